@@ -40,6 +40,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   firstPosition?: number;
   vocabulary?: number;
   eps?: number;
+  /** Of each loop's rows in a sum over loops. */
+  factor?: number;
   /** Rows that an element-wise kernel reads and writes. */
   placement?: PlacementOptions;
   rope?: RopeOptions;
@@ -79,6 +81,7 @@ export const DEFAULTS = {
   positions: 4096,
   vocabulary: 8192,
   eps: 1e-6,
+  factor: 0.25,
   append: { capacity: 32 },
 } as const satisfies OperationOptions;
 

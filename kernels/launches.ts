@@ -1,6 +1,7 @@
 /** From a call of the registry to its launches. */
 import type { Device } from '../src/gpu/device.js';
 import type { OperationPlan } from '../src/gpu/plan.js';
+import { launch as accumulate } from './accumulate/launch.js';
 import { launch as append } from './append/launch.js';
 import { launch as attend } from './attend/launch.js';
 import { launch as attendBlockAbsorbed } from './attend_block_absorbed/launch.js';
@@ -36,6 +37,7 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  accumulate,
   sample,
   matmul,
   append,

@@ -1,4 +1,5 @@
 /** The float64 reference of every kernel. A kernel without one cannot be measured: each shape is compared first. */
+import { reference as accumulate } from './accumulate/reference.js';
 import { reference as append } from './append/reference.js';
 import { reference as attend } from './attend/reference.js';
 import { reference as attendBlockAbsorbed } from './attend_block_absorbed/reference.js';
@@ -33,6 +34,7 @@ export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  accumulate,
   sample,
   matmul,
   append,

@@ -6,6 +6,7 @@
  * Activations are f32 in device memory; weights and codec matrices are f16; the cache has the storage type named by
  * the variant. All sizes are in elements, all work in bytes and floating-point operations (a multiply-add is two).
  */
+import { spec as accumulate } from './accumulate/terms.js';
 import { spec as append } from './append/terms.js';
 import { spec as attend } from './attend/terms.js';
 import { spec as attendBlockAbsorbed } from './attend_block_absorbed/terms.js';
@@ -40,6 +41,7 @@ const SPECS = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  accumulate,
   sample,
   matmul,
   append,

@@ -18,6 +18,7 @@ import { configurationOf } from '../src/plan/evaluate.js';
 import { run, type Source } from '../src/serving/engine.js';
 import type { Ended } from '../src/serving/metrics.js';
 import { CostModelPricer, PriceTables } from '../src/serving/price.js';
+import { quantile } from '../src/statistics.js';
 
 /** What vLLM ran with (vllm/meta.json). */
 const SERVED = { maxNumSeqs: 256, maxNumBatchedTokens: 2048, blocks: 2588, blockTokens: 16, longest: 8192 };
@@ -140,13 +141,6 @@ function simulated(
 }
 
 const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
-/** As numpy's percentile does, linear between ranks. */
-function percentile(values: readonly number[], share: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const rank = share * (sorted.length - 1);
-  const below = Math.floor(rank);
-  return sorted[below]! + (rank - below) * ((sorted[below + 1] ?? sorted[below]!) - sorted[below]!);
-}
 
 for (const [identities, overhead] of [
   [true, false],
@@ -160,8 +154,8 @@ for (const [identities, overhead] of [
   for (const metric of ['ttft', 'tpot', 'e2el'] as const)
     for (const [name, of] of [
       ['mean', mean],
-      ['median', (v: readonly number[]): number => percentile(v, 0.5)],
-      ['p99', (v: readonly number[]): number => percentile(v, 0.99)],
+      ['median', (v: readonly number[]): number => quantile(v, 0.5)],
+      ['p99', (v: readonly number[]): number => quantile(v, 0.99)],
     ] as const) {
       const [a, b] = [of(real[metric]), of(got[metric])];
       console.log(

@@ -3,7 +3,7 @@
  * the argument, never a TypeError from the inside or a NaN. The command line calls the functions themselves.
  */
 import { z } from 'zod';
-import { CODEC_KINDS, PATHS, PATH_CHOICES, type Codec } from './codecs/codec.js';
+import { CODEC_KINDS, PATHS, PATH_CHOICES, SHARINGS, type Codec } from './codecs/codec.js';
 import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
@@ -14,7 +14,7 @@ import * as devices from './devices/find.js';
 import { UserError, show } from './errors.js';
 import * as geometries from './geometry/geometry.js';
 import type { Geometry } from './geometry/geometry.js';
-import { LIMITS } from './geometry/hf-config.js';
+import { LIMITS } from './geometry/config.js';
 import * as presets from './geometry/presets.js';
 import * as paperModel from './paper/model.js';
 import * as paper from './paper/report.js';
@@ -118,34 +118,56 @@ const count = (max: number, min = 1) => z.int().min(min).max(max);
 const text = z.string().max(4096);
 const tokens = count(MAX_TOKENS);
 const bytes = finite.min(0).max(MAX_BYTES);
+const bits = finite.min(1).max(32);
 /** An object that only the library makes: its contents are not checked again. */
 const made = z.looseObject({});
 
-const geometry = z.object({
-  name: text,
-  preludeLayers: count(LIMITS.layers, 0),
-  layers: count(LIMITS.layers),
-  codaLayers: count(LIMITS.layers, 0),
-  loops: count(LIMITS.loops),
-  heads: count(LIMITS.heads),
-  kvHeads: count(LIMITS.heads),
-  headDim: count(LIMITS.headDim),
-  hidden: count(LIMITS.hidden),
-  mlpHidden: count(LIMITS.mlp),
-  mlp: z.enum(['gated', 'plain']),
-  vocab: count(LIMITS.vocab),
-  tiedEmbeddings: z.boolean(),
-  normsPerLayer: z.literal([2, 4]),
-  outputNorm: z.enum(['branch', 'sum']).optional(),
-  extraParametersPerLayer: finite.min(0).max(1e12),
-  adapter: z.boolean(),
-  normAfterEachLoop: z.boolean(),
-  normAfterCore: z.boolean().optional(),
-  exitGate: z.boolean(),
-  rope: z.object({ theta: finite.min(1).max(1e15), pairing: z.enum(['half-split', 'adjacent']) }),
-  maxPositions: count(LIMITS.positions),
-  weightType: z.enum(['bf16', 'f16', 'f32']),
-});
+const geometry = z
+  .object({
+    name: text,
+    preludeLayers: count(LIMITS.layers, 0),
+    layers: count(LIMITS.layers),
+    codaLayers: count(LIMITS.layers, 0),
+    loops: count(LIMITS.loops),
+    loopsAreChosen: z.literal(true).optional(),
+    loopsInRow: z.literal(true).optional(),
+    stacks: z
+      .array(z.object({ layers: count(LIMITS.layers), runs: count(LIMITS.loops) }))
+      .min(1)
+      .max(16)
+      .readonly()
+      .optional(),
+    laterLoopsWindow: tokens.optional(),
+    valuesAreKeys: z.literal(true).optional(),
+    heads: count(LIMITS.heads),
+    kvHeads: count(LIMITS.heads),
+    headDim: count(LIMITS.headDim),
+    hidden: count(LIMITS.hidden),
+    mlpHidden: count(LIMITS.mlp),
+    mlp: z.enum(['gated', 'plain']),
+    vocab: count(LIMITS.vocab),
+    tiedEmbeddings: z.boolean(),
+    embeddingRank: count(LIMITS.hidden).optional(),
+    normsPerLayer: z.literal([2, 4]),
+    plainNorms: z.literal(true).optional(),
+    normsOfBranches: z.literal(true).optional(),
+    outputNorm: z.enum(['branch', 'sum']).optional(),
+    extraParametersPerLayer: finite.min(0).max(1e12),
+    attentionGate: z.literal(true).optional(),
+    extraParameters: finite.min(0).max(1e12).optional(),
+    adapter: z.union([z.boolean(), z.literal('input')]),
+    normAfterEachLoop: z.boolean(),
+    normAfterCore: z.boolean().optional(),
+    exitGate: z.boolean(),
+    rope: z.object({ theta: finite.min(1).max(1e15), pairing: z.enum(['half-split', 'adjacent']) }),
+    maxPositions: count(LIMITS.positions),
+    weightType: z.enum(['bf16', 'f16', 'f32']),
+    quantised: z.object({ layerBits: bits, tableBits: bits, name: text }).optional(),
+  })
+  .refine(
+    ({ stacks, layers }) => stacks === undefined || stacks.reduce((sum, s) => sum + s.layers * s.runs, 0) === layers,
+    'must have as many layers as its stacks run',
+  );
 const rank = count(1e7).optional();
 const codec = z
   .object({
@@ -155,12 +177,15 @@ const codec = z
     shareLayers: count(LIMITS.layers).optional(),
     windowTokens: tokens.optional(),
     bits: z.literal([2, 3, 4, 8]).optional(),
+    shared: z.enum(SHARINGS).optional(),
   })
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
-    const has = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-    return has.sort().join() === [...registry.CODECS[kind].settings].sort().join();
-  }, 'must have the settings of its kind (ranks, shareLayers, bits or windowTokens), and no others');
+    const has = new Set(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name])));
+    const settings: readonly string[] = registry.CODECS[kind].settings;
+    // What is not given of `shared` has a meaning of its own.
+    return [...has].every((name) => settings.includes(name)) && settings.every((s) => s === 'shared' || has.has(s));
+  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens or shared), and no others');
 const path = z.enum(PATHS);
 const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });
@@ -200,11 +225,11 @@ const configuration = z
     'has a path that the codec does not have',
   )
   .refine(
-    (c) => c.eviction === null || registry.codecSpec(c.codec).refusesEviction === undefined,
+    (c) => c.eviction === null || registry.evictionRefusalOf(c.geometry as Geometry, c.codec as Codec) === undefined,
     'has an eviction policy that the codec refuses',
   );
 ACCEPTED.set(configuration, new WeakMap());
-const exists = (g: Geometry, c: Codec): boolean => registry.codecSpec(c).refuse(g, c) === undefined;
+const exists = (g: Geometry, c: Codec): boolean => registry.refusalOf(g, c) === undefined;
 const layout = z
   .array(
     z.object({
@@ -249,10 +274,18 @@ const device = z.object({
   matrixFlopsPerSecond: rate.nullable(),
   interconnect: link,
 });
-const query = z.object({ model: text, codec: z.enum(CODEC_KINDS), ratio: finite, pathClass: text, eviction });
+const query = z.object({
+  model: text,
+  codec: z.enum(CODEC_KINDS),
+  shared: z.enum(SHARINGS).optional(),
+  ratio: finite,
+  pathClass: text,
+  eviction,
+});
 const report = z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) });
 const filter = z.object({
   kinds: z.array(z.enum(CODEC_KINDS)).max(64).nullable(),
+  shared: z.array(z.enum(SHARINGS)).max(8).nullish(),
   ratios: z.array(finite.min(1).max(1e5)).max(64).nullable(),
   ranks: z
     .array(z.object({ rankK: count(1e7), rankV: count(1e7) }))

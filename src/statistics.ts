@@ -26,34 +26,20 @@ export interface Interval {
 const RESAMPLES = 1000;
 const TAIL = 0.025;
 
-/** A mean with the ends of its central 95 % by the percentile bootstrap (Efron 1979). The same seed, the same ends. */
-export function bootstrapMean(values: readonly number[], seed: number): Interval {
+/**
+ * A statistic of n items with the ends of its central 95 % by the percentile bootstrap (Efron 1979). The same seed, the
+ * same draws: of statistics of the same items too, which are resampled together where one statistic holds them all.
+ * @param statistic of the items with these numbers, 0 to n − 1, each as often as it is named
+ */
+export function bootstrap(statistic: (items: readonly number[]) => number, n: number, seed: number): Interval {
   const random = randomFrom(seed);
-  const n = values.length;
-  const meanOf = (at: () => number): number => {
-    let sum = 0;
-    for (let i = 0; i < n; i++) sum += values[at()] as number;
-    return sum / n;
-  };
-  const means = Array.from({ length: RESAMPLES }, () => meanOf(() => Math.floor(random() * n)));
-  let next = 0;
-  return { estimate: meanOf(() => next++), low: quantile(means, TAIL), high: quantile(means, 1 - TAIL) };
+  const drawn = Array.from({ length: RESAMPLES }, () =>
+    statistic(Array.from({ length: n }, () => Math.floor(random() * n))),
+  );
+  const estimate = statistic(Array.from({ length: n }, (_, i) => i));
+  return { estimate, low: quantile(drawn, TAIL), high: quantile(drawn, 1 - TAIL) };
 }
 
-/** Σ of one over Σ of the other, items resampled together: a ratio of sums with its central 95 %, as `bootstrapMean`. */
-export function bootstrapRatio(over: readonly number[], under: readonly number[], seed: number): Interval {
-  const random = randomFrom(seed);
-  const n = over.length;
-  const ratioOf = (at: () => number): number => {
-    let [a, b] = [0, 0];
-    for (let i = 0; i < n; i++) {
-      const item = at();
-      a += over[item] as number;
-      b += under[item] as number;
-    }
-    return a / b;
-  };
-  const ratios = Array.from({ length: RESAMPLES }, () => ratioOf(() => Math.floor(random() * n)));
-  let next = 0;
-  return { estimate: ratioOf(() => next++), low: quantile(ratios, TAIL), high: quantile(ratios, 1 - TAIL) };
-}
+/** A mean, as `bootstrap`. */
+export const bootstrapMean = (values: readonly number[], seed: number): Interval =>
+  bootstrap((items) => items.reduce((sum, i) => sum + (values[i] as number), 0) / items.length, values.length, seed);

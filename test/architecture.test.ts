@@ -261,8 +261,9 @@ describe('architecture', () => {
     // Types may point back (the schedule names a codec's type); what loads may not.
     const order = [
       ['units.ts', 'errors.ts', 'hash.ts', 'nearest.ts', 'version.ts', 'kernels'],
-      ['schema', 'geometry', 'quality', 'devices'],
+      ['schema', 'geometry', 'devices'],
       ['codecs', 'eviction', 'schedule'],
+      ['quality'],
       ['cost'],
       ['stacks'],
       ['plan'],

@@ -1,7 +1,8 @@
+import { spec as attend } from '../attend/terms.js';
 import { spec as attendPrefill } from '../attend_prefill/terms.js';
 import { unpacking } from '../shared/attention.terms.js';
-import { field, STORAGES, storedIn, type KernelSpec } from '../spec.js';
-import { tunedPrefill } from '../tuned.js';
+import { field, STORAGES, storedIn, type KernelSpec, type Shape } from '../spec.js';
+import { tunedPrefill, type TunedCall } from '../tuned.js';
 
 /**
  * The same in several calls, whose output and statistics (largest score and mass of each query) are carried from call
@@ -36,5 +37,12 @@ export const spec: KernelSpec = {
     const w = spec.work(s, v);
     return [1, w.readBytes, w.flops, w.writeBytes];
   },
-  tuned: (s, v) => tunedPrefill(s, spec.work(s, v).matrixFlops, v.endsWith('+own')),
+  tuned: (s, v) =>
+    field(s, 'queries') === 1 ? tunedToken(s, v) : tunedPrefill(s, spec.work(s, v).matrixFlops, v.endsWith('+own')),
 };
+
+/** A chunk of one token attends as a step does: kernels of decoding fold the token itself in. */
+function tunedToken(s: Shape, v: string): TunedCall | null {
+  if (field(s, 'context') === 0) return null;
+  return attend.tuned({ ...s, branchWidth: 0, branchHeads: 0, splits: 1 }, v.replace('+own', ''));
+}

@@ -11,6 +11,7 @@ export const CODEC_KINDS = [
   'cla',
   'kv-quant',
   'final-loop',
+  'mean-loop',
   'lla-window',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
@@ -22,6 +23,17 @@ export type Path = (typeof PATHS)[number];
 /** Paths as a user names them (paths.ts): `materialised` is the reconstruct path that writes K and V out. */
 export const PATH_CHOICES = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'] as const;
 export type PathChoice = (typeof PATH_CHOICES)[number];
+
+/**
+ * When the loops read one set of rows (final-loop, mean-loop).
+ * - `two-pass`: in decoding, and in a second pass over each prompt, which reads the rows of an exact first one. The
+ *   control of the paper (Looped Latent Attention, "Decoding and caching"), as its latent-store decoder would run it.
+ * - `decode`: in decoding alone. A prompt is one exact pass (Ouro, arXiv 2510.25741, section 5.4.2 and Table 14).
+ * - `all`: in prompts as in decoding. A token reads the rows of the tokens before it once these have passed all loops,
+ *   so a prompt is taken position by position (`shared` of vllm-rlt).
+ */
+export const SHARINGS = ['two-pass', 'decode', 'all'] as const;
+export type Sharing = (typeof SHARINGS)[number];
 
 /** A codec with its settings. Which of them apply depends on the kind. */
 export interface Codec {
@@ -35,6 +47,8 @@ export interface Codec {
   readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
+  /** When the loops share rows (final-loop, mean-loop); the first of the kind's `sharings` unless given. */
+  readonly shared?: Sharing;
 }
 
 /** The rotary branch of the absorbed path: `width` scalars a token, one row for all heads or one a KV head. */
@@ -60,9 +74,17 @@ export interface CodecSpec {
   readonly settings: readonly Exclude<keyof Codec, 'kind'>[];
   /** The plain cache, with which the others are compared. */
   readonly uncompressed?: true;
+  /** Nothing is trained for it: it has no checkpoints to choose from. */
+  readonly untrained?: true;
+  /** It stores the rows that there are, one by one: models whose loops keep unlike rows have it, too. */
+  readonly rowByRow?: true;
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;
+  /** When loops share rows: the choices of `shared`, the one that is meant where none is given first. */
+  readonly sharings?: readonly Sharing[];
+  /** The rows that loops share are the mean over all loops; those of the last loop unless given. */
+  readonly averages?: true;
   /** Another codec whose tensors this one reads. */
   readonly weightsOf?: CodecKind;
   /** Planned only where it is asked for by name. */

@@ -1,8 +1,8 @@
 /** All codecs, and the functions over them: layout, ratio, parameters, label. */
-import { blocksOf, cacheSlots, type Geometry, type LayerBlock } from '../geometry/geometry.js';
+import { blocksOf, cacheSlots, rowsOfSlot, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow, type Storage } from '../../kernels/spec.js';
 import { CODEC_KINDS } from './codec.js';
-import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, StorageChoice } from './codec.js';
+import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
 import { lla } from './lla.js';
@@ -10,7 +10,8 @@ import { llaWindow } from './lla-window.js';
 import { lla2d } from './lla-2d.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
-import { cla, finalLoop, full, kvQuant } from './uncompressed.js';
+import { finalLoop, meanLoop } from './shared-loops.js';
+import { cla, full, kvQuant } from './uncompressed.js';
 
 export const CODECS = {
   full,
@@ -20,6 +21,7 @@ export const CODECS = {
   cla,
   'kv-quant': kvQuant,
   'final-loop': finalLoop,
+  'mean-loop': meanLoop,
   'lla-window': llaWindow,
 } satisfies Record<CodecKind, CodecSpec>;
 
@@ -31,6 +33,33 @@ export const isLatent = (codec: Codec): boolean => codec.rankK !== undefined;
 
 /** True for the plain cache, with which others are compared. */
 export const isUncompressed = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).uncompressed === true;
+
+/** When the loops of a codec share rows; undefined where none reads another's. */
+export const sharingOf = ({ kind, shared }: Pick<Codec, 'kind' | 'shared'>): Sharing | undefined =>
+  shared ?? specOf(kind).sharings?.[0];
+
+/**
+ * True where a prompt takes two passes: the second attends to what the cache keeps of the first. Decoding goes on from
+ * it.
+ */
+export const takesTwoPasses = (codec: Codec): boolean => isLatent(codec) || sharingOf(codec) === 'two-pass';
+
+/** True where a prompt's token needs the rows that tokens before it have after their last loop. */
+export const takesPositions = (codec: Pick<Codec, 'kind' | 'shared'>): boolean => sharingOf(codec) === 'all';
+
+/** True where what is cached of a token in the core is the mean over its loops. */
+export const averagesLoops = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).averages === true;
+
+/** Ways that are planned where nobody names any: prompts position by position only where they are named. */
+export const PLANNED_SHARINGS: readonly Sharing[] = ['two-pass', 'decode'];
+
+/** A codec whose loops share rows at another time. What is meant where nothing is given is not written. */
+export const sharedAs = ({ shared: _own, ...codec }: Codec, shared: Sharing): Codec =>
+  shared === specOf(codec.kind).sharings?.[0] ? codec : { ...codec, shared };
+
+/** A codec in each way that its loops can share rows, the usual one first; itself where they share none. */
+export const inEverySharing = (codec: Codec): Codec[] =>
+  specOf(codec.kind).sharings?.map((shared) => sharedAs(codec, shared)) ?? [codec];
 
 /** Kinds that are planned where nobody names any. */
 export const PLANNED_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => !specOf(kind).onlyAsked);
@@ -65,12 +94,47 @@ export const hasOwnStorage = (codec: Pick<Codec, 'kind'>): boolean => codecSpec(
  */
 export function layoutOf(g: Geometry, codec: Codec, path: Path, choice: StorageChoice, branch: Branch): CacheLayout {
   const outside = storageOfCodec(codec, choice.storage);
-  return blocksOf(g).flatMap((block) =>
+  const tensors = blocksOf(g).flatMap((block) =>
     block.name === 'core'
-      ? coreTensors(g, block, codec, path, choice, branch)
+      ? keptOfLoops(g, coreTensors(g, block, codec, path, choice, branch))
       : fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize),
   );
+  return g.valuesAreKeys ? tensors.filter(({ role }) => role !== 'value') : tensors;
 }
+
+/** The first loop's rows of all tokens and the others' windows, where later loops keep no more. */
+function keptOfLoops({ laterLoopsWindow: windowTokens }: Geometry, tensors: CacheTensor[]): CacheTensor[] {
+  if (windowTokens === undefined) return tensors;
+  return [
+    ...tensors.map((t) => ({ ...t, loops: 1 })),
+    ...tensors.map((t) => ({ ...t, loops: t.loops - 1, windowTokens })),
+  ];
+}
+
+/**
+ * Why a codec cannot exist for a model, or undefined: codecs that share rows among loops, layers or heads, or stand for
+ * them, are defined for loops that all run the same layers and keep their rows.
+ */
+export function refusalOf(g: Geometry, codec: Codec): string | undefined {
+  const spec = codecSpec(codec);
+  const unlike =
+    g.laterLoopsWindow === undefined
+      ? g.stacks
+        ? `${g.name} runs stacks of layers ${g.stacks.map(({ runs }) => runs * g.loops).join(' and ')} times`
+        : g.valuesAreKeys
+          ? `${g.name} caches keys alone`
+          : null
+      : `loops of ${g.name} after the first keep ${g.laterLoopsWindow} tokens`;
+  return !spec.rowByRow && unlike !== null
+    ? `${unlike}, and ${codec.kind} is defined for loops that all keep keys and values of the same layers`
+    : spec.refuse(g, codec);
+}
+
+/** Why no eviction policy goes with a codec of a model, or undefined. */
+export const evictionRefusalOf = (g: Geometry, codec: Codec): string | undefined =>
+  g.laterLoopsWindow === undefined
+    ? codecSpec(codec).refusesEviction
+    : `loops of ${g.name} after the first keep windows of their own`;
 
 function coreTensors(
   g: Geometry,
@@ -87,8 +151,8 @@ function coreTensors(
   return [...tensors, { ...latent, role: 'rotary-key', heads: branch.perHead ? g.kvHeads : 1, width: branch.width }];
 }
 
-/** Scalars that the uncompressed cache holds per token: 2·slots·H_kv·d. */
-export const fullScalars = (g: Geometry): number => 2 * cacheSlots(g) * g.kvHeads * g.headDim;
+/** Scalars that the uncompressed cache holds per token: 2·slots·H_kv·d (1· where values are keys). */
+export const fullScalars = (g: Geometry): number => rowsOfSlot(g) * cacheSlots(g) * g.kvHeads * g.headDim;
 
 /** ρ on the core alone, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */
 export const coreRatio = (g: Geometry, codec: Codec): number => codecSpec(codec).ratio(g, codec);

@@ -1,6 +1,6 @@
 /** Codecs that keep rows of full width: the plain cache, and those that share or quantise it. No parameters. */
 import type { Codec, CodecSpec } from './codec.js';
-import { fullTensors, sharedByLoops } from './layout.js';
+import { fullTensors } from './layout.js';
 import type { Storage } from '../../kernels/spec.js';
 
 export const full: CodecSpec = {
@@ -8,6 +8,8 @@ export const full: CodecSpec = {
   paths: ['full'],
   settings: [],
   uncompressed: true,
+  untrained: true,
+  rowByRow: true,
   closes: 'always',
   ratio: () => 1,
   label: ({ kind }) => kind,
@@ -39,24 +41,6 @@ export const cla: CodecSpec = {
   parameters: () => 0,
 };
 
-/** final-loop: the last loop's K and V serve all loops (the paper's control; it destroys generation). */
-export const finalLoop: CodecSpec = {
-  title: 'final-loop reuse',
-  paths: ['full'],
-  settings: [],
-  closes: 'last-loop',
-  ratio: (g) => g.loops,
-  label: ({ kind }) => kind,
-  loopAxis: false,
-  publishedRatios: (g) => (g.loops > 1 ? [g.loops] : []),
-  fromRatio: (g, ratio) =>
-    ratio === g.loops && g.loops > 1 ? { kind: 'final-loop' } : `final-loop reuse has ratio T = ${g.loops}`,
-  refuse: (g) => (g.loops > 1 ? undefined : 'final-loop reuse needs a model with at least two loops'),
-  core: (g, core, _codec, choice) =>
-    fullTensors(sharedByLoops(core), g.kvHeads, g.headDim, choice.storage, choice.groupSize),
-  parameters: () => 0,
-};
-
 const BITS = [2, 3, 4, 8] as const;
 const QUANT_STORAGE: Record<2 | 3 | 4 | 8, Storage> = { 2: 'q2', 3: 'q3', 4: 'q4', 8: 'q8' };
 
@@ -65,6 +49,8 @@ export const kvQuant: CodecSpec = {
   title: 'quantised cache',
   paths: ['full'],
   settings: ['bits'],
+  untrained: true,
+  rowByRow: true,
   closes: 'always',
   ratio: (_g, { bits = 16 }) => 16 / bits,
   label: ({ kind, bits }) => `${kind}-${bits}bit`,

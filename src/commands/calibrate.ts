@@ -29,6 +29,7 @@ import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
 import type { Calibration, Predictor } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
 import { DRIFT_CORRECTED } from '../schema/drift.js';
+import { median } from '../statistics.js';
 import { formatCount, formatDecimalBytes, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../lock.js';
@@ -388,7 +389,7 @@ function summary(c: Calibration, file: string): string {
     })),
   );
   const gaps = c.kernels.reduce((sum, k) => sum + k.gaps.length, 0);
-  const errors = rows.flatMap((r) => judged(r)?.looMedianError ?? []).sort((a, b) => a - b);
+  const errors = rows.flatMap((r) => judged(r)?.looMedianError ?? []);
   return [
     `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s,`,
     `f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s, ${(['f16', 'matrix'] as const).map((name) => optionalRate(c, name)).join(', ')};`,
@@ -400,7 +401,7 @@ function summary(c: Calibration, file: string): string {
     ...tuningLines(c),
     ...(errors.length > 0
       ? [
-          `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(errors[Math.floor(errors.length / 2)]!)}.`,
+          `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(median(errors))}.`,
         ]
       : []),
     ...(gaps > 0

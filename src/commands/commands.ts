@@ -19,6 +19,10 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
     help: 'a plan as a folder: one HTML page, Markdown, CSV, JSON and pictures',
     load: async () => (await import('./report.js')).reportCommand,
   },
+  accuracy: {
+    help: 'predictions beside what others measured on real servers',
+    load: async () => (await import('./accuracy.js')).accuracyCommand,
+  },
   calibrate: {
     help: "measure the kernels on this machine's GPU",
     load: async () => (await import('./calibrate.js')).calibrateCommand,

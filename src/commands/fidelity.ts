@@ -1,37 +1,21 @@
 /** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
-import { pathOf } from '../codecs/paths.js';
 import { isLatent } from '../codecs/registry.js';
 import { codecFacts, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { existsSync } from 'node:fs';
 import { displayPath } from '../files.js';
 import { jsonText } from '../json.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
-import { claimsGrid, DISTIL_USES, distilledRow, tryClaims, type DistilUse, type Evidence } from '../fidelity/claims.js';
-import type { Item } from '../fidelity/items.js';
-import { fingerprintOfTensors, Judge, type Judged } from '../fidelity/judge.js';
-import { claimsText } from '../fidelity/claims-text.js';
+import { Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
-import { refuseDistil } from '../fit/distillable.js';
-import { fitCodecs } from '../fit/run.js';
 import type { Teacher } from '../fit/capture.js';
-import { spectraOf } from '../fit/spectra.js';
-import { openDevice, type Device } from '../gpu/index.js';
+import { openDevice } from '../gpu/index.js';
 import { fidelityFrom } from '../plan/read-fidelity.js';
-import { readFidelity, type FidelityFile } from '../schema/fidelity.js';
-import { sha256 } from '../sha256.js';
+import type { FidelityFile } from '../schema/fidelity.js';
 import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, textFlag, type Args, type Command } from './command.js';
-import { distilForClaims } from './fit-distil.js';
-import {
-  calibrationWindows,
-  itemsOf,
-  longRolloutsOf,
-  teacherOf,
-  TEACHER_OPTIONS,
-  type LoadedTeacher,
-} from './fit-question.js';
+import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
+import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
 import { progressLine } from './progress.js';
@@ -39,7 +23,6 @@ import { explained } from './run.js';
 import { WEIGHTS } from './run-question.js';
 
 const FORMATS = ['text', 'json'] as const;
-const FIT_MEMORY_BYTES = 4e9;
 
 export const fidelityCommand: Command = {
   options: {
@@ -96,7 +79,7 @@ async function run(args: Args): Promise<ExitCode> {
     const weights = choiceFlag(args, 'weights', WEIGHTS);
     if (args.flags['claims'] !== true) earlier(output, { model: { fingerprint }, weights, inputs });
     device = await openDevice();
-    const head: Omit<FidelityReport, 'rows'> = {
+    const head: Head = {
       schema: 'lla-sim/fidelity',
       schemaVersion: 1,
       model: { name: loaded.geometry.name, fingerprint, trained: loaded.trained },
@@ -107,6 +90,7 @@ async function run(args: Args): Promise<ExitCode> {
       inputs,
     };
     if (args.flags['claims'] === true) {
+      const { claims } = await import('./fidelity-claims.js');
       await claims(args, loaded, device, head, format, quiet);
       return EXIT.ok;
     }
@@ -142,15 +126,6 @@ async function writePictures(report: FidelityReport, path: string, quiet: boolea
   }
 }
 
-/** SHA-256 of what codecs are fitted to, or of the weights that are given, and of what is asked. */
-export const inputsOf = (args: Args, loaded: LoadedTeacher, seed: number, file: TensorSource | undefined): string =>
-  sha256(
-    JSON.stringify([
-      file ? fingerprintOfTensors(file) : calibrationWindows(args, loaded),
-      itemsOf(args, loaded, seed).map(({ prompt, continuation }) => [prompt, continuation]),
-    ]),
-  );
-
 /** The codec weights that are given, checked against the model. */
 function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined {
   const path = textFlag(args, 'codec-weights');
@@ -185,40 +160,15 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
   return rows;
 }
 
-/** What a file must be of for its rows to be taken over. */
-interface SameQuestion {
-  readonly model: { readonly fingerprint: string };
-  readonly weights: FidelityReport['weights'];
-  readonly inputs: string;
-}
-
-/** Rows of an earlier run of the same question. @throws UserError for a file of another one */
-export function earlier(output: string | null, head: SameQuestion): readonly Judged[] {
-  if (output === null || !existsSync(output)) return [];
-  const known = readFidelity(output);
-  const same =
-    known.model.fingerprint === head.model.fingerprint &&
-    known.weights === head.weights &&
-    known.inputs === head.inputs;
-  if (!same)
-    throw new UserError(
-      `${displayPath(output)} is of another model, text, seed or codec`,
-      'name another file, or remove that one',
-    );
-  // This program wrote them.
-  return known.rows as unknown as readonly Judged[];
-}
-
 async function judgeAll(
   args: Args,
   loaded: LoadedTeacher,
   teacher: Teacher,
   rows: readonly Row[],
   file: TensorSource | undefined,
-  head: Omit<FidelityReport, 'rows'>,
+  head: Head,
   output: string | null,
   quiet: boolean,
-  more: readonly Item[] = [],
 ): Promise<FidelityReport> {
   const { geometry } = loaded;
   const done = new Map(earlier(output, head).map((row) => [row.id, row]));
@@ -230,7 +180,7 @@ async function judgeAll(
     const weights = file
       ? new Map(missing.map((row) => [weightsKey(row), file]))
       : await fitted(args, loaded, teacher, missing);
-    const judge = await Judge.open(teacher, [...itemsOf(args, loaded, head.seed), ...more]);
+    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
     for (const [i, row] of missing.entries()) {
       if (signal.aborted)
         throw new UserError(
@@ -247,107 +197,4 @@ async function judgeAll(
     if (shows) process.stderr.write('\r\u001b[K');
   });
   return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged) };
-}
-
-const jsonOf = (head: Omit<FidelityReport, 'rows'>, rows: readonly Judged[]): string =>
-  `${JSON.stringify({ ...head, rows }, null, 1)}\n`;
-
-const weightsKey = ({ codec, initialisation }: Row): string =>
-  `${codec.kind} ${codec.rankK}/${codec.rankV} ${initialisation}`;
-
-/** Windows of text that spectra are taken over. */
-const SPECTRA_WINDOWS = 8;
-
-/** Tries the claims. With -o, rows of the model and of its twin are kept beside it, each in a file of its own. */
-async function claims(
-  args: Args,
-  loaded: LoadedTeacher,
-  device: Device,
-  head: Omit<FidelityReport, 'rows'>,
-  format: 'text' | 'json',
-  quiet: boolean,
-): Promise<void> {
-  const { geometry } = loaded;
-  const output = textFlag(args, 'output');
-  const rows = claimsGrid(geometry);
-  const windows = calibrationWindows(args, loaded).slice(0, SPECTRA_WINDOWS);
-  const evidenceOf = async (teacher: Teacher, name: string, own: typeof head): Promise<Evidence> => {
-    const part = output === null ? null : `${output}.${name}`;
-    return {
-      rows: (await judgeAll(args, loaded, teacher, rows, undefined, own, part, quiet)).rows,
-      spectra: await spectraOf(teacher, windows, FIT_MEMORY_BYTES),
-      distilled: await distilledEvidence(args, loaded, teacher, own, part, quiet),
-    };
-  };
-  const twinHead = {
-    ...head,
-    model: { name: `${head.model.name}, untrained`, fingerprint: loaded.twinFingerprint, trained: false },
-  };
-  const results = tryClaims(
-    geometry,
-    await evidenceOf(loaded.teacher(device, head.seed), 'model', head),
-    await evidenceOf(loaded.twin(device), 'untrained', twinHead),
-  );
-  const json = jsonText({ ...head, schema: 'lla-sim/claims', claims: results });
-  if (output !== null) writeWhole(output, json, '--output');
-  await print(format === 'json' ? json : claimsText(head.model.name, results), { file: null, quiet });
-}
-
-/** Trains and judges what the claims ask for; null where the model is not one to train on. */
-async function distilledEvidence(
-  args: Args,
-  loaded: LoadedTeacher,
-  teacher: Teacher,
-  head: Omit<FidelityReport, 'rows'>,
-  output: string | null,
-  quiet: boolean,
-): Promise<Evidence['distilled']> {
-  const { geometry } = loaded;
-  const judged: Partial<Record<DistilUse, Judged>> = {};
-  const more = longRolloutsOf(args, loaded, head.seed);
-  const asked = { ...head, inputs: sha256(JSON.stringify([head.inputs, more.map(({ prompt }) => prompt)])) };
-  for (const use of DISTIL_USES) {
-    const row = distilledRow(geometry, use);
-    if (refuseDistil(geometry, row.codec, pathOf(row.path).path) !== undefined) return null;
-    const part = output === null ? null : `${output}.${use}`;
-    let own = earlier(part, asked).find(({ id }) => id === rowId(geometry, row));
-    if (!own) {
-      const start = (await fitted(args, loaded, teacher, [row])).get(weightsKey(row)) as TensorSource;
-      const windows = calibrationWindows(args, loaded);
-      const onPolicy = use === 'on-policy';
-      const tensors = await distilForClaims(
-        teacher,
-        row,
-        start,
-        windows,
-        head.model.fingerprint,
-        part,
-        quiet,
-        onPolicy,
-      );
-      [own] = (await judgeAll(args, loaded, teacher, [row], tensors, asked, part, quiet, more)).rows;
-    }
-    judged[use] = own as Judged;
-  }
-  return judged as Record<DistilUse, Judged>;
-}
-
-/** Fits the codecs of all rows in one go. */
-async function fitted(
-  args: Args,
-  loaded: LoadedTeacher,
-  teacher: Teacher,
-  rows: readonly Row[],
-): Promise<Map<string, TensorSource>> {
-  const latent = [
-    ...new Map(rows.filter(({ codec }) => isLatent(codec)).map((row) => [weightsKey(row), row])).values(),
-  ];
-  if (latent.length === 0) return new Map();
-  const runs = await fitCodecs(
-    teacher,
-    calibrationWindows(args, loaded),
-    latent.map(({ codec, initialisation }) => ({ codec, initialisation, seed: 1 })),
-    { memoryBytes: FIT_MEMORY_BYTES },
-  );
-  return new Map(latent.map((row, i) => [weightsKey(row), (runs[i] as (typeof runs)[number]).fitted.tensors]));
 }

@@ -2,27 +2,24 @@
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
-import { EXIT, UserError } from '../errors.js';
-import type { Row } from '../fidelity/grid.js';
+import { UserError } from '../errors.js';
+import type { Need } from '../fidelity/claims/claim.js';
 import { branchTensors } from '../fit/branch.js';
 import { exactConfiguration, type Teacher } from '../fit/capture.js';
-import { refuseDistil } from '../fit/distillable.js';
+import { LAMBDA_ATTN, refuseDistil } from '../fit/distillable.js';
 import { sourceOf } from '../fit/fit.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { randomFrom } from '../random.js';
 import { sha256 } from '../sha256.js';
-import type { Distilled } from '../training/distil.js';
+import type { Distillation, Distilled } from '../training/distil.js';
 import { parseNumber } from '../units.js';
 import { textFlag, type Args, type OptionTable } from './command.js';
-import { interruptible } from './interrupt.js';
 import { progressLine } from './progress.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
 const DEFAULT_STEPS = '200';
 const DEFAULT_RATE = '0.002';
 const DEFAULT_TEMPERATURE = '1';
-/** λ of the paper's loss. */
-const ATTENTION_WEIGHT = 0.5;
 /** Tokens of a step. */
 const STEP_TOKENS = 512;
 /** Share of the windows that are held out, to choose the best weights by. */
@@ -45,6 +42,11 @@ export const DISTIL_OPTIONS: OptionTable = {
   },
   steps: { type: 'string', help: `steps of the training [${DEFAULT_STEPS}]`, group: 'Training' },
   rate: { type: 'string', help: `highest learning rate [${DEFAULT_RATE}]`, group: 'Training' },
+  'lambda-attn': {
+    type: 'string',
+    help: `λ_attn, weight of attention-output matching in the loss; 0 is KL alone [${LAMBDA_ATTN}]`,
+    group: 'Training',
+  },
   'on-policy': {
     type: 'boolean',
     help: 'the last half of the steps trains on texts that the model with the codec goes on with itself',
@@ -54,13 +56,15 @@ export const DISTIL_OPTIONS: OptionTable = {
 };
 
 /** Options that say how a training is made. */
-const OF_TRAINING = ['steps', 'rate', 'on-policy', 'temperature'] as const;
+const OF_TRAINING = ['steps', 'rate', 'lambda-attn', 'on-policy', 'temperature'] as const;
 
 export interface DistilQuestion {
   readonly steps: number;
   readonly onPolicySteps: number;
   readonly temperature: number;
   readonly rate: number;
+  /** λ_attn of the paper's loss. */
+  readonly lambdaAttn: number;
 }
 
 /** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
@@ -84,6 +88,10 @@ export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: P
       max: 100,
     }),
     rate: parseNumber(textFlag(args, 'rate') ?? DEFAULT_RATE, '--rate', { min: 1e-9, max: 1 }),
+    lambdaAttn: parseNumber(textFlag(args, 'lambda-attn') ?? String(LAMBDA_ATTN), '--lambda-attn', {
+      min: 0,
+      max: 1e6,
+    }),
   };
 }
 
@@ -127,89 +135,83 @@ export interface DistilRun {
   readonly texts: readonly (readonly number[])[];
   readonly heldOut: readonly (readonly number[])[];
   readonly seed: number;
-  /** Fingerprint of the model. */
-  readonly model: string;
-  /** File of the state; null where none is kept. */
-  readonly state: string | null;
-  readonly showsProgress: boolean;
 }
 
-/** Trains. What trains is loaded here, so that other commands do not wait for it. */
-export async function distilCodec(run: DistilRun, asked: DistilQuestion, signal: AbortSignal): Promise<Distilled> {
-  const { teacher, codec, path, branch, texts, heldOut, seed } = run;
-  const { distil } = await import('../training/distil.js');
+/** @param stepTokens of a step, about: its texts are whole */
+function distillationOf(run: DistilRun, asked: DistilQuestion, stepTokens: number): Distillation {
+  const { teacher, codec, path, branch, start, texts, heldOut, seed } = run;
   const length = (texts[0] as readonly number[]).length;
-  const plan = {
-    ...asked,
-    seed,
-    attentionWeight: ATTENTION_WEIGHT,
-    texts: Math.max(1, Math.round(STEP_TOKENS / length)),
+  return {
+    setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },
+    swap: { codec, path, branch },
+    plan: { ...asked, seed, texts: Math.max(1, Math.round(stepTokens / length)) },
+    model: tensorsOf(teacher),
+    ...{ start, texts, heldOut },
   };
-  const question = sha256(JSON.stringify([run.model, codec, path, branch, plan, texts, heldOut]));
-  const began = Date.now();
-  return distil(
-    {
-      setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },
-      swap: { codec, path, branch },
-      plan,
-      model: tensorsOf(teacher),
-      start: run.start,
-      texts,
-      heldOut,
-    },
-    {
-      signal,
-      state: run.state === null ? null : { path: run.state, question },
-      onProgress: (step, made, [first, best]) => {
-        if (!run.showsProgress) return;
-        const elapsed = (Date.now() - began) / 1e3;
-        const left = (elapsed / made) * (asked.steps - step);
-        const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
-        const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
-        process.stderr.write(progressLine(elapsed, left, doing));
-      },
-    },
-  );
 }
 
-/** Steps of a training for the claims: the first fifty bring most of what training brings. */
-const CLAIM_STEPS = 60;
+/**
+ * Trains. What trains is loaded here, so that other commands do not wait for it.
+ * @param model fingerprint of the model
+ * @param state its file
+ */
+export async function distilCodec(
+  run: DistilRun,
+  asked: DistilQuestion,
+  model: string,
+  state: string,
+  signal: AbortSignal,
+  showsProgress: boolean,
+): Promise<Distilled> {
+  const { distil } = await import('../training/distil.js');
+  const distillation = distillationOf(run, asked, STEP_TOKENS);
+  const { swap, plan, texts, heldOut } = distillation;
+  const question = sha256(JSON.stringify([model, swap, plan, texts, heldOut]));
+  const began = Date.now();
+  return distil(distillation, {
+    signal,
+    state: { path: state, question },
+    onProgress: (step, made, [first, best]) => {
+      if (!showsProgress) return;
+      const elapsed = (Date.now() - began) / 1e3;
+      const left = (elapsed / made) * (asked.steps - step);
+      const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
+      const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
+      process.stderr.write(progressLine(elapsed, left, doing));
+    },
+  });
+}
 
-/** A short training of a row's fitted weights. @throws UserError when the program is asked to end */
-export function distilForClaims(
+/** A training for the claims: the first steps bring most of what training brings. */
+export const CLAIM_TRAINING = { steps: 40, textTokens: 96, stepTokens: 288 } as const;
+/** Held-out texts that choose its best weights. */
+const CLAIM_HELD_OUT = 12;
+
+/** A short training of fitted weights. */
+export function claimDistillation(
   teacher: Teacher,
-  { codec, path: choice }: Row,
+  { row, training }: Need,
   fitted: TensorSource,
   windows: readonly (readonly number[])[],
-  model: string,
-  output: string | null,
-  quiet: boolean,
-  onPolicy: boolean,
-): Promise<TensorSource> {
-  const { path } = pathOf(choice);
-  const { branch } = exactConfiguration(teacher);
-  const run = {
-    ...{ teacher, codec, path, branch, model },
-    ...heldOutOf(windows),
-    start: onPath(teacher, path, branch, fitted),
-    seed: 1,
-    state: output === null ? null : `${output}.state`,
-    showsProgress: !quiet && process.stderr.isTTY === true,
-  };
-  return interruptible(async (signal) => {
-    const asked = {
-      steps: CLAIM_STEPS,
-      onPolicySteps: onPolicy ? ON_POLICY * CLAIM_STEPS : 0,
+): Distillation {
+  const { path } = pathOf(row.path);
+  const branch = row.branch ?? exactConfiguration(teacher).branch;
+  const { texts, heldOut } = heldOutOf(windows);
+  const { steps, stepTokens } = CLAIM_TRAINING;
+  return distillationOf(
+    {
+      ...{ teacher, codec: row.codec, path, branch, texts },
+      heldOut: heldOut.slice(0, CLAIM_HELD_OUT),
+      start: onPath(teacher, path, branch, fitted),
+      seed: 1,
+    },
+    {
+      steps,
+      onPolicySteps: training?.onPolicy ? ON_POLICY * steps : 0,
       temperature: Number(DEFAULT_TEMPERATURE),
       rate: Number(DEFAULT_RATE),
-    };
-    const { tensors, steps } = await distilCodec(run, asked, signal);
-    if (steps < CLAIM_STEPS)
-      throw new UserError(
-        `interrupted after step ${steps} of ${CLAIM_STEPS} of a training`,
-        output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
-        EXIT.interrupted,
-      );
-    return tensors;
-  });
+      lambdaAttn: training?.lambdaAttn ?? LAMBDA_ATTN,
+    },
+    stepTokens,
+  );
 }

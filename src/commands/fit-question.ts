@@ -107,11 +107,16 @@ export function teacherOf(args: Args): LoadedTeacher {
   };
 }
 
-/** The windows that a codec is fitted to. @throws UserError where there is no text for the model */
-export const calibrationWindows = (args: Args, loaded: LoadedTeacher): number[][] =>
-  loaded.bundled && textFlag(args, 'text') === null && textFlag(args, 'tokens') === null
-    ? windowsFor(args, loaded)
-    : divided(windowsFor(args, loaded)).fitted;
+/**
+ * The windows that a codec is fitted to.
+ * @param windowTokens of each, unless --window says it
+ * @throws UserError where there is no text for the model
+ */
+export const calibrationWindows = (args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOKENS): number[][] => {
+  const windows = windowsFor(args, loaded, windowTokens);
+  const ownTasks = loaded.bundled && textFlag(args, 'text') === null && textFlag(args, 'tokens') === null;
+  return ownTasks ? windows : divided(windows).fitted;
+};
 
 /**
  * What a model is asked: the bundled model its own tasks, others the last quarter of their text, which no codec is
@@ -135,11 +140,11 @@ function divided(windows: readonly number[][]): { fitted: number[][]; judged: nu
   return { fitted: windows.slice(0, cut), judged: windows.slice(cut) };
 }
 
-function windowsFor(args: Args, loaded: LoadedTeacher): number[][] {
+function windowsFor(args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOKENS): number[][] {
   const { geometry: g, tokenizer } = loaded;
   const [text, file] = [textFlag(args, 'text'), textFlag(args, 'tokens')];
   const most = parseTokens(textFlag(args, 'max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
-  const length = Math.min(parseTokens(textFlag(args, 'window') ?? String(WINDOW_TOKENS), '--window'), g.maxPositions);
+  const length = Math.min(parseTokens(textFlag(args, 'window') ?? String(windowTokens), '--window'), g.maxPositions);
   if (text !== null && file !== null) throw new UserError('--text and --tokens are two texts', 'give one of them');
   if (text === null && file === null && loaded.bundled) {
     const random = randomFrom(CALIBRATION_SEED);

@@ -122,13 +122,15 @@ async function run(args: Args): Promise<ExitCode> {
     const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, showsProgress);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
-    const state = `${output}.state`;
     const distilled = training
       ? await interruptible((signal) =>
           distilCodec(
-            { teacher, codec, path, branch, start, texts, heldOut, seed, model: fingerprint, state, showsProgress },
+            { teacher, codec, path, branch, start, texts, heldOut, seed },
             training,
+            fingerprint,
+            `${output}.state`,
             signal,
+            showsProgress,
           ),
         )
       : null;
@@ -163,7 +165,14 @@ async function run(args: Args): Promise<ExitCode> {
       fingerprint,
       initialisation,
       fitted,
-      distilled && { ...distilled, path, texts: heldOut.length, seconds: (Date.now() - began) / 1e3 },
+      distilled &&
+        training && {
+          ...distilled,
+          path,
+          lambdaAttn: training.lambdaAttn,
+          texts: heldOut.length,
+          seconds: (Date.now() - began) / 1e3,
+        },
     );
     await print(format === 'json' ? jsonText(report) : fitText(geometry, report), {
       file: null,

@@ -10,6 +10,7 @@ import { readModel } from '../plan/ask.js';
 import { modelCard, modelCardTable } from '../report/model-card.js';
 import { WIDTH } from '../report/plan-table.js';
 import { columns, wrap, type Column } from '../report/text.js';
+import { layersTimesLoops } from '../report/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { print } from './output.js';
@@ -51,7 +52,7 @@ async function run(args: Args): Promise<ExitCode> {
         '',
         'lla-sim models NAME: one of them, with every published figure.',
         ...wrap(
-          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan --model ./config.json --vram 80GB. A model with the layout of one of these takes its model_type.`,
+          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan --model ./config.json --vram 80GB. A file that says of a loop what is not known here is refused by name.`,
           WIDTH,
         ),
       ];
@@ -71,10 +72,7 @@ const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [
   {
     title: 'layers × loops',
     align: 'left',
-    cell: (g) =>
-      g.preludeLayers + g.codaLayers > 0
-        ? `${g.preludeLayers} + ${g.layers} × ${g.loops} + ${g.codaLayers}`
-        : `${g.layers} × ${g.loops}`,
+    cell: layersTimesLoops,
   },
   { title: 'heads/KV × width', align: 'left', cell: (g) => `${g.heads}/${g.kvHeads} × ${g.headDim}` },
   { title: 'hidden', align: 'right', cell: (g) => String(g.hidden) },

@@ -10,7 +10,7 @@ import { readSources } from '../plan/ask.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { planTable } from '../report/plan-table.js';
+import { planTable, WIDTH } from '../report/plan-table.js';
 import type { Sweep } from '../report/sweep-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
@@ -68,6 +68,7 @@ export const planCommand: Command = {
     ...settingOptions,
     ...formatOption(FORMATS),
     all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
+    notes: { type: 'boolean', help: 'explain the columns, and list every note', group: 'Output' },
     best: { type: 'boolean', help: 'one line a device, context and cache type', group: 'Output' },
     sweep: {
       type: 'boolean',
@@ -150,9 +151,19 @@ function json(planned: readonly Planned[]): string {
 }
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
-  width: output.file === null && process.stdout.isTTY ? Math.max(60, process.stdout.columns) : 100,
+  width: widthOf(output),
   colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
 });
+
+/** Columns of the terminal; of a pipe what COLUMNS says, as shells and coreutils take it; 100 where nothing says. */
+function widthOf({ file }: OutputOptions): number {
+  if (file !== null) return WIDTH;
+  const named = Number(process.env['COLUMNS']);
+  return (
+    (process.stdout.isTTY ? process.stdout.columns : undefined) ??
+    (Number.isInteger(named) && named > 0 ? named : WIDTH)
+  );
+}
 
 async function renderAll(
   planned: readonly Planned[],
@@ -170,7 +181,7 @@ async function renderAll(
   if (best && format === 'table') return compared;
   const blocks: string[] = [];
   for (const { report, sweeps } of planned) {
-    blocks.push(await render(report, format, isSet(args, 'all'), output));
+    blocks.push(await render(report, format, args, output));
     if (sweeps && format === 'table') blocks.push((await import('../report/sweep-text.js')).sweepText(report, sweeps));
   }
   const parts = several && format === 'table' ? [compared, ...blocks] : blocks;
@@ -178,9 +189,9 @@ async function renderAll(
 }
 
 /** One report, in a format that people read. */
-async function render(report: PlanReport, format: Format, all: boolean, output: OutputOptions): Promise<string> {
+async function render(report: PlanReport, format: Format, args: Args, output: OutputOptions): Promise<string> {
   if (format === 'markdown') return (await import('../report/plan-csv.js')).planMarkdown(report);
-  return planTable(report, { all, ...terminal(output) });
+  return planTable(report, { all: isSet(args, 'all'), notes: isSet(args, 'notes'), ...terminal(output) });
 }
 
 /** Runs `work`. Errors of a field that came from the scenario file name the file's field. */
@@ -251,7 +262,7 @@ export async function noSolutionError(report: PlanReport, scenario: Scenario, so
 
 /** The largest part of memory when not one sequence fits. */
 function nothingFits(report: PlanReport): string {
-  const smallest = report.plans.reduce((a, b) => (need(b) < need(a) ? b : a));
+  const smallest = report.plans.filter((p) => !p.beside).reduce((a, b) => (need(b) < need(a) ? b : a));
   const { memory } = smallest;
   const have = `${formatDecimalBytes(report.device.vramBytes)}${memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : ''}`;
   const parts = [

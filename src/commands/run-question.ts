@@ -15,7 +15,8 @@ import { UserError, show } from '../errors.js';
 import { fingerprintOfFolder, fingerprintOfSeed } from '../fingerprint.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
-import { findPreset, isPreset } from '../geometry/presets.js';
+import { LIMITS } from '../geometry/config.js';
+import { findPreset, isPreset, withLoops } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
@@ -58,9 +59,14 @@ export function loadModel(args: Args): Loaded {
     ['model.safetensors', 'model.safetensors.index.json'].some((weights) => existsSync(join(name, weights)));
   const checkpoint = hasWeights ? openCheckpoint(name) : null;
   try {
-    const whole =
+    const named =
       checkpoint?.geometry ??
       (isFolder || (/[/\\]|\.json$/i.test(name) && !isPreset(name)) ? readModelFile(name) : findPreset(name));
+    const loops = textFlag(args, 'loops');
+    const whole =
+      loops === null
+        ? named
+        : withLoops(named, parseNumber(loops, '--loops', { min: 1, max: LIMITS.loops, whole: true }));
     const reduced = (flag: 'layers' | 'vocab'): number => {
       const value = textFlag(args, flag);
       if (value !== null && checkpoint)
@@ -195,7 +201,7 @@ export function readCandidate(
   };
   const kind = one('codec') ?? (one('ranks') === null ? 'full' : 'lla');
   const given: Record<string, string | readonly string[]> = {};
-  for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'cacheType', 'groupSize'] as const) {
+  for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'shared', 'cacheType', 'groupSize'] as const) {
     const value = one(flagOf(name));
     if (value !== null) given[name] = SETTINGS[name].kind === 'list' ? [value] : value;
   }

@@ -43,6 +43,7 @@ export const runCommand: Command = {
       help: 'core layers of a model with fabricated weights, where the device cannot hold all [all]',
       group: 'Model',
     },
+    loops: { type: 'string', help: SETTINGS.loops.help, group: 'Model' },
     vocab: {
       type: 'string',
       help: 'vocabulary of a model with fabricated weights, where the device cannot bind its embedding [all]',
@@ -64,6 +65,12 @@ export const runCommand: Command = {
       group: 'Cache',
     },
     window: { type: 'string', help: SETTINGS.window.help, group: 'Cache' },
+    shared: {
+      type: 'string',
+      help: 'when all loops read one set of rows, of final-loop and mean-loop [the first that the codec has]',
+      choices: SETTINGS.shared.choices,
+      group: 'Cache',
+    },
     eviction: { type: 'string', help: SETTINGS.eviction.help, group: 'Cache' },
     'cache-type': {
       type: 'string',

@@ -3,12 +3,26 @@
  * GPU; under tensor parallelism each GPU holds its share of what divides and a copy of what does not.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { codecMeans, codecSpec, isLatent, latentHeads, paddedCodecParameters } from '../codecs/registry.js';
+import {
+  codecMeans,
+  codecSpec,
+  isLatent,
+  latentHeads,
+  paddedCodecParameters,
+  takesPositions,
+} from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, windowBytes } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
-import { layerParameters, parameterCount, type Geometry } from '../geometry/geometry.js';
+import {
+  layerParameters,
+  layerProjections,
+  parameterCount,
+  storedLayers,
+  tableParameters,
+  type Geometry,
+} from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
-import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, type WholePrompt } from '../schedule/prefill.js';
+import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, takenAs, type WholePrompt } from '../schedule/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
@@ -34,20 +48,32 @@ export interface MemoryModel {
   readonly workspaceBytesPerSequence: number;
 }
 
+/** Bytes of a scalar of projections in layers, of tables, and of everything else. */
+function scalarBytes(g: Geometry): { readonly projection: number; readonly table: number; readonly other: number } {
+  const other = WEIGHT_BYTES[g.weightType];
+  const { quantised: q } = g;
+  return q
+    ? { projection: q.layerBits / 8, table: q.tableBits / 8, other }
+    : { projection: other, table: other, other };
+}
+
+/** Scalars of a layer's norms. */
+const normScalars = (g: Geometry): number => (g.plainNorms ? 0 : g.normsPerLayer * g.hidden);
+
 /**
  * Weights of one GPU: projections and embeddings divide, norms and the adapter's bias-free rows are small and whole.
  */
 export function weightBytes(g: Geometry, gpus: number): number {
-  const bytes = WEIGHT_BYTES[g.weightType];
-  const total = parameterCount(g);
-  if (gpus === 1) return total * bytes;
-  const layers = g.preludeLayers + g.layers + g.codaLayers;
-  const kvWhole = g.hidden * g.headDim * 2 * g.kvHeads;
-  const kvShare = g.hidden * g.headDim * 2 * headsPerGpu(g.kvHeads, gpus);
-  const whole = g.normsPerLayer * g.hidden + g.extraParametersPerLayer;
-  const layer = (layerParameters(g) - whole - kvWhole) / gpus + kvShare + whole;
-  const outside = total - layers * layerParameters(g);
-  return Math.ceil((layers * layer + outside / gpus + g.hidden) * bytes);
+  const { projection, table, other } = scalarBytes(g);
+  const layers = storedLayers(g);
+  const kvWhole = g.hidden * g.headDim * (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  const kvShare = gpus === 1 ? kvWhole : (kvWhole / g.kvHeads) * headsPerGpu(g.kvHeads, gpus);
+  const whole = normScalars(g) + g.extraParametersPerLayer;
+  const layer = ((layerProjections(g) - kvWhole) / gpus + kvShare) * projection + whole * other;
+  const tables = tableParameters(g);
+  const outside = parameterCount(g) - layers * layerParameters(g) - tables;
+  const last = gpus === 1 ? 0 : g.hidden;
+  return Math.ceil(layers * layer + (tables / gpus) * table + (outside / gpus + last) * other);
 }
 
 /**
@@ -57,13 +83,12 @@ export function weightBytes(g: Geometry, gpus: number): number {
  */
 function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;
-  const bytes = WEIGHT_BYTES[g.weightType];
-  const layers = g.preludeLayers + g.layers + g.codaLayers;
-  const kept = (g.normsPerLayer * g.hidden + g.extraParametersPerLayer) * layers + g.hidden;
+  const { projection, other: bytes } = scalarBytes(g);
+  const kept = (normScalars(g) + g.extraParametersPerLayer) * storedLayers(g) + (g.plainNorms ? 0 : g.hidden);
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
   const twice = g.normAfterCore ? g.hidden * F32 : 0;
-  return kept * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * bytes;
+  return kept * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * projection;
 }
 
 /**
@@ -147,6 +172,8 @@ export function onGrid(batch: number): number {
  *   the chunk do not lie as its own do, attention takes several calls: the largest score and the mass of each query are carried between
  *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their branch keys.
  *
+ * Where a prompt is taken position by position, all kinds are chunks of one token.
+ *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention
  * cannot read them there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the
  * whole prompt beside. Where tokens are evicted, pass 2 still attends to what storage makes of every one of them: their
@@ -161,21 +188,26 @@ export function prefillPeaks(
   context: number,
   chunkTokens = PREFILL_CHUNK_TOKENS,
 ): Record<PrefillKind, number> {
-  const chunk = Math.min(context, chunkTokens);
-  const last = context - chunk * (Math.ceil(context / chunk) - 1);
-  // Rows of the last chunks, which have most before them: those that H2O keeps lie with their own.
-  const rows = rowsOfRuns(c, [
+  const taken = takenAs(c, 'chunked', chunkTokens);
+  const [chunk, run] = [Math.min(context, taken.chunkTokens), Math.min(context, taken.runTokens)];
+  const last = context - run * (Math.ceil(context / run) - 1);
+  // Rows of the last runs, which have most before them: those that H2O keeps lie with their own.
+  const most = rowsOfRuns(c, [
     { from: context - last, tokens: last },
-    ...(last < context ? [{ from: context - last - chunk, tokens: chunk }] : []),
+    ...(last < context ? [{ from: context - last - run, tokens: run }] : []),
   ]);
   const peak = (extent: PromptExtent): number => bytesOf(prefillBuffers(c, extent), 'prefill').fixed;
+  const rows = Math.max(chunk, most);
+  const chunked = peak({ room: chunk, rows, chunk, captures: undefined, carries: run < context });
   const whole = (method: WholePrompt): number =>
-    peak({ room: context, rows: context, chunk, captures: capturesOf(c, method), carries: false });
+    takesPositions(c.codec)
+      ? chunked
+      : peak({ room: context, rows: context, chunk, captures: capturesOf(c, method), carries: false });
   const accumulated = whole('accumulated');
   return {
     'one-shot': isLatent(c.codec) ? whole('one-shot') : accumulated,
     'by-layer': isLatent(c.codec) ? whole('by-layer') : accumulated,
     accumulated,
-    chunked: peak({ room: chunk, rows, chunk, captures: undefined, carries: chunk < context }),
+    chunked,
   };
 }

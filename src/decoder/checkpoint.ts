@@ -11,7 +11,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/hf-config.js';
 import { parseJson } from '../json.js';
 import { repeatedKey } from './json-keys.js';
-import { isCarriedAlong, ravenLayout, ravenTensors } from './raven.js';
+import { isCarriedAlong, ravenLayout, ravenTensors, refuseRavenOptions } from './raven.js';
 import { SafetensorsFile } from './safetensors.js';
 import { HEAD, modelTensors, refuseOthers, requireTensors, type TensorSpec } from './tensors.js';
 import type { TensorSource } from './weights.js';
@@ -147,7 +147,7 @@ interface DecodingFacts {
   readonly raven: boolean;
 }
 
-function decodingFacts(path: string): DecodingFacts {
+function decodingFacts(g: Geometry, path: string): DecodingFacts {
   const config = readObject(path, 'model file', MAX_CONFIG_BYTES);
   const where = displayPath(path);
   const raven = config['model_type'] === 'huginn_raven';
@@ -174,11 +174,7 @@ function decodingFacts(path: string): DecodingFacts {
       `${where}: ${activationKey} must be silu, not ${show(activation)}`,
       'choose a model with SwiGLU',
     );
-  if (raven && (config['test_time_noise'] ?? 0) !== 0)
-    throw new UserError(
-      `${where}: test_time_noise adds noise to the state in every loop, which is not decoded`,
-      'set test_time_noise to 0',
-    );
+  if (raven) refuseRavenOptions(g, config, where);
   return { normEpsilon: epsilon, raven };
 }
 
@@ -192,7 +188,7 @@ const ZERO_STATE =
 export function openCheckpoint(folder: string): Checkpoint {
   const config = join(folder, 'config.json');
   const geometry = readModelFile(config);
-  const { normEpsilon, raven } = decodingFacts(config);
+  const { normEpsilon, raven } = decodingFacts(geometry, config);
   const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map(
     (name) => join(folder, name),
   ) as [string, string, string];

@@ -6,7 +6,8 @@ import { pathSpec } from '../codecs/paths.js';
 import { codecSpec, headsOfLatent } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
-import { layerExtras, type Geometry } from '../geometry/geometry.js';
+import { layerExtras, storedLayers, type Geometry } from '../geometry/geometry.js';
+import { refuseUndecodable } from './decodable.js';
 
 /** Kind of a tensor; it decides how a fabricated one is scaled. */
 export type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
@@ -30,23 +31,16 @@ export const ADAPTER = 'model.adapter.weight';
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
 
-/** Layers stored once: prelude, core and coda. */
-export const storedLayers = (g: Geometry): number => g.preludeLayers + g.layers + g.codaLayers;
-
 /**
  * Which of the query, key and value projections have a bias: query and key (Huginn), or all three (Qwen2).
- * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and for an MLP without
- * a gate
+ * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and as
+ * `refuseUndecodable`
  */
 export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
-  if (g.mlp !== 'gated')
-    throw new UserError(
-      `${g.name} has an MLP without a gate, which the decoder does not run`,
-      'choose a model with SwiGLU',
-    );
+  refuseUndecodable(g);
   const extras = layerExtras(g);
   const biased = (['q', 'k', 'v'] as const).filter((letter) => extras?.biases.includes(letter));
-  if (extras && !extras.headNorms && extras.biases.length === biased.length) return biased;
+  if (extras && !extras.norms && extras.biases.length === biased.length) return biased;
   throw new UserError(
     `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the decoder cannot place`,
     'choose a model whose only extras are biases of q and k, or of q, k and v',

@@ -53,13 +53,13 @@ export function findDevice(idOrName: string): DeviceSpec {
 
 /**
  * Devices whose marketing or driver memory is within 2 % of `bytes`. Order: smallest difference to the marketing
- * figure, then highest memory bandwidth, then id.
+ * figure, then highest memory bandwidth, then that of the catalogue.
  */
 export function devicesByVram(bytes: number): DeviceSpec[] {
   const near = (have: number | null): boolean => have !== null && Math.abs(have - bytes) <= VRAM_TOLERANCE * bytes;
   const gap = (d: DeviceSpec): number => Math.abs(d.vramBytes - bytes);
   return DEVICES.filter((d) => near(d.vramBytes) || near(d.driverBytes)).sort(
-    (a, b) => gap(a) - gap(b) || b.memoryBytesPerSecond - a.memoryBytesPerSecond || (a.id < b.id ? -1 : 1),
+    (a, b) => gap(a) - gap(b) || b.memoryBytesPerSecond - a.memoryBytesPerSecond,
   );
 }
 

@@ -5,7 +5,7 @@
  */
 import type { StorageChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { layoutOf } from '../codecs/registry.js';
+import { averagesLoops, layoutOf } from '../codecs/registry.js';
 import { attendHead } from '../decoder/reference/attend.js';
 import { SequenceCache } from '../decoder/reference/cache.js';
 import { loadCodec } from '../decoder/reference/codec.js';
@@ -60,7 +60,7 @@ export function attentionError(
   let [difference, size] = [0, 0];
   for (const sequence of sequences) {
     const cache = new SequenceCache(g, layoutOf(g, row.codec, path, choice, branch), null, false);
-    const writer = new CacheWriter(path, codecs, cache, 'accumulated');
+    const writer = new CacheWriter(path, codecs, cache, 'accumulated', averagesLoops(row.codec));
     for (const { site, tokens } of sequence) for (const token of tokens) writer.capture(site, token);
     writer.finish();
     for (const { site, tokens, outputs } of sequence) {

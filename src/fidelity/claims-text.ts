@@ -1,20 +1,23 @@
 /** The paper's claims and what became of them, for a terminal. */
 import { columns } from '../report/text.js';
+import { trainingText, VERDICTS, type ClaimTraining, type Verdict } from '../schema/claim-words.js';
 import type { Interval } from '../statistics.js';
-import type { ClaimResult, Verdict } from './claims.js';
+import type { ClaimResult } from './claims/claim.js';
 
 const shown = (i: Interval | null): string =>
   i === null ? 'n/a' : `${i.estimate.toPrecision(3)} (${i.low.toPrecision(3)} to ${i.high.toPrecision(3)})`;
 
-export const claimsText = (name: string, results: readonly ClaimResult[]): string =>
+export const claimsText = (name: string, training: ClaimTraining | null, results: readonly ClaimResult[]): string =>
   [
     `The paper's claims, tried on ${name}`,
+    ...(training ? [trainingText(training)] : []),
     '',
     ...results.flatMap((r) => [
       `${r.verdict.toUpperCase()}: ${r.claim}`,
-      ...(r.effect === ''
-        ? []
-        : [`    ${r.effect}${r.estimate ? `: ${shown(r.estimate)}; untrained ${shown(r.control)}` : ''}`]),
+      ...(r.estimate
+        ? [`    ${r.effect}:`, `    ${shown(r.estimate)}; untrained ${shown(r.control)}; beyond it ${shown(r.beyond)}`]
+        : []),
+      `    paper: ${r.paper}`,
       ...(r.note === '' ? [] : [`    ${r.note}`]),
     ]),
     '',
@@ -27,7 +30,7 @@ export const claimsText = (name: string, results: readonly ClaimResult[]): strin
           cell: ({ verdict }) => String(results.filter((r) => r.verdict === verdict).length),
         },
       ],
-      (['agree', 'disagree', 'cannot tell'] as const).map((verdict) => ({ verdict })),
+      VERDICTS.map((verdict) => ({ verdict })),
     ),
     '',
   ].join('\n');

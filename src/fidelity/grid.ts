@@ -1,7 +1,7 @@
 /** The configurations that are judged. */
-import type { Codec, CodecKind, PathChoice } from '../codecs/codec.js';
+import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { CODECS, codecLabel, coreRatio } from '../codecs/registry.js';
+import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
 import { genericRatios } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
@@ -15,10 +15,12 @@ export interface Row {
   readonly storage: Storage;
   readonly eviction: Eviction | null;
   readonly initialisation: Initialisation;
+  /** Rotary branch of the absorbed path, where it is not the usual one. */
+  readonly branch?: Branch;
 }
 
-/** `lla-4x/reconstruct/f16`, with eviction and initialisation where they are not the plain ones. Unique in a grid. */
-export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation }: Row): string {
+/** `lla-4x/reconstruct/f16`, with eviction, initialisation and branch where they are not the plain ones. Unique in a grid. */
+export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation, branch }: Row): string {
   const ranks = codec.rankK === undefined ? '' : `(${codec.rankK},${codec.rankV})`;
   return [
     `${codecLabel(g, codec)}${ranks}`,
@@ -26,6 +28,7 @@ export function rowId(g: Geometry, { codec, path, storage, eviction, initialisat
     storage,
     ...(eviction ? [evictionLabel(eviction)] : []),
     ...(initialisation === 'svd' ? [] : [initialisation]),
+    ...(branch ? [`rope-${branch.width}`] : []),
   ].join('/');
 }
 
@@ -38,7 +41,7 @@ const LLA_PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const satisfi
 export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]): Codec[] {
   const found = ratios.flatMap((ratio) => {
     const codec = CODECS[kind].fromRatio(g, ratio);
-    return typeof codec === 'string' || CODECS[kind].refuse(g, codec) !== undefined ? [] : [codec];
+    return typeof codec === 'string' || refusalOf(g, codec) !== undefined ? [] : [codec];
   });
   return [...new Map(found.map((codec) => [JSON.stringify(codec), codec])).values()];
 }
@@ -47,7 +50,7 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
 const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 
 /** The path that changes nothing but what is stored: full RoPE. */
-const pathFor = ({ kind }: Codec): PathChoice =>
+export const pathFor = ({ kind }: Codec): PathChoice =>
   CODECS[kind].paths.find((path) => pathSpec(path).materialises) ?? (CODECS[kind].paths[0] as PathChoice);
 
 /** At most 40 configurations: each question of the paper at few ratios. */
@@ -76,9 +79,10 @@ export function defaultGrid(g: Geometry): Row[] {
 
 /** Every codec, ratio, path, storage and eviction. */
 export function fullGrid(g: Geometry): Row[] {
-  const codecs = (['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop'] as const).flatMap((kind) =>
-    codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]),
-  );
+  const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop'] as const;
+  const codecs = kinds
+    .flatMap((kind) => codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]))
+    .flatMap(inEverySharing);
   return codecs
     .flatMap((codec) =>
       CODECS[codec.kind].paths.flatMap((path) =>

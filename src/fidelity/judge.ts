@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { isLatent } from '../codecs/registry.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import type { Codec } from '../codecs/codec.js';
+import type { Branch, Codec } from '../codecs/codec.js';
 import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
 import { branchTensor } from '../decoder/tensors.js';
 import { loadModel, type Model } from '../decoder/reference/model.js';
@@ -58,7 +58,7 @@ export class Judge {
     private readonly teacher: Teacher,
     readonly items: readonly Item[],
     private readonly expected: readonly Predictions[],
-    private readonly branch: TensorSource,
+    private readonly branchOf: (branch: Branch) => TensorSource,
     private readonly reference: { readonly model: Model; readonly observed: ReturnType<typeof observe>[] } | null,
   ) {}
 
@@ -82,12 +82,19 @@ export class Judge {
         .map(({ prompt }) => observe(model, prompt.slice(0, REFERENCE_TOKENS)));
       reference = { model, observed };
     }
-    const branch = sourceOf(branchTensors(g, configuration.branch, tensors));
-    return new Judge(teacher, items, expected, branch, reference);
+    const branchOf = (branch: Branch): TensorSource => sourceOf(branchTensors(g, branch, tensors));
+    return new Judge(teacher, items, expected, branchOf, reference);
   }
 
-  /** @param codec tensors of a codec with latents */
-  async judge(row: Row, codec: TensorSource | undefined): Promise<Judged> {
+  /**
+   * @param codec tensors of a codec with latents
+   * @param isAsked which of the items; all unless given
+   */
+  async judge(
+    row: Row,
+    codec: TensorSource | undefined,
+    isAsked: (item: Item) => boolean = () => true,
+  ): Promise<Judged> {
     const began = process.hrtime.bigint();
     const { teacher } = this;
     const { geometry: g } = teacher;
@@ -101,12 +108,21 @@ export class Judge {
       materialised,
       choice,
       eviction: row.eviction,
+      branch: row.branch ?? exact.branch,
     };
     // Trained weights may bring a branch of their own.
     const lacksBranch = pathSpec(path).branch && codec?.shapes.has(branchTensor(0, 'query')) === false;
-    const tensors = codec && lacksBranch ? combined(codec, this.branch) : codec;
-    const own = await predict(teacher, configuration, tensors, this.items);
-    const items = this.items.map((item, i) => scoreItem(item, this.expected[i] as Predictions, own[i] as Predictions));
+    const tensors = codec && lacksBranch ? combined(codec, this.branchOf(configuration.branch)) : codec;
+    const asked = this.items
+      .map((item, i) => ({ item, expected: this.expected[i] as Predictions }))
+      .filter(({ item }) => isAsked(item));
+    const own = await predict(
+      teacher,
+      configuration,
+      tensors,
+      asked.map(({ item }) => item),
+    );
+    const items = asked.map(({ item, expected }, i) => scoreItem(item, expected, own[i] as Predictions));
     const error = this.reference
       ? attentionError(
           this.reference.model,

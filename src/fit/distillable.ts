@@ -5,6 +5,9 @@ import type { Codec, Path } from '../codecs/codec.js';
 import { layerExtras, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { formatCount } from '../units.js';
 
+/** λ_attn of the paper's loss: weight of attention-output matching (Eq. loss). */
+export const LAMBDA_ATTN = 0.5;
+
 /** Largest model: a step goes through all parameters and loops five times, on one core. */
 export const MOST_PARAMETERS = 5e6;
 
@@ -28,6 +31,6 @@ function unknownLayers(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
   if (g.rope.pairing !== 'half-split') return 'rotates adjacent pairs';
   const extras = layerExtras(g);
-  if (!extras || extras.biases.length > 0 || extras.headNorms) return 'has biases or norms of heads';
+  if (!extras || extras.biases.length > 0 || extras.norms) return 'has biases or norms of heads';
   return undefined;
 }

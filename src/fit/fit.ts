@@ -37,6 +37,8 @@ export interface FitRequest {
   readonly initialisation: Initialisation;
   /** Of random directions. */
   readonly seed: number;
+  /** Whether it is asked what the other initialisations would keep. */
+  readonly controls?: boolean;
 }
 
 /** A layer whose directions are found. */
@@ -56,7 +58,7 @@ const normalFrom = (uniform: () => number) => (): number =>
 
 /** Fits a layer from its moments. */
 export function fitLayer(request: FitRequest, layer: number, moments: LayerMoments): FittedLayer {
-  const { codec, initialisation, geometry: g, seed } = request;
+  const { codec, initialisation, geometry: g, seed, controls = true } = request;
   const groups = latentGroups(g, codec);
   const { count, width } = groups;
   const headGroups = g.kvHeads / groups.heads;
@@ -69,7 +71,7 @@ export function fitLayer(request: FitRequest, layer: number, moments: LayerMomen
     const up = new Float32Array(count * width * rank);
     const mean = new Float32Array(count * width);
     const hasCovariances = moments[axis].every((own) => own instanceof Covariance);
-    for (const kind of hasCovariances && width <= WIDEST_CONTROL ? INITIALISATIONS : [initialisation]) {
+    for (const kind of controls && hasCovariances && width <= WIDEST_CONTROL ? INITIALISATIONS : [initialisation]) {
       // Drawn anew in each layer, so that a fit can go on from any of them.
       const normal = normalFrom(randomFrom(mix(seed) ^ (2 * layer + (axis === 'key' ? 0 : 1))));
       moments[axis].forEach((own, group) => {

@@ -28,6 +28,8 @@ export interface FitReport {
 
 export interface DistilReport {
   readonly path: Path;
+  /** λ_attn of the loss. */
+  readonly lambdaAttn: number;
   /** Steps made, and those to the weights that were kept. */
   readonly steps: number;
   readonly bestStep: number;
@@ -61,6 +63,7 @@ export const fitReport = (
     ? {
         distilled: {
           path: distilled.path,
+          lambdaAttn: distilled.lambdaAttn,
           steps: distilled.steps,
           bestStep: distilled.bestStep,
           texts: distilled.texts,
@@ -76,8 +79,18 @@ export const fitReport = (
 const nats = ({ estimate, low, high }: Interval): string =>
   `${estimate.toPrecision(2)} (${low.toPrecision(2)}–${high.toPrecision(2)})`;
 
-const distilText = ({ path, steps, bestStep, texts, before, after, drawn, seconds }: DistilReport): string[] => [
-  `trained for ${path}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
+const distilText = ({
+  path,
+  lambdaAttn,
+  steps,
+  bestStep,
+  texts,
+  before,
+  after,
+  drawn,
+  seconds,
+}: DistilReport): string[] => [
+  `trained for ${path}, λ_attn ${lambdaAttn}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
     bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
   })`,
   ...(drawn

@@ -49,13 +49,16 @@ export async function fitCodec(
   return run as FitRun;
 }
 
-/** The same for several codecs in the same passes. Codecs of one kind share their moments. */
+/** The same for several codecs in the same passes, without controls. Codecs of one kind share their moments. */
 export const fitCodecs = (
   teacher: Teacher,
   windows: readonly (readonly number[])[],
   requests: readonly Request[],
   options: Omit<FitOptions, 'folder'>,
-): Promise<FitRun[]> => fitInPasses(teacher, windows, requests, options, () => new LayersInMemory());
+): Promise<FitRun[]> => {
+  const alone = requests.map((request) => ({ ...request, controls: false }));
+  return fitInPasses(teacher, windows, alone, options, () => new LayersInMemory());
+};
 
 async function fitInPasses(
   teacher: Teacher,

@@ -28,15 +28,19 @@ export interface AxisSpectrum {
   readonly effectiveRank: number;
 }
 
-export interface SideSpectra {
+/** How keys, or values, lie along the axes. */
+export interface SideStructure {
   readonly side: CodecAxis;
   readonly axes: readonly AxisSpectrum[];
-  /** Share of the variance of a layer and head that lies between a token's loops. */
+  /** Share of the variance of a layer and head, around one mean for all loops, that lies between a token's loops. */
   readonly varianceAlongLoops: number;
   /** ‖x of loop t + 1 − x of loop t‖ / ‖x of loop t‖, mean over tokens, layers and heads; T − 1 values. */
   readonly change: readonly number[];
   /** Cosine of each loop's vector with the last loop's. */
   readonly cosineToLast: readonly number[];
+}
+
+export interface SideSpectra extends SideStructure {
   /** Share of the variance of the stacked loops that the first r directions hold, mean over layers and heads. */
   readonly energyAtRank: readonly { readonly rank: number; readonly share: number }[];
   readonly stackedEffectiveRank: number;
@@ -50,14 +54,22 @@ export interface Spectra {
   readonly value: SideSpectra;
 }
 
-/** Tokens of a batch whose units are decomposed one by one. */
+/** Of one text. */
+export type Structure = Readonly<Record<CodecAxis, SideStructure>>;
+
+/** Tokens of a batch, and of a text, whose units are decomposed one by one. */
 const SAMPLED = 24;
+const SAMPLED_OF_TEXT = 8;
 
 const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
 
 /** Running sums of keys or of values. */
 export class Side {
   private readonly sums = new Map<CacheAxis, { count: number; rank: number; shares: Float64Array }>();
+  /** Of the variance around a mean for all loops: sums by layer, head and component; squares of all; values of each. */
+  private readonly totals = new Map<string, number>();
+  private squares = 0;
+  private values = 0;
   private between = 0;
   private readonly change: Float64Array;
   private readonly cosine: Float64Array;
@@ -98,18 +110,26 @@ export class Side {
     }
   }
 
-  /** Takes the variance between the loops of one layer and head. @param own [loop][component] over tokens */
-  addBetween(own: readonly (readonly Float64Array[])[], tokens: number): void {
-    for (let i = 0; i < this.g.headDim; i++)
+  /** Takes the variance of one layer and head. @param own [loop][component] over tokens */
+  addVariance(name: string, own: readonly (readonly Float64Array[])[], tokens: number): void {
+    for (let i = 0; i < this.g.headDim; i++) {
+      let [all, squares] = [0, 0];
       for (let token = 0; token < tokens; token++) {
-        let [sum, squares] = [0, 0];
+        let [sum, ofLoops] = [0, 0];
         for (const loop of own) {
           const x = loop[i]?.[token] as number;
           sum += x;
-          squares += x * x;
+          ofLoops += x * x;
         }
-        this.between += squares - (sum * sum) / own.length;
+        this.between += ofLoops - (sum * sum) / own.length;
+        all += sum;
+        squares += ofLoops;
       }
+      const key = `${name} ${i}`;
+      this.totals.set(key, (this.totals.get(key) ?? 0) + all);
+      this.squares += squares;
+    }
+    this.values += own.length * tokens;
   }
 
   private unit(axis: CacheAxis, vectors: readonly (readonly number[])[]): void {
@@ -144,31 +164,11 @@ export class Side {
     });
   }
 
-  /**
-   * @param stacked spectra of the stacked loops, largest first, one a layer and head that was studied
-   * @param means of the same stacks
-   */
-  done(stacked: readonly (readonly number[])[], means: readonly Float64Array[], tokens: number): SideSpectra {
-    const { loops, headDim } = this.g;
-    const width = loops * headDim;
-    // Variance of a layer and head around one mean for all loops: within the loops' own means, and between those.
-    const total = stacked.reduce((sum, spectrum, at) => {
-      const mean = means[at] as Float64Array;
-      let between = 0;
-      for (let i = 0; i < headDim; i++) {
-        const own = Array.from({ length: loops }, (_, t) => mean[t * headDim + i] as number);
-        const grand = own.reduce((s, x) => s + x, 0) / loops;
-        between += own.reduce((s, x) => s + (x - grand) ** 2, 0);
-      }
-      return sum + tokens * (spectrum.reduce((s, v) => s + v, 0) + between);
-    }, 0);
-    const ranks = [...new Set([1, 2, 4, 8, 16, 32, 64, 128, 256, width >> 2, width >> 1])]
-      .filter((r) => r >= 1 && r <= width)
-      .sort((a, b) => a - b);
-    const meanOver = (value: (spectrum: readonly number[]) => number): number =>
-      stacked.reduce((sum, spectrum) => sum + value(spectrum), 0) / stacked.length;
-    const shareAt = (rank: number) => (spectrum: readonly number[]) =>
-      spectrum.slice(0, rank).reduce((s, v) => s + v, 0) / (spectrum.reduce((s, v) => s + v, 0) || 1);
+  structure(): SideStructure {
+    const { headDim } = this.g;
+    // Each layer and head was given as many values of each component.
+    const each = (this.values * headDim) / this.totals.size;
+    const means = [...this.totals.values()].reduce((sum, total) => sum + (total * total) / each, 0);
     return {
       side: this.side,
       axes: [...this.sums].map(([axis, { count, rank, shares }]) => ({
@@ -177,9 +177,25 @@ export class Side {
         shares: [...shares].map((v) => v / count),
         effectiveRank: rank / count,
       })),
-      varianceAlongLoops: total === 0 ? 0 : this.between / total,
+      varianceAlongLoops: this.between / (this.squares - means || 1),
       change: [...this.change].map((v) => v / this.units),
       cosineToLast: [...this.cosine].map((v) => v / this.units),
+    };
+  }
+
+  /** @param stacked spectra of the stacked loops, largest first, one a layer and head that was studied */
+  done(stacked: readonly (readonly number[])[]): SideSpectra {
+    const { loops, headDim } = this.g;
+    const width = loops * headDim;
+    const ranks = [...new Set([1, 2, 4, 8, 16, 32, 64, 128, 256, width >> 2, width >> 1])]
+      .filter((r) => r >= 1 && r <= width)
+      .sort((a, b) => a - b);
+    const meanOver = (value: (spectrum: readonly number[]) => number): number =>
+      stacked.reduce((sum, spectrum) => sum + value(spectrum), 0) / stacked.length;
+    const shareAt = (rank: number) => (spectrum: readonly number[]) =>
+      spectrum.slice(0, rank).reduce((s, v) => s + v, 0) / (spectrum.reduce((s, v) => s + v, 0) || 1);
+    return {
+      ...this.structure(),
       energyAtRank: ranks.map((rank) => ({ rank, share: meanOver(shareAt(rank)) })),
       stackedEffectiveRank: meanOver(effectiveRank),
     };
@@ -207,6 +223,12 @@ function unitsOf(g: Geometry, memoryBytes: number): Unit[] {
   });
 }
 
+/** Places of tokens, as evenly spread over `count` of them as `wanted` allows. */
+function spread(from: number, count: number, wanted: number): number[] {
+  const step = Math.max(1, Math.floor(count / wanted));
+  return range(Math.ceil(count / step)).map((n) => from + n * step);
+}
+
 /** The same components of some tokens. */
 const tokensOf = (columns: readonly Float64Array[][][], chosen: readonly number[]): Float64Array[][][] =>
   columns.map((heads) =>
@@ -229,8 +251,7 @@ export async function spectraOf(
   const sides = { key: new Side('key', g), value: new Side('value', g) };
   await capture(teacher, windows, async (captured, done) => {
     const { tokens } = captured;
-    const step = Math.max(1, Math.floor(tokens / SAMPLED));
-    const chosen = range(Math.ceil(tokens / step)).map((n) => n * step);
+    const chosen = spread(0, tokens, SAMPLED);
     for (const side of AXES) {
       const all: Float64Array[][][][] = [];
       for (const layer of range(g.layers)) {
@@ -239,7 +260,7 @@ export async function spectraOf(
         for (const unit of units.filter((own) => own.layer === layer)) {
           const own = columns.map((heads) => heads[unit.head] as Float64Array[]);
           unit.moments[side].add(own.flat(), tokens);
-          sides[side].addBetween(own, tokens);
+          sides[side].addVariance(`${layer} ${unit.head}`, own, tokens);
         }
       }
       sides[side].add(all, chosen.length);
@@ -249,11 +270,7 @@ export async function spectraOf(
   const tokens = windows.reduce((sum, window) => sum + window.length, 0);
   const doneOf = (side: CodecAxis): SideSpectra => {
     const own = units.map(({ moments }) => moments[side]);
-    return sides[side].done(
-      own.map((covariance) => principalBasis(covariance, 1).variances),
-      own.map(({ mean }) => mean),
-      tokens,
-    );
+    return sides[side].done(own.map((covariance) => principalBasis(covariance, 1).variances));
   };
   return {
     tokens,
@@ -261,4 +278,35 @@ export async function spectraOf(
     key: doneOf('key'),
     value: doneOf('value'),
   };
+}
+
+/** The structure of each window by itself, so that windows can be resampled. No covariances are kept. */
+export async function structureOf(teacher: Teacher, windows: readonly (readonly number[])[]): Promise<Structure[]> {
+  const { geometry: g } = teacher;
+  const out: Structure[] = [];
+  await capture(teacher, windows, async (captured, done) => {
+    const lengths = windows.slice(out.length, done).map((window) => window.length);
+    const sides = lengths.map(() => ({ key: new Side('key', g), value: new Side('value', g) }));
+    for (const side of AXES) {
+      const sampled = lengths.map((): Float64Array[][][][] => []);
+      for (const layer of range(g.layers)) {
+        const columns = await captured.columns(side, layer);
+        let from = 0;
+        for (const [window, length] of lengths.entries()) {
+          sampled[window]?.push(tokensOf(columns, spread(from, length, SAMPLED_OF_TEXT)));
+          for (const head of range(g.kvHeads)) {
+            const own = columns.map((heads) =>
+              (heads[head] as Float64Array[]).map((column) => column.subarray(from, from + length)),
+            );
+            sides[window]?.[side].addVariance(`${layer} ${head}`, own, length);
+          }
+          from += length;
+        }
+      }
+      for (const [window, all] of sampled.entries())
+        sides[window]?.[side].add(all, (all[0]?.[0]?.[0]?.[0] as Float64Array).length);
+    }
+    out.push(...sides.map(({ key, value }) => ({ key: key.structure(), value: value.structure() })));
+  });
+  return out;
 }

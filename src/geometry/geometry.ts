@@ -8,14 +8,43 @@ export interface LayerBlock {
   readonly loops: number;
 }
 
+/** Stored layers that a pass over the core runs one after the other, all of them `runs` times. */
+export interface LayerStack {
+  readonly layers: number;
+  readonly runs: number;
+}
+
+/** How weights are stored in fewer bits: bits a scalar, scales and zero points included. */
+export interface QuantisedWeights {
+  /** Of projections in layers. */
+  readonly layerBits: number;
+  /** Of the embedding and the head. */
+  readonly tableBits: number;
+  /** As the file names it, such as `awq 4 bit`. */
+  readonly name: string;
+}
+
 export interface Geometry {
   readonly name: string;
-  /** Layers before the loop, inside it (D) and after it. */
+  /** Layers before the loop, that a pass over the core runs (D), and after it. */
   readonly preludeLayers: number;
   readonly layers: number;
   readonly codaLayers: number;
   /** Passes over the core: T. An ordinary transformer has 1. */
   readonly loops: number;
+  /** Whoever runs the model chooses the number of loops; `loops` is what it was trained with. */
+  readonly loopsAreChosen?: true;
+  /** Each core layer runs all its loops before the next layer begins (Nandi). */
+  readonly loopsInRow?: true;
+  /** What a pass runs where that is not each stored layer once; `layers` is the sum of their runs (HRM-Text). */
+  readonly stacks?: readonly LayerStack[];
+  /**
+   * Loops after the first attend to the rows of the first, and beside them to a window of so many own tokens, which
+   * are all that is kept of their rows; a gate of each head mixes the two (IQuest-Coder-Loop, LoopCoder).
+   */
+  readonly laterLoopsWindow?: number;
+  /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
+  readonly valuesAreKeys?: true;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -25,8 +54,14 @@ export interface Geometry {
   readonly mlp: 'gated' | 'plain';
   readonly vocab: number;
   readonly tiedEmbeddings: boolean;
+  /** Width of embedding and head, each with a projection to the hidden width (Nandi, Lumma); hidden unless given. */
+  readonly embeddingRank?: number;
   /** RMSNorms a layer: 2 (before attention and MLP) or 4 (sandwich: also after each). */
   readonly normsPerLayer: 2 | 4;
+  /** Norms have no weights (HRM-Text). */
+  readonly plainNorms?: true;
+  /** The two norms of a layer are of the branches, x + n(f(x)), and none before them (OLMo-2). */
+  readonly normsOfBranches?: true;
   /**
    * What the norms after attention and MLP take: the branch before it is added, x + n(y) (Ouro; unless given), or the
    * sum, n(x + y) (Huginn).
@@ -34,8 +69,15 @@ export interface Geometry {
   readonly outputNorm?: 'branch' | 'sum';
   /** Extra learned scalars of a layer beside projections and norms (q/k/v biases, q/k norms, ...). */
   readonly extraParametersPerLayer: number;
-  /** A 2·hidden → hidden projection that mixes the prelude's output in before every loop (Huginn). */
-  readonly adapter: boolean;
+  /** A projection of a layer's input whose sigmoid multiplies attention's output, a scalar each (HRM-Text). */
+  readonly attentionGate?: true;
+  /** Extra learned scalars outside the layers; their operations are not priced (under 1 % of a step). */
+  readonly extraParameters?: number;
+  /**
+   * What mixes the prelude's output in before every loop: a 2·hidden → hidden projection of it and the state (Huginn),
+   * or a hidden → hidden one of it alone, added to the decayed state (`input`, Parcae).
+   */
+  readonly adapter: boolean | 'input';
   /** The final norm also runs after every loop and feeds the next one (Ouro). */
   readonly normAfterEachLoop: boolean;
   /** The final norm also runs between the last loop and the coda (Huginn). */
@@ -46,6 +88,8 @@ export interface Geometry {
   readonly maxPositions: number;
   /** Element type of the published weights. */
   readonly weightType: 'bf16' | 'f16' | 'f32';
+  /** Given where they are stored in fewer bits. */
+  readonly quantised?: QuantisedWeights;
   /** Where the facts come from. */
   readonly source: string;
 }
@@ -60,10 +104,11 @@ export function blocksOf(g: Geometry): LayerBlock[] {
   return blocks.filter((b) => b.layers > 0);
 }
 
-/** Extras of a layer beside projections and norms: biases of q, k, v, o and the MLP, norms of query and key heads. */
+/** Extras of a layer beside projections and norms: biases of q, k, v, o and the MLP, norms of queries and keys. */
 export interface LayerExtras {
   readonly biases: readonly string[];
-  readonly headNorms: boolean;
+  /** Norms of each head of queries and keys (Qwen3), of queries alone (Lumma), or of whole rows of both (OLMo-2). */
+  readonly norms: 'heads' | 'query-heads' | 'rows' | null;
 }
 
 const ATTENTION_BIASES = [[], ['q', 'k'], ['q', 'k', 'v'], ['q', 'k', 'v', 'o']] as const;
@@ -90,35 +135,77 @@ function countedExtras(g: Geometry): LayerExtras | null {
     o: g.hidden,
     mlp: (g.mlp === 'gated' ? 2 : 1) * g.mlpHidden + g.hidden,
   };
-  for (const headNorms of [false, true]) {
+  // Norms of whole rows have as many weights as biases of queries and keys.
+  if (g.normsOfBranches && g.extraParametersPerLayer === (g.heads + g.kvHeads) * g.headDim)
+    return { biases: [], norms: 'rows' };
+  for (const [norms, count] of [
+    [null, 0],
+    ['query-heads', g.headDim],
+    ['heads', 2 * g.headDim],
+  ] as const) {
     for (const mlp of [[], ['mlp']]) {
       for (const attention of ATTENTION_BIASES) {
         const biases = [...attention, ...mlp];
-        const count = biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), headNorms ? 2 * g.headDim : 0);
-        if (count === g.extraParametersPerLayer) return { biases, headNorms };
+        if (biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), count) === g.extraParametersPerLayer)
+          return { biases, norms };
       }
     }
   }
   return null;
 }
 
-/** Parameters of one layer: attention and MLP projections, norms, extras. */
-export function layerParameters(g: Geometry): number {
-  const attention = g.hidden * g.headDim * (2 * g.heads + 2 * g.kvHeads);
-  const mlp = (g.mlp === 'gated' ? 3 : 2) * g.hidden * g.mlpHidden;
-  return attention + mlp + g.normsPerLayer * g.hidden + g.extraParametersPerLayer;
+/** Scalars of a layer's projections: queries, keys, values, attention's gate and output, and the MLP's. */
+export function layerProjections(g: Geometry): number {
+  const rows = (g.attentionGate ? 3 : 2) * g.heads + (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  return g.hidden * (g.headDim * rows + (g.mlp === 'gated' ? 3 : 2) * g.mlpHidden);
 }
+
+/** Parameters of one layer: attention and MLP projections, norms, extras. */
+export const layerParameters = (g: Geometry): number =>
+  layerProjections(g) + (g.plainNorms ? 0 : g.normsPerLayer * g.hidden) + g.extraParametersPerLayer;
+
+/** Core layers that are stored; a pass may run some of them several times. */
+export const storedCoreLayers = (g: Geometry): number =>
+  g.stacks ? g.stacks.reduce((sum, { layers }) => sum + layers, 0) : g.layers;
+
+/** Layers that are stored: prelude, core and coda. */
+export const storedLayers = (g: Geometry): number => g.preludeLayers + storedCoreLayers(g) + g.codaLayers;
+
+/** Width of the embedding's and the head's rows. */
+export const tableWidth = (g: Geometry): number => g.embeddingRank ?? g.hidden;
+
+/** Scalars of embedding and head, without the projections beside tables of a lower rank. */
+export const tableParameters = (g: Geometry): number => g.vocab * tableWidth(g) * (g.tiedEmbeddings ? 1 : 2);
+
+/** Scalars that the adapter has, 0 without. */
+export const adapterParameters = (g: Geometry): number =>
+  g.adapter === false ? 0 : (g.adapter === true ? 2 : 1) * g.hidden * g.hidden;
 
 /** All parameters of the model. */
 export function parameterCount(g: Geometry): number {
-  const layers = (g.preludeLayers + g.layers + g.codaLayers) * layerParameters(g);
-  const embeddings = g.vocab * g.hidden * (g.tiedEmbeddings ? 1 : 2);
-  const adapter = g.adapter ? 2 * g.hidden * g.hidden : 0;
+  const factors = g.embeddingRank === undefined ? 0 : 2 * g.embeddingRank * g.hidden;
   const gate = g.exitGate ? g.hidden + 1 : 0;
-  return layers + embeddings + adapter + gate + g.hidden;
+  return (
+    storedLayers(g) * layerParameters(g) +
+    tableParameters(g) +
+    factors +
+    adapterParameters(g) +
+    gate +
+    (g.plainNorms ? 0 : g.hidden) +
+    (g.extraParameters ?? 0)
+  );
 }
 
-/** (layer, loop) pairs that each hold a K/V cache of their own: D·T for the core plus prelude and coda layers. */
-export function cacheSlots(g: Geometry): number {
-  return g.preludeLayers + g.layers * g.loops + g.codaLayers;
-}
+/**
+ * (layer, loop) pairs that each hold rows of all tokens: D·T for the core, D where later loops keep a window, plus
+ * prelude and coda layers.
+ */
+export const cacheSlots = (g: Geometry): number =>
+  g.preludeLayers + g.layers * (g.laterLoopsWindow === undefined ? g.loops : 1) + g.codaLayers;
+
+/** Cached rows of a KV head in a slot: key and value, or the key alone. */
+export const rowsOfSlot = (g: Geometry): 1 | 2 => (g.valuesAreKeys ? 1 : 2);
+
+/** Scalars that later loops keep of a sequence in their windows, 0 without; fewer where it is shorter. */
+export const windowScalars = (g: Geometry): number =>
+  rowsOfSlot(g) * g.layers * (g.loops - 1) * (g.laterLoopsWindow ?? 0) * g.kvHeads * g.headDim;

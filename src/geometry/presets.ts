@@ -2,133 +2,12 @@
 import { nearestName } from '../nearest.js';
 import { UserError, show } from '../errors.js';
 import type { Geometry } from './geometry.js';
-
-/** What the two Ouro sizes share; they differ in depth only. */
-const OURO = {
-  preludeLayers: 0,
-  codaLayers: 0,
-  loops: 4,
-  heads: 16,
-  kvHeads: 16,
-  headDim: 128,
-  hidden: 2048,
-  mlpHidden: 5632,
-  mlp: 'gated',
-  vocab: 49152,
-  tiedEmbeddings: false,
-  normsPerLayer: 4,
-  extraParametersPerLayer: 0,
-  adapter: false,
-  normAfterEachLoop: true,
-  exitGate: true,
-  rope: { theta: 1_000_000, pairing: 'half-split' },
-  maxPositions: 65_536,
-  weightType: 'bf16',
-} as const satisfies Partial<Geometry>;
+import { LOOPED } from './presets/looped.js';
+import { RETROFITTED } from './presets/retrofitted.js';
+import { UNLIKE } from './presets/unlike.js';
 
 /** Every model that can be named instead of given as a `config.json`. */
-export const PRESETS: readonly Geometry[] = [
-  {
-    ...OURO,
-    name: 'ouro-1.4b',
-    layers: 24,
-    source:
-      'huggingface.co/ByteDance/Ouro-1.4B config.json and modeling_ouro.py; 1,434,652,673 parameters in its safetensors',
-  },
-  // Of the same shape, but another checkpoint: nothing is published about its compressed caches.
-  {
-    ...OURO,
-    name: 'ouro-1.4b-thinking',
-    layers: 24,
-    source: 'huggingface.co/ByteDance/Ouro-1.4B-Thinking config.json; the shape of Ouro-1.4B',
-  },
-  {
-    ...OURO,
-    name: 'ouro-2.6b',
-    layers: 48,
-    source:
-      'huggingface.co/ByteDance/Ouro-2.6B(-Thinking) config.json and modeling_ouro.py; 2,667,974,657 parameters in its safetensors',
-  },
-  {
-    name: 'huginn-3.5b',
-    preludeLayers: 2,
-    layers: 4,
-    codaLayers: 2,
-    loops: 32,
-    heads: 55,
-    kvHeads: 55,
-    headDim: 96,
-    hidden: 5280,
-    mlpHidden: 17_920,
-    mlp: 'gated',
-    vocab: 65_536,
-    tiedEmbeddings: true,
-    normsPerLayer: 4,
-    outputNorm: 'sum',
-    extraParametersPerLayer: 2 * 55 * 96, // q and k biases
-    adapter: true,
-    normAfterEachLoop: false,
-    normAfterCore: true,
-    exitGate: false,
-    rope: { theta: 50_000, pairing: 'adjacent' },
-    maxPositions: 4096,
-    // config.json declares bfloat16 and the model is served so; the published shards hold float32.
-    weightType: 'bf16',
-    source:
-      'huggingface.co/tomg-group-umd/huginn-0125 config.json and raven_modeling_minimal.py; 3,564,976,800 parameters with the tied head counted once',
-  },
-  {
-    name: 'nanbeige4.2-3b',
-    preludeLayers: 0,
-    layers: 22,
-    codaLayers: 0,
-    loops: 2,
-    heads: 48,
-    kvHeads: 8,
-    headDim: 128,
-    hidden: 3072,
-    mlpHidden: 10_752,
-    mlp: 'gated',
-    vocab: 166_144,
-    tiedEmbeddings: false,
-    normsPerLayer: 2,
-    extraParametersPerLayer: 0,
-    adapter: false,
-    normAfterEachLoop: true, // skip_loop_final_norm is false
-    exitGate: false,
-    rope: { theta: 70_000_000, pairing: 'half-split' },
-    maxPositions: 262_144,
-    weightType: 'bf16',
-    source:
-      'huggingface.co/Nanbeige/Nanbeige4.2-3B config.json (num_loops 2); 4,169,800,704 parameters in its safetensors',
-  },
-  {
-    name: 'recurrent-llama-3.2-1b',
-    preludeLayers: 4,
-    layers: 6,
-    codaLayers: 4,
-    loops: 32,
-    heads: 32,
-    kvHeads: 8,
-    headDim: 64,
-    hidden: 2048,
-    mlpHidden: 8192,
-    mlp: 'gated',
-    vocab: 128_256,
-    tiedEmbeddings: false,
-    normsPerLayer: 2,
-    extraParametersPerLayer: 0,
-    adapter: true,
-    normAfterEachLoop: false,
-    exitGate: false,
-    rope: { theta: 500_000, pairing: 'half-split' },
-    maxPositions: 131_072,
-    // Trained at a mean of 32 steps; smcleish/… holds float32, irafm-llm/Recurrent-Llama-3.2-1B bfloat16.
-    weightType: 'bf16',
-    source:
-      'huggingface.co/smcleish/Recurrent-Llama-3.2-train-recurrence-32 (arXiv:2511.07384); 1,385,228,288 parameters in its safetensors',
-  },
-];
+export const PRESETS: readonly Geometry[] = [...LOOPED, ...RETROFITTED, ...UNLIKE];
 
 export const PRESET_NAMES: readonly string[] = PRESETS.map((p) => p.name);
 
@@ -138,34 +17,87 @@ const ALIASES: Readonly<Record<string, string>> = {
   huginn: 'huginn-3.5b',
   'huginn-0125': 'huginn-3.5b',
   'nanbeige4.2': 'nanbeige4.2-3b',
+  'nanbeige4.2-3b-base': 'nanbeige4.2-3b',
   'recurrent-llama-3.2': 'recurrent-llama-3.2-1b',
-  'recurrent-llama-3.2-train-recurrence-32': 'recurrent-llama-3.2-1b',
+  'recurrent-olmo-2-0425': 'recurrent-olmo-2-1b',
+  'recurrent-tinyllama-3t': 'recurrent-tinyllama-1.1b',
+  'kohrm-text-1.4b': 'kohrm-1.4b',
+  'dfm-mimir': 'mimir-1b',
+  'iquest-coder-v1-40b-loop-instruct': 'iquest-coder-v1-40b-loop',
+  'loopcoder-v2': 'loopcoder-v2-7b',
+  'lumma-0.6b-base': 'lumma-0.6b',
+  'qwen3_1.7b_loopus': 'loopus-qwen3-1.7b',
 };
 
 /**
  * Hugging Face owners that publish these models; `owner/name` means `name`, while any other `folder/name` is a path.
  */
-const OWNER = /^(bytedance|tomg-group-umd|nanbeige|smcleish|irafm-llm)\//;
+const OWNERS = [
+  'bytedance',
+  'tomg-group-umd',
+  'nanbeige',
+  'smcleish',
+  'irafm-llm',
+  'sapientinc',
+  'llm-os-models',
+  'danish-foundation-models',
+  'sandyresearch',
+  'iquestlab',
+  'multilingual-multimodal-nlp',
+  'frontiersmind',
+  'thrillcrazyer',
+];
+const OWNER = new RegExp(`^(${OWNERS.join('|')})/`);
+/** Checkpoints of one shape that were trained with other numbers of loops are named after it. */
+const TRAINED_LOOPS = /-train-recurrence-([1-9]\d{0,2})$/;
 
-const targetOf = (name: string): string => {
+interface Target {
+  readonly name: string;
+  /** Where the name says so. */
+  readonly loops: number | null;
+}
+
+function targetOf(name: string): Target {
   const wanted = name.trim().toLowerCase().replace(OWNER, '');
-  return (Object.hasOwn(ALIASES, wanted) ? ALIASES[wanted] : undefined) ?? wanted;
-};
+  const loops = TRAINED_LOOPS.exec(wanted)?.[1];
+  const plain = wanted.replace(TRAINED_LOOPS, '');
+  return {
+    name: (Object.hasOwn(ALIASES, plain) ? ALIASES[plain] : undefined) ?? plain,
+    loops: loops === undefined ? null : Number(loops),
+  };
+}
+
+/**
+ * A model with another number of loops than it was trained with, under a name that says so.
+ * @throws UserError where its file or class fixes the number
+ */
+export function withLoops(g: Geometry, loops: number): Geometry {
+  if (loops === g.loops) return g;
+  if (!g.loopsAreChosen)
+    throw new UserError(
+      g.loops === 1
+        ? `--loops ${loops}: ${g.name} does not loop`
+        : `--loops ${loops}: ${g.name} always runs ${g.loops} loops`,
+      'leave --loops out; lla-sim models lists those whose loops are chosen',
+    );
+  return { ...g, loops, name: `${g.name}-r${loops}` };
+}
 
 /** True for the name, alias or Hugging Face id of a preset. Anything else with a slash is a path. */
-export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name));
+export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name).name);
 
 /**
  * The preset of this name or alias, case-insensitive, with or without its Hugging Face owner (`ByteDance/Ouro-1.4B`).
  * @throws UserError naming the known presets, and the likeliest one where there is one
  */
 export function findPreset(name: string): Geometry {
-  const found = PRESETS.find((p) => p.name === targetOf(name));
-  if (found) return found;
+  const target = targetOf(name);
+  const found = PRESETS.find((p) => p.name === target.name);
+  if (found) return target.loops === null ? found : withLoops(found, target.loops);
   const guess = nearestName(name.trim().toLowerCase().replace(OWNER, ''), [...PRESET_NAMES, ...Object.keys(ALIASES)]);
   const did = guess === undefined ? '' : `did you mean ${guess}? `;
   throw new UserError(
-    `unknown model ${show(name)}; known models: ${PRESET_NAMES.join(', ')}`,
-    `${did}name one of them or give the path of a config.json`,
+    `unknown model ${show(name)}`,
+    `${did}lla-sim models lists all ${PRESETS.length} that have names; or give the path of a config.json`,
   );
 }

@@ -68,10 +68,10 @@ function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds'
   const fullOperations = m.count(s.model, FULL, most, s.contextTokens).operations;
   return {
     ...answer,
-    contradict: (published) => {
+    undecided: (published) => {
       const host = hostTime(published) * fullOperations;
       if (host <= most / s.fullPeak) return null;
-      return `${rateOf(s.fullPeak)} of the same table, at any batch up to ${most}, is a step of at most ${formatMilliseconds(most / s.fullPeak)} ms, and so much host time alone takes the teacher ${formatMilliseconds(host)} ms: the two figures cannot be of one implementation`;
+      return `${rateOf(s.fullPeak)} of the same table, at any batch up to ${most}, is a step of at most ${formatMilliseconds(most / s.fullPeak)} ms, and so much host time alone takes the teacher ${formatMilliseconds(host)} ms: the two figures are of two implementations or batches, and the paper states neither`;
     },
   };
 }

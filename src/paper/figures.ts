@@ -5,7 +5,8 @@
 import type { Codec, CodecKind } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { QualityFigure, QualityModel } from '../quality/figure.js';
-import { FIGURES } from '../quality/quality.js';
+import { cellAt, cellsOf, numbersIn } from '../quality/printed.js';
+import { FIGURES_OF_THE_PAPER } from '../quality/quality.js';
 import type { Decoding, Expectation, PaperFigure, Subject, Unit } from './types.js';
 
 const [OURO, OURO_26, HUGINN] = ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b'] as const;
@@ -15,6 +16,12 @@ const lla = (rankK: number, rankV: number): Codec => ({ kind: 'lla', rankK, rank
 const latent2d = (rankK: number, rankV: number): Codec => ({ kind: 'lla-2d', rankK, rankV });
 const LLA_4X = lla(96, 160);
 const LLA_21X = lla(18, 30);
+/** Columns of Table memory. */
+const CODECS: readonly (readonly [title: string, Codec])[] = [
+  ['teacher', FULL],
+  ['LLA 4×', LLA_4X],
+  ['LLA 21.3×', LLA_21X],
+];
 const DECODE_CONTEXT = 4096;
 
 /** Units in which a whole number is meant as it stands: `4×` is not 4.3×, 32 sequences are not 31.6. */
@@ -81,18 +88,17 @@ const quantBits = (ratio: number): Codec => ({ kind: 'kv-quant', bits: Math.roun
 
 /** Table tier4 and Table huginn print ranks beside ratios; Table ablations two splits of one budget. */
 function ranks(): PaperFigure[] {
-  const rows: readonly (readonly [QualityModel, string, string, number, number])[] = [
-    [OURO, 'tier4', '4.00', 96, 160],
-    [OURO, 'tier4', '3.20', 120, 200],
-    [OURO, 'tier4', '2.67', 144, 240],
-    [OURO, 'tier4', '2.00', 192, 320],
-    [OURO, 'tier4', '1.60', 240, 400],
-    [OURO, 'tier4', '1.33', 288, 480],
-    [HUGINN, 'huginn', '16', 128, 256],
-    [HUGINN, 'huginn', '32', 64, 128],
-    [HUGINN, 'huginn', '64', 32, 64],
-    [HUGINN, 'huginn', '128', 16, 32],
-  ];
+  const tables = [
+    [OURO, 'tier4'],
+    [HUGINN, 'huginn'],
+  ] as const;
+  const rows = tables.flatMap(([model, table]) =>
+    cellsOf(table).flatMap(([label = '', pair = '']) => {
+      const [, rankK, rankV] = /^\(?(\d+)[,/](\d+)\)?$/.exec(pair) ?? [];
+      const [, ratio] = /([\d.]+)×$/.exec(label) ?? [];
+      return rankK && rankV && ratio ? [[model, table, ratio, Number(rankK), Number(rankV)] as const] : [];
+    }),
+  );
   const where = (table: string): Where => ({
     section: table === 'huginn' ? 'Huginn' : 'Ranks and ratios',
     source: `Table ${table}`,
@@ -133,7 +139,7 @@ function ranks(): PaperFigure[] {
   ];
 }
 
-const SOURCES = [...new Set(FIGURES.map((f) => f.source))];
+const SOURCES = [...new Set(FIGURES_OF_THE_PAPER.map((f) => f.source))];
 /** By the table that has the ratio first, then by codec. */
 const order = ([f]: readonly QualityFigure[]): number =>
   f ? SOURCES.indexOf(f.source) * 100 + Object.keys(CODEC_NAMES).indexOf(f.codec) : 0;
@@ -144,7 +150,7 @@ const order = ([f]: readonly QualityFigure[]): number =>
  */
 function comparedRatios(): PaperFigure[] {
   const groups = new Map<string, QualityFigure[]>();
-  for (const f of FIGURES) {
+  for (const f of FIGURES_OF_THE_PAPER) {
     // The evicted baseline is printed by its bits, not by a ratio; Huginn's ratios stand with their ranks.
     if (f.codec === 'full' || f.model === HUGINN || (f.codec === 'kv-quant' && f.source === 'Table evict')) continue;
     const key = `${f.model}/${f.codec}-${Number(f.ratioLabel)}x`;
@@ -260,20 +266,20 @@ function codecSizes(): PaperFigure[] {
 
 function memory(): PaperFigure[] {
   const at = (section: string): Where => ({ section, source: 'Table memory' });
-  const columns: readonly (readonly [name: string, Codec, perToken: readonly [string, string], at1M: string])[] = [
-    ['teacher', FULL, ['768 KiB', '1536 KiB'], '768 GiB'],
-    ['LLA 4×', LLA_4X, ['192 KiB', '384 KiB'], '192 GiB'],
-    ['LLA 21.3×', LLA_21X, ['36 KiB', '72 KiB'], '36 GiB'],
-  ];
+  /** `768 / 1536 KiB`: of 1.4B and of 2.6B. */
+  const perToken = (name: string): readonly string[] => {
+    const [both = '', unit = ''] = cellAt('memory', 'KV / token, 1.4B / 2.6B', name).split(/ (?=[A-Z])/);
+    return both.split(' / ').map((value) => `${value} ${unit}`);
+  };
   const budget: Eviction = { policy: 'budget', budgetTokens: 1024 };
   return [
     ...([OURO, OURO_26] as const).flatMap((model, i) =>
-      columns.map(([name, codec, perToken]) =>
+      CODECS.map(([name, codec]) =>
         figure(
           at('Cache memory'),
           `memory/kv-per-token/${model}/${name}`,
           `KV/token, ${MODEL_NAMES[model]}, ${name}`,
-          perToken[i] as string,
+          perToken(name)[i] as string,
           'bytes',
           'exact',
           { of: 'kv-per-token', model, codec },
@@ -281,12 +287,12 @@ function memory(): PaperFigure[] {
         ),
       ),
     ),
-    ...columns.map(([name, codec, , text]) =>
+    ...CODECS.map(([name, codec]) =>
       figure(
         at('Cache memory'),
         `memory/kv-at-1m/${name}`,
         `KV at 1M tokens, 1.4B, ${name}`,
-        text,
+        cellAt('memory', 'KV at 1M context, 1.4B', name),
         'bytes',
         'exact',
         { of: 'kv-at-1m', model: OURO, codec, eviction: null },
@@ -313,13 +319,12 @@ const CAPACITY_PATH = REBUILT(LLA_21X);
 
 function capacity(): PaperFigure[] {
   const where = { section: 'Capacity', source: 'Table memory' };
-  const rows: readonly (readonly [QualityModel, string, Decoding, string])[] = [
-    [OURO, 'teacher', FULL_PATH, '32'],
-    [OURO, 'LLA 4×', REBUILT(LLA_4X), '128'],
-    [OURO, 'LLA 21.3×', CAPACITY_PATH, '768'],
-    [OURO_26, 'teacher', FULL_PATH, '16'],
-    [OURO_26, 'LLA 4×', REBUILT(LLA_4X), '64'],
-  ];
+  const rows = ([OURO, OURO_26] as const).flatMap((model) =>
+    CODECS.flatMap(([name, codec]) => {
+      const text = cellAt('memory', `max batch at 4k, ${MODEL_NAMES[model]}`, name);
+      return text === 'n/a' ? [] : [[model, name, codec === FULL ? FULL_PATH : REBUILT(codec), text] as const];
+    }),
+  );
   return [
     ...rows.map(([model, name, decoding, text]) =>
       figure(
@@ -349,10 +354,12 @@ function capacity(): PaperFigure[] {
   ];
 }
 
-const [TEACHER_SECONDS, FAST_SECONDS, TEACHER_PEAK] = [63.6e-3, 74.1e-3, 748];
-
 function latency(): PaperFigure[] {
   const where = { section: 'Latency and throughput', source: 'Table memory' };
+  const latencyOf = (name: string): string => cellAt('memory', 'decode latency, fast path', name).replace('/tok', '');
+  const peakOf = (name: string): string => cellAt('memory', 'peak decode throughput, capacity path', name);
+  const seconds = (text: string): number => printed(text, 'seconds').value * 1e-3;
+  const fullPeak = printed(peakOf('teacher'), 'tokens/s').value;
   const at = { model: OURO, contextTokens: DECODE_CONTEXT } as const;
   const fast: Decoding = { codec: LLA_4X, path: 'fast' };
   return [
@@ -360,20 +367,20 @@ function latency(): PaperFigure[] {
       where,
       'memory/latency/teacher',
       'decode latency, teacher',
-      '63.6 ms',
+      latencyOf('teacher'),
       'seconds',
       'interval',
-      { of: 'step-seconds', ...at, decoding: FULL_PATH, batch: 1, fullPeak: TEACHER_PEAK },
+      { of: 'step-seconds', ...at, decoding: FULL_PATH, batch: 1, fullPeak },
       1e-3,
     ),
     figure(
       where,
       'memory/latency/fast',
       'decode latency, fast path 4×',
-      '74.1 ms',
+      latencyOf('LLA 4×'),
       'seconds',
       'interval',
-      { of: 'step-seconds', ...at, decoding: fast, batch: 1, fullPeak: TEACHER_PEAK },
+      { of: 'step-seconds', ...at, decoding: fast, batch: 1, fullPeak },
       1e-3,
     ),
     figure(
@@ -388,27 +395,19 @@ function latency(): PaperFigure[] {
         ...at,
         decoding: fast,
         batch: 1,
-        published: { seconds: FAST_SECONDS, fullSeconds: TEACHER_SECONDS },
+        published: { seconds: seconds(latencyOf('LLA 4×')), fullSeconds: seconds(latencyOf('teacher')) },
       },
     ),
-    figure(
-      where,
-      'memory/throughput/teacher',
-      'peak throughput, teacher',
-      `${TEACHER_PEAK} tok/s`,
-      'tokens/s',
-      'interval',
-      {
-        of: 'throughput',
-        ...at,
-        decoding: FULL_PATH,
-      },
-    ),
+    figure(where, 'memory/throughput/teacher', 'peak throughput, teacher', peakOf('teacher'), 'tokens/s', 'interval', {
+      of: 'throughput',
+      ...at,
+      decoding: FULL_PATH,
+    }),
     figure(
       where,
       'memory/throughput/lla-21.33x',
       'peak throughput, capacity path 21.3×',
-      '108 tok/s',
+      peakOf('LLA 21.3×'),
       'tokens/s',
       'interval',
       { of: 'throughput', ...at, decoding: CAPACITY_PATH },
@@ -416,23 +415,19 @@ function latency(): PaperFigure[] {
   ];
 }
 
-/** Context, teacher ms, absorbed ms, reconstruct over absorbed, teacher over absorbed. */
-const ABSORBED: readonly (readonly [number, string, string, string, string])[] = [
-  [32_768, '0.66', '1.19', '1.22', '0.56'],
-  [131_072, '2.29', '2.32', '2.17', '0.99'],
-  [262_144, '4.46', '4.25', '2.30', '1.05'],
-];
-
 function absorbed(): PaperFigure[] {
   const where = { section: 'Absorbed attention', source: 'Table absorbed_latency' };
+  const [, ...rows] = cellsOf('absorbed_latency');
   const branch: Decoding = { codec: LLA_4X, path: 'absorbed' };
   return [
-    ...ABSORBED.flatMap(([contextTokens, teacher, own, overRebuilt, overTeacher]) => {
+    // Context, teacher ms, absorbed ms, reconstruct over absorbed, teacher over absorbed.
+    ...rows.flatMap(([label = '', teacher = '', own = '', overRebuilt = '', overTeacher = '']) => {
+      const contextTokens = numbersIn(label)[0] as number;
       const at = { model: OURO, contextTokens } as const;
-      const label = `${Math.floor(contextTokens / 1000)},${String(contextTokens % 1000).padStart(3, '0')}`;
       // The table prints the ratio; times the absorbed time of the same row it is a time that can be compared.
-      const rebuiltMs = Number(overRebuilt) * Number(own);
-      const precision = (0.005 / Number(overRebuilt) + 0.005 / Number(own)) * rebuiltMs * 1e-3;
+      const rebuilt = printed(overRebuilt, 'ratio').value;
+      const rebuiltMs = rebuilt * Number(own);
+      const precision = (0.005 / rebuilt + 0.005 / Number(own)) * rebuiltMs * 1e-3;
       return [
         figure(
           where,
@@ -459,7 +454,7 @@ function absorbed(): PaperFigure[] {
             where,
             `absorbed/${contextTokens}/reconstruct`,
             `reconstruct-then-attend at ${label}`,
-            `${overRebuilt}× = ${rebuiltMs.toFixed(2)} ms`,
+            `${overRebuilt} = ${rebuiltMs.toFixed(2)} ms`,
             'seconds',
             'interval',
             { of: 'layer-seconds', ...at, decoding: REBUILT(LLA_4X) },
@@ -471,7 +466,7 @@ function absorbed(): PaperFigure[] {
           where,
           `absorbed/${contextTokens}/over-teacher`,
           `teacher over absorbed at ${label}`,
-          `${overTeacher}×`,
+          overTeacher,
           'ratio',
           'interval',
           {
@@ -519,7 +514,7 @@ function eviction(): PaperFigure[] {
 
 /** Accuracies that stand among the systems figures. */
 function accuracies(sources: readonly string[], section: string): PaperFigure[] {
-  return FIGURES.filter((f) => sources.includes(f.source)).map((f, i) => {
+  return FIGURES_OF_THE_PAPER.filter((f) => sources.includes(f.source)).map((f, i) => {
     const path =
       f.pathClass === 'absorbed' ? `decoupled, ${f.variant ?? ''}` : f.metric === 'gsm8k' ? 'evicting' : 'full RoPE';
     const name = f.codec === 'kv-quant' ? `kv_quant-${16 / f.ratio}` : `LLA ${Number(f.ratioLabel)}×`;

@@ -3,7 +3,7 @@ import type { Answer, Comparison, PaperFigure, Verdict } from './types.js';
 
 /**
  * Compares. A figure that must be exact is `exact`, `by-definition` or `wrong`; one with an interval is `inside`,
- * `explained`, `contradicted` or `unexplained`; one whose difference is known is `explained` while its reason holds.
+ * `explained`, `undecided` or `unexplained`; one whose difference is known is `explained` while its reason holds.
  */
 export function judge(figure: PaperFigure, answer: Answer | null): Comparison {
   const { id, section, source, quantity, unit } = figure;
@@ -35,10 +35,10 @@ function verdictOf(figure: PaperFigure, answer: Answer): { verdict: Verdict; rea
   const published = figure.value ?? NaN;
   const reason = answer.explain?.(published, figure.text) ?? null;
   if (reason === null) return { verdict: 'unexplained', reason: answer.reason };
-  const contradiction = answer.contradict?.(published) ?? null;
-  return contradiction === null
+  const condition = answer.undecided?.(published) ?? null;
+  return condition === null
     ? { verdict: 'explained', reason }
-    : { verdict: 'contradicted', reason: `${reason}; but ${contradiction}` };
+    : { verdict: 'undecided', reason: `${reason}; but ${condition}` };
 }
 
 /** Floating-point noise of sums and quotients; far below any digit that is printed. */

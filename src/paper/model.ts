@@ -1,6 +1,6 @@
 /** The planner as the comparison asks it: one device, the planner's defaults, any preset. */
 import type { Branch, Codec, CodecKind } from '../codecs/codec.js';
-import { CODECS } from '../codecs/registry.js';
+import { CODECS, refusalOf } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
@@ -77,7 +77,7 @@ export class PaperModel {
   codec(model: string, kind: CodecKind, ratio: number): Codec {
     const g = this.geometry(model);
     const codec = CODECS[kind].fromRatio(g, ratio);
-    const refusal = typeof codec === 'string' ? codec : CODECS[kind].refuse(g, codec);
+    const refusal = typeof codec === 'string' ? codec : refusalOf(g, codec);
     if (typeof codec === 'string' || refusal !== undefined)
       throw new Error(`${kind} at ${ratio}× on ${model}: ${refusal}`);
     return codec;

@@ -72,7 +72,7 @@ const LOOKS: Readonly<Record<Verdict, string>> = {
   'by-definition': '',
   inside: 'inside',
   explained: 'roofline',
-  contradicted: 'wrong',
+  undecided: 'explained',
   'not-predictable': '',
   unexplained: 'wrong',
   wrong: 'wrong',

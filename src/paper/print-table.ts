@@ -12,7 +12,7 @@ export const VERDICT_WORDS: Readonly<Record<Verdict, string>> = {
   'by-definition': 'by definition',
   inside: 'inside',
   explained: 'explained',
-  contradicted: 'contradicted',
+  undecided: 'undecided',
   'not-predictable': 'not predictable',
   unexplained: 'UNEXPLAINED',
   wrong: 'WRONG',
@@ -27,7 +27,7 @@ export function countsOf(comparisons: readonly Comparison[]): string {
     ...VERDICT_WORDS,
     inside: 'inside the interval',
     explained: 'explained differences',
-    contradicted: 'contradicted by the paper itself',
+    undecided: 'undecided',
   };
   return VERDICTS.map((v) => ({ v, n: comparisons.filter((c) => c.verdict === v).length }))
     .filter(({ n }) => n > 0)
@@ -37,7 +37,7 @@ export function countsOf(comparisons: readonly Comparison[]): string {
 
 /** What each verdict means, in the words of the report. */
 export const LEGEND =
-  'exact: the planner’s value has the digits that the paper prints. by definition: so it has, but the value follows from settings printed beside it, and any label would pass. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. contradicted: that reason is refuted by another figure of the paper. ' +
+  'exact: the planner’s value has the digits that the paper prints. by definition: so it has, but the value follows from settings printed beside it, and any label would pass. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. undecided: whether that reason holds depends on what the paper does not state. ' +
   'not predictable: it needs the model’s weights.';
 
 export const BEYOND_TITLE = 'What the paper does not say, and the model does';
@@ -53,7 +53,7 @@ export function paperTable(r: PaperReport, options: { colour: boolean }): string
   const paint = (verdict: Verdict) =>
     verdict === 'wrong' || verdict === 'unexplained'
       ? c.red
-      : verdict === 'explained' || verdict === 'contradicted'
+      : verdict === 'explained' || verdict === 'undecided'
         ? c.yellow
         : verdict === 'not-predictable' || verdict === 'by-definition'
           ? c.dim

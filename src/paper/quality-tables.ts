@@ -14,6 +14,7 @@ export interface QualityTable {
 
 function rowLabel(f: QualityFigure): string {
   const parts = [f.isTeacher ? 'teacher' : f.codec === 'full' ? 'full' : `${f.codec} ${Number(f.ratioLabel)}×`];
+  if (f.andAbove) parts.push('and above');
   if (f.pathClass === 'absorbed') parts.push('absorbed');
   if (f.variant !== null) parts.push(f.variant);
   if (f.eviction !== null) parts.push(evictionLabel(f.eviction));
@@ -26,7 +27,11 @@ const columnLabel = (f: QualityFigure): string =>
 const decimals = (value: number): number => (String(value).split('.')[1] ?? '').length;
 
 function cellOf(figures: readonly QualityFigure[], digits: number): string {
-  return figures.map((f) => (f.unit === 'tokens' ? formatTokens(f.value) : f.value.toFixed(digits))).join(' / ');
+  const text = ({ unit, value }: QualityFigure): string => {
+    if (unit === 'times') return `${value}×`;
+    return unit === 'tokens' ? formatTokens(value) : value.toFixed(digits);
+  };
+  return figures.map(text).join(' / ');
 }
 
 /**

@@ -1,6 +1,6 @@
 /** The whole comparison. */
 import { CONTRADICTIONS } from '../quality/contradictions.js';
-import { FIGURES } from '../quality/quality.js';
+import { FIGURES_OF_THE_PAPER } from '../quality/quality.js';
 import { ROOFLINE_NOTE } from '../cost/pricers.js';
 import { answer } from './answers.js';
 import { beyondThePaper } from './beyond.js';
@@ -20,13 +20,13 @@ export function paperReport(m: PaperModel): PaperReport {
   const { choice, pricer, notes } = m.device;
   return {
     schema: 'lla-sim/paper',
-    schemaVersion: 2,
+    schemaVersion: 3,
     paper: PAPER,
     device: { ...choice, pricing: pricer.source },
     verdicts,
     comparisons,
     beyond: beyondThePaper(m),
-    quality: { figures: FIGURES, contradictions: CONTRADICTIONS },
+    quality: { figures: FIGURES_OF_THE_PAPER, contradictions: CONTRADICTIONS },
     notes: [
       ...(choice.calibration
         ? []

@@ -11,7 +11,7 @@ import type { QualityFigure, QualityModel } from '../quality/figure.js';
  * - `by-definition`: it is, but the value follows from settings printed beside it: any label would pass.
  * - `inside`: the paper's value lies in the model's interval.
  * - `explained`: it does not, for a reason that is itself checked with numbers.
- * - `contradicted`: it does not, and the reason that would explain it is refuted by another figure of the paper.
+ * - `undecided`: it does not, and the reason holds beside another figure only under what the paper does not state.
  * - `not-predictable`: a planner cannot know it (accuracy needs the model's weights).
  * - `unexplained`: outside the interval, and the known reasons do not account for it.
  * - `wrong`: it must be exact and is not. The command then ends with exit code 5.
@@ -21,7 +21,7 @@ export const VERDICTS = [
   'by-definition',
   'inside',
   'explained',
-  'contradicted',
+  'undecided',
   'not-predictable',
   'unexplained',
   'wrong',
@@ -161,8 +161,8 @@ export interface Answer {
   readonly remark?: (published: number) => string;
   /** Why a published value may differ from this one, or null when the known reason does not account for it. */
   readonly explain?: (published: number, text: string) => string | null;
-  /** Why the reason above cannot hold beside another figure of the paper, or null where it can. */
-  readonly contradict?: (published: number) => string | null;
+  /** What the paper would have to state for the reason above to hold beside another figure; null where it holds. */
+  readonly undecided?: (published: number) => string | null;
 }
 
 export interface Comparison {
@@ -201,8 +201,8 @@ export interface Beyond {
 
 export interface PaperReport {
   readonly schema: 'lla-sim/paper';
-  /** 2: `exact` no longer counts figures that hold `by-definition`; `contradicted` is new. */
-  readonly schemaVersion: 2;
+  /** 3: `undecided` in place of `contradicted`. 2: `exact` no longer counts figures that hold `by-definition`. */
+  readonly schemaVersion: 3;
   readonly paper: string;
   readonly device: DeviceChoice & { readonly pricing: string };
   readonly verdicts: Readonly<Record<Verdict, number>>;

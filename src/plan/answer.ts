@@ -6,11 +6,11 @@ import { calibrationPricer, type PricedParts } from '../cost/pricers.js';
 import { overlapped, type Pricer } from '../cost/latency.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { printable, UserError, show } from '../errors.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { windowScalars, type Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
-import { formatDecimalBytes, parseBytes } from '../units.js';
+import { formatBytes, formatDecimalBytes, parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';
@@ -140,6 +140,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
     );
   }
+  notes.push(...modelNotes(geometry));
   if (geometry.preludeLayers + geometry.codaLayers > 0)
     notes.push(
       `ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`,
@@ -175,6 +176,24 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     },
     refused,
   };
+}
+
+/** What a reader has to know of a model whose cache or weights are not the usual ones. */
+function modelNotes(g: Geometry): string[] {
+  const notes: string[] = [];
+  if (g.laterLoopsWindow !== undefined)
+    notes.push(
+      `loops of ${g.name} after the first attend to the rows of the first and keep their own for ${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
+    );
+  if (g.valuesAreKeys)
+    notes.push(
+      `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
+    );
+  if (g.quantised)
+    notes.push(
+      `weights are stored in ${g.quantised.name}: memory counts that, times are those of products with 16-bit weights`,
+    );
+  return notes;
 }
 
 /** @throws UserError where no stack has kernel times of a cache in 8-bit floats on the device */

@@ -4,9 +4,10 @@
 import { UserError } from '../errors.js';
 import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
-import { isPreset } from '../geometry/presets.js';
+import { LIMITS } from '../geometry/config.js';
+import { isPreset, withLoops } from '../geometry/presets.js';
 import type { Scenario } from '../schema/settings.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes, parseNumber } from '../units.js';
 import type { Rows } from './plan.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
@@ -29,7 +30,7 @@ export async function ask(scenario: Scenario, rows: Rows = {}): Promise<PlanRepo
 export async function readSources(scenario: Scenario): Promise<Sources> {
   const notes: string[] = [];
   const stackNotes: string[] = [];
-  const model = await readModel(scenario.model ?? DEFAULT_MODEL);
+  const model = await readModel(scenario.model ?? DEFAULT_MODEL, scenario.loops);
   const fidelity = await readMeasured(scenario);
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
   const chosen =
@@ -63,11 +64,24 @@ async function readMeasured({ fidelity, model = DEFAULT_MODEL }: Scenario): Prom
   return readFidelityOf(fidelity, isFile(model) ? model : null, model);
 }
 
-/** A preset by name, or a model file by path. Published quality belongs to presets only. */
-export async function readModel(name: string): Promise<ModelSource> {
-  if (!isFile(name)) return presetSource(name);
+/**
+ * A preset by name, or a model file by path. Published quality belongs to presets only, and to the loops that they were
+ * trained with.
+ * @param loops other loops than these; where the model leaves them open
+ */
+export async function readModel(name: string, loops?: string | number): Promise<ModelSource> {
+  const source = isFile(name) ? await modelFile(name) : presetSource(name);
+  if (loops === undefined) return source;
+  const geometry = withLoops(
+    source.geometry,
+    parseNumber(String(loops), '--loops', { min: 1, max: LIMITS.loops, whole: true }),
+  );
+  return geometry === source.geometry ? source : { geometry, publishedAs: null };
+}
+
+async function modelFile(path: string): Promise<ModelSource> {
   const { readModelFile } = await import('../geometry/hf-config.js');
-  return { geometry: readModelFile(name), publishedAs: null };
+  return { geometry: readModelFile(path), publishedAs: null };
 }
 
 interface Chosen {

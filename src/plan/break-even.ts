@@ -17,16 +17,6 @@ export function withBreakEven(plans: readonly Plan[]): Plan[] {
 
 const isUnmeasured = (d: DecodeFigures): boolean => d.evidence !== null && isEstimate(d.evidence);
 
-/** What published implementations of latent attention reached of a GPU's rates. */
-export const PUBLISHED_SHARES = [
-  // Table absorbed_latency: four loops read 8,320 bytes a token; 131,072 tokens in 2.32 ms are 39 % of an H200's 4.8 TB/s,
-  // 262,144 in 4.25 ms 43 %.
-  { what: 'absorbed', share: 0.41, of: 'the bandwidth' },
-  // Table memory: 108 tokens a second at 21.33×. Ranks 18/30 rebuild 12,288 operations a head, loop, layer and cached
-  // token: 7.7e10 a token at 4,096, 0.8 % of an H200's 989 TFLOP/s.
-  { what: 'reconstructing', share: 0.01, of: 'the matrix rate' },
-] as const;
-
 function breakEven({ batch, unmeasured, secondsPerStep }: DecodeFigures, full: DecodeFigures): BreakEven | null {
   const rate = full.tokensPerSecond;
   if (!rate || !unmeasured || !secondsPerStep) return null;

@@ -1,14 +1,19 @@
 /** Which combinations are planned. */
-import type { Codec, CodecKind, CodecSpec, PathChoice } from '../codecs/codec.js';
+import type { Codec, CodecKind, CodecSpec, PathChoice, Sharing } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import {
   codecLabel,
   CODECS,
   hasOwnStorage,
+  inEverySharing,
   isUncompressed,
   LATENT_KINDS,
   PLANNED_KINDS,
+  PLANNED_SHARINGS,
   pathChoices,
+  evictionRefusalOf,
+  refusalOf,
+  sharedAs,
 } from '../codecs/registry.js';
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
@@ -27,6 +32,10 @@ export interface CandidateFilter {
   readonly refuses?: (kind: CodecKind, eviction: Eviction | null) => string | undefined;
   /** Exact tokens of codecs that keep some beside their latents; the codec's own number unless given. */
   readonly windowTokens?: number | null;
+  /** A combination that is shown beside those asked for, where it can exist: no answer names it. */
+  readonly beside?: { readonly kind: CodecKind; readonly ratio: number; readonly eviction: Eviction };
+  /** When loops share rows, of codecs whose loops do; in every way of a codec that is named unless given. */
+  readonly shared?: readonly Sharing[] | null;
   /** Codecs that were measured (`--fidelity`): planned beside the published ratios, unless others are asked for. */
   readonly measured?: readonly Codec[];
 }
@@ -62,11 +71,11 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
           refused.push({ id: parts.join('/'), reason: unstorable });
           continue;
         }
-        const { refusesEviction }: CodecSpec = CODECS[codec.kind];
-        if (eviction !== null && refusesEviction !== undefined) {
+        const unevictable = evictionRefusalOf(g, codec);
+        if (eviction !== null && unevictable !== undefined) {
           refused.push({
             id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
-            reason: `${codec.kind} goes with no eviction policy: ${refusesEviction}`,
+            reason: `${codec.kind} goes with no eviction policy: ${unevictable}`,
           });
           continue;
         }
@@ -83,6 +92,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
       }
     }
   }
+  candidates.push(...besideThese(g, filter));
   if (candidates.length === 0) {
     const first = refused[0];
     throw new UserError(
@@ -95,6 +105,15 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
   return { candidates, refused };
 }
 
+/** Its fused path alone: a row of a table, not a question. */
+function besideThese(g: Geometry, { beside }: CandidateFilter): Candidate[] {
+  if (!beside) return [];
+  const { kind, ratio, eviction } = beside;
+  const codec = CODECS[kind].publishedRatios(g).includes(ratio) ? CODECS[kind].fromRatio(g, ratio) : 'not published';
+  if (typeof codec === 'string' || refusalOf(g, codec) || evictionRefusalOf(g, codec)) return [];
+  return [{ codec, ...pathOf('reconstruct'), eviction, beside: true }];
+}
+
 function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string; reason: string }[]): Codec[] {
   const kinds = filter.kinds ?? (filter.ranks ? (['lla'] as const) : PLANNED_KINDS);
   const codecs: Codec[] = [];
@@ -104,7 +123,7 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     const codec = window
       ? { ...asked, windowTokens: filter.windowTokens ?? asked.windowTokens ?? DEFAULT_WINDOW_TOKENS }
       : asked;
-    const reason = CODECS[codec.kind].refuse(g, codec);
+    const reason = refusalOf(g, codec);
     const key = JSON.stringify(codec);
     if (reason) refused.push({ id: describe(codec), reason });
     else if (!seen.has(key)) codecs.push(codec);
@@ -120,13 +139,20 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     const ratios = spec.uncompressed ? [1] : (filter.ratios ?? spec.publishedRatios(g));
     for (const ratio of ratios) {
       const codec = spec.fromRatio(g, exactRatio(ratio));
-      if (typeof codec !== 'string') add(codec);
+      if (typeof codec !== 'string') sharingsOf(codec, filter).forEach(add);
       else if (filter.kinds) refused.push({ id: `${kind}-${ratioLabel(ratio)}x`, reason: codec });
     }
     if (!filter.ratios && !filter.ranks)
       for (const codec of filter.measured ?? []) if (codec.kind === kind) add(inOrder(codec));
   }
   return codecs;
+}
+
+/** A codec in the ways of sharing that are asked for; in all of them where it is named, in the usual ones else. */
+function sharingsOf(codec: Codec, { kinds, shared }: CandidateFilter): Codec[] {
+  if (CODECS[codec.kind].settings.every((name) => name !== 'shared')) return [codec];
+  const asked = shared ?? (kinds === null ? PLANNED_SHARINGS : null);
+  return asked ? asked.map((choice) => sharedAs(codec, choice)) : inEverySharing(codec);
 }
 
 /** With its settings in the order in which the codec's own constructor has them: one codec, one key. */

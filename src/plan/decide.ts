@@ -9,7 +9,7 @@ import { planName } from './names.js';
 import { representatives } from './representatives.js';
 import { risksOf } from './risks.js';
 import { isRuined, isUnfit, isUseless } from './unfit.js';
-import type { Alternative, Answer, Choice, Plan, PlanRequest, Score } from './types.js';
+import type { Alternative, Answer, Choice, Plan, PlanRequest } from './types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
 const MATERIAL = 1.1;
@@ -124,7 +124,8 @@ function unsureOf(
 
 /** The plans that `decide` chooses among. */
 export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
-  const kept = keptOf(r, usableOf(r, plans)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
+  const asked = plans.filter((p) => !p.beside);
+  const kept = keptOf(r, usableOf(r, asked)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
   return { today: kept.filter((p) => runsToday(r, p)), unwritten: kept.filter((p) => !runsToday(r, p)) };
 }
 
@@ -132,7 +133,8 @@ export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
  * Decides over the evaluated plans that meet the targets.
  * @param simulated unless given, plans are chosen by one decode step
  */
-export function decide(r: Asked, plans: readonly Plan[], simulated: ServingMost | null = null): Answer {
+export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | null = null): Answer {
+  const plans = all.filter((p) => !p.beside);
   const usable = usableOf(r, plans);
   const beyond = r.contextTokens > knownTo(r);
   const kept = keptOf(r, usable);
@@ -239,18 +241,10 @@ function choiceOf(r: Asked, p: Plan): Choice {
     name: planName(p),
     batch: (p.knee ?? p.decode).batch || p.maxBatch.exact,
     quality,
-    // Where no checkpoint keeps quality none is named, and a task counts by the best of them.
+    // Where no checkpoint keeps quality none is named.
     checkpoint: quality === 'kept' ? (p.qualityKept?.checkpoint ?? null) : null,
-    qualityLost: quality === 'lost' ? bestOfEach(p) : (p.qualityKept?.scores ?? []),
+    qualityLost: p.qualityKept?.scores ?? [],
   };
-}
-
-/** The best score of each task over all checkpoints, worst first. */
-function bestOfEach({ qualityKept }: Plan): Score[] {
-  const best = new Map<string, Score>();
-  for (const s of [...(qualityKept?.scores ?? []), ...(qualityKept?.otherScores ?? [])])
-    if (s.share > (best.get(s.metric)?.share ?? -1)) best.set(s.metric, s);
-  return [...best.values()].sort((a, b) => a.share - b.share);
 }
 
 /**

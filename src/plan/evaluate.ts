@@ -10,6 +10,7 @@ import {
   isLatent,
   isUncompressed,
   layoutOf,
+  sharingOf,
 } from '../codecs/registry.js';
 import { priceStep, type StepPrice } from '../cost/latency.js';
 import {
@@ -24,8 +25,8 @@ import {
 } from '../cost/memory.js';
 import type { Interval } from '../cost/evidence.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
-import { pathClassOf, type QualityFigure } from '../quality/figure.js';
-import { qualityOf, reliableRetrieval, type QualityQuery } from '../quality/quality.js';
+import { pathClassOf, showsLoss, type QualityFigure } from '../quality/figure.js';
+import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { servedBy } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../units.js';
@@ -82,10 +83,13 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const quality = query ? qualityOf(query) : [];
   const measured = measuredRow(r, candidate);
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
-  const kept = r.fidelity ? keptHere(r, candidate, measured) : query && keptQuality(query, quality, r.contextTokens);
+  const kept = r.fidelity
+    ? keptHere(r, candidate, measured)
+    : query && keptQuality(query, quality, r.contextTokens, r.targets.minimums);
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
+  const sharing = sharingOf(codec);
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {
     id: candidateId(g, candidate, r.cacheType),
@@ -96,6 +100,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.bits === undefined ? {} : { bits: codec.bits }),
       ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
+      ...(sharing === undefined ? {} : { shared: sharing }),
       ratio: coreRatio(g, codec),
       modelRatio:
         fullScalars(g) /
@@ -111,6 +116,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     path: candidate.path,
     variant: pathSpec(candidate.path).materialises ? (candidate.materialised ? 'materialised' : 'fused') : null,
     eviction: candidate.eviction,
+    ...(candidate.beside ? { beside: true } : {}),
     memory: {
       weightsBytes: m.weightsBytes,
       codecBytes: m.codecBytes,
@@ -132,6 +138,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     decode,
     servedBy: servingStack(r, candidate),
     breakEven: null,
+    asPublished: null,
     knee: null,
     atTarget: null,
     nearest: null,
@@ -242,6 +249,7 @@ function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
   return {
     model: r.publishedAs,
     codec: c.codec.kind,
+    shared: c.codec.shared,
     ratio: coreRatio(r.geometry, c.codec),
     pathClass: pathClassOf(c.codec.kind, c.path),
     eviction: c.eviction,
@@ -288,6 +296,12 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       code: 'destroys-generation',
       message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
     });
+  const error = p.quality.find(showsLoss);
+  if (error)
+    marks.push({
+      code: 'destroys-generation',
+      message: `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
+    });
   if (unlike === 'unfaithful-post-hoc') {
     const here =
       p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
@@ -309,13 +323,17 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
 
 const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} B`;
 
-/** Metrics whose published figures for one plan differ by more than 0.05. */
+/**
+ * Metrics whose published figures for one plan differ by more than 0.05, each held against the uncompressed model's in
+ * its own table: groups score that differently, too.
+ */
 export function contradictedMetrics(figures: readonly QualityFigure[]): string[] {
   const range = new Map<string, [number, number]>();
   for (const f of figures) {
-    if (f.unit !== 'fraction' || f.metric === 'passkey') continue;
-    const [low, high] = range.get(f.metric) ?? [f.value, f.value];
-    range.set(f.metric, [Math.min(low, f.value), Math.max(high, f.value)]);
+    if (f.unit !== 'fraction' || f.contextTokens !== null || f.isTeacher) continue;
+    const value = f.value - (teacherOf(f)?.value ?? 0);
+    const [low, high] = range.get(f.metric) ?? [value, value];
+    range.set(f.metric, [Math.min(low, value), Math.max(high, value)]);
   }
   return [...range].filter(([, [low, high]]) => high - low > 0.05).map(([metric]) => metric);
 }

@@ -117,7 +117,7 @@ export function keptHere(r: Asked, c: Candidate, row: MeasuredRow | null): Quali
         generationTasks: row.scores.length - 1,
         checkpoint: null,
         scores: row.scores,
-        otherScores: [],
+        others: [],
         retrievalKnown: row.retrieval.some(({ contextTokens }) => contextTokens >= r.contextTokens),
       }
     : null;

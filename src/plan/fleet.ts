@@ -76,7 +76,7 @@ function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' 
  */
 export function fleetOf(users: number, planned: readonly Planned[]): Fleet {
   const all = planned.flatMap(({ request, report }) =>
-    representatives(report.plans).flatMap((p) => rowOf(users, request, p)),
+    representatives(report.plans.filter((p) => !p.beside)).flatMap((p) => rowOf(users, request, p)),
   );
   const requestOf = ({ tensorParallel }: FleetRow): PlanRequest =>
     planned.find(({ request }) => request.gpus === tensorParallel)!.request;

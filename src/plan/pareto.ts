@@ -20,8 +20,8 @@ const objectivesOf = (p: Plan): Objectives => ({
 const atLeast = (a: Objectives, b: Objectives): boolean =>
   a.capacity >= b.capacity && a.speed >= b.speed && a.quality >= b.quality;
 
-/** Plans that hold nothing, and those that nobody would take, are on no front. */
-const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !isUnfit(p);
+/** Plans that hold nothing, those that nobody would take, and those that nobody asked for are on no front. */
+const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !isUnfit(p) && !p.beside;
 
 /** Plans that no other beats in one objective without losing in another; of equals the first. */
 function frontOf(plans: readonly Plan[]): Plan[] {

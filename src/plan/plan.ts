@@ -3,6 +3,7 @@ import { parameterCount } from '../geometry/geometry.js';
 import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
+import { withAsPublished } from './as-published.js';
 import { withBreakEven } from './break-even.js';
 import { choicesOf, decide, type ServingMost } from './decide.js';
 import { configurationOf, evaluate, unlikeWanted } from './evaluate.js';
@@ -49,12 +50,13 @@ export function makePlan(
   const timed = r.targets.secondsPerToken === null ? evaluated : evaluated.map(run);
   const { kept, removed } = hasTargets(r) ? applyTargets(r, timed) : { kept: timed, removed: [] as Removed[] };
   const shown = new Set(everyRow || kept.length <= MOST_ROWS ? kept : representatives(kept));
-  let ranked = markPareto(withBreakEven(kept.map((p) => (shown.has(p) ? run(p) : p))));
+  const compared = (plans: readonly Plan[]): Plan[] => withAsPublished(withBreakEven(plans));
+  let ranked = markPareto(compared(kept.map((p) => (shown.has(p) ? run(p) : p))));
   let answer = decide(r, ranked);
   const unsure = ranked.find((p) => p.id === answer.unsure?.planId);
   if (unsure && !unsure.knee) {
     // A path that the short table does not show.
-    ranked = withBreakEven(ranked.map((p) => (p === unsure ? run(p) : p)));
+    ranked = compared(ranked.map((p) => (p === unsure ? run(p) : p)));
     answer = decide(r, ranked);
   }
   answer = withSlowKernels(r, ranked, answer);
@@ -134,4 +136,5 @@ const hasTargets = (r: PlanRequest): boolean =>
   r.targets.secondsToFirstToken !== null;
 
 /** True when the question has an answer: at least one plan that holds a sequence. */
-export const hasSolution = (report: PlanReport): boolean => report.plans.some((p: Plan) => p.maxBatch.exact >= 1);
+export const hasSolution = (report: PlanReport): boolean =>
+  report.plans.some((p: Plan) => !p.beside && p.maxBatch.exact >= 1);

@@ -1,26 +1,19 @@
 /** How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint. */
-import { hasOwnStorage, isUncompressed } from '../codecs/registry.js';
-import type { QualityFigure } from '../quality/figure.js';
-import { qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
-import type { QualityKept, Score } from './types.js';
+import { isUncompressed } from '../codecs/registry.js';
+import { DECODERS, showsLoss, type QualityFigure } from '../quality/figure.js';
+import { byCheckpoint } from '../quality/checkpoints.js';
+import { isTable, qualityOf, teacherOf, type QualityQuery } from '../quality/quality.js';
+import type { MinimumTarget, QualityKept, Score } from './types.js';
 
-/** A task's accuracy, or agreement with the uncompressed model: what can be compared with that model's. */
-const isScore = (f: QualityFigure): boolean => f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1';
+/**
+ * A task's accuracy, or agreement with the uncompressed model: what can be compared with that model's. An error that is
+ * said to be many times another codec's is no score, and says that quality is lost.
+ */
+const isScore = (f: QualityFigure): boolean =>
+  (f.unit === 'fraction' && f.higherIsBetter && f.metric !== 'svd-top-1') || showsLoss(f);
 
 /** Tasks in which the model generates on its own cache, or must find what it holds: where compression shows. */
-const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey'];
-
-/** Tables that score one checkpoint; others score one of their own (or one for each variant). */
-const SAME_CHECKPOINT: Readonly<Record<string, string>> = {
-  'Table tier4': 'Tables tier4 and broadsuite',
-  'Table broadsuite': 'Tables tier4 and broadsuite',
-};
-
-/** Where no checkpoint is named (retrieval, the text) a score counts for each of them. */
-const ofEach = ({ source }: QualityFigure): boolean => source === 'Table passkey' || !source.startsWith('Table ');
-
-const checkpointOf = (f: QualityFigure): string =>
-  f.variant === null ? (SAME_CHECKPOINT[f.source] ?? f.source) : `${f.source}, ${f.variant}`;
+const GENERATION: readonly string[] = ['gsm8k', 'math500', 'bbh', 'humaneval', 'mbpp', 'mmlu-pro', 'passkey', 'ruler'];
 
 /**
  * The scores that count at a context: those without one, and of those with one the cell at the smallest context that is
@@ -28,44 +21,48 @@ const checkpointOf = (f: QualityFigure): string =>
  * longer context.
  */
 function scoresAt(figures: readonly QualityFigure[], contextTokens: number): QualityFigure[] {
-  const contexts = figures.flatMap((f) => f.contextTokens ?? []);
-  const next = Math.min(...contexts.filter((t) => t >= contextTokens));
-  const longest = Math.max(...contexts);
-  return figures.filter(
-    (f) =>
-      f.contextTokens === null ||
+  return figures.filter((f) => {
+    if (f.contextTokens === null) return true;
+    const contexts = figures.flatMap((g) =>
+      g.metric === f.metric && g.source === f.source ? (g.contextTokens ?? []) : [],
+    );
+    const next = Math.min(...contexts.filter((t) => t >= contextTokens));
+    return (
       f.contextTokens === next ||
-      (next === Infinity && f.contextTokens === longest && f.value < 1),
-  );
+      (next === Infinity && f.contextTokens === Math.max(...contexts) && f.value < (teacherOf(f)?.value ?? 1))
+    );
+  });
 }
 
 /**
- * The checkpoint that keeps most, by its worst score: each score as a share of the uncompressed model's in the same
- * table (where that has none, of the best that any table has). Null when no score is published.
+ * How much published scores keep, each as a share of the uncompressed model's in the same table (where that has none, of
+ * the best that any table has). A trained codec may have several checkpoints: the one whose worst score keeps most is
+ * named, the others stand beside it. What is not trained has none to choose from: all its scores count. Null when no
+ * score is published.
+ * @param minimums scores that are asked for: a checkpoint that has them is named before one of which they are unknown
  */
 export function keptQuality(
   query: QualityQuery,
   all: readonly QualityFigure[],
   contextTokens: number,
+  minimums: readonly MinimumTarget[] = [],
 ): QualityKept | null {
   if (isUncompressed({ kind: query.codec })) return query.eviction === null ? WHOLE : null;
   const figures = scoresAt(all.filter(isScore), contextTokens);
-  const names = new Set(figures.filter((f) => !ofEach(f)).map(checkpointOf));
-  const judged = [...(names.size === 0 ? [null] : names)].map((name) =>
-    judge(
-      query,
-      name,
-      figures.filter((f) => ofEach(f) || checkpointOf(f) === name),
-      contextTokens,
-    ),
+  const judged = [...byCheckpoint(figures)].flatMap(([name, own]) => judge(query, name, own, contextTokens) ?? []);
+  const known = ({ scores }: QualityKept): number =>
+    minimums.filter(({ metric, table }) =>
+      scores.some((s) => s.metric === metric && (table === undefined || isTable(s.source.split(', ')[0] ?? '', table))),
+    ).length;
+  const [best, ...others] = judged.sort(
+    (a, b) => known(b) - known(a) || b.share - a.share || b.scores.length - a.scores.length,
   );
-  const best = judged.reduce<QualityKept | null>((a, b) => (b === null || (a && a.share >= b.share) ? a : b), null);
-  const others = judged.flatMap((j) => (j === null || j === best ? [] : j.scores));
-  const known = new Set(best?.scores.map(keyOf));
-  return best && { ...best, otherScores: others.filter((s) => !known.has(keyOf(s))) };
+  if (!best) return null;
+  const named = others.flatMap(({ checkpoint, share, scores }) =>
+    checkpoint === null ? [] : [{ checkpoint, share, scores }],
+  );
+  return { ...best, others: named.sort((a, b) => a.share - b.share) };
 }
-
-const keyOf = (s: Score): string => `${s.source} ${s.metric} ${s.contextTokens} ${s.value}`;
 
 /** Of the uncompressed model itself. */
 export const WHOLE: QualityKept = {
@@ -78,7 +75,7 @@ export const WHOLE: QualityKept = {
   generationTasks: GENERATION.length,
   checkpoint: null,
   scores: [],
-  otherScores: [],
+  others: [],
   retrievalKnown: true,
 };
 
@@ -97,17 +94,22 @@ function judge(
   return {
     ...worst,
     generationTasks: new Set(known.map((s) => s.metric).filter((m) => GENERATION.includes(m))).size,
-    // Stored numbers of fewer bits need no checkpoint of their own.
-    checkpoint: hasOwnStorage({ kind: query.codec }) ? null : checkpoint,
+    checkpoint,
     scores,
-    otherScores: [],
-    retrievalKnown: known.some((s) => s.metric === 'passkey'),
+    others: [],
+    retrievalKnown: known.some((s) => s.metric === 'passkey' || s.metric === 'ruler'),
   };
 }
 
 function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: number): Score[] {
-  // Agreement with the uncompressed model's own choice is 1 for that model.
-  const teacher = f.metric === 'top-1' ? 1 : (teacherOf(f)?.value ?? bestTeacher(model, f));
+  const source = f.variant === null ? f.source : `${f.source}, ${f.variant}`;
+  if (showsLoss(f))
+    return [
+      { share: 1 / f.value, metric: f.metric, value: f.value, teacher: 1, source, contextTokens: null, times: true },
+    ];
+  // Agreement with the uncompressed model's own choice is 1 for that model; so is finding every key.
+  const known = teacherOf(f)?.value ?? bestTeacher(model, f);
+  const teacher = f.metric === 'top-1' || (f.metric === 'passkey' && !(known > 0)) ? 1 : known;
   if (!(teacher > 0)) return [];
   return [
     {
@@ -115,9 +117,10 @@ function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: numbe
       metric: f.metric,
       value: f.value,
       teacher,
-      source: f.variant === null ? f.source : `${f.source}, ${f.variant}`,
+      source,
       contextTokens: f.contextTokens,
       ...(f.contextTokens !== null && f.contextTokens < contextTokens ? { atMost: true } : {}),
+      ...(f.decoder !== null && DECODERS[f.decoder].passesPerToken === 2 ? { twoPasses: true } : {}),
     },
   ];
 }

@@ -26,7 +26,7 @@ function remediesFor(scenario: Scenario, sources: Sources): string[] {
   for (let tokens = 2 ** (Math.ceil(Math.log2(request.contextTokens)) - 1); tokens >= SHORTEST_CONTEXT; tokens /= 2)
     contexts.push(tokens);
   const context = contexts.find((tokens) => fits({ ...scenario, context: tokens }));
-  const { codec, ratio, ranks, path, window: _window, ...open } = scenario;
+  const { codec, ratio, ranks, path, window: _window, shared: _shared, ...open } = scenario;
   const named = Object.entries({ codec, ratio, ranks, path }).flatMap(([name, value]) => (value ? [`--${name}`] : []));
   return [
     ...(gpus === undefined ? [] : [`--gpus ${gpus}`]),

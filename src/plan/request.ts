@@ -1,8 +1,16 @@
 /**
  * Reads a scenario: text and numbers from outside become a checked request in base units. Pure; no files are read here.
  */
-import { CODEC_KINDS, PATH_CHOICES, type CodecKind, type PathChoice } from '../codecs/codec.js';
-import { CODECS, hasOwnStorage, isUncompressed, LATENT_KINDS, pathChoices, PLANNED_KINDS } from '../codecs/registry.js';
+import { CODEC_KINDS, PATH_CHOICES, SHARINGS, type CodecKind, type PathChoice, type Sharing } from '../codecs/codec.js';
+import {
+  CODECS,
+  hasOwnStorage,
+  isUncompressed,
+  LATENT_KINDS,
+  pathChoices,
+  PLANNED_KINDS,
+  PLANNED_SHARINGS,
+} from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -181,7 +189,7 @@ function readMinimum([key, value]: [string, number]): MinimumTarget {
 }
 
 function readFilter(s: Scenario, storage: Storage): CandidateFilter {
-  const list = (name: 'codec' | 'ratio' | 'ranks' | 'path' | 'eviction'): string[] | null => {
+  const list = (name: 'codec' | 'ratio' | 'ranks' | 'path' | 'eviction' | 'shared'): string[] | null => {
     const value = s[name];
     if (value === undefined) return null;
     const words = value.map((v) => text(v).trim());
@@ -194,7 +202,7 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       throw new UserError(`${flag(name)} takes at most 64 values, not ${words.length}`, 'split the question');
     return words;
   };
-  const oneOf = <T extends string>(name: 'codec' | 'path', known: readonly T[]): T[] | null =>
+  const oneOf = <T extends string>(name: 'codec' | 'path' | 'shared', known: readonly T[]): T[] | null =>
     list(name)?.map((w) => {
       if (!(known as readonly string[]).includes(w))
         throw new UserError(
@@ -220,6 +228,13 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       '--window means nothing without a codec that keeps exact tokens beside its latents',
       `add --codec ${windowed.join(' or ')}, or leave --window out`,
     );
+  const shared = oneOf<Sharing>('shared', SHARINGS);
+  const sharing = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'shared'));
+  if (shared !== null && kinds !== null && !kinds.some((kind) => sharing.includes(kind)))
+    throw new UserError(
+      `--shared means nothing for ${kinds.join(', ')}: no loop reads the rows of another`,
+      `add --codec ${sharing.join(' or ')}, or leave --shared out`,
+    );
   const ratios =
     list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null;
   const paths = oneOf<PathChoice>('path', PATH_CHOICES);
@@ -238,16 +253,25 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
       `--ranks means nothing for ${kinds.join(', ')}`,
       `name one of ${LATENT_KINDS.join(', ')} with --codec, or leave --ranks out`,
     );
+  const asked = [s.codec, s.ratio, s.ranks, s.path, s.eviction, s.budget].some((x) => x !== undefined);
   return {
-    ...(storage === 'f8' ? { refuses: refusedAsFp8 } : {}),
+    ...(storage === 'f8' ? { refuses: refusedAsFp8 } : asked ? {} : { beside: PAPER_EVICTION }),
     kinds: storage.startsWith('q') ? (kinds ?? PLANNED_KINDS.filter((kind) => !hasOwnStorage({ kind }))) : kinds,
     ratios,
     ranks,
     paths,
     evictions,
     windowTokens,
+    shared: shared ?? (kinds === null ? PLANNED_SHARINGS : null),
   };
 }
+
+/** The paper's smallest cache, 36 MiB at a million tokens (Table memory): 21.3× with a budget of 1,024 tokens. */
+const PAPER_EVICTION = {
+  kind: 'lla',
+  ratio: 64 / 3,
+  eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 1020, budgetTokens: 1024 },
+} as const satisfies CandidateFilter['beside'];
 
 /** Servers store the full cache in 8-bit floats; everything else would need kernels of this project. */
 const refusedAsFp8 = (kind: CodecKind, eviction: Eviction | null): string | undefined =>
@@ -260,6 +284,7 @@ const EXAMPLES = {
   ratio: '4,21.33',
   ranks: '96/160',
   path: 'reconstruct,block-absorbed',
+  shared: 'decode',
   eviction: 'streaming:4+256',
 } as const;
 

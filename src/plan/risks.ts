@@ -1,10 +1,7 @@
 /** What can go wrong with the plans that an answer names, gravest first. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
-import { METRICS, type Metric } from '../quality/figure.js';
 import { formatTokens } from '../units.js';
-import { PUBLISHED_SHARES } from './break-even.js';
-import { contradictedMetrics } from './evaluate.js';
 import { planName } from './names.js';
 import type { Plan, PlanRequest, QualityKept, Warning } from './types.js';
 
@@ -28,7 +25,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       isUncompressed(estimated.codec)
         ? `kernels of the ${short(estimated)} were not measured on this device`
         : LATENT_KINDS.includes(estimated.codec.kind)
-          ? `no server has ${estimated.codec.kind} kernels; ${published}`
+          ? `no server has ${estimated.codec.kind} kernels`
           : `no ${estimated.codec.kind} kernels were measured`,
     );
   for (const p of plans) {
@@ -44,6 +41,7 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       );
   }
   for (const p of plans) {
+    const { qualityKept: kept } = p;
     const point = p.knee ?? p.decode;
     const user = p.knee?.tokensPerSecondPerUser?.estimate ?? Infinity;
     if (user < SLOW_TOKENS_PER_SECOND) add('slow', `${short(p)} gives a user under ${SLOW_TOKENS_PER_SECOND} tok/s`);
@@ -58,8 +56,12 @@ export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans:
       );
     if (p.decode.evidence === 'extrapolated')
       add('extrapolated', `the time of ${short(p)} lies outside the sizes that were measured`);
-    const differ = differing(p);
-    if (differ !== null) add('checkpoints-differ', `checkpoints of ${short(p)} differ: ${differ}`);
+    const [other] = kept?.others ?? [];
+    if (kept && other && other.share < kept.share)
+      add(
+        'checkpoints-differ',
+        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
+      );
   }
   return risks;
 }
@@ -75,19 +77,4 @@ function boundWords({ scores }: QualityKept): string {
 
 const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
 
-/** What published implementations of latents reached. */
-const published = `the paper's own reached ${PUBLISHED_SHARES.map(({ what, share, of }) => `${Math.round(share * 100)} % of ${of} (${what})`).join(', ')}`;
-
-/** The score that differs most between published checkpoints, where that is more than 0.05: `gsm8k 0.59 to 0.8`. */
-function differing({ quality }: Plan): string | null {
-  const ranges = contradictedMetrics(quality).map((metric) => {
-    const values = quality.filter((q) => q.metric === metric).map((q) => q.value);
-    return { metric, low: Math.min(...values), high: Math.max(...values) };
-  });
-  const scores = ranges.filter(({ metric }) => METRICS[metric as Metric].higherIsBetter);
-  const most = scores.reduce<(typeof scores)[number] | null>(
-    (a, b) => (a && a.high - a.low >= b.high - b.low ? a : b),
-    null,
-  );
-  return most && `${most.metric} ${most.low} to ${most.high}`;
-}
+const percent = (share: number): string => `${Math.floor(100 * share + 1e-9)} %`;

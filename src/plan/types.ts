@@ -1,5 +1,5 @@
 /** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
-import type { Codec, Branch, Path, StorageChoice } from '../codecs/codec.js';
+import type { Branch, Codec, Path, PathChoice, Sharing, StorageChoice } from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
@@ -20,6 +20,8 @@ export interface Candidate {
   /** `reconstruct` with K and V rebuilt into memory first. */
   readonly materialised: boolean;
   readonly eviction: Eviction | null;
+  /** Shown beside the others: nobody asked for it, and no answer names it. */
+  readonly beside?: true;
 }
 
 /** A metric's lower bound, in every published figure or in those of one table. */
@@ -165,20 +167,33 @@ export interface Score {
   readonly contextTokens: number | null;
   /** It was measured at a shorter context than the asked one, where no more is kept. */
   readonly atMost?: boolean;
+  /** Generated with two passes a token over a full-width cache, which saves no memory; times are of one pass. */
+  readonly twoPasses?: boolean;
+  /** No score: an error as a multiple of LLA's at the same budget. */
+  readonly times?: boolean;
   /** Of a score measured here: its 95 % interval; `share` is that of the low end. */
   readonly interval?: Interval;
+}
+
+/** Another checkpoint of the same codec. */
+export interface OtherCheckpoint {
+  readonly checkpoint: string;
+  /** Of its worst score. */
+  readonly share: number;
+  /** Its scores that count at this context, worst first; those that no table gives to one checkpoint stand with each. */
+  readonly scores: readonly Score[];
 }
 
 /** The worst score of a checkpoint, and the others. */
 export interface QualityKept extends Score {
   /** Distinct generation and retrieval tasks among the scores. */
   readonly generationTasks: number;
-  /** The table (and variant) of the checkpoint that has these scores; null where none has to be trained or is named. */
+  /** The checkpoint that has these scores; null where none has to be trained or is named. */
   readonly checkpoint: string | null;
   /** All that count at this context, worst first. */
   readonly scores: readonly Score[];
-  /** Scores of the other checkpoints. */
-  readonly otherScores: readonly Score[];
+  /** The other checkpoints of this codec, worst first. */
+  readonly others: readonly OtherCheckpoint[];
   /** Retrieval is published at this context or a longer one. */
   readonly retrievalKnown: boolean;
 }
@@ -193,6 +208,8 @@ export interface Plan {
     readonly bits?: number;
     readonly shareLayers?: number;
     readonly windowTokens?: number;
+    /** When all loops read one set of rows; absent where they do not. */
+    readonly shared?: Sharing;
     readonly ratio: number;
     readonly modelRatio: number;
     readonly storedRatio: number;
@@ -201,6 +218,8 @@ export interface Plan {
   readonly path: Path;
   readonly variant: 'fused' | 'materialised' | null;
   readonly eviction: Eviction | null;
+  /** Shown beside the others: no answer names it. */
+  readonly beside?: true;
   readonly memory: {
     readonly weightsBytes: number;
     readonly codecBytes: number;
@@ -231,6 +250,8 @@ export interface Plan {
   readonly servedBy: string | null;
   /** What kernels that nobody has measured must reach for this plan to pay off; null where all are measured. */
   readonly breakEven: BreakEven | null;
+  /** What it becomes with latents' kernels as they have been built; null without latents, or where nobody built any. */
+  readonly asPublished: AsPublished | null;
   /**
    * The operating point: at --batch; with --tpot at the largest batch that meets it; else at the smallest with 90 % of
    * the best throughput. Null where nothing fits, where no batch meets the target, where nothing is known about speed,
@@ -267,6 +288,27 @@ export interface Plan {
 export interface BreakEven extends Interval {
   /** Not even tuned kernels make it as fast as the full cache: the estimate would exceed 1. */
   readonly cannot: boolean;
+}
+
+/** A plan with kernels of latents as fast as published implementations are. */
+export interface AsPublished {
+  /** The path that was built: the plan's own, or another one of its codec. */
+  readonly path: PathChoice;
+  readonly batch: number;
+  /** Share of the speed of tuned kernels. */
+  readonly reached: Interval;
+  readonly secondsPerStep: Interval;
+  readonly tokensPerSecond: Interval;
+  /** Tokens a second over those of the full cache here; null where that has no price. */
+  readonly ofFull: number | null;
+  readonly implementations: readonly {
+    readonly source: string;
+    readonly where: string;
+    /** Share of a tuned speed; null where too little is published to price it. */
+    readonly reached: number | null;
+    /** Tokens a second of all sequences over the full cache's, by the same authors; null where they give a step. */
+    readonly ofFull: number | null;
+  }[];
 }
 
 export type LimitedBy = 'kv-cache' | 'workspace' | 'in-flight' | 'weights' | 'codec-parameters' | 'prefill';

@@ -84,7 +84,11 @@ function markWarnings(shown: readonly Plan[]): Warning[] {
   return [...byCode].map(([code, { message, rows }]) => {
     const others = rows.slice(1);
     const also =
-      others.length === 0 ? '' : others.length <= 2 ? ` (also ${others.join(', ')})` : ` (and ${others.length} more)`;
+      others.length === 0
+        ? ''
+        : others.length <= 2
+          ? ` (so marked: ${others.join(', ')})`
+          : ` (and ${others.length} more)`;
     return { code, message: `${rows[0]}: ${message}${also}` };
   });
 }

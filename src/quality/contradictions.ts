@@ -1,5 +1,6 @@
 /**
- * Where the paper's numbers contradict each other, its text or arithmetic. Shown to the reader, never smoothed over.
+ * Where the paper's numbers contradict each other, its text, arithmetic or other groups. Shown to the reader, never
+ * smoothed over.
  */
 
 import type { QualityModel } from './figure.js';
@@ -86,6 +87,30 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'The text says that long reasoning breaks first and degrades throughout under compression; the table rises from 4× to 21.33×.',
   ),
   contradiction(
+    'mla-head-order',
+    'which way GSM8K of mla-head goes on Ouro-1.4B as compression rises',
+    [
+      '0.522 at 4× @ Table isocache',
+      '0.180 at 5.33× @ Table isocache',
+      '0.680 at 21.33× @ Table isocache',
+      'train-KL 0.122, 0.123, 0.128 in that order @ Table isocache',
+      'MC-avg 0.585, 0.576, 0.613 @ Table isocache',
+    ],
+    'The smallest cache scores highest and the middle one lowest, though all have the same recipe and nearly the same KL. So a score says little about the next ratio, or about another training.',
+  ),
+  contradiction(
+    'scale-order',
+    'which way quality of mla-head and LLA-2D goes on 2.6B as compression rises',
+    [
+      'mla_head 0.585, 0.772, 0.775 at 4×, 5.33×, 10.67× @ Table scale',
+      'LLA-2D 0.66, 0.74, 0.82 @ Table scale',
+      'LLA-2D train-KL 0.192, 0.165, 0.110 @ Table scale',
+      'LLA-2D average 0.607, 0.611, 0.631 @ Table scale_mc',
+    ],
+    'The smaller latent keeps more, though a larger one can hold all that it holds. So training decided these scores as well as the axis.',
+    ['ouro-2.6b'],
+  ),
+  contradiction(
     'code-4x',
     'whether code and MMLU-Pro stay at or above the teacher through 4×',
     [
@@ -97,6 +122,49 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'By the table it holds through 2× for code, and for MMLU-Pro at no ratio (0.467 to 0.475 against 0.481). The appendix itself says that lighter ratios are needed.',
   ),
   contradiction(
+    'drop-in',
+    'whether 1.33× to 2× is close to a drop-in replacement on Ouro-1.4B',
+    [
+      '"close to a drop-in replacement across the broad suite" @ text, Section discussion',
+      'differences "fall within benchmark variation" @ text, Section broadsuite',
+      'MATH-500 0.63 at 2.00×, teacher 0.74 @ Table broadsuite',
+      'MATH-500 0.85 and GSM8K 0.94 at 2.00× @ Table retention',
+    ],
+    'True of code, BBH and MMLU-Pro. The loss of MATH-500 at 2× is 2.8 standard errors of 200 and 500 items.',
+  ),
+  contradiction(
+    'retention-order',
+    'which tasks degrade fastest under compression',
+    [
+      'GSM8K and BBH fastest, code and MMLU-Pro least @ caption, Table retention',
+      'MATH-500 "the most sensitive task" @ text, Section experiments',
+      'at 4.00×: MATH-500 0.70, GSM8K and BBH 0.74 @ Table retention',
+      'at 3.20×: MATH-500 0.97, BBH 0.70 @ Table retention',
+      'at 2.67×: HumanEval 0.77 and 0.73, BBH 0.82 @ Table retention',
+    ],
+    'No order holds at all ratios.',
+  ),
+  contradiction(
+    'kv-quant-mild',
+    'whether 4-bit quantisation is harmless on Ouro-1.4B',
+    [
+      '"competitive at 4×", "harmless at mild compression" @ text, Section experiments',
+      'GSM8K 0.702, teacher 0.794 @ Table isocache',
+      'GSM8K 0.814 on 2.6B, teacher 0.83 @ Table scale',
+    ],
+    'It keeps 88 % of GSM8K on 1.4B and 98 % on 2.6B.',
+  ),
+  contradiction(
+    'evict-baseline',
+    'what eviction is compared with',
+    [
+      'both rows fall from about 0.79 @ caption, Table evict',
+      '0.800 for LLA 4×, 0.794 for the teacher, no row for 8 bits @ Table isocache',
+      '0.590 for LLA 4× @ Table tier4',
+    ],
+    'No table has the 8-bit codec without eviction. The caption refers to the iso-cache table, so LLA 4× is that checkpoint, not the cold-start one.',
+  ),
+  contradiction(
     'passkey-4x-64k',
     'reliable retrieval of LLA 4× on Ouro-1.4B',
     ['at least 64k at ≤ 5.33× @ text, Section onpolicy', '0.87 at 64k @ Table passkey'],
@@ -106,7 +174,7 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'passkey-cells',
     'whether every cell of the passkey figure is in Table passkey',
     [
-      'columns 1×, 4×, 5.33×, 10.67×, 21.33× of the 1.4B @ Table passkey',
+      'the teacher, 4×, 5.33×, 10.67×, 21.33× of the 1.4B @ Table passkey',
       'curves at 14.2× and 15.5×, and of the 2.6B at 10.67× @ caption, Figure passkey',
     ],
     'For 14.2×, 15.5× and the 2.6B there is only the text (8k; below 1.0 at every length; perfect to 32k).',
@@ -206,7 +274,7 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
   contradiction(
     'batch-768',
     'whether maximum batch follows the ideal ρ',
-    ['768 / 32 = 24 @ Table memory', 'ρ = 21.33 @ Table memory'],
+    ['768 / 32 = 24 @ Table memory', 'ρ = 21.3 @ Table memory'],
     'More than ideal: the batches are points of a grid 2^k and 3·2^(k−1). Weights, codec and cache alone would allow 979 and 45 in the 143,771 MiB that an H200’s driver reports; with the planner’s reserve and workspace it is 972 and 45 (796 where rebuilt K and V are written to memory).',
   ),
   contradiction(
@@ -245,6 +313,19 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'batch and bytes: latent-store decoder @ Table memory',
     ],
     'Only passkey was measured on the latent store, which realises the saving. The two should agree up to rounding; the paper does not show it.',
+    ['ouro-1.4b', 'ouro-2.6b'],
+  ),
+  contradiction(
+    'final-loop',
+    'whether the rows of the last loop can serve all loops',
+    [
+      'GSM8K 0.000 of 0.794 @ Table isocache',
+      'GSM8K 0.7885 of 0.7892, MATH-500 0.804 of 0.824 @ Ouro (arXiv 2510.25741), Table 14',
+      'more than 10 points of GSM8K @ Ouro (arXiv 2510.25741), section 5.4.2, where prompts share too',
+      'mean of five tasks 68.33 of 70.11, 69.96 of 71.21 on 2.6B @ FlashLoop (arXiv 2609.29812), by a summary',
+      'MATH-500 0.459 of 0.759, 0.739 of 0.811 on 2.6B @ HLA (arXiv 2610.07940), Table 1',
+    ],
+    'Several methods under one name. The paper forwards prompts and tokens a second time on the last loop’s rows. Ouro shares while decoding alone, and finds that prompts cannot. HLA shares while decoding, too, keeps the last 128 tokens exact in every loop besides, and loses far more of MATH-500; it allows 8,192 new tokens.',
     ['ouro-1.4b', 'ouro-2.6b'],
   ),
 ];

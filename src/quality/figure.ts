@@ -1,5 +1,6 @@
 /** One published number of quality, and how the tables of numbers are written down. */
-import type { CodecKind, Path } from '../codecs/codec.js';
+import type { CodecKind, Path, Sharing } from '../codecs/codec.js';
+import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
 
 /** Models that the paper measures. Its 2.6B is Ouro-2.6B-Thinking. */
@@ -17,6 +18,9 @@ export function pathClassOf(codec: CodecKind, path: Path): PathClass {
   if (codec === 'full') return 'uncompressed';
   return path === 'absorbed' ? 'absorbed' : 'full-rope';
 }
+
+/** `times`: a multiple of another codec's. */
+type Unit = 'fraction' | 'nats' | 'tokens' | 'times';
 
 /** What was measured, with its unit and whether more is better. */
 export const METRICS = {
@@ -54,35 +58,88 @@ export const METRICS = {
   'top-1': { unit: 'fraction', higherIsBetter: true },
   /** Retrieval of a 5-digit key at `contextTokens`. */
   passkey: { unit: 'fraction', higherIsBetter: true },
+  /** Mean of RULER's tasks at `contextTokens`. */
+  ruler: { unit: 'fraction', higherIsBetter: true },
   /** Longest context with retrieval of at least 0.9, as a text states it. */
   'reliable-retrieval': { unit: 'tokens', higherIsBetter: true },
   /** Relative error of reconstructed keys and values. */
   'key-error': { unit: 'fraction', higherIsBetter: false },
   'value-error': { unit: 'fraction', higherIsBetter: false },
-} as const satisfies Record<string, { unit: 'fraction' | 'nats' | 'tokens'; higherIsBetter: boolean }>;
+  /** Error of an untrained (SVD) reconstruction as a multiple of LLA's at the same budget. */
+  'error-over-lla': { unit: 'times', higherIsBetter: false },
+} as const satisfies Record<string, { unit: Unit; higherIsBetter: boolean }>;
 
 export type Metric = keyof typeof METRICS;
+
+/**
+ * How generated answers were decoded. Log-likelihood scores, KL and errors are of teacher-forced text: the paper calls
+ * them decoder-independent, and they have none.
+ */
+export const DECODERS = {
+  plain: {
+    title: 'the uncompressed model’s own',
+    passesPerToken: 1,
+    savesMemory: false,
+    source: 'text, Section expdetails',
+  },
+  /**
+   * "Cached reconstruction", "faithful re-forward": pass 1 takes the exact K and V of all loops, pass 2 forwards again
+   * with their reconstruction, which is cached at full width after RoPE. That every token takes both passes is HLA's
+   * reading (arXiv 2610.07940, appendix H).
+   */
+  'two-pass': {
+    title: 'two passes a token, full-width K and V cached',
+    passesPerToken: 2,
+    savesMemory: false,
+    source: 'text, Section expdetails',
+  },
+  /** "An earlier streaming reconstruction decoder", which is not described. */
+  streaming: {
+    title: 'an earlier streaming decoder, not described',
+    passesPerToken: null,
+    savesMemory: null,
+    source: 'text, Section expdetails',
+  },
+  /** "Capacity", "latent-store": caches latents, reconstructs on read; the prompt takes two passes. */
+  'latent-store': {
+    title: 'latents cached, rebuilt on read; two passes over the prompt',
+    passesPerToken: 1,
+    savesMemory: true,
+    source: 'text, Section expdetails',
+  },
+} as const satisfies Record<
+  string,
+  { title: string; passesPerToken: number | null; savesMemory: boolean | null; source: string }
+>;
+
+export type Decoder = keyof typeof DECODERS;
 
 export interface QualityFigure {
   readonly model: QualityModel;
   readonly codec: CodecKind;
+  /** When loops share rows; absent where none reads another's. */
+  readonly shared?: Sharing;
   /**
    * Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal.
    */
   readonly ratio: number;
   /** The ratio as printed, without the sign. */
   readonly ratioLabel: string;
+  /** True where the paper says it of this ratio and of larger ones. */
+  readonly andAbove: boolean;
   readonly pathClass: PathClass;
   readonly eviction: Eviction | null;
   readonly metric: Metric;
-  /** Context at which a `passkey` was measured; null for every other metric. */
+  /** Context at which a `passkey` or `ruler` was measured; null for every other metric. */
   readonly contextTokens: number | null;
   readonly value: number;
-  readonly unit: 'fraction' | 'nats' | 'tokens';
+  readonly unit: Unit;
   readonly higherIsBetter: boolean;
   /** Items scored as the paper states it (see CONTRADICTIONS); null where it says "the full set" or nothing. */
   readonly items: number | null;
   readonly protocol: string;
+  /** How answers were generated; null where nothing is generated. See CONTRADICTIONS for where the paper disagrees. */
+  readonly decoder: Decoder | null;
   /** Which of several codecs at one ratio: `off-policy`, `on-policy`, an ablation, …; null for the main one. */
   readonly variant: string | null;
   /** Table by its LaTeX label (`Table isocache`), or the passage of the text. */
@@ -105,13 +162,17 @@ export function exactRatio(label: string): number {
   return RATIOS[label] ?? Number(label);
 }
 
-/** What a whole table, or a row of it, has in common. */
+/** What a whole table, or a row of it, has in common. Without a codec it is the uncompressed teacher's. */
 export interface Common {
   readonly model: QualityModel;
   readonly source: string;
   readonly protocol: string;
+  readonly decoder: Decoder | null;
   readonly codec?: CodecKind;
+  /** The codec's usual way unless given. */
+  readonly shared?: Sharing;
   readonly ratioLabel?: string;
+  readonly andAbove?: boolean;
   readonly pathClass?: PathClass;
   readonly eviction?: Eviction;
   readonly items?: number | null;
@@ -119,15 +180,18 @@ export interface Common {
   readonly contextTokens?: number;
 }
 
-/** One figure. Without a codec it is the uncompressed teacher's. */
+/** One figure. The uncompressed model generates with its own decoder, whatever its table's codecs did. */
 export function figure(common: Common, metric: Metric, value: number): QualityFigure {
   const codec = common.codec ?? 'full';
   const ratioLabel = common.ratioLabel ?? '1';
+  const shared = sharingOf({ kind: codec, ...(common.shared ? { shared: common.shared } : {}) });
   return {
     model: common.model,
     codec,
+    ...(shared ? { shared } : {}),
     ratio: exactRatio(ratioLabel),
     ratioLabel,
+    andAbove: common.andAbove ?? false,
     pathClass: common.pathClass ?? (codec === 'full' ? 'uncompressed' : 'full-rope'),
     eviction: common.eviction ?? null,
     metric,
@@ -136,18 +200,15 @@ export function figure(common: Common, metric: Metric, value: number): QualityFi
     ...METRICS[metric],
     items: common.items ?? null,
     protocol: common.protocol,
+    decoder: codec === 'full' && common.decoder !== null ? 'plain' : common.decoder,
     variant: common.variant ?? null,
     source: common.source,
     isTeacher: codec === 'full' && common.eviction === undefined,
   };
 }
 
-/** A row of a table: one value a metric, null where the table prints "n/a". */
-export function row(common: Common, metrics: readonly Metric[], values: readonly (number | null)[]): QualityFigure[] {
-  if (metrics.length !== values.length)
-    throw new Error(`${common.source}: ${values.length} values for ${metrics.length} metrics`);
-  return metrics.flatMap((metric, i) => {
-    const value = values[i];
-    return value === null || value === undefined ? [] : [figure(common, metric, value)];
-  });
-}
+/** From this many times the error of LLA at the same budget a codec counts as one that loses quality. */
+const LOST_TIMES = 10;
+
+/** True for evidence that quality is lost which no score gives: an error of another order than LLA's at that budget. */
+export const showsLoss = ({ unit, value }: QualityFigure): boolean => unit === 'times' && value >= LOST_TIMES;

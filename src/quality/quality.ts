@@ -2,21 +2,26 @@
  * Published quality of a model under a codec. A configuration that was not measured has no figures: nothing is
  * inherited from another ratio, path class or eviction policy, and unknown does not meet a target.
  */
-import type { CodecKind } from '../codecs/codec.js';
+import type { CodecKind, Sharing } from '../codecs/codec.js';
+import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Metric, PathClass, QualityFigure, QualityModel } from './figure.js';
 import { AXES_FIGURES } from './tables/axes.js';
 import { GENERATION_FIGURES } from './tables/generation.js';
+import { OTHERS_FIGURES } from './tables/others.js';
 import { PASSKEY_FIGURES } from './tables/passkey.js';
-import { SUITE_FIGURES } from './tables/suite.js';
+import { TEXT_FIGURES } from './tables/text.js';
 
-/** Every figure, in the order of the tables. */
-export const FIGURES: readonly QualityFigure[] = [
+/** Every figure of the paper, in the order of its tables. */
+export const FIGURES_OF_THE_PAPER: readonly QualityFigure[] = [
   ...GENERATION_FIGURES,
   ...AXES_FIGURES,
-  ...SUITE_FIGURES,
   ...PASSKEY_FIGURES,
+  ...TEXT_FIGURES,
 ];
+
+/** The same, then those of other groups. */
+export const FIGURES: readonly QualityFigure[] = [...FIGURES_OF_THE_PAPER, ...OTHERS_FIGURES];
 
 /**
  * Printed ratios are rounded (21.3, 21.33, 64/3): this much apart they are the same. Measured ratios differ by 9 % or
@@ -32,6 +37,8 @@ export const RELIABLE_RETRIEVAL = 0.9;
 export interface QualityQuery {
   readonly model: string;
   readonly codec: CodecKind;
+  /** When loops share rows, of a codec whose loops do; its usual way unless given. */
+  readonly shared?: Sharing | null | undefined;
   readonly ratio: number;
   readonly pathClass: PathClass;
   readonly eviction: Eviction | null;
@@ -52,8 +59,10 @@ const evictionKey = (eviction: Eviction | null): string =>
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .join();
 
-const key = (model: string, q: Pick<QualityQuery, 'codec' | 'pathClass' | 'eviction'>): string =>
-  `${model}|${q.codec}|${q.pathClass}|${evictionKey(q.eviction)}`;
+const key = (model: string, q: Pick<QualityQuery, 'codec' | 'shared' | 'pathClass' | 'eviction'>): string => {
+  const shared = sharingOf({ kind: q.codec, ...(q.shared ? { shared: q.shared } : {}) });
+  return `${model}|${q.codec}|${shared ?? ''}|${q.pathClass}|${evictionKey(q.eviction)}`;
+};
 
 const INDEX = new Map<string, QualityFigure[]>();
 for (const f of FIGURES) {
@@ -73,17 +82,24 @@ export function publishedFor(model: string): QualityFigure[] {
   return FIGURES.filter((f) => f.model === measured);
 }
 
-/** The figures of exactly this configuration, in the order of the tables; empty when it was not measured. */
+/**
+ * The figures of exactly this configuration, in the order of the tables, and those that are stated of it and all larger
+ * ratios; empty when it was not measured.
+ */
 export function qualityOf(query: QualityQuery): QualityFigure[] {
   const model = measuredModel(query.model);
   if (model === undefined) return [];
   return (INDEX.get(key(model, query)) ?? []).filter(
-    (f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio,
+    (f) => Math.abs(f.ratio - query.ratio) <= RATIO_TOLERANCE * f.ratio || (f.andAbove && query.ratio > f.ratio),
   );
 }
 
+/** Tables without a teacher whose caption refers to that of another table. */
+const REFERENCE: Readonly<Record<string, string>> = { 'Table evict': 'Table isocache' };
+
 /** One key for figures of the same table, model, metric and context. */
-const teacherKey = (f: QualityFigure): string => `${f.source}|${f.model}|${f.metric}|${f.contextTokens}`;
+const teacherKey = (f: QualityFigure): string =>
+  `${REFERENCE[f.source] ?? f.source}|${f.model}|${f.metric}|${f.contextTokens}`;
 
 const TEACHERS = new Map<string, QualityFigure>();
 for (const f of FIGURES) {
@@ -91,7 +107,10 @@ for (const f of FIGURES) {
   if (f.isTeacher && !TEACHERS.has(key)) TEACHERS.set(key, f);
 }
 
-/** The uncompressed model's figure of the same table, metric and context, or null where the table has none. */
+/**
+ * The uncompressed model's figure of the same table (or of the one that its caption refers to), metric and context; null
+ * where there is none.
+ */
 export const teacherOf = (figure: QualityFigure): QualityFigure | null => TEACHERS.get(teacherKey(figure)) ?? null;
 
 /** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */

@@ -1,9 +1,11 @@
-/** The decision in words: at most eight lines at 140 columns, for every printer. */
-import { isUncompressed } from '../codecs/registry.js';
-import type { Alternative, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
+/** The decision in words: at most nine lines at 140 columns, for every printer. */
+import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
+import { isBuilt } from '../plan/as-published.js';
+import type { Alternative, AsPublished, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
 import { formatCount, formatTokens } from '../units.js';
+import { TWO_PASSES } from './plan-rows.js';
 import { shareText, wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
@@ -25,7 +27,7 @@ export interface AnswerLine {
 
 const LABEL_WIDTH = 9;
 /** The answer is cut to this many lines at this width; where it is narrower, the same words wrap. */
-const MOST_LINES = 8;
+const MOST_LINES = 9;
 const FULL_WIDTH = 140;
 
 /** The plan that an answer puts first; null where nothing is recommended. */
@@ -124,10 +126,10 @@ function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): s
   const p = rowOf(report, choice);
   const d = shownDecode(p);
   const start = `${choice.name}${on}: ${p.maxBatch.exact} fit`;
-  if (!d.secondsPerStep || !d.tokensPerSecond)
-    return `${start}; its speed is not known. ${lossWords(p, choice, scores)}`;
+  const loss = lossWords(p, choice, scores);
+  if (!d.secondsPerStep || !d.tokensPerSecond) return `${start}; its speed is not known. ${loss}`;
   const { estimate, low, high } = d.secondsPerStep;
-  return `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}. ${lossWords(p, choice, scores)}`;
+  return `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}${builtWords(p)}${loss === 'No loss' ? '' : `. ${loss}`}`;
 }
 
 /** `lla-10.67x by block-absorbed: 451 fit. At 162: 2827 tok/s (2070–3330, attainable), 17 a user …`. */
@@ -140,12 +142,35 @@ function upsideWords(
   const { batch, tokensPerSecond: rate, secondsPerStep, evidence } = shownDecode(p);
   if (!rate || !secondsPerStep) return chosenWords(report, choice, '', scores);
   const { breakEven } = choice;
+  const rests = evidence === 'attainable' ? ' with tuned kernels' : `, ${evidence}`;
   const beats =
     breakEven === null || breakEven.cannot
       ? ''
-      : `; faster than the full cache at ${Math.ceil(breakEven.estimate * 100)} % of that speed`;
-  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s (${brief(rate.low)}–${brief(rate.high)}, ${evidence}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}. ${lossWords(p, choice, scores)}`;
+      : `; pays from ${Math.ceil(breakEven.estimate * 100)} % of a tuned speed`;
+  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s${rests} (${brief(rate.low)}–${brief(rate.high)}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
 }
+
+/** `7–14 % of the full cache's`: the speed that existing kernels had. */
+export function hadWords({ implementations }: AsPublished): string {
+  const known = implementations.filter((i) => i.ofFull !== null);
+  const shares = known.map((i) => i.ofFull ?? 0);
+  return `${range(Math.min(...shares), Math.max(...shares))} % of the full cache's`;
+}
+
+/**
+ * `. Existing kernels: about 97 tok/s; they had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
+ * what latents are as they have been built. Empty where no latents are meant.
+ */
+export function builtWords(p: Plan): string {
+  const { asPublished: a } = p;
+  if (!a) return LATENT_KINDS.includes(p.codec.kind) && !isBuilt(p) ? '. Nobody has published such kernels' : '';
+  const where = [...new Set(a.implementations.flatMap((i) => (i.ofFull === null ? [] : [i.where])))].join('; ');
+  return `. Existing kernels: about ${brief(a.tokensPerSecond.estimate)} tok/s; they had ${hadWords(a)} (${where})`;
+}
+
+/** `7–14`, whole per cent. */
+const range = (low: number, high: number): string =>
+  [...new Set([low, high].map((share) => String(Math.round(share * 100))))].join('–');
 
 /** The upside, and what may be faster where that is no compressed cache. */
 function upsideLine(report: PlanReport, scores: number): string | null {
@@ -176,7 +201,7 @@ function restWords(p: Plan): string {
   const usd = shownDecode(p).usdPerMillionTokens;
   return [
     first === undefined ? '' : `; first token ${first >= 1 ? `${brief(first)} s` : `${milliseconds(first)} ms`}`,
-    usd ? `; $${brief(usd.estimate)} a million output tokens (${brief(usd.low)}–${brief(usd.high)})` : '',
+    usd ? `; $${brief(usd.estimate)}/Mtok (${brief(usd.low)}–${brief(usd.high)})` : '',
   ].join('');
 }
 
@@ -200,8 +225,11 @@ const rate = (p: Plan): string => {
     : `${p.maxBatch.exact} sequences`;
 };
 
-/** `Loses: math500 0.69 against 0.74 (93 %); checkpoint: Table onpolicy, on-policy`. */
-function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
+/**
+ * `Loses: math500 0.69 against 0.74 (93 %), worst of 3, with the checkpoint of Table onpolicy, on-policy; others keep
+ * 87 %`.
+ */
+function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
   if (measured && quality !== 'unknown') {
     const [worst] = qualityLost;
     const lost = quality === 'lost' && worst ? `; too little: ${scoreWords(worst, false)}` : '';
@@ -209,7 +237,7 @@ function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Cho
   }
   if (quality === 'unknown') return 'Its quality is unknown';
   const lost = qualityLost.filter((s) => s.share < 1);
-  const needs = checkpoint === null ? '' : `; checkpoint of ${checkpoint}`;
+  const needs = checkpoint === null ? '' : `, with the checkpoint of ${checkpoint}${othersWords(qualityKept)}`;
   if (lost.length === 0)
     return qualityLost.length === 0 ? 'No loss' : `No loss in ${qualityLost.length} scores${needs}`;
   const shown = lost.slice(0, most);
@@ -217,11 +245,17 @@ function lossWords({ measured }: Plan, { quality, qualityLost, checkpoint }: Cho
   return `Loses: ${shown.map((s) => scoreWords(s, checkpoint === null)).join(', ')}${of}${needs}`;
 }
 
+const othersWords = (kept: Plan['qualityKept']): string => {
+  const [worst] = kept?.others ?? [];
+  return kept && worst && worst.share < kept.share ? `; others keep ${shareText(worst.share)}` : '';
+};
+
 /** `math500 0.69 against 0.74 (93 %, Table onpolicy, on-policy)`. */
 export function scoreWords(score: Score, withSource = true): string {
-  const { metric, contextTokens, teacher, source } = score;
+  const { metric, contextTokens, teacher, source, twoPasses, times } = score;
+  if (times) return `an error ${score.value} times that of lla (${source})`;
   const at = contextTokens === null ? '' : ` at ${formatTokens(contextTokens)} tokens`;
-  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareText(score.share)}${withSource ? `, ${source}` : ''})`;
+  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareText(score.share)}${twoPasses ? TWO_PASSES : ''}${withSource ? `, ${source}` : ''})`;
 }
 
 /** `0.69`; measured here `0.92 (0.89–0.95)`. */

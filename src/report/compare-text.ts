@@ -5,6 +5,7 @@ import type { Choice, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
 import { formatTokens } from '../units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
+import { asPublishedLabel } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
 
 /** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */
@@ -84,7 +85,12 @@ export function compareText(
       : []),
     ...(narrowest ? [] : [column('full cache', fullLabel)]),
     column('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–', 'left'),
-    ...(narrow ? [] : [column('tok/s', (r) => rate(r, r.answer.upside))]),
+    ...(narrow
+      ? []
+      : [
+          column('tok/s', (r) => rate(r, r.answer.upside)),
+          column('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
+        ]),
   ];
   const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
   const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);

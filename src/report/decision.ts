@@ -6,7 +6,7 @@ import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { shownDecode, timeColumn, timeWords } from '../plan/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { valueWords } from './answer-text.js';
-import { kernelsLabel } from './plan-rows.js';
+import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
 import { shareText } from './text.js';
 import { neededOf } from './simulation-words.js';
 import type { Simulated } from './simulation.js';
@@ -82,6 +82,7 @@ export function sheetTable(rows: readonly DecisionRow[]): {
       step.cells[i]!,
       secondsPerStep ? formatNumber(1 / secondsPerStep.estimate) : '–',
       rate ? `${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–',
+      asPublishedLabel(plan) || '–',
       first.cells[i]!,
       usd ? `${formatNumber(usd.estimate)} (${formatNumber(usd.low)}–${formatNumber(usd.high)})` : '–',
       kernelsLabel(plan),
@@ -89,7 +90,7 @@ export function sheetTable(rows: readonly DecisionRow[]): {
   });
   const [token, prompt] = [`a token, ${step.unit}`, `first token, ${first.unit}`];
   return {
-    head: ['plan', 'fit', 'run', token, 'tok/s a user', 'tok/s', prompt, '$/M tokens', 'kernels'],
+    head: ['plan', 'fit', 'run', token, 'tok/s a user', 'tok/s', 'as published', prompt, '$/M tokens', 'kernels'],
     cells,
   };
 }

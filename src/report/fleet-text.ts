@@ -5,10 +5,10 @@ import { isEstimate } from '../cost/evidence.js';
 import { planName } from '../plan/names.js';
 import { stackLabel } from '../stacks/choose.js';
 import type { Fleet, FleetRow } from '../plan/fleet-types.js';
-import type { PlanReport } from '../plan/types.js';
+import type { Plan, PlanReport } from '../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
-import { brief, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { brief, hadWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
 import { columns, shareText, wrap, type Column } from './text.js';
 import type { View } from './view.js';
 
@@ -88,12 +88,14 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
 function upsideRisk({ plans, device, model }: PlanReport, name: string): string {
   const plan = plans.find((p) => planName(p) === name);
   if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null)
-    return 'kernels of the upside have to be written, and tuned';
+    return `the upside needs new kernels${plan ? fleetBuiltWords(plan) : ''}`;
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
     ? `nobody has published times of the full cache's kernels on ${device.name}`
     : `${stackLabel(device.stack ?? '')} is not known to run ${model.name}`;
 }
+
+const fleetBuiltWords = ({ asPublished: a }: Plan): string => (a ? `: existing ones had ${hadWords(a)} speed` : '');
 
 /** Why no plan whose kernels would have to be written is named. */
 function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
@@ -136,7 +138,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
       [
         ...slowWords(fleet, report),
         ...(upside ? [upsideRisk(report, upside.name)] : []),
-        'prompts and queues are not counted; lla-sim simulate counts them',
+        'lla-sim simulate adds prompts and queues',
       ].join('; '),
     ],
   ];
@@ -147,7 +149,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
 function slowWords({ deploy, upside }: Fleet, { settings }: PlanReport): string[] {
   if (settings.targets.secondsPerToken !== null) return [];
   const slow = [deploy, upside].some((row) => (row?.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS);
-  return [`no time is asked for, so memory alone decides${slow ? ', and a user gets under 10 tok/s' : ''}: add --tpot`];
+  return [`without --tpot memory alone decides${slow ? ', and a user gets under 10 tok/s' : ''}`];
 }
 
 /** A user who gets fewer than ten tokens a second waits for words. */

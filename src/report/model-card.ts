@@ -10,6 +10,7 @@ import {
   isUncompressed,
   layoutOf,
   PLANNED_KINDS,
+  refusalOf,
 } from '../codecs/registry.js';
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import { evictionLabel } from '../eviction/policy.js';
@@ -20,7 +21,8 @@ import type { QualityFigure } from '../quality/figure.js';
 import { publishedFor, teacherOf } from '../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../units.js';
 import type { ModelSource } from '../plan/answer.js';
-import { columns, shareText, wrap, type Column } from './text.js';
+import { columns, wrap, type Column } from './text.js';
+import { layersTimesLoops } from './words.js';
 
 export interface CachedBy {
   readonly codec: string;
@@ -70,7 +72,7 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
   const branch = { width: 0, perHead: false };
   return CODECS[kind].publishedRatios(g).flatMap((ratio) => {
     const codec = CODECS[kind].fromRatio(g, ratio);
-    if (typeof codec === 'string' || CODECS[kind].refuse(g, codec) !== undefined) return [];
+    if (typeof codec === 'string' || refusalOf(g, codec) !== undefined) return [];
     const path = isLatent(codec) ? 'reconstruct' : 'full';
     const each = bytesPerToken(layoutOf(g, codec, path, { storage: 'f16', groupSize: GROUP_SIZE }, branch));
     return {
@@ -86,7 +88,10 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
 }
 
 function settingName(f: QualityFigure): string {
-  const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}-${Number(f.ratioLabel)}x`];
+  // The paper's own way of sharing has the bare name, as in a plan.
+  const way = f.shared === undefined || f.shared === 'two-pass' ? '' : `-${f.shared}`;
+  const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}${way}-${Number(f.ratioLabel)}x`];
+  if (f.andAbove) parts.push('and above');
   if (f.pathClass === 'absorbed') parts.push('absorbed (another computation)');
   if (f.eviction !== null) parts.push(evictionLabel(f.eviction));
   return parts.join(', ');
@@ -130,8 +135,13 @@ const CACHE_COLUMNS: readonly Column<CachedBy>[] = [
   },
 ];
 
-const value = (f: QualityFigure, v: number): string =>
-  f.unit === 'tokens' ? formatTokens(v) : v.toFixed(Math.max(2, (String(v).split('.')[1] ?? '').length));
+const value = (f: QualityFigure, v: number): string => {
+  if (f.unit === 'times') return `${v}×`;
+  return f.unit === 'tokens' ? formatTokens(v) : v.toFixed(Math.max(2, (String(v).split('.')[1] ?? '').length));
+};
+
+/** To the nearest per cent, as the paper prints shares. Plans round down: there a share is held against `--keep`. */
+const nearestShare = (share: number): string => `${Math.round(share * 100)} %`;
 
 const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   {
@@ -142,21 +152,21 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   },
   { title: 'value', align: 'right', cell: (f) => value(f, f.value) },
   { title: 'teacher', align: 'right', cell: (f) => (f.teacher === null ? '–' : value(f, f.teacher)) },
-  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : shareText(f.share)) },
+  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : nearestShare(f.share)) },
   {
     title: 'table',
     align: 'left',
-    cell: (f) => [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': '),
+    cell: (f) =>
+      [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': ') +
+      (f.decoder === null || f.isTeacher ? '' : ` (${f.decoder})`),
   },
 ];
 
 /** The card for a terminal. @param width in columns, of paragraphs */
 export function modelCardTable(card: ModelCard, width: number): string {
   const { model: g, quality, contradictions } = card;
-  const around = g.preludeLayers + g.codaLayers;
-  const layers = `${g.layers} layers × ${g.loops} loops${around > 0 ? `, ${g.preludeLayers} layers before and ${g.codaLayers} after them` : ''}`;
   const lines = [
-    `${g.name}: ${layers}`,
+    `${g.name}: ${layersTimesLoops(g)} layers × loops`,
     ...wrap(
       `${g.heads} query and ${g.kvHeads} KV heads of width ${g.headDim}; hidden ${g.hidden}, ${g.mlp} MLP ${g.mlpHidden}, vocabulary ${g.vocab}${g.tiedEmbeddings ? ' (tied)' : ''}; ${formatTokens(g.maxPositions)} positions; ${formatNumber(g.parameters / 1e9)} B parameters in ${g.weightType}`,
       width,
@@ -173,7 +183,7 @@ export function modelCardTable(card: ModelCard, width: number): string {
   }
   lines.push(
     ...wrap(
-      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other.',
+      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other. In parentheses: the decoder that generated the answers. two-pass takes two passes a token and caches full-width K and V, so it saves neither time nor memory.',
       width,
     ),
   );

@@ -4,6 +4,7 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
 import {
+  asPublishedLabel,
   batchLabel,
   breakEvenLabel,
   keepsLabel,
@@ -69,6 +70,9 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['kernels', (p) => kernelsLabel(p)],
   ['servedBy', (p) => p.servedBy],
   ['breakEvenShare', (p) => p.breakEven?.estimate],
+  ['asPublishedTokensPerSecond', (p) => p.asPublished?.tokensPerSecond.estimate],
+  ['asPublishedTokensPerSecondLow', (p) => p.asPublished?.tokensPerSecond.low],
+  ['asPublishedTokensPerSecondHigh', (p) => p.asPublished?.tokensPerSecond.high],
   ['usdPerMillionTokens', (p) => shownDecode(p).usdPerMillionTokens?.estimate],
   ['usdPerMillionTokensLow', (p) => shownDecode(p).usdPerMillionTokens?.low],
   ['usdPerMillionTokensHigh', (p) => shownDecode(p).usdPerMillionTokens?.high],
@@ -77,6 +81,7 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['worstScoreShare', (p) => p.qualityKept?.share],
   ['worstScoreMetric', (p) => p.qualityKept?.metric],
   ['checkpoint', (p) => p.qualityKept?.checkpoint],
+  ['worstShareOfOtherCheckpoints', (p) => p.qualityKept?.others[0]?.share],
   ['reliableRetrievalTokens', (p) => p.reliableRetrieval?.tokens],
   ['pareto', (p) => p.pareto],
   ['marks', (p) => p.marks.map((m) => m.code).join(' ')],
@@ -142,6 +147,7 @@ export function planMarkdown(report: PlanReport): string {
     'run',
     `${step.unit}/token (interval)`,
     'tok/s',
+    'as published',
     `first token ${first.unit} (interval)`,
     'keeps',
     quality.title,
@@ -159,7 +165,7 @@ export function planMarkdown(report: PlanReport): string {
           '',
         ]),
     `| ${head.join(' | ')} |`,
-    `|${head.map((_, i) => (i >= 4 && i <= 11 ? '--:' : '---')).join('|')}|`,
+    `|${head.map((_, i) => (i >= 4 && i <= 12 ? '--:' : '---')).join('|')}|`,
   ];
   for (const [i, p] of report.plans.entries()) {
     const d = shownDecode(p);
@@ -180,6 +186,7 @@ export function planMarkdown(report: PlanReport): string {
       String(d.batch),
       step.cells[i]!,
       rateLabel(d),
+      asPublishedLabel(p),
       first.cells[i]!,
       keepsLabel(p),
       quality.cell(p),
@@ -189,7 +196,10 @@ export function planMarkdown(report: PlanReport): string {
     ];
     lines.push(`| ${cells.join(' | ')} |`);
   }
-  lines.push('', '**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch.');
+  lines.push(
+    '',
+    '**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch. As published: tok/s with kernels of latents as fast as those that exist.',
+  );
   lines.push('', `**${markdownText(report.answer.question)}**`);
   for (const { label, text } of answerLines(report)) lines.push('', `**${label}:** ${markdownText(text)}`);
   if (report.warnings.length > 0) lines.push('', ...report.warnings.map((w) => `- ${markdownText(w.message)}`));

@@ -1,7 +1,8 @@
 /** Fields of a row as text, for every printer of a plan. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
-import { choicesOf, verdictOn } from '../plan/decide.js';
+import { isBuilt } from '../plan/as-published.js';
+import { choicesOf } from '../plan/decide.js';
 import { HERE, klLabel } from '../plan/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
@@ -20,7 +21,7 @@ export const runWords = ({ settings: { targets, batch } }: PlanReport): string =
       ? 'the batch asked for'
       : 'the smallest batch with 90 % of its best throughput';
 
-export const rateLabel = (d: DecodeFigures): string =>
+export const rateLabel = (d: Pick<DecodeFigures, 'tokensPerSecond'>): string =>
   d.tokensPerSecond ? `${guessMark(d.tokensPerSecond)}${formatCount(d.tokensPerSecond.estimate)}` : '–';
 
 /** Most of a time is priced by these kernels. */
@@ -97,61 +98,60 @@ export const LIMIT_LABEL: Record<LimitedBy, string> = {
   prefill: 'prefill',
 };
 
-/** Ratios of the family that the answer recommends. */
-const MOST_RATIOS = 6;
+/** The ratio that the paper puts forward (Table memory), with what it loses beside it. */
+const PAPER_RATIO = 'lla-21.33x';
 
 /**
- * The rows of a short table: what the answer names, then the best row of each codec family, then ratios of the
- * recommended family, in the order of the report.
+ * The rows of a short table, at most MOST_ROWS, in this order of right: the full cache, what the answer names, the
+ * paper's ratio and its eviction, then those that serve most users where they are run. They stand in the report's order.
  */
 export function shortList(report: PlanReport): Plan[] {
-  const { answer } = report;
   if (report.plans.length <= MOST_ROWS) return [...report.plans];
-  const namedIds = choicesOf(answer).map((c) => c.planId);
   // What the answer names may be another path than the surest one of its codec.
+  const namedIds = choicesOf(report.answer).map((c) => c.planId);
   const surest = new Set(representatives(report.plans));
   const rows = report.plans.filter((p) => surest.has(p) || namedIds.includes(p.id));
-  if (rows.length <= MOST_ROWS) return rows;
-  const named = rows.filter((p) => namedIds.includes(p.id));
-  const families = new Map<string, Plan>();
-  for (const p of rows) {
-    const known = families.get(p.codec.kind);
-    if (!known || worth(p, report.settings.keep) > worth(known, report.settings.keep)) families.set(p.codec.kind, p);
-  }
-  const missing = [...families.values()].filter((p) => !named.some((n) => n.codec.kind === p.codec.kind));
-  const chosen = new Set([...named, ...missing]);
-  const lead = rows.find((p) => p.id === (answer.upside ?? answer.deploy ?? answer.fallback)?.planId);
-  const kind = lead && !isUncompressed(lead.codec) ? lead.codec.kind : LATENT_KINDS[0];
-  const ratios = rows.filter((p) => p.codec.kind === kind && !chosen.has(p) && p.measured !== null);
-  const have = rows.filter((p) => p.codec.kind === kind && chosen.has(p)).length;
-  const room = Math.min(MOST_ROWS - chosen.size, MOST_RATIOS - have);
-  // The ones that keep quality first, then the rest by their speed.
-  ratios
-    .sort((a, b) => worth(b, report.settings.keep) - worth(a, report.settings.keep))
-    .slice(0, Math.max(0, room))
-    .forEach((p) => chosen.add(p));
-  // Where quality was measured here, other rows of which it is known.
-  for (const p of rows) if (p.measured && chosen.size < MOST_ROWS) chosen.add(p);
-  return rows.filter((p) => chosen.has(p)).slice(0, MOST_ROWS);
-}
-
-/** Rows that keep quality come first, by speed; then those that lose it, the one that loses least first; then unknown ones. */
-function worth(p: Plan, keep: number): number {
-  const speed = (shownDecode(p).tokensPerSecond?.estimate ?? p.maxBatch.exact) * 1e-9;
-  return { kept: 3 + speed, lost: 1 + (p.qualityKept?.share ?? 0) + speed, unknown: speed }[verdictOn(p, keep)];
+  const rights: readonly ((p: Plan) => boolean)[] = [
+    (p) => isUncompressed(p.codec) && p.eviction === null,
+    (p) => namedIds.includes(p.id),
+    (p) => p.codec.label === PAPER_RATIO && p.eviction === null,
+    (p) => p.beside === true,
+    // Where quality was measured here, rows of which it is known.
+    (p) => Boolean(p.measured),
+  ];
+  const right = (p: Plan): number => {
+    const found = rights.findIndex((has) => has(p));
+    return found === -1 ? rights.length : found;
+  };
+  const users = (p: Plan): number => (p.maxBatch.exact < 1 ? 0 : shownDecode(p).batch || p.maxBatch.exact);
+  const chosen = new Set([...rows].sort((a, b) => right(a) - right(b) || users(b) - users(a)).slice(0, MOST_ROWS));
+  return rows.filter((p) => chosen.has(p));
 }
 
 /** Element types that store the cache as the model computes it. */
 const EXACT_TYPES: readonly string[] = ['f16', 'bf16', 'f32'];
 
+/** Marks a score that was generated with two passes a token. */
+export const TWO_PASSES = '†';
+
 /**
- * `93 % math500`: the worst published score that counts at this context; `0 % passkey, at 64k` where it was measured at
- * a shorter one.
+ * `93 %† math500, others 58 %`: the worst published score that counts at this context, of the checkpoint that is named
+ * and of the others; `0 % passkey, at 64k` where it was measured at a shorter one.
+ * @param short without the task
  */
-export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan): string {
+export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan, short = false): string {
   if (isUncompressed(codec) && eviction === null) return EXACT_TYPES.includes(cacheType) ? '100 %' : 'unknown';
   if (!qualityKept) return 'unknown';
-  const { share, metric, atMost, contextTokens } = qualityKept;
-  const at = atMost ? `, at ${formatTokens(contextTokens ?? 0)}` : '';
-  return `${shareText(share)} ${metric}${at}`;
+  const { share, metric, value, atMost, contextTokens, others, twoPasses, times } = qualityKept;
+  if (times) return `lost (${value} × the error)`;
+  const at = atMost && !short ? `, at ${formatTokens(contextTokens ?? 0)}` : '';
+  const worst = shareText(others[0]?.share ?? share);
+  return `${shareText(share)}${twoPasses ? TWO_PASSES : ''}${short ? '' : ` ${metric}`}${at}${worst === shareText(share) ? '' : `, others ${worst}`}`;
+}
+
+/** Tokens a second with kernels of latents as they have been built: `190`; `none` where nobody has built any, `–` without a price. */
+export function asPublishedLabel(p: Plan | null): string {
+  if (p?.asPublished) return rateLabel(p.asPublished);
+  if (!p || !LATENT_KINDS.includes(p.codec.kind)) return '';
+  return isBuilt(p) ? '–' : 'none';
 }

@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { shortName } from '../codecs/paths.js';
 import { evictionLabel } from '../eviction/policy.js';
+import { choicesOf } from '../plan/decide.js';
 import { klLabel } from '../plan/fidelity.js';
 import { pathLabel } from '../plan/names.js';
 import { representatives } from '../plan/representatives.js';
@@ -10,6 +11,7 @@ import { guessMark, shownDecode, timeLabel } from '../plan/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../units.js';
 import { answerText } from './answer-text.js';
 import {
+  asPublishedLabel,
   breakEvenLabel,
   keepsLabel,
   kernelsLabel,
@@ -18,9 +20,11 @@ import {
   rateLabel,
   shortList,
   shownMetric,
+  TWO_PASSES,
   runWords,
 } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';
+import { layersTimesLoops } from './words.js';
 
 /** Where the width of a terminal is not known. */
 export const WIDTH = 100;
@@ -29,6 +33,8 @@ const NARROWEST = 60;
 export interface TableOptions {
   readonly all: boolean;
   readonly colour: boolean;
+  /** What the columns mean, and every note; else what a reader needs to act. */
+  readonly notes?: boolean;
   /** Columns of the terminal; 60 at least. */
   readonly width?: number | undefined;
 }
@@ -40,6 +46,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
   const [question = '', ...answer] = answerText(report, width);
   const { head, lines: body } = fittingTable(report, shown, width);
   const marked = markOf(report);
+  const printed = report.warnings.filter((w) => options.notes || w.code === 'input');
   const lines = [
     ...title(report, width).map(c.bold),
     c.bold(question),
@@ -54,9 +61,9 @@ export function planTable(report: PlanReport, options: TableOptions): string {
       return plan.maxBatch.exact < 1 ? c.dim(line) : line;
     }),
     '',
-    ...wrap(legend(report, shown, head), width).map(c.dim),
-    '',
-    ...report.warnings.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
+    ...wrap((options.notes ? legend : shortLegend)(report, shown, head), width).map(c.dim),
+    ...(printed.length > 0 ? [''] : []),
+    ...printed.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -71,19 +78,15 @@ function title(r: PlanReport, width: number): string[] {
 /** The model's shape, and what is kept for others in memory. */
 function shapeLine(r: PlanReport): string {
   const m = r.model;
-  const blocks =
-    m.preludeLayers + m.codaLayers > 0
-      ? `${m.preludeLayers} + ${m.layers} × ${m.loops} + ${m.codaLayers}`
-      : `${m.layers} × ${m.loops}`;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
   const each = r.settings.gpus > 1 ? ' a GPU' : '';
-  return `${blocks} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
+  return `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
 }
 
 /** What is kept of the memory, and for whom. */
 function reserveWords({ plans, settings }: PlanReport): string {
   const kept = formatDecimalBytes(plans[0]?.memory.reservedBytes ?? settings.reserveBytes);
-  return settings.server ? `${settings.server.server} keeps ${kept}` : `reserve ${kept}`;
+  return settings.server ? `${settings.server.server} reserves ${kept}` : `reserve ${kept}`;
 }
 
 /** `>` to deploy, `+` the upside, `*` Pareto-optimal. */
@@ -107,11 +110,14 @@ const DROPPED_IN_TURN = [
   'path',
   '$/Mtok',
   'tuned',
+  'task of keeps',
+  'a user',
   'pays at',
   'kernels',
   'interval of KL',
   'interval',
   'sure',
+  'published',
   'keeps',
   'tok/s',
 ];
@@ -139,7 +145,7 @@ function fittingTable(
   let lines: string[] = [];
   let head: string[] = [];
   for (const squeeze of squeezes(shown, r.fidelity !== undefined)) {
-    const spec = tableColumns(r, squeeze);
+    const spec = tableColumns(r, shown, squeeze);
     head = spec.map((c) => c.title);
     lines = columns(spec, shown);
     if (lines.every((l) => l.length <= width)) break;
@@ -147,7 +153,7 @@ function fittingTable(
   return { head, lines };
 }
 
-function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<Plan>[] {
+function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
   const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
@@ -160,16 +166,8 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
   const given = (condition: boolean, ...list: Column<Plan>[]): Column<Plan>[] => (condition ? list : []);
   const list: Column<Plan>[] = [
     column(' ', mark, 'left'),
-    column('codec', (p) => p.id.split('/')[0] as string, 'left'),
+    column('codec', (p) => codecCell(p, shortNames), 'left'),
     column('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p)), 'left'),
-    ...given(
-      r.plans.some((p) => p.eviction),
-      column(
-        'eviction',
-        (p) => (shortNames ? evictionLabel(p.eviction).replace('streaming', 'str') : evictionLabel(p.eviction)),
-        'left',
-      ),
-    ),
     column(`KV at 1M${each}`, (p) => formatBytes(p.memory.kvBytesAt1M)),
     column('fits', (p) => String(p.maxBatch.exact)),
     column('run', (p) => String(shownDecode(p).batch)),
@@ -183,6 +181,10 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
     ),
     column('tok/s', (p) => rateLabel(shownDecode(p))),
     column('a user', (p) => userLabel(p)),
+    ...given(
+      shown.some((p) => p.asPublished),
+      column('published', asPublishedLabel),
+    ),
     ...given(timed, column('sure', sureLabel)),
     ...given(r.settings.usdPerHour !== null, column('$/Mtok', usdLabel)),
     ...given(
@@ -193,7 +195,7 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
       r.plans.some((p) => p.breakEven),
       column('pays at', breakEvenLabel),
     ),
-    column('keeps', keepsLabel),
+    column('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
     ...given(
       r.fidelity !== undefined,
       column('KL here', (p) => {
@@ -206,6 +208,13 @@ function tableColumns(r: PlanReport, { shortNames, without }: Squeeze): Column<P
   ];
   return list.filter((c) => !without.includes(c.title));
 }
+
+/** `lla-4x`, `lla-21.33x streaming:4+1020`. */
+const codecCell = ({ id, eviction }: Plan, short: boolean): string =>
+  [
+    id.split('/')[0],
+    ...(eviction ? [short ? evictionLabel(eviction).replace('streaming', 'str') : evictionLabel(eviction)] : []),
+  ].join(' ');
 
 /** Milliseconds a step of tuned kernels. */
 const tunedLabel = (p: Plan): string => {
@@ -231,6 +240,29 @@ function sureLabel({ chances }: Plan): string {
 
 const SURE = { estimate: 0, low: 0, high: 0 };
 
+/** What the mark of a score means, where one is shown. */
+const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] =>
+  [...shown.map((p) => p.qualityKept), ...choicesOf(answer).flatMap((c) => c.qualityLost)].some((s) => s?.twoPasses)
+    ? [
+        `${TWO_PASSES}: scored by a decoder that kept a full-width cache and ran every token twice, not on the compressed cache whose time is given.`,
+      ]
+    : [];
+
+/** What a reader needs to act on the table, and where the rest is said. */
+function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+  const hidden = r.plans.length - shown.length;
+  const more = r.warnings.filter((w) => w.code !== 'input').length;
+  return [
+    '> deploy, + upside, * Pareto-optimal in batch, speed and quality.',
+    ...(head.includes('published') ? ['published: tok/s with kernels of latents as fast as those that exist.'] : []),
+    ...(head.includes('keeps')
+      ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
+      : []),
+    ...twoPassWords(r, shown),
+    `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
+  ].join(' ');
+}
+
 /** What the columns say, of those that are shown. */
 function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
   const has = (title: string): boolean => head.includes(title);
@@ -252,6 +284,11 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
     ...(has('kernels') && [...kernels].some((k) => k.startsWith('('))
       ? ['In parentheses: kernels of a stack that does not run this plan.']
       : []),
+    ...(has('published')
+      ? [
+          'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody has built such); the path may be another.',
+        ]
+      : []),
     ...(has('pays at')
       ? ['pays at: the row is faster than the full cache once its kernels reach this share of the speed of tuned ones.']
       : []),
@@ -259,15 +296,16 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
       ? [
           r.fidelity
             ? `keeps: worst score measured here (top-1, passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
-            : `keeps: worst published score as a share of the uncompressed model's; below ${share} nothing is recommended.`,
+            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.`,
         ]
       : []),
+    ...twoPassWords(r, shown),
     ...(has('KL here')
       ? [
           `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} tokens.`,
         ]
       : []),
     ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
-    ...(hidden > 0 ? [`--all adds ${hidden} combinations.`] : []),
+    ...(hidden > 0 ? [`--all adds ${hidden} rows.`] : []),
   ].join(' ');
 }

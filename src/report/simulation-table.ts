@@ -1,6 +1,7 @@
 /** A simulation for a terminal: what to act on first, then tables. */
 import pc from 'picocolors';
 import { meanLoops } from '../serving/depth.js';
+import { EXACT_VALUES } from '../serving/sketch.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
 import { knownBetween, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
@@ -226,6 +227,22 @@ function missedWords({ missedFirst, limitedBy }: SustainedRate): string {
   return limitedBy === 'nothing' ? 'TTFT' : `TTFT: ${LIMIT_WORDS[limitedBy]}`;
 }
 
+/** How exact the percentiles of the tables are. */
+function exactnessWords(r: SimulationReport): string {
+  const shown = r.candidates
+    ? r.candidates.flatMap(({ atEstimate }) => (atEstimate ? [atEstimate] : []))
+    : r.runs.flatMap(({ low, estimate, high, depth }) => [
+        ...[low, estimate, high],
+        ...(depth ? [depth.allLoops, depth.steps, depth.loops] : []),
+      ]);
+  const names = METRICS.filter(
+    ([, key]) => !(r.candidates && key !== 'ttft' && key !== 'tpot') && shown.some((f) => f.sketched.includes(key)),
+  ).map(([name]) => name);
+  return names.length === 0
+    ? 'percentiles are exact, linear between ranks'
+    : `percentiles of more than ${EXACT_VALUES} values (${names.join(', ')}) are within ${formatNumber(100 * r.percentileError)} % of the exact ones, the others are exact`;
+}
+
 function trust(r: SimulationReport): string[] {
   const { workload: w, server: s } = r;
   const notes = [
@@ -242,7 +259,7 @@ function trust(r: SimulationReport): string[] {
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'in parentheses and fast–slow: every iteration takes the low, or the high end of its interval',
     ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
-    `percentiles are within ${formatNumber(100 * r.percentileError)} % of the exact ones; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
+    `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,
   ];
   return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));

@@ -4,7 +4,7 @@
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
-import { codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
+import { averagesLoops, codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
@@ -23,12 +23,13 @@ import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { storedBytes } from '../../kernels/spec.js';
 import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
+import { meanRow } from './rows.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */
 const WORD = 4;
 
 /**
- * Kind of memory: latents that loops still add to, mass and positions of H2O, activations, or all of these for prompts.
+ * Kind of memory: latents and means that loops still add to, mass and positions of H2O, activations, or all of these for prompts.
  */
 export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
 
@@ -75,9 +76,12 @@ export function layoutPerGpu(c: Configuration): CacheLayout {
   return c.gpus === 1 ? layout : layout.map((t) => ({ ...t, heads: headsPerGpu(t.heads, c.gpus) }));
 }
 
-/** Floats of a token's row of queries, keys and values, with the queries of the rotary branch. */
-export const packedRow = (c: Configuration): number =>
-  (headsOf(c) + 2 * kvHeadsOf(c)) * c.geometry.headDim + (hasBranch(c) ? c.branch.width * headsOf(c) : 0);
+/** Floats of a token's row of queries, keys and values, with a gate of heads and the queries of the rotary branch. */
+export function packedRow(c: Configuration): number {
+  const { headDim, attentionGate, valuesAreKeys } = c.geometry;
+  const rows = (attentionGate ? 2 : 1) * headsOf(c) + (valuesAreKeys ? 1 : 2) * kvHeadsOf(c);
+  return rows * headDim + (hasBranch(c) ? c.branch.width * headsOf(c) : 0);
+}
 
 /** Width of a query as attention reads it in the core: of latents where it is absorbed. */
 export const queryWidth = (c: Configuration): number =>
@@ -126,14 +130,20 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     kind: BufferKind = 'workspace',
     binding: Binding = 'whole',
   ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
-  // The stream and its norm; beside an adapter the prelude's output and the loop's state.
-  add('residual', g.hidden, g.adapter ? 4 : 2);
+  // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of each.
+  add('residual', g.hidden, g.adapter || g.stacks ? 4 : 2);
+  if (g.embeddingRank !== undefined) add('embedded', g.embeddingRank);
   add('projected', g.hidden);
   add('query key value', packedRow(c));
   add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
   add('attention', heads * d);
   add('stats', heads * 2);
   if (mergesLatents(c)) add('merged', heads * rankV);
+  if (g.laterLoopsWindow !== undefined) {
+    // Attention over the window, until it is mixed with that over the first loop's rows.
+    add('window attention', heads * d);
+    add('window stats', heads * 2);
+  }
   if (c.codec.windowTokens) {
     // The part of attention that reads latents, until it is joined with that of exact rows.
     add('older', heads * d);
@@ -168,6 +178,7 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
       add('rebuilt values', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
     }
   }
+  if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
   if (weighsTokens(c.eviction)) {
     add('scores', heads * capacity, undefined, 'workspace', 'parts');
     const layout = layoutPerGpu(c);
@@ -222,8 +233,8 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     void list.push({ kind: 'prefill', label, count, fixedBytes: bytes, sequenceBytes: 0, binding: 'whole' });
   const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
   const weighs = weighsTokens(c.eviction);
-  // The residual and its norm; an adapter mixes the prelude's output in, which stays.
-  add('residual', room * g.hidden, g.adapter ? 3 : 2);
+  // The residual and its norm; an adapter mixes the prelude's output in, which stays; stacks have two states.
+  add('residual', room * g.hidden, g.adapter || g.stacks ? 3 : 2);
   // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
   const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
   add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));
@@ -240,6 +251,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     add('latent key', room * latentsOf(c) * rankK, accumulatingLayers(c));
     add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
   }
+  if (averagesLoops(c.codec)) add('mean rows', room * meanRow(c), g.layers);
   if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
   if (weighs) {

@@ -2,7 +2,7 @@
  * Operations that every layer has, whatever its cache: norms, projections with their biases, MLP, adapter and output
  * head, of `rows` tokens. A decode step has a row a sequence, a prompt's prefill one a token of a chunk.
  */
-import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
+import { layerExtras, tableWidth, type LayerBlock } from '../geometry/geometry.js';
 import {
   branchHeadsOf,
   headsOf,
@@ -20,13 +20,20 @@ import { branchKeyTime, branchWidth, closingTime } from './eviction-ops.js';
 const norm = (c: Configuration, label: string, variant: 'norm' | 'norm-add' | 'add', rows: number): Op =>
   op(label, 'rmsnorm', variant, { rows, width: c.geometry.hidden });
 
-/** The embedding of tokens. A table beyond a binding is divided by columns, in pairs as they are stored. */
+/**
+ * The embedding of tokens. A table beyond a binding is divided by columns, in pairs as they are stored. Rows of a lower
+ * rank are projected.
+ */
 export function embeddingOps(c: Configuration, rows: number): Op[] {
-  const { hidden, vocab } = c.geometry;
-  const part = (width: number, repeat: number): Op =>
-    op('embedding', 'embed', 'f16', { rows, width }, 'always', repeat);
-  if (2 * hidden * vocab <= c.bindingBytes) return [part(hidden, 1)];
-  return inParts(Math.floor(hidden / 2), 4 * vocab, c.bindingBytes).map(({ size, repeat }) => part(2 * size, repeat));
+  const { hidden, vocab, embeddingRank } = c.geometry;
+  const width = tableWidth(c.geometry);
+  const part = (columns: number, repeat: number): Op =>
+    op('embedding', 'embed', 'f16', { rows, width: columns }, 'always', repeat);
+  const table =
+    2 * width * vocab <= c.bindingBytes
+      ? [part(width, 1)]
+      : inParts(Math.floor(width / 2), 4 * vocab, c.bindingBytes).map(({ size, repeat }) => part(2 * size, repeat));
+  return [...table, ...(embeddingRank === undefined ? [] : project(c, 'embedding-up', rows, embeddingRank, hidden))];
 }
 
 /** One bias row, added to every row of a projection. */
@@ -38,6 +45,28 @@ const sharesLayers = (c: Configuration, block: LayerBlock): boolean => closingTi
 /** When keys and values are projected: in the layer that owns them, where layers share a cache. */
 export const owningTime = (c: Configuration, block: LayerBlock): When =>
   sharesLayers(c, block) ? 'owning-layer' : 'always';
+
+/** Norms of queries and keys: of their heads, or of their rows. */
+function queryKeyNorms(c: Configuration, rows: number, owning: When): Op[] {
+  const { headDim: d } = c.geometry;
+  const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
+  const norms = layerExtras(c.geometry)?.norms ?? null;
+  if (norms === null) return [];
+  const of = (label: string, count: number, when: When = 'always'): Op =>
+    norms === 'rows'
+      ? op(label, 'rmsnorm', 'norm', { rows, width: count * d }, when)
+      : op(label, 'rmsnorm', 'norm', { rows: rows * count, width: d }, when);
+  return [of('q-norm', heads), ...(norms === 'query-heads' ? [] : [of('k-norm', kvHeads, owning)])];
+}
+
+/** Columns that the projections of attention's input have: queries, a gate beside them, keys, and values that are projected. */
+function inputColumns(c: Configuration): { readonly queries: number; readonly keysAndValues: number } {
+  const { headDim: d, attentionGate, valuesAreKeys } = c.geometry;
+  return {
+    queries: (attentionGate ? 2 : 1) * headsOf(c) * d,
+    keysAndValues: (valuesAreKeys ? 1 : 2) * kvHeadsOf(c) * d,
+  };
+}
 
 /**
  * Queries, keys and values, with biases, and norms of their heads. Layers that share a cache have queries of their own,
@@ -54,35 +83,32 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
       0,
     );
   const owning = owningTime(c, block);
-  const headNorms: Op[] = extras?.headNorms
-    ? [
-        op('q-norm', 'rmsnorm', 'norm', { rows: rows * heads, width: d }),
-        op('k-norm', 'rmsnorm', 'norm', { rows: rows * kvHeads, width: d }, owning),
-      ]
-    : [];
+  const norms = queryKeyNorms(c, rows, owning);
+  const columns = inputColumns(c);
   if (sharesLayers(c, block))
     return [
-      ...project(c, 'q', rows, hidden, heads * d),
+      ...project(c, 'q', rows, hidden, columns.queries),
       ...biasOp('q-bias', rows, biased('q')),
-      ...project(c, 'kv', rows, hidden, 2 * kvHeads * d, owning),
+      ...project(c, 'kv', rows, hidden, columns.keysAndValues, owning),
       ...biasOp('kv-bias', rows, biased('kv'), owning),
-      ...headNorms,
+      ...norms,
     ];
   const branch = branchWidth(c, block);
   return [
-    ...project(c, 'qkv', rows, hidden, (heads + 2 * kvHeads) * d + branch * heads),
+    ...project(c, 'qkv', rows, hidden, columns.queries + columns.keysAndValues + branch * heads),
     ...biasOp('qkv-bias', rows, biased('qkv')),
-    ...headNorms,
+    ...norms,
     ...(branch > 0 && branchKeys
       ? project(c, 'branch-key', rows, hidden, branch * branchHeadsOf(c), branchKeyTime(c))
       : []),
   ];
 }
 
-/** The projection of attention's output. */
+/** The gate of attention's output, and its projection. */
 export function attentionOut(c: Configuration, rows: number): Op[] {
-  const { headDim, hidden } = c.geometry;
+  const { headDim, hidden, attentionGate } = c.geometry;
   return [
+    ...(attentionGate ? [op('attention-gate', 'swiglu', 'f32', { rows, width: headsOf(c) * headDim })] : []),
     ...project(c, 'attention-out', rows, headsOf(c) * headDim, hidden),
     ...biasOp('attention-out-bias', rows, layerExtras(c.geometry)?.biases.includes('o') ? hidden : 0),
   ];
@@ -90,22 +116,26 @@ export function attentionOut(c: Configuration, rows: number): Op[] {
 
 /** x += y, or x += n(y) with sandwich norms, or x = n(x + y) where they are of the sum. */
 function residual(c: Configuration, branch: 'attention' | 'mlp', rows: number): Op[] {
-  const { normsPerLayer, outputNorm = 'branch' } = c.geometry;
+  const { normsPerLayer, outputNorm = 'branch', normsOfBranches } = c.geometry;
   const label = `${branch}-residual`;
+  if (normsOfBranches) return [norm(c, label, 'norm-add', rows)];
   if (normsPerLayer === 2) return [norm(c, label, 'add', rows)];
   if (outputNorm === 'branch') return [norm(c, label, 'norm-add', rows)];
   return [norm(c, label, 'add', rows), norm(c, `${branch}-sum-norm`, 'norm', rows)];
 }
 
 /** A layer of `rows` tokens: its attention and its MLP, each between a norm and its addition to the stream. */
-export const layerAround = (c: Configuration, rows: number, attention: readonly Op[], mlp: readonly Op[]): Op[] => [
-  norm(c, 'attention-norm', 'norm', rows),
-  ...attention,
-  ...residual(c, 'attention', rows),
-  norm(c, 'mlp-norm', 'norm', rows),
-  ...mlp,
-  ...residual(c, 'mlp', rows),
-];
+export function layerAround(c: Configuration, rows: number, attention: readonly Op[], mlp: readonly Op[]): Op[] {
+  const before = (label: string): Op[] => (c.geometry.normsOfBranches ? [] : [norm(c, label, 'norm', rows)]);
+  return [
+    ...before('attention-norm'),
+    ...attention,
+    ...residual(c, 'attention', rows),
+    ...before('mlp-norm'),
+    ...mlp,
+    ...residual(c, 'mlp', rows),
+  ];
+}
 
 /** The MLP between its norm and its residual. */
 export function mlpOps(c: Configuration, rows: number): Op[] {
@@ -124,7 +154,8 @@ export function mlpOps(c: Configuration, rows: number): Op[] {
 
 /**
  * [prelude's output; state] W as two products, since the state changes its buffer: a product cannot write what it
- * reads. The state is zero before the first loop.
+ * reads. The state is zero before the first loop. Where the prelude's output alone is multiplied, the decayed state is
+ * added.
  */
 export function adapterOps(c: Configuration, block: LayerBlock, rows: number): Op[] {
   const { adapter, hidden } = c.geometry;
@@ -132,15 +163,24 @@ export function adapterOps(c: Configuration, block: LayerBlock, rows: number): O
   const columns = Math.ceil(hidden / c.gpus);
   return [
     ...project(c, 'adapter', rows, hidden, columns),
-    ...project(c, 'adapter-state', rows, hidden, columns, 'later-loops'),
+    ...(adapter === 'input'
+      ? [op('adapter-state', 'rmsnorm', 'add', { rows, width: hidden }, 'later-loops')]
+      : project(c, 'adapter-state', rows, hidden, columns, 'later-loops')),
   ];
 }
 
-/** The norm that feeds the next loop, or the coda; and the exit gate. */
+/**
+ * The norm that feeds the next loop, or the coda. Where a pass runs stacks in turn, each run begins with the sum of the
+ * two states and ends with a norm.
+ */
 export function loopNorm(c: Configuration, block: LayerBlock, rows: number): Op[] {
   if (block.name !== 'core') return [];
-  const { normAfterEachLoop, normAfterCore } = c.geometry;
+  const { normAfterEachLoop, normAfterCore, stacks = [] } = c.geometry;
+  const runs = stacks.reduce((sum, stack) => sum + stack.runs, 0);
+  const each = <T>(count: number, one: () => T): T[] => Array.from({ length: Math.max(0, count) }, one);
   return [
+    ...each(runs, () => norm(c, 'stack-sum', 'add', rows)),
+    ...each(runs - 1, () => norm(c, 'stack-norm', 'norm', rows)),
     ...(normAfterEachLoop ? [norm(c, 'loop-norm', 'norm', rows)] : []),
     ...(normAfterCore ? [{ ...norm(c, 'core-norm', 'norm', rows), when: 'last-loop' as const }] : []),
   ];
@@ -153,10 +193,11 @@ export type Choice = 'greedy' | 'top-p';
 
 /** Logits and choice of `rows` sequences' next tokens. */
 export function headOps(c: Configuration, rows: number, choice: Choice): Op[] {
-  const { hidden, vocab, normAfterEachLoop } = c.geometry;
+  const { hidden, vocab, normAfterEachLoop, embeddingRank } = c.geometry;
   return [
     ...(normAfterEachLoop ? [] : [norm(c, 'final-norm', 'norm', rows)]),
-    ...project(c, 'lm-head', rows, hidden, Math.ceil(vocab / c.gpus)),
+    ...(embeddingRank === undefined ? [] : project(c, 'head-down', rows, hidden, embeddingRank)),
+    ...project(c, 'lm-head', rows, tableWidth(c.geometry), Math.ceil(vocab / c.gpus)),
     op('sample', 'sample', choice, { rows, vocab }),
   ];
 }

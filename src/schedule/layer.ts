@@ -29,7 +29,7 @@ import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';
-import { appendOp, encodeOps, ropeOp, rotateOps } from './rows.js';
+import { appendOp, encodeOps, meanOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -76,6 +76,7 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     ...queryKeyValue(c, block, batch),
     ...encodeOps(c, block, batch),
     ...turnOps(l),
+    ...meanOps(c, block, batch),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
     ...evictOps(c, block, l.parts, slots),
@@ -108,7 +109,7 @@ const perQueryHead = ({ batch, heads, kvHeads, group }: Layer, label: string, k:
 function attentionOps(l: Layer): Op[] {
   const { c, batch, heads, kvHeads, group, storage } = l;
   const d = c.geometry.headDim;
-  if (!l.latent) return fullWidth(l, storage);
+  if (!l.latent) return [...fullWidth(l, storage), ...laterWindow(l)];
   const { rankK = 0, rankV = 0 } = c.codec;
   const latentHeads = latentsOf(c);
   const all = segmentsOf(c.eviction, l.context);
@@ -255,6 +256,28 @@ function fullWidth(l: Layer, type: Storage): Op[] {
 }
 
 /**
+ * What loops after the first add where they attend to the rows of the first and to a window of their own: attention over
+ * the window, the gate of each head (a product of its query), and the mixture, which is as much as a join.
+ */
+function laterWindow(l: Layer): Op[] {
+  const { c, block, batch, heads, kvHeads, group, storage } = l;
+  const window = c.geometry.laterLoopsWindow;
+  if (window === undefined || block.name !== 'core') return [];
+  const d = c.geometry.headDim;
+  const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
+  const tokens = { pinned: 0, ring: Math.min(window, l.context) };
+  return [
+    ...attendAndMerge(l, storage, [{ label: 'attend-window', kernel: 'attend', tokens, shape }], {
+      rowsEach: kvHeads,
+      width: d,
+      currentKey: d,
+    }),
+    perHead('loop-gate', heads, batch, d, 1),
+    op('loop-mix', 'attend_join', 'f32', { rows: batch * heads, width: d }),
+  ].map((o) => ({ ...o, when: 'later-loops' }));
+}
+
+/**
  * Attention and its merge, part by part.
  * @param of `rowsEach`: rows of a sequence that are divided among workgroups; `width`: of the value rows; `setUp`:
  *   operations before each part; `currentKey`: given where the merge folds in the current token's exact key and value
@@ -325,7 +348,7 @@ function appendOps(l: Layer): Op[] {
         : []),
     ];
   }
-  const both = [...append('append-k', kvHeads, d), ...append('append-v', kvHeads, d)];
+  const both = [...append('append-k', kvHeads, d), ...(c.geometry.valuesAreKeys ? [] : append('append-v', kvHeads, d))];
   if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
   return [
     ...restoreOps(c, 'restore-k', rankK, batch, when),

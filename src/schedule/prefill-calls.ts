@@ -4,7 +4,7 @@
  * (`placedOps`). So one of each kind is listed whole, and of the others only the dependent calls. Equal pieces of
  * rebuilt latents are listed once.
  */
-import { isLatent } from '../codecs/registry.js';
+import { takesTwoPasses } from '../codecs/registry.js';
 import { weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
@@ -16,6 +16,7 @@ import {
   heldBefore,
   PREFILL_CHUNK_TOKENS,
   shiftOf,
+  takenAs,
   type Chunk,
   type Pass,
   type WholePrompt,
@@ -56,17 +57,18 @@ export interface PrefillFrame {
 /** Visits the calls that `prefillSchedule` lists for one prompt with the number of times that they run, in no order. */
 export function forEachPrefillCall(
   c: Configuration,
-  { method, promptTokens, chunkTokens = PREFILL_CHUNK_TOKENS }: PromptPlan,
+  { promptTokens, ...asked }: PromptPlan,
   visit: (call: KernelCall, times: number) => void,
 ): PrefillFrame {
-  const runs = equalRuns(c, method, promptTokens, chunkTokens);
+  const { method, chunkTokens, runTokens } = takenAs(c, asked.method, asked.chunkTokens ?? PREFILL_CHUNK_TOKENS);
+  const runs = equalRuns(c, promptTokens, Math.min(runTokens, promptTokens));
   let operations = 0;
   const visited = (call: KernelCall, times: number): void => {
     operations += times;
     visit(call, times);
   };
   const collectives =
-    promptTokens <= FEW_CHUNKS * chunkTokens
+    promptTokens <= FEW_CHUNKS * Math.min(chunkTokens, runTokens)
       ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited)
       : visitKinds(c, runs, { chunkTokens, method }, visited);
   const runCount = runs.reduce((sum, { count }) => sum + count, 0);
@@ -95,8 +97,7 @@ interface EqualRuns {
 }
 
 /** The runs of a prompt, counted: a prompt of 2^30 tokens in chunks of one token has as many. */
-function equalRuns(c: Configuration, method: WholePrompt, promptTokens: number, chunkTokens: number): EqualRuns[] {
-  const each = method === 'chunked' ? chunkTokens : promptTokens;
+function equalRuns(c: Configuration, promptTokens: number, each: number): EqualRuns[] {
   const [whole, all] = [Math.floor(promptTokens / each), Math.ceil(promptTokens / each)];
   const shifted = firstWhere(all, (i) => shiftOf(c, i * each) > 0);
   const bounds = [...new Set([0, 1, shifted, whole, all - 1, all])].sort((a, b) => a - b);
@@ -218,7 +219,7 @@ class Placed {
     const { c, how } = this;
     const captures = capturesOf(c, how.method);
     const shifted = shiftOf(c, run.from) > 0;
-    for (const again of isLatent(c.codec) ? [false, true] : [false]) {
+    for (const again of takesTwoPasses(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
         const p: Pass = {
           c,

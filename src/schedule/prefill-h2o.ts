@@ -4,7 +4,7 @@
  * chosen once the last of these rows has attended.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { isLatent } from '../codecs/registry.js';
+import { takesTwoPasses } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import {
@@ -22,7 +22,7 @@ import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './p
 
 /** True where tokens are chosen by the attention of this pass. */
 export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
-  weighsTokens(c.eviction) && again === isLatent(c.codec);
+  weighsTokens(c.eviction) && again === takesTwoPasses(c.codec);
 
 /** True where all loops of a layer evict together. */
 const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>

@@ -1,9 +1,10 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
-import { codecSpec, isLatent } from '../codecs/registry.js';
+import { pathSpec } from '../codecs/paths.js';
+import { averagesLoops, codecSpec, isLatent, takesPositions, takesTwoPasses } from '../codecs/registry.js';
 import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration, type Op, type When } from './configuration.js';
-import { closingTime, readsLatents } from './eviction-ops.js';
+import { closingTime } from './eviction-ops.js';
 import { isQuantised } from '../../kernels/spec.js';
 
 /** Prompt tokens that are worked on at once. */
@@ -48,16 +49,30 @@ export type CapturingKind = (typeof CAPTURING_KINDS)[number];
  */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
+/** How a prompt is taken: tokens that are worked on at once, and tokens of a run, which go through both passes together. */
+export interface Taken {
+  readonly method: WholePrompt;
+  readonly chunkTokens: number;
+  readonly runTokens: number;
+}
+
+/**
+ * How a method takes a prompt. Where a token needs what tokens before it have after their last loop, each is a run of
+ * its own, whatever the method; H2O still loads the cache in chunks.
+ */
+export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: number): Taken {
+  if (takesPositions(c.codec))
+    return { method: 'chunked', chunkTokens: weighsTokens(c.eviction) ? chunkTokens : 1, runTokens: 1 };
+  return { method, chunkTokens, runTokens: method === 'chunked' ? chunkTokens : Infinity };
+}
+
 /** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
 export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
   isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
-/**
- * The runs of a prompt: positions of tokens that go through both passes together. `before`: tokens that were there
- * already.
- */
-export const runsOf = (method: WholePrompt, before: number, promptTokens: number, chunkTokens: number): Chunk[] =>
-  chunksOf({ from: before, tokens: promptTokens }, method === 'chunked' ? chunkTokens : promptTokens);
+/** The runs of a prompt, as positions. `before`: tokens that were there already. */
+export const runsOf = ({ runTokens }: Pick<Taken, 'runTokens'>, before: number, promptTokens: number): Chunk[] =>
+  chunksOf({ from: before, tokens: promptTokens }, Math.min(runTokens, promptTokens));
 
 /** A layer of one pass over a run. */
 export interface Pass {
@@ -127,20 +142,22 @@ export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number =>
 
 /**
  * True where rows of a run are kept in a cache of their own until both passes are over. Pass 2 attends to the stored
- * form of every token of the run, and to the tokens before the run, some of which the cache then loses.
+ * form of every token of the run, and to the tokens before the run, some of which the cache then loses. Means over the
+ * loops, too, are in no buffer that attention reads.
  */
-export const setsRowsAside = (c: Configuration): boolean => c.eviction !== null && isLatent(c.codec);
+export const setsRowsAside = (c: Configuration): boolean =>
+  c.eviction !== null && (takesTwoPasses(c.codec) || averagesLoops(c.codec));
 
 /**
  * True where a run's rows must be stored before it is known which stay, and no buffer holds their stored form: those of
  * one layer and loop are then written beside the cache.
  */
 export const storesRun = (c: Configuration): boolean =>
-  weighsTokens(c.eviction) && !isLatent(c.codec) && isQuantised(storageOf(c));
+  weighsTokens(c.eviction) && !setsRowsAside(c) && isQuantised(storageOf(c));
 
-/** When a run's rows of a layer join a cache that is evicted from. Rows of full width have one buffer a loop. */
+/** When a run's rows of a layer join a cache that is evicted from. Restored rows have one buffer a loop. */
 export const joiningTime = (c: Configuration, block: LayerBlock): When =>
-  setsRowsAside(c) && !readsLatents(c, block) ? 'always' : closingTime(c, block);
+  pathSpec(c.path).restores ? 'always' : closingTime(c, block);
 
 /** StreamingLLM: for tokens after the sinks, their position minus their place in a cache of `tokens`. */
 export const shiftOf = (c: Configuration, tokens: number): number =>

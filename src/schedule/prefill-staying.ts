@@ -2,7 +2,7 @@
  * Eviction by position: which rows of a run join the cache, layer by layer, once nothing reads the rows that they
  * replace.
  */
-import { isLatent } from '../codecs/registry.js';
+import { takesTwoPasses } from '../codecs/registry.js';
 import { weighsTokens } from '../eviction/policy.js';
 import {
   AXES,
@@ -29,11 +29,11 @@ interface Cached {
 
 /**
  * Rows that were set aside, and kept rows that layers share, are loaded and written. Others are written from their
- * projection, which still holds them: a run without latents has one pass.
+ * projection, which still holds them: such a run has one pass.
  */
 export function stayingOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, again, batch } = p;
-  if (c.eviction === null || weighsTokens(c.eviction) || again !== isLatent(c.codec)) return [];
+  if (c.eviction === null || weighsTokens(c.eviction) || again !== takesTwoPasses(c.codec)) return [];
   const when = joiningTime(c, block);
   const shared = closingTime(c, block) === 'closing-layer';
   return stayingOf(p, chunk).flatMap(({ from, tokens }) =>

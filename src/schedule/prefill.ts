@@ -3,11 +3,11 @@
  * products and attention in chunks, with the K and V of one (layer, loop) in 16 bits (32 where the cache has 32). Pass
  * 1 is the exact forward; it writes the cache, latents after their loops have accumulated. Pass 2 runs again with the
  * cache's contents, and decoding continues from it: latents are loaded and reconstructed. Codecs without latents need
- * no pass 2. `accumulated` treats the whole prompt as one run. `chunked` has a run for each chunk, which attends to
+ * no pass 2, except where it reads the last loop's rows in every loop (`takesTwoPasses`). `accumulated` treats the whole prompt as one run. `chunked` has a run for each chunk, which attends to
  * those before it in the cache. The capturing kinds are one run too; they encode latents from captures
  * (prefill-captured.ts).
  */
-import { isLatent } from '../codecs/registry.js';
+import { isLatent, takesTwoPasses } from '../codecs/registry.js';
 import { blocksOf } from '../geometry/geometry.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js';
@@ -37,6 +37,7 @@ import {
   runsOf,
   setsRowsAside,
   storesRun,
+  takenAs,
   type Chunk,
   type Pass,
   type WholePrompt,
@@ -45,7 +46,7 @@ import { heldOps } from './prefill-held.js';
 import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
 import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
 import { stayingOps } from './prefill-staying.js';
-import { appendOp, encodeOps, rotateOps } from './rows.js';
+import { appendOp, encodeOps, meanOps, rotateOps } from './rows.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
 
 export { turnsQueries } from './prefill-attend.js';
@@ -62,6 +63,7 @@ export {
   setsRowsAside,
   shiftOf,
   storesRun,
+  takenAs,
   type CapturingKind,
   type Chunk,
   type WholePrompt,
@@ -78,8 +80,9 @@ export function prefillSchedule(
   chunkTokens = PREFILL_CHUNK_TOKENS,
   method: WholePrompt = 'accumulated',
 ): Schedule {
-  const runs = runsOf(method, 0, promptTokens, chunkTokens);
-  const parts = runs.map((run, i) => runSchedule(c, run, { batch, chunkTokens, method, ends: i === runs.length - 1 }));
+  const taken = takenAs(c, method, chunkTokens);
+  const runs = runsOf(taken, 0, promptTokens);
+  const parts = runs.map((run, i) => runSchedule(c, run, { batch, ...taken, ends: i === runs.length - 1 }));
   return { stages: parts.flatMap((part) => part.stages), collectives: parts.flatMap((part) => part.collectives) };
 }
 
@@ -108,13 +111,12 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
   const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
   const { slots = keptSlots(c), choice = 'greedy' } = of;
   const first = { c, run, batch, slots, again: false, chunkTokens, captures: capturesOf(c, method) };
-  const second = isLatent(c.codec)
-    ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)]
-    : [];
+  const twice = takesTwoPasses(c.codec);
+  const second = twice ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)] : [];
   // Only the last token's logits are computed, in the last pass.
   const head: Stage = { kind: 'once', ops: headOps(c, batch, choice) };
   const rows = batch * run.tokens;
-  const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: isLatent(c.codec) ? 2 : 1 });
+  const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: twice ? 2 : 1 });
   return {
     stages: [...passStages(first, chunks), ...second, ...(ends ? [head] : [])],
     collectives: exchanged.filter(({ label }) => ends || label !== 'logits'),
@@ -185,6 +187,7 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
     ...queryKeyValue(c, block, rows, !again),
     ...(again ? readBackOps(p, rows) : p.captures ? [] : encodeOps(c, block, rows)),
     ...rotateOps(c, block, rows, !turnsQueries(p), keyed),
+    ...(again ? [] : meanOps(c, block, rows)),
     ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...recentOps(p, chunk),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),

@@ -1,5 +1,5 @@
 /** Operations on the rows of new tokens that steps and prompts have: encoding, rotation and writing to the cache. */
-import { isLatent } from '../codecs/registry.js';
+import { averagesLoops, isLatent } from '../codecs/registry.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import {
   AXES,
@@ -57,6 +57,19 @@ export function rotateOps(c: Configuration, block: LayerBlock, rows: number, que
     ...(keys ? [ropeOp(c, 'rope-k', rows, kvHeadsOf(c), owning)] : []),
   ];
 }
+
+/** The mean of keys (rotated) and values over the loops, which is complete after the last one. */
+export function meanOps(c: Configuration, block: LayerBlock, rows: number): Op[] {
+  if (block.name !== 'core' || !averagesLoops(c.codec)) return [];
+  const shape = { rows, width: meanRow(c) };
+  return [
+    op('mean-rows', 'accumulate', 'begin', shape, 'first-loop'),
+    op('mean-rows', 'accumulate', 'add', shape, 'later-loops'),
+  ];
+}
+
+/** Scalars of a token's mean in a layer: its keys, then its values. */
+export const meanRow = (c: Configuration): number => 2 * kvHeadsOf(c) * c.geometry.headDim;
 
 /** Writing of rows to the cache. */
 export const appendOp = (

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
+import { VERDICTS } from './claim-words.js';
 
 const MAX_BYTES = 2 ** 20;
 const MAX_VALUES = 20_000;
@@ -12,19 +13,25 @@ const interval = z.object({ estimate: z.number(), low: z.number(), high: z.numbe
 
 const claimsSchema = z.object({
   schema: z.literal('lla-sim/claims'),
-  schemaVersion: z.literal(1),
+  schemaVersion: z.literal(2),
   model: z.object({ name: words, fingerprint: z.string().regex(/^[0-9a-f]{64}$/), trained: z.boolean() }),
   device: words,
+  /** Of what was trained for the claims; null where nothing was. */
+  training: z.object({ steps: z.number(), stepTokens: z.number() }).nullable(),
   claims: z
     .array(
       z.object({
         claim: words,
-        verdict: z.enum(['agree', 'disagree', 'cannot tell']),
+        verdict: z.enum(VERDICTS),
         /** What the effect is, in words and units. */
         effect: words,
         estimate: interval,
         /** The same effect on the untrained twin. */
         control: interval,
+        /** The effect less the twin's, over the same texts. */
+        beyond: interval,
+        /** What the paper has for it. */
+        paper: words,
         note: words,
       }),
     )

@@ -1,6 +1,6 @@
 /** Files of `lla-sim fidelity`, read back. */
 import { z } from 'zod';
-import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
+import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../codecs/codec.js';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
@@ -37,6 +37,7 @@ const fidelitySchema = z.object({
           rankV: count.optional(),
           shareLayers: count.optional(),
           windowTokens: count.optional(),
+          shared: z.enum(SHARINGS).optional(),
           bits: z.literal([2, 3, 4, 8]).optional(),
         }),
         ratio: z.number(),

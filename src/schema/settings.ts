@@ -2,7 +2,7 @@
  * Every setting of a plan, declared once: the command line's options, the scenario file's fields and their JSON Schema
  * all come from this table. A flag is the setting's name in kebab case; a scenario file uses the name as it stands.
  */
-import { CODEC_KINDS, PATH_CHOICES } from '../codecs/codec.js';
+import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../codecs/codec.js';
 import { POLICY_FORMS } from '../eviction/policy.js';
 import type { Server, Workload } from './serving.js';
 
@@ -36,6 +36,11 @@ export const SETTINGS = {
     group: 'Question',
     help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]',
   },
+  loops: {
+    kind: 'number',
+    group: 'Question',
+    help: 'passes over the core, where whoever runs the model chooses them (Ouro, Huginn, Parcae, ...) [as trained]',
+  },
   context: {
     kind: 'amount',
     group: 'Question',
@@ -63,7 +68,7 @@ export const SETTINGS = {
   codec: {
     kind: 'list',
     group: 'Candidates',
-    help: 'codecs to plan [all but lla-window]',
+    help: 'codecs to plan [all but mean-loop and lla-window]',
     choices: CODEC_KINDS,
   },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
@@ -72,6 +77,12 @@ export const SETTINGS = {
     kind: 'amount',
     group: 'Candidates',
     help: 'last tokens whose exact K and V lla-window keeps beside its latents [128]',
+  },
+  shared: {
+    kind: 'list',
+    group: 'Candidates',
+    help: 'when final-loop, mean-loop read one set of rows: while decoding, in prompts too (all), or in the second of two passes [all of a codec that is named, else two-pass,decode]',
+    choices: SHARINGS,
   },
   path: {
     kind: 'list',

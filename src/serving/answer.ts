@@ -1,5 +1,5 @@
 /** From a scenario with a workload to what happens when its requests come. */
-import { isUncompressed } from '../codecs/registry.js';
+import { isUncompressed, takesPositions } from '../codecs/registry.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateOf } from '../plan/candidates.js';
@@ -51,7 +51,7 @@ export function settle(
     throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');
   const plan = makePlan(request, refused);
   const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, {
-    loops: request.geometry.loops,
+    model: request.geometry,
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,
@@ -174,7 +174,10 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
  * a few, a path each of a few codecs, or the recommended one and the full cache.
  */
 function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
-  const fitting = plan.plans.filter(
+  // A server refuses prompts that go position by position: they are left out, unless nothing else was asked for.
+  const together = plan.plans.filter((p) => !takesPositions(p.codec));
+  const plans = together.length > 0 ? together : plan.plans;
+  const fitting = plans.filter(
     (p) =>
       p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'no-memory-saved'),
   );
@@ -187,7 +190,7 @@ function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
     (isUncompressed(p.codec) && p.eviction === null) ||
     (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);
-  const few = [plan.plans, representatives(plan.plans)].find((plans) => plans.length <= FEW);
+  const few = [plans, representatives(plans)].find((some) => some.length <= FEW);
   if (few) return few.filter((p) => p.maxBatch.exact >= 1);
   const { upside, deploy } = plan.answer;
   const recommended = (upside ?? deploy)?.planId;

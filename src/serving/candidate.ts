@@ -1,5 +1,7 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
+import { takesPositions } from '../codecs/registry.js';
+import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
@@ -17,7 +19,7 @@ import type { ServerOptions } from './options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import type { Sketch } from './sketch.js';
-import type { Run, RunFigures, WaitingShares } from './types.js';
+import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
 const NETWORK_BYTES_PER_SECOND = 50e9;
@@ -49,6 +51,11 @@ export class Service {
     const { request, link, workload, server, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
+    if (takesPositions(c.codec))
+      throw new UserError(
+        `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
+        'plan it, or simulate another way of sharing with --shared',
+      );
     this.evidence = plan?.decode.evidence ?? null;
     // No server lets tokens leave early.
     this.servedBy = server.depth === null ? (plan?.servedBy ?? null) : null;
@@ -249,6 +256,7 @@ export function figuresOf(m: Metrics): RunFigures {
     total_token_throughput: perSecond(m.inputTokens + m.outputTokens),
     preemptions: m.preemptions,
     limitedBy: limitOf(m),
-    ...times,
-  } as RunFigures;
+    sketched: Object.entries(distributions).flatMap(([name, sketch]) => (sketch.isExact ? [] : [name as Metric])),
+    ...(times as Pick<RunFigures, keyof RunFigures & `${string}_ms`>),
+  };
 }

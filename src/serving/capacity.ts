@@ -16,7 +16,7 @@ export interface CapacityOptions {
 
 export interface Capacity {
   readonly blocks: number;
-  /** Bytes of a block: its keys and values, and what workspace and eviction state need for its tokens. */
+  /** Bytes of a block: its keys and values, and what windows, workspace and eviction state need for its tokens. */
   readonly blockBytes: number;
   /** Beside the blocks: weights, codec, workspace, in-flight latents of all sequences, working memory of prompts. */
   readonly weightsBytes: number;
@@ -31,8 +31,8 @@ const SHORT_TOKENS = 32;
 
 /**
  * Divides a GPU's memory as a server does at its start: what `maxNumSeqs` sequences and one batch of prompts need is set
- * aside, the rest is cache. Workspace that grows with a sequence's length is counted with its blocks, so that sequences
- * of the longest length need what the planner says.
+ * aside, the rest is cache. Workspace that grows with a sequence's length is counted with its blocks, and so are exact
+ * rows of windows, so that sequences of the longest length need what the planner says.
  */
 export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const longest = Math.max(o.longest, SHORT_TOKENS + 1);
@@ -42,8 +42,11 @@ export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const perToken = (of: (m: typeof long) => number): number =>
     held > SHORT_TOKENS ? Math.max(0, (of(long) - of(short)) / (held - SHORT_TOKENS)) : 0;
   const growing = (m: typeof long): number => m.workspaceBytesPerSequence + m.evictionBytesPerSequence;
-  const slope = perToken(growing);
-  const each = Math.max(0, growing(short) - slope * SHORT_TOKENS);
+  const grows = perToken(growing);
+  const each = Math.max(0, growing(short) - grows * SHORT_TOKENS);
+  // Rows of a sequence's windows, whatever its length.
+  const windows = Math.max(0, long.kvBytesPerSequence - long.kvBytesPerToken * held);
+  const slope = grows + windows / held;
   const inFlightBytes = o.maxNumSeqs * long.inFlightBytesPerSequence;
   const workspaceBytes = long.workspaceFixedBytes + o.maxNumSeqs * each;
   const prefillPeakBytes = prefillPeaks(

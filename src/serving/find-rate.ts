@@ -22,18 +22,16 @@ export interface Trial {
   readonly tooLong: boolean;
 }
 
-/** Requests that may miss a target. */
+/** Requests that may miss a target, one or both. */
 const allowed = (targets: Targets, requests: number): number => (1 - targets.share) * requests + 1e-9;
 
 /** Serves requests until too many of them have missed a target. */
 export function trial(service: Service, targets: Targets, bound: Bound, requested: Requested): Trial {
-  const missed = (m: Metrics, requests: number): Trial['missed'] =>
+  const missed = (m: Metrics, requests: number): Trial['missed'] => {
+    if (m.completed - m.good + m.rejected <= allowed(targets, requests)) return null;
     // A request that is refused has no first token.
-    m.lateFirst + m.rejected > allowed(targets, requests)
-      ? 'ttft'
-      : m.slowTokens > allowed(targets, requests)
-        ? 'tpot'
-        : null;
+    return m.lateFirst + m.rejected >= m.slowTokens ? 'ttft' : 'tpot';
+  };
   const result = service.run(bound, requested, (m) => missed(m, requested.requests) !== null);
   const { metrics } = result;
   const served = metrics.completed + metrics.rejected;

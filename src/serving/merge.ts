@@ -54,6 +54,10 @@ function readShard(path: string): ShardFile {
       `${show(file)} is no shard of lla-sim simulate --find-rate`,
       'leave other files out of the folder',
     );
+  // Percentiles of few requests were wrong before files said which are exact.
+  const rates = candidates as readonly SustainedRate[];
+  if (rates.some(({ atEstimate }) => atEstimate && !Array.isArray(atEstimate.sketched)))
+    throw new UserError(`${show(file)} is of an older version`, `run --shard ${shard!.index}/${shard!.of} again`);
   return { file, report: report as ShardFile['report'] };
 }
 

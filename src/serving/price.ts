@@ -12,7 +12,7 @@
  * Everything is computed when it is first asked for. Attention is tabulated over batch × context and taken as linear
  * between neighbouring knots; chunks over tokens × tokens before them.
  */
-import { isLatent } from '../codecs/registry.js';
+import { takesTwoPasses } from '../codecs/registry.js';
 import { priceCalls, type Pricer, type SchedulePrice } from '../cost/latency.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
@@ -166,7 +166,7 @@ export class PriceTables {
     const { longest, mostSequences } = options;
     this.knots = contextKnots(c, longest);
     this.batches = octaveKnots(mostSequences);
-    this.passes = isLatent(c.codec) ? 2 : 1;
+    this.passes = takesTwoPasses(c.codec) ? 2 : 1;
     this.overhead = pricer.stepOverhead.estimate;
     this.sharedLabels = labelsOf(sharedSchedule(c, 2));
     this.headLabels = labelsOf(headSchedule(c, 2));

@@ -1,6 +1,7 @@
 /** Reads the settings of a simulation: text and numbers from outside become workload, server and targets. */
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
 import {
   SERVER_SETTINGS,
   servingFlag,
@@ -276,8 +277,10 @@ function readTrace(
 /** Shares of a list may miss 1 by this much, as they are rounded. */
 const ROUNDED = 0.005;
 
+type Looped = Pick<Geometry, 'loops' | 'loopsInRow'>;
+
 /** @throws UserError naming the setting, its rule and the value */
-function readDepth(w: Workload, s: Server, loops: number): Depth | null {
+function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped): Depth | null {
   for (const name of ['depthBatching', 'skippedKv'] as const)
     if (asked(s[name]) && !asked(w.depth))
       throw new UserError(
@@ -285,6 +288,11 @@ function readDepth(w: Workload, s: Server, loops: number): Depth | null {
         'say with --depth how many do, or leave it out',
       );
   if (!asked(w.depth)) return null;
+  if (loopsInRow)
+    throw new UserError(
+      '--depth: no token leaves early, because each layer runs all its loops before the next layer begins',
+      'leave --depth out',
+    );
   const given = String(w.depth)
     .split(',')
     .map((part) => parseNumber(part.trim(), '--depth', { min: 0, max: 1 }));
@@ -318,7 +326,7 @@ export function readServer(
     readonly stack: string | null;
     /** Tables of the stack that price; null without. */
     readonly tables: StackTables | null;
-    readonly loops: number;
+    readonly model: Looped;
   },
 ): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
   const flag = (name: ServerName): string => `--${servingFlag(name)}`;
@@ -348,7 +356,7 @@ export function readServer(
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
     prefillReplicas: whole('prefillReplicas', 0, 1024, 0),
-    depth: readDepth(w, s, device.loops),
+    depth: readDepth(w, s, device.model),
   };
 }
 

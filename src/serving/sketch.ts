@@ -1,10 +1,13 @@
 /**
- * Percentiles of a stream in constant memory: counts in buckets whose bounds grow by a constant factor, as DDSketch
- * does (Masson, Rim, Lee, VLDB 2019). A percentile is within RELATIVE_ERROR of the exact one; mean and standard
- * deviation are exact.
+ * Percentiles of a stream in constant memory, linear between ranks (type 7 of Hyndman and Fan 1996), as numpy and vLLM's
+ * benchmark have them. Up to EXACT_VALUES values are kept, and percentiles are exact. Of more only counts are kept, in
+ * buckets whose bounds grow by a constant factor, as DDSketch does (Masson, Rim, Lee, VLDB 2019): a percentile between
+ * SMALLEST and LARGEST is then within RELATIVE_ERROR of the exact one. Mean and standard deviation are exact.
  */
 
-/** Bound of a percentile's error relative to the value. */
+/** Most values whose percentiles are exact. */
+export const EXACT_VALUES = 10_000;
+/** Bound of a percentile's error relative to the value, where there are more. */
 export const RELATIVE_ERROR = 0.001;
 
 const GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR);
@@ -28,12 +31,25 @@ export interface Distribution {
 /** Counts non-negative values. */
 export class Sketch {
   private readonly counts = new Float64Array(BUCKETS);
+  /** Every value; null once there are too many. */
+  private kept: Float64Array | null;
+  private inOrder = true;
   private zeros = 0;
   private sum = 0;
   private squares = 0;
   private most = 0;
   private least = Infinity;
   count = 0;
+
+  /** @param exactValues most values whose percentiles are exact */
+  constructor(exactValues = EXACT_VALUES) {
+    this.kept = new Float64Array(exactValues);
+  }
+
+  /** Whether percentiles are exact. */
+  get isExact(): boolean {
+    return this.kept !== null;
+  }
 
   /** @param weight how often the value occurred */
   add(value: number, weight = 1): void {
@@ -42,6 +58,7 @@ export class Sketch {
     this.squares += weight * value * value;
     if (value > this.most) this.most = value;
     if (value < this.least) this.least = value;
+    this.keep(value, weight);
     if (value < SMALLEST) {
       this.zeros += weight;
       return;
@@ -50,15 +67,11 @@ export class Sketch {
     this.counts[bucket < BUCKETS ? bucket : BUCKETS - 1]! += weight;
   }
 
-  /** Adds what another one counted. */
-  merge(other: Sketch): void {
-    for (let i = 0; i < BUCKETS; i++) this.counts[i]! += other.counts[i]!;
-    this.zeros += other.zeros;
-    this.sum += other.sum;
-    this.squares += other.squares;
-    this.count += other.count;
-    this.most = Math.max(this.most, other.most);
-    this.least = Math.min(this.least, other.least);
+  /** Of a value that is counted already. */
+  private keep(value: number, weight: number): void {
+    if (this.kept !== null && this.count > this.kept.length) this.kept = null;
+    this.kept?.fill(value, this.count - weight, this.count);
+    this.inOrder = false;
   }
 
   get mean(): number | null {
@@ -69,10 +82,6 @@ export class Sketch {
     return this.sum;
   }
 
-  get maximum(): number | null {
-    return this.count === 0 ? null : this.most;
-  }
-
   /** Standard deviation of the values themselves, as vLLM's benchmark prints it. */
   get std(): number | null {
     if (this.count === 0) return null;
@@ -80,16 +89,28 @@ export class Sketch {
     return Math.sqrt(Math.max(0, this.squares / this.count - mean * mean));
   }
 
-  /** The value that `share` (0 to 1) of the values do not exceed. */
+  /** The percentile of a share from 0 to 1; null of no values. */
   quantile(share: number): number | null {
     if (this.count === 0) return null;
     const rank = share * (this.count - 1);
+    const below = Math.floor(rank);
+    const value = this.at(below);
+    return rank === below ? value : value + (rank - below) * (this.at(below + 1) - value);
+  }
+
+  /** The value of a rank, 0 for the smallest: itself, or the middle of its bucket by relative distance. */
+  private at(rank: number): number {
+    if (this.kept !== null) {
+      if (!this.inOrder) this.kept.subarray(0, this.count).sort();
+      this.inOrder = true;
+      return this.kept[rank]!;
+    }
+    if (rank === this.count - 1) return this.most;
     let seen = this.zeros;
-    if (rank < seen) return Math.max(0, this.least);
+    if (rank < seen) return this.least;
     for (let i = 0; i < BUCKETS; i++) {
       seen += this.counts[i]!;
       if (rank < seen) {
-        // The middle of the bucket by relative distance.
         const value = (2 * Math.exp((i + FIRST) * LOG_GAMMA)) / (GAMMA + 1);
         return Math.min(this.most, Math.max(this.least, value));
       }

@@ -8,7 +8,7 @@ import type { ServerChoice } from './question.js';
 import type { TimelinePoint } from './timeline.js';
 
 type Statistic = 'mean' | 'median' | 'std' | 'p90' | 'p95' | 'p99';
-type Metric = 'ttft' | 'tpot' | 'itl' | 'e2el' | 'queue';
+export type Metric = 'ttft' | 'tpot' | 'itl' | 'e2el' | 'queue';
 
 /** One run. `null` where nothing was counted. */
 export type RunFigures = {
@@ -22,6 +22,8 @@ export type RunFigures = {
   readonly total_token_throughput: number;
   readonly preemptions: number;
   readonly limitedBy: Limit | 'nothing';
+  /** Metrics of so many values that their percentiles are within `percentileError`; those of the others are exact. */
+  readonly sketched: readonly Metric[];
 } & { readonly [K in `${Statistic}_${Metric}_ms`]: number | null };
 
 /** What stood in the way of requests that waited, as shares of all waiting. */
@@ -58,7 +60,7 @@ export interface Run {
   readonly kvBlocks: number;
   readonly capacity: Capacity;
   readonly timeline: readonly TimelinePoint[];
-  /** The estimate's distributions: of each percent, the milliseconds within which so many requests are. */
+  /** The estimate's distributions: the percentile of each percent, milliseconds. */
   readonly percentiles: {
     readonly percent: readonly number[];
     readonly ttft: readonly number[];
@@ -100,7 +102,7 @@ export interface SustainedRate {
   } | null;
   /** At the estimate's rate. */
   readonly limitedBy: RunFigures['limitedBy'];
-  /** The target that a higher rate misses first. */
+  /** The target that more requests miss at a higher rate. */
   readonly missedFirst: 'ttft' | 'tpot' | null;
   readonly atEstimate: RunFigures | null;
   /** Why nothing is served; null where something is. */
@@ -169,6 +171,7 @@ export interface SimulationReport {
   };
   readonly server: ServerChoice;
   readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
+  /** Of those that are `sketched`, relative to the exact one. */
   readonly percentileError: number;
   /** Empty with `--find-rate`. The first run's figures are also fields of the report. */
   readonly runs: readonly Run[];

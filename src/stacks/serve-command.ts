@@ -1,4 +1,5 @@
 /** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
+import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import { STACKS, servedBy, type Stack } from './serving.js';
@@ -109,6 +110,7 @@ const HUB: Readonly<Record<string, string>> = {
   'ouro-1.4b-thinking': 'ByteDance/Ouro-1.4B-Thinking',
   'ouro-2.6b': 'ByteDance/Ouro-2.6B-Thinking',
   'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
+  'iquest-coder-v1-40b-loop': 'IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct',
 };
 
 const isStack = (name: string): name is Stack => (STACKS as readonly string[]).includes(name);
@@ -153,9 +155,9 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
 /** Says which checkpoint a server is given where a preset stands for several of one shape; null elsewhere. */
 export function checkpointNote(model: string | null): string | null {
   const hub = model === null ? undefined : HUB[model];
-  return hub === undefined || hub.toLowerCase().endsWith(`/${model}`)
+  return hub === undefined || hub.toLowerCase().endsWith(`/${model}`) || publishedFor(model ?? '').length === 0
     ? null
-    : `${model} is served as ${hub}, the checkpoint of this shape that scores are published of`;
+    : `scores of ${model} are those of ${hub}, so that is the model of Serve; memory and time are the same for ${model} itself`;
 }
 
 /** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */

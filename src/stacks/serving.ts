@@ -94,7 +94,7 @@ export interface Served {
 
 /**
  * Stacks that serve a preset with a full cache. Huginn is in none of the lists; models that are read from a file are
- * nobody's by name.
+ * nobody's by name, and neither are those that a fork or an open pull request alone serves (LoopCoder-V2, Lumma).
  */
 const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
@@ -105,6 +105,9 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
     vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
     sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
   },
+  'iquest-coder-v1-40b-loop': {
+    vllm: { source: 'vLLM pull request 31575 (merged): IQuestLoopCoderForCausalLM', date: '2026-11-24' },
+  },
 };
 
 export const servedBy = (model: string | null, stack: string): Served | null =>
@@ -112,14 +115,19 @@ export const servedBy = (model: string | null, stack: string): Served | null =>
 
 /**
  * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip in
- * another form.
+ * another form. An H20 is not listed: it has a seventh of an H100's matrix rate at more bandwidth.
  */
 export const SAME_GENERATION: Readonly<Record<string, string>> = {
   'a100-40': 'a100-80',
   'a100-80-pcie': 'a100-80',
+  a800: 'a100-80',
+  'a800-pcie': 'a100-80',
   'h100-pcie': 'h100',
   'h100-nvl': 'h100',
+  h800: 'h100',
+  'h800-pcie': 'h100',
   'h200-nvl': 'h200',
+  l20x: 'h200',
 };
 
 /** GPU whose small operations (norm, rope, activation) were measured, by the GPU that they are taken for. */
@@ -127,9 +135,14 @@ export const SMALL_OPERATIONS: Readonly<Record<string, string>> = {
   'a100-40': 'a100-80',
   'a100-80': 'a100-80',
   'a100-80-pcie': 'a100-80',
+  a800: 'a100-80',
+  'a800-pcie': 'a100-80',
   h100: 'h100',
   'h100-pcie': 'h100',
   'h100-nvl': 'h100',
+  h800: 'h100',
+  'h800-pcie': 'h100',
   h200: 'h100',
   'h200-nvl': 'h100',
+  l20x: 'h100',
 };

@@ -25,8 +25,8 @@ export interface DistilPlan {
   readonly temperature: number;
   /** Highest learning rate: reached after the warm-up, then falling to 0 by a cosine. */
   readonly rate: number;
-  /** λ: weight of the attention-output match. */
-  readonly attentionWeight: number;
+  /** λ_attn: weight of attention-output matching; 0 is KL alone. */
+  readonly lambdaAttn: number;
   /** Texts in a step. */
   readonly texts: number;
 }
@@ -124,9 +124,10 @@ export class Distiller {
     this.moments = start.shapes.has(`first.${names[0]}`)
       ? { first: arraysOf(start, names, 'first.'), second: arraysOf(start, names, 'second.') }
       : initialMoments(this.parameters);
-    const lossAndGradients = valueAndGrad(
-      distillationLoss(setting, swap, plan.attentionWeight) as never,
-    ) as unknown as (p: Parameters, frozen: Frozen) => [np.Array, Parameters];
+    const lossAndGradients = valueAndGrad(distillationLoss(setting, swap, plan.lambdaAttn) as never) as unknown as (
+      p: Parameters,
+      frozen: Frozen,
+    ) => [np.Array, Parameters];
     this.run = jit(((p, moments, base, at, tokens, rows, weights, sizes) => {
       const oneHot = nn.oneHot(tokens, g.vocab);
       const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);

@@ -199,7 +199,7 @@ export interface Frozen {
  * and layers of ‖a − â‖², a the heads' outputs end to end. The arguments are used up.
  */
 export const distillationLoss =
-  (setting: Setting, swap: Swap, attentionWeight: number) =>
+  (setting: Setting, swap: Swap, lambdaAttn: number) =>
   (p: Parameters, { base, at, exact, rows, oneHot, weights }: Frozen): np.Array => {
     const { geometry: g } = setting;
     const cached = readBack(setting, swap, p, at, rows);
@@ -210,7 +210,7 @@ export const distillationLoss =
         mismatches.push(np.square(difference).sum([1, 3]).reshape([-1]));
       },
     });
-    const mismatch = mismatches.reduce((sum, x) => sum.add(x)).mul(attentionWeight / (g.loops * g.layers));
+    const mismatch = mismatches.reduce((sum, x) => sum.add(x)).mul(lambdaAttn / (g.loops * g.layers));
     return divergences(exact['logProbabilities'] as np.Array, student)
       .add(mismatch)
       .mul(weights)

@@ -4,7 +4,7 @@
  */
 import { CODEC_KINDS, type CodecSpec, type StorageChoice } from '../codecs/codec.js';
 import { pathSpec } from '../codecs/paths.js';
-import { CODECS, hasOwnStorage, isLatent } from '../codecs/registry.js';
+import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
 import type { AllocationKind } from '../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
@@ -72,6 +72,8 @@ const PAGE_TOKENS = 64;
 const PROMPT_TOKENS = 77;
 /** The same for kinds that capture: two chunks. */
 const CAPTURED_PROMPT_TOKENS = 45;
+/** The same where each token is a run. */
+const POSITIONS_PROMPT_TOKENS = 9;
 const PROMPT_CHUNK_TOKENS = 32;
 const EVICTIONS = ['none', ...POLICY_NAMES.map((name) => `${name}:40+24`)];
 const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
@@ -196,7 +198,8 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
   for (const kind of isLatent(c.codec)
     ? (['accumulated', 'one-shot', 'by-layer'] as const)
     : (['accumulated'] as const)) {
-    const longest = kind === 'accumulated' ? PROMPT_TOKENS : CAPTURED_PROMPT_TOKENS;
+    const whole = takesPositions(c.codec) ? POSITIONS_PROMPT_TOKENS : PROMPT_TOKENS;
+    const longest = kind === 'accumulated' ? whole : CAPTURED_PROMPT_TOKENS;
     await decoder.prefill(
       Array.from({ length: batch }, (_, sequence) => prompt(sequence === 0 ? longest : 1)),
       kind,

@@ -1,7 +1,7 @@
 /** Inputs that are wrong, hostile or odd, for thousands of cases: values, files, command lines. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
-import { CODEC_KINDS, PATH_CHOICES } from '../../src/codecs/codec.js';
+import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../../src/codecs/codec.js';
 import { fitPredictor } from '../../src/cost/fit.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { PRESETS } from '../../src/geometry/presets.js';
@@ -209,6 +209,7 @@ const listOf = (item: fc.Arbitrary<string>, max = 3) =>
 /** Values that could be right. */
 const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   model: fc.constantFrom(...PRESETS.map((p) => p.name), 'ByteDance/Ouro-1.4B', 'huginn'),
+  loops: whole(1, 64),
   context: tokens,
   vram: fc.oneof({ weight: 4, arbitrary: sensibleBytes }, { weight: 1, arbitrary: bytes }),
   device: fc.constantFrom(...DEVICES.map((d) => d.id), 'NVIDIA H200 SXM'),
@@ -228,6 +229,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   ),
   ranks: listOf(fc.tuple(whole(1, 600), whole(1, 600)).map(([k, v]) => `${k}/${v}`)),
   window: fc.oneof(fc.constantFrom('128', '1', '4k'), tokens),
+  shared: listOf(fc.constantFrom(...SHARINGS), 2),
   path: listOf(fc.constantFrom(...PATH_CHOICES)),
   eviction: listOf(
     fc.oneof(

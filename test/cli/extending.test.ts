@@ -58,7 +58,7 @@ describe('docs/extending.md', () => {
   const inHome = (...args: string[]): Promise<{ code: number; text: string }> =>
     new Promise((resolve) => {
       // Optimised kernels: the ceilings take longer to run than to compile.
-      const env = { ...process.env, NO_COLOR: '1', GALLIVM_PERF: '' };
+      const env = { ...process.env, NO_COLOR: '1', GALLIVM_PERF: '', COLUMNS: '160' };
       const child = spawn(process.execPath, args, { cwd: home, env });
       let text = '';
       for (const stream of [child.stdout, child.stderr])

@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { PRESETS } from '../../src/geometry/presets.js';
 import {
   bundle,
   compile,
@@ -251,7 +252,7 @@ describe('help', () => {
     expect((await inProcess('models', '--devices')).out).toContain('rtx-4090');
     expect(
       (JSON.parse((await inProcess('models', '--format', 'json')).out) as { models: unknown[] }).models.length,
-    ).toBe(6);
+    ).toBe(PRESETS.length);
   });
 });
 

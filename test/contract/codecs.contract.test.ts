@@ -7,6 +7,7 @@ import {
   type Branch,
   type Codec,
   type CodecKind,
+  type CodecSpec,
   type Path,
   type StorageChoice,
 } from '../../src/codecs/codec.js';
@@ -24,6 +25,7 @@ import {
   codecParameters,
   coreRatio,
   fullScalars,
+  inEverySharing,
   isLatent,
   layoutOf,
   modelRatio,
@@ -62,6 +64,7 @@ function coreScalars(g: Geometry, c: Codec): number {
     cla: full / (c.shareLayers ?? 1),
     'kv-quant': full,
     'final-loop': full / T,
+    'mean-loop': full / T,
     'lla-window': r * H * D,
   };
   return table[c.kind];
@@ -86,6 +89,7 @@ function tableRatio(g: Geometry, c: Codec): number {
     cla: c.shareLayers ?? 1,
     'kv-quant': 16 / (c.bits ?? 16),
     'final-loop': T,
+    'mean-loop': T,
     'lla-window': (2 * T * d) / r,
   };
   return table[c.kind];
@@ -123,7 +127,12 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
     ...(shares.length > 0
       ? { cla: fc.constantFrom(...shares).map((shareLayers): Codec => ({ kind: 'cla', shareLayers })) }
       : {}),
-    ...(g.loops > 1 ? { 'final-loop': fc.constant<Codec>({ kind: 'final-loop' }) } : {}),
+    ...(g.loops > 1
+      ? {
+          'final-loop': fc.constantFrom<Codec>(...inEverySharing({ kind: 'final-loop' })),
+          'mean-loop': fc.constantFrom<Codec>(...inEverySharing({ kind: 'mean-loop' })),
+        }
+      : {}),
   };
   return kind === undefined ? fc.oneof(...Object.values(known)) : (known[kind] as fc.Arbitrary<Codec>);
 };
@@ -156,9 +165,9 @@ const anyCase: fc.Arbitrary<Case> = anyGeometry.chain((g) =>
 const outside = (g: Geometry) => (g.preludeLayers + g.codaLayers) * 2 * g.kvHeads * g.headDim;
 
 describe.each(CODEC_KINDS)('codec %s', (kind) => {
-  const spec = CODECS[kind];
+  const spec: CodecSpec = CODECS[kind];
   // Some geometries admit no codec of a kind (one layer cannot be shared): those are left out before a codec is drawn.
-  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : kind === 'final-loop' ? g.loops > 1 : true);
+  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : spec.sharings ? g.loops > 1 : true);
   const ofKind = anyGeometry.filter(admits).chain((g) => codecFor(g, kind).map((codec) => ({ g, codec })));
 
   it('names paths that exist, and one at least', () => {
@@ -192,7 +201,10 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
         const codec = spec.fromRatio(g, ratio);
         expect(typeof codec, `${g.name} ${kind} ${ratio}: ${JSON.stringify(codec)}`).toBe('object');
         expect(spec.refuse(g, codec as Codec)).toBeUndefined();
-        expect(Math.abs(coreRatio(g, codec as Codec) / ratio - 1)).toBeLessThan(0.01);
+        // Ranks of narrow heads are few: their sum is off by half a scalar.
+        const { rankK = 0, rankV = 0 } = codec as Codec;
+        const rounded = rankK + rankV > 0 ? 0.51 / (rankK + rankV) : 0;
+        expect(Math.abs(coreRatio(g, codec as Codec) / ratio - 1)).toBeLessThan(Math.max(0.01, rounded));
       }
     }
   });
@@ -411,12 +423,16 @@ describe('numbers that must come out', () => {
       { kind: 'cla', shareLayers: 4 },
       { kind: 'kv-quant', bits: 4 },
       { kind: 'final-loop' },
+      { kind: 'final-loop', shared: 'all' },
     ] as Codec[]) {
       expect(inFlightScalars(configuration({ codec }))).toBe(0);
     }
     expect(
       inFlightScalars(configuration({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct' })),
     ).toBe(256 * 24);
+    // Means over the loops, keys and values.
+    for (const codec of inEverySharing({ kind: 'mean-loop' }))
+      expect(inFlightScalars(configuration({ codec })) * 4).toBe(393_216);
     // The rotary key of the first loop is scored in the others too.
     expect(
       inFlightScalars(configuration({ codec: lla(96, 160), path: 'absorbed' })) -
@@ -545,7 +561,18 @@ describe('refusals', () => {
     expect(CODECS.lla.refuse(OURO, lla(512, 512))).toBeUndefined();
   });
 
-  it('final-loop needs loops', () => {
-    expect(CODECS['final-loop'].refuse({ ...OURO, loops: 1 }, { kind: 'final-loop' })).toMatch(/two loops/);
+  it('loops that share rows need loops, and a way of sharing that somebody defined', () => {
+    for (const kind of ['final-loop', 'mean-loop'] as const)
+      expect(CODECS[kind].refuse({ ...OURO, loops: 1 }, { kind })).toMatch(/two loops/);
+    expect(CODECS['mean-loop'].refuse(OURO, { kind: 'mean-loop', shared: 'two-pass' })).toMatch(
+      'mean-loop is shared decode or all, not two-pass',
+    );
+  });
+
+  it('names of loops that share rows tell the ways apart', () => {
+    const labels = (['final-loop', 'mean-loop'] as const).flatMap((kind) =>
+      inEverySharing({ kind }).map((codec) => codecLabel(OURO, codec)),
+    );
+    expect(labels).toEqual(['final-loop', 'final-loop-decode', 'final-loop-all', 'mean-loop-decode', 'mean-loop-all']);
   });
 });

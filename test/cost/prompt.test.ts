@@ -6,7 +6,7 @@ import { pricePrompt, type Pricer } from '../../src/cost/latency.js';
 import { expand } from '../../src/schedule/expand.js';
 import { KERNELS, KERNEL_NAMES } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
-import { runSchedule, runsOf, type WholePrompt } from '../../src/schedule/prefill.js';
+import { runSchedule, runsOf, takenAs, type WholePrompt } from '../../src/schedule/prefill.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, OURO } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
@@ -25,6 +25,8 @@ const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   { codec: lla(18, 30), path: 'absorbed' },
   { codec: lla(96, 160), path: 'fast' },
   { codec: { kind: 'kv-quant', bits: 4 } },
+  { codec: { kind: 'final-loop' } },
+  { codec: { kind: 'mean-loop', shared: 'all' } },
   { codec: { kind: 'mla-head', rankK: 48, rankV: 80 }, path: 'reconstruct' },
   { geometry: HUGINN },
 ];
@@ -71,13 +73,11 @@ describe(`price of a prompt (LLA_SIM_SEED=${SEED})`, () => {
         (of, method, promptTokens, chunkTokens) => {
           const small = { ...OURO, layers: 2, ...(of.geometry ?? {}) };
           const c = configuration({ ...of, geometry: small });
-          const runs = runsOf(method, 0, promptTokens, chunkTokens);
+          const taken = takenAs(c, method, chunkTokens);
+          const runs = runsOf(taken, 0, promptTokens);
           const byKernel = new Map<string, number>();
           for (const [i, run] of runs.entries()) {
-            for (const { op } of expand(
-              c,
-              runSchedule(c, run, { batch: 1, chunkTokens, method, ends: i === runs.length - 1 }),
-            )) {
+            for (const { op } of expand(c, runSchedule(c, run, { batch: 1, ...taken, ends: i === runs.length - 1 }))) {
               byKernel.set(op.kernel, (byKernel.get(op.kernel) ?? 0) + measured.price(op).estimate);
             }
           }

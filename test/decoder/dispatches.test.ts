@@ -3,7 +3,7 @@
  * buffers is what is allocated. Decoders run on a device that only records.
  */
 import { expect, test } from 'vitest';
-import { isLatent } from '../../src/codecs/registry.js';
+import { isLatent, sharingOf } from '../../src/codecs/registry.js';
 import { TILE_TOKENS } from '../../src/codecs/layout.js';
 import { bytesPerSequence, memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Allocation, GpuDecoder } from '../../src/decoder/gpu/index.js';
@@ -40,7 +40,14 @@ function evictingWholeTiles({ eviction, ...of }: Case): Case {
 }
 const CASES = ALL.map(evictingWholeTiles);
 const kindOf = ({ codec, path, materialised, branch, eviction }: Case): string =>
-  [codec.kind, path, materialised && 'materialised', branch?.perHead && 'branch per head', eviction?.policy]
+  [
+    codec.kind,
+    sharingOf(codec),
+    path,
+    materialised && 'materialised',
+    branch?.perHead && 'branch per head',
+    eviction?.policy,
+  ]
     .filter(Boolean)
     .join(' ');
 const KINDS = [...new Set(CASES.map(kindOf))].map((kind) => ({

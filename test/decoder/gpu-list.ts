@@ -1,7 +1,7 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
 import { pathSpec } from '../../src/codecs/paths.js';
-import { isLatent } from '../../src/codecs/registry.js';
+import { inEverySharing, isLatent, sharingOf } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
@@ -29,6 +29,7 @@ export const label = ({ geometry, codec, path, materialised, branch, eviction }:
     geometry.name,
     codec.kind,
     codec.bits ?? '',
+    codec.shared ?? '',
     path ?? '',
     materialised ? 'materialised' : '',
     branch?.perHead ? 'branch per head' : '',
@@ -49,11 +50,16 @@ const windowed = (geometry: Geometry): Codec => ({
   windowTokens: 20,
 });
 
+/** Codecs whose loops read one set of rows, in every way. */
+const SHARED_LOOPS: readonly Codec[] = (['final-loop', 'mean-loop'] as const).flatMap((kind) =>
+  inEverySharing({ kind }),
+);
+
 export const ALL: Case[] = [
   ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
   ...([8, 4, 3, 2] as const).map((bits) => ({ geometry: GROUPED, codec: { kind: 'kv-quant', bits } as const })),
   { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 } },
-  { geometry: OURO, codec: { kind: 'final-loop' } },
+  ...[OURO, HUGINN].flatMap((geometry) => SHARED_LOOPS.map((codec): Case => ({ geometry, codec }))),
   ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const })),
   ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'fast' as const })),
   ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'reconstruct' as const })),
@@ -89,7 +95,7 @@ export const ALL: Case[] = [
   ...EVICTIONS.flatMap((eviction): Case[] => [
     ...[OURO, GROUPED].map((geometry) => ({ geometry, codec: { kind: 'full' } as const, eviction })),
     { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 }, eviction },
-    { geometry: OURO, codec: { kind: 'final-loop' }, eviction },
+    ...SHARED_LOOPS.map((codec) => ({ geometry: OURO, codec, eviction })),
     { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 }, eviction },
     ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const, eviction })),
     ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
@@ -137,13 +143,14 @@ const BATCHED: Case[] = ALL.filter(
     geometry.name === GROUPED.name ||
     geometry.name === HUGINN.name ||
     codec.kind === 'cla' ||
-    codec.kind === 'final-loop',
+    sharingOf(codec) !== undefined,
 );
 
 /** What a test tells apart: the codec where it has one path, the path else, and the eviction. */
 const kindOf = ({ codec, path, materialised, eviction }: Case): string =>
   [
     path ?? codec.kind,
+    sharingOf(codec) ?? '',
     codec.windowTokens ? 'window' : '',
     materialised ? 'materialised' : '',
     eviction?.policy ?? '',

@@ -11,7 +11,7 @@ import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { removeTemporary, temporaryFolder, type PlainTensor } from './files.js';
 import { distance } from './models.js';
-import { RAVEN, ravenForward, ravenWeights, writeRaven, type RavenConfig } from './raven.js';
+import { RAVEN, RETROFIT, ravenForward, ravenWeights, writeRaven, type RavenConfig } from './raven.js';
 
 removeTemporary();
 
@@ -20,9 +20,10 @@ type Weights = Record<string, PlainTensor>;
 function folderOf(
   config: Partial<Record<keyof RavenConfig, unknown>> & object = {},
   edit = (w: Weights): Weights => w,
+  base: RavenConfig = RAVEN,
 ): string {
   const folder = temporaryFolder();
-  writeRaven(folder, { ...RAVEN, ...config }, edit(ravenWeights(RAVEN, SEED)));
+  writeRaven(folder, { ...base, ...config }, edit(ravenWeights(base, SEED)));
   return folder;
 }
 
@@ -68,6 +69,31 @@ describe('Huginn as it is published', () => {
     expect(() => openCheckpoint(folderOf({ norm_eps: 2 }))).toThrow('norm_eps must be a number between 0 and 1');
     expect(() => openCheckpoint(folderOf({ nonlin_name: 'GELU' }))).toThrow('nonlin_name must be silu');
     expect(() => openCheckpoint(folderOf({ test_time_noise: 0.1 } as object))).toThrow('test_time_noise');
+  });
+});
+
+describe('Llamas that were retrofitted with its loops', () => {
+  it(`decode as their own code says: grouped heads, two norms, an embedding as it is (seed ${SEED})`, () => {
+    const weights = ravenWeights(RETROFIT, SEED);
+    const opened = openCheckpoint(folderOf({}, (w) => w, RETROFIT));
+    const tokens = [5, 0, 63, 17, 17, 2];
+    const own = forward(loadModel(opened.geometry, opened.tensors, opened.normEpsilon), tokens);
+    const expected = ravenForward(RETROFIT, weights, tokens).map((row) => Float64Array.from(row));
+    expect(distance(own, expected)).toBeLessThan(1e-6);
+    expect(opened.geometry).toMatchObject({ preludeLayers: 1, layers: 2, codaLayers: 1, loops: 3, kvHeads: 1 });
+    opened.tensors.close();
+  });
+
+  it('are refused where they are made otherwise than the decoder makes them', () => {
+    const opened = (config: object, base = RETROFIT) => openCheckpoint(folderOf(config, (w) => w, base));
+    expect(() => opened({ init_values: { embed_scale: 5 } })).toThrow('init_values.embed_scale must be 1 for these');
+    expect(() => opened({ init_values: undefined })).toThrow('init_values.embed_scale must be 1 for these');
+    expect(() => opened({ init_values: { embed_scale: 1 } }, RAVEN)).toThrow('init_values.embed_scale must be 5.65');
+    expect(() => opened({ initial_state_mode: 'embed-init' })).toThrow('initial_state_mode "embed-init"');
+    expect(() => opened({ rope_scaling: { rope_type: 'llama3', factor: 32 } })).toThrow('rotary scaling of type');
+    expect(() => opened({ padded_vocab_size: 100_352 })).toThrow('norms of rows');
+    const gemma = { padded_vocab_size: 256_000, init_values: { embed_scale: Math.sqrt(32) } };
+    expect(() => opened(gemma)).toThrow('layers of another base than Llama');
   });
 });
 

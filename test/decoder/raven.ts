@@ -46,7 +46,24 @@ export const RAVEN = {
   torch_dtype: 'bfloat16',
   vocab_size: 64,
 };
-export type RavenConfig = typeof RAVEN;
+export type RavenConfig = typeof RAVEN & {
+  readonly rope_theta?: number;
+  readonly init_values?: { readonly embed_scale: number };
+};
+
+/**
+ * A Llama that was retrofitted with Huginn's loops: its file differs from Huginn's in these fields, its layers in more
+ * (github.com/LoopedLMs/retrofitting-recurrence, convert_llama.py and raven_modeling_minimal_llama.py).
+ */
+export const RETROFIT: RavenConfig = {
+  ...RAVEN,
+  qk_bias: false,
+  num_key_value_heads: 1,
+  tie_embeddings: false,
+  tie_word_embeddings: false,
+  rope_theta: 10_000,
+  init_values: { embed_scale: 1 },
+};
 
 const [PRELUDE, CORE, CODA] = ['prelude', 'core_block', 'coda'] as const;
 const blocksOf = (c: RavenConfig): readonly (readonly [string, number])[] => [
@@ -78,9 +95,9 @@ export function ravenWeights(c: RavenConfig, seed: number): Record<string, Plain
   for (const [block, layers] of blocksOf(c))
     for (let i = 0; i < layers; i++) {
       const at = `transformer.${block}.${i}`;
-      for (const n of [1, 2, 3, 4]) put(`${at}.norm_${n}.weight`, [h], 1, 0.2);
-      matrix(`${at}.attn.Wqkv.weight`, [3 * h, h]);
-      put(`${at}.attn.qk_bias`, [2, 1, c.n_heads, h / c.n_heads], 0, 0.3);
+      for (const n of c.qk_bias ? [1, 2, 3, 4] : [1, 2]) put(`${at}.norm_${n}.weight`, [h], 1, 0.2);
+      matrix(`${at}.attn.Wqkv.weight`, [h + (2 * h * c.num_key_value_heads) / c.n_heads, h]);
+      if (c.qk_bias) put(`${at}.attn.qk_bias`, [2, 1, c.n_heads, h / c.n_heads], 0, 0.3);
       matrix(`${at}.attn.proj.weight`, [h, h]);
       matrix(`${at}.mlp.fc.weight`, [2 * c.intermediate_size, h]);
       matrix(`${at}.mlp.proj.weight`, [h, c.intermediate_size]);
@@ -122,19 +139,26 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
   const plus = (a: V, b: V): V => a.map((value, i) => value + (b[i] as number));
   const h = c.n_embd;
   const d = h / c.n_heads;
+  const retrofit = !c.qk_bias;
   const rotated = (x: V, position: number): V =>
     x.map((value, i) => {
-      const angle = position * c.rope_base ** (-(2 * Math.floor(i / 2)) / d);
-      const other = x[i % 2 === 0 ? i + 1 : i - 1] as number;
-      return value * Math.cos(angle) + (i % 2 === 0 ? -1 : 1) * other * Math.sin(angle);
+      // Llama turns number i with number i + d/2, Huginn neighbours.
+      const [pair, first] = retrofit ? [i % (d / 2), i < d / 2] : [Math.floor(i / 2), i % 2 === 0];
+      const apart = retrofit ? d / 2 : 1;
+      const angle = position * (c.rope_theta ?? c.rope_base) ** ((-2 * pair) / d);
+      const other = x[first ? i + apart : i - apart] as number;
+      return value * Math.cos(angle) + (first ? -1 : 1) * other * Math.sin(angle);
     });
   const attention = (at: string, xs: V[]): V[] => {
-    const bias = w(`${at}.attn.qk_bias`);
     const packed = xs.map((x) => times(`${at}.attn.Wqkv.weight`, x));
-    const headOf = (n: number, part: number, head: number): V => {
-      const from = part * h + head * d;
+    const shared = c.n_heads / c.num_key_value_heads;
+    const begins = [0, h, h + h / shared];
+    const headOf = (n: number, part: number, queryHead: number): V => {
+      const head = part === 0 ? queryHead : Math.floor(queryHead / shared);
+      const from = (begins[part] as number) + head * d;
       const own = (packed[n] as V).slice(from, from + d);
-      return part === 2 ? own : rotated(plus(own, bias.slice(from, from + d)), n);
+      if (part === 2) return own;
+      return rotated(retrofit ? own : plus(own, w(`${at}.attn.qk_bias`).slice(from, from + d)), n);
     };
     return xs.map((_, n) => {
       const heads = Array.from({ length: c.n_heads }, (_, head) => {
@@ -170,6 +194,11 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
         at,
         xs.map((x) => norm(`${at}.norm_1.weight`, x)),
       );
+      if (retrofit) {
+        xs = xs.map((x, n) => plus(mixed[n] as V, x));
+        xs = xs.map((x) => plus(mlp(at, norm(`${at}.norm_2.weight`, x)), x));
+        continue;
+      }
       xs = xs.map((x, n) => norm(`${at}.norm_2.weight`, plus(mixed[n] as V, x)));
       xs = xs.map((x) => norm(`${at}.norm_4.weight`, plus(mlp(at, norm(`${at}.norm_3.weight`, x)), x)));
     }
@@ -178,7 +207,7 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
   const embedded = tokens.map((token) =>
     w('transformer.wte.weight')
       .slice(token * h, (token + 1) * h)
-      .map((value) => value * Math.sqrt(h)),
+      .map((value) => value * (retrofit ? 1 : Math.sqrt(h))),
   );
   const prelude = block(PRELUDE, c.n_layers_in_prelude, embedded);
   let state = prelude.map((x) => x.map(() => 0));
@@ -188,11 +217,7 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
       c.n_layers_in_recurrent_block,
       state.map((x, n) => times('transformer.adapter.weight', [...x, ...(prelude[n] as V)])),
     );
-  const last = block(
-    CODA,
-    c.n_layers_in_coda,
-    state.map((x) => norm('transformer.ln_f.weight', x)),
-  );
+  const last = block(CODA, c.n_layers_in_coda, retrofit ? state : state.map((x) => norm('transformer.ln_f.weight', x)));
   const head = c.tie_embeddings ? 'transformer.wte.weight' : 'lm_head.weight';
   return last.map((x) => times(head, norm('transformer.ln_f.weight', x)));
 }

@@ -14,6 +14,7 @@ import { mix } from '../../src/hash.js';
 import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { codecParameters } from '../../src/codecs/registry.js';
+import { undecodable } from '../../src/decoder/decodable.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { SEED } from '../gpu/random.js';
 import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
@@ -21,7 +22,8 @@ import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
 const options = { seed: SEED, tiedEmbeddings: false, codec: 'random' } as const;
 
 describe('tensors', () => {
-  it.each([...PRESETS, ...GEOMETRIES])('of $name are all of its parameters', (g) => {
+  const decoded = PRESETS.filter((g) => undecodable(g) === undefined);
+  it.each([...decoded, ...GEOMETRIES])('of $name are all of its parameters', (g) => {
     // A last norm that also follows the core is one parameter set, of which the decoder keeps two copies.
     const twice = g.normAfterCore ? g.hidden : 0;
     const elements = modelTensors(g).reduce((sum, { shape }) => sum + elementsOf(shape), 0);
@@ -36,6 +38,16 @@ describe('tensors', () => {
       }
     }
     expect(codecTensors(g, { kind: 'full' }, 'full', BRANCH)).toEqual([]);
+  });
+
+  it.each(PRESETS.filter((g) => undecodable(g) !== undefined))('of $name are refused with the reason', (g) => {
+    expect(() => modelTensors(g)).toThrow(`${g.name} ${undecodable(g)}, which the decoder does not run`);
+  });
+
+  it('are those of Ouro, Huginn, Nanbeige and retrofitted Llamas', () => {
+    expect(decoded.map((g) => g.name)).toEqual(
+      expect.arrayContaining(['ouro-1.4b', 'huginn-3.5b', 'nanbeige4.2-3b', 'recurrent-tinyllama-1.1b']),
+    );
   });
 
   it('of a layout that the decoder does not know are refused', () => {

@@ -46,12 +46,21 @@ describe('device catalogue', () => {
 });
 
 describe('devicesByVram', () => {
-  it('takes 141 GB as an H200', () => {
-    expect(devicesByVram(141e9)[0]?.id).toBe('h200');
+  it('takes 141 GB as an H200, and names the others of its memory', () => {
+    expect(devicesByVram(141e9).map((d) => d.id)).toEqual(['h200', 'h200-nvl', 'h20-3e', 'l20x']);
   });
 
   it('names every 80 GB device, fastest memory first', () => {
-    expect(devicesByVram(80e9).map((d) => d.id)).toEqual(['h100', 'a100-80', 'h100-pcie', 'a100-80-pcie']);
+    expect(devicesByVram(80e9).map((d) => d.id)).toEqual([
+      'h100',
+      'h800',
+      'a100-80',
+      'a800',
+      'h100-pcie',
+      'h800-pcie',
+      'a100-80-pcie',
+      'a800-pcie',
+    ]);
   });
 
   it('understands what a driver reports', () => {
@@ -81,7 +90,7 @@ describe('findDevice', () => {
   });
 
   it.each([
-    ['h20o', 'h200'],
+    ['h20o', 'h20 or h200'],
     ['rtx 409', 'rtx-4090'],
     ['a100', 'a100-40'],
   ])('suggests for %s', (asked, meant) => {
@@ -115,6 +124,15 @@ describe('deviceOfAdapter', () => {
     ['NVIDIA H100 80GB HBM3', 'h100'],
     ['NVIDIA H100 PCIe', 'h100-pcie'],
     ['NVIDIA H100 NVL', 'h100-nvl'],
+    ['NVIDIA H800', 'h800'],
+    ['NVIDIA H800 PCIe', 'h800-pcie'],
+    ['NVIDIA H20', 'h20'],
+    ['NVIDIA H20-3e', 'h20-3e'],
+    ['NVIDIA L20X', 'l20x'],
+    ['NVIDIA A800-SXM4-80GB', 'a800'],
+    ['NVIDIA A800 80GB PCIe', 'a800-pcie'],
+    ['NVIDIA GeForce RTX 5080', 'rtx-5080'],
+    ['AMD Instinct MI355X', 'mi355x'],
     ['NVIDIA A100-SXM4-40GB', 'a100-40'],
     ['NVIDIA A100-PCIE-40GB', 'a100-40'],
     ['NVIDIA A100-SXM4-80GB', 'a100-80'],
@@ -143,6 +161,9 @@ describe('deviceOfAdapter', () => {
     'NVIDIA GeForce RTX 4090 Laptop GPU',
     'NVIDIA GeForce RTX 4090 D',
     'NVIDIA L40',
+    'NVIDIA L20',
+    'NVIDIA A800 40GB Active',
+    'NVIDIA GeForce RTX 5080 Laptop GPU',
     'NVIDIA A100X',
     'llvmpipe (LLVM 19.1.4, 256 bits)',
     '',

@@ -5,148 +5,32 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { type Geometry, cacheSlots, parameterCount } from '../../src/geometry/geometry.js';
-import { displayName, geometryFromConfig, readModelFile } from '../../src/geometry/hf-config.js';
-import { findPreset } from '../../src/geometry/presets.js';
+import { displayName } from '../../src/geometry/config.js';
+import { geometryFromConfig, readModelFile } from '../../src/geometry/hf-config.js';
+import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
+import {
+  HRM_TEXT,
+  HUGINN,
+  IQUEST_LOOP,
+  KOHRM,
+  LLAMA,
+  LOOPCODER_V2,
+  LOOPUS,
+  LUMMA,
+  MIMIR,
+  MISTRAL,
+  NANBEIGE,
+  NANDI,
+  OURO,
+  PARCAE_140M,
+  PUBLISHED,
+  QWEN2,
+  QWEN3,
+  RECURRENT_LLAMA,
+} from './configs.js';
 
-const OURO = {
-  architectures: ['OuroForCausalLM'],
-  model_type: 'ouro',
-  hidden_size: 2048,
-  intermediate_size: 5632,
-  num_hidden_layers: 24,
-  num_attention_heads: 16,
-  num_key_value_heads: 16,
-  head_dim: 128,
-  vocab_size: 49152,
-  tie_word_embeddings: false,
-  rope_theta: 1000000.0,
-  rope_scaling: null,
-  rms_norm_eps: 1e-6,
-  max_position_embeddings: 65536,
-  torch_dtype: 'bfloat16',
-  total_ut_steps: 4,
-  early_exit_threshold: 1.0,
-  use_sliding_window: false,
-  sliding_window: null,
-  max_window_layers: 24,
-  layer_types: Array.from({ length: 24 }, () => 'full_attention'),
-};
-const HUGINN = {
-  architectures: ['RavenForCausalLM'],
-  model_type: 'huginn_raven',
-  n_embd: 5280,
-  n_heads: 55,
-  num_attention_heads: 55,
-  num_key_value_heads: 55,
-  head_dim: 96,
-  intermediate_size: 17920,
-  vocab_size: 65536,
-  padded_vocab_size: 65536,
-  n_layers: 8,
-  n_layers_in_prelude: 2,
-  n_layers_in_recurrent_block: 4,
-  n_layers_in_coda: 2,
-  injection_type: 'linear',
-  mean_recurrence: 32,
-  mean_backprop_depth: 8,
-  effective_expected_depth: 132,
-  block_class_name: 'SandwichBlock',
-  mlp_class_name: 'GatedMLP',
-  norm_class_name: 'RMSNorm_llama',
-  qk_bias: true,
-  bias: false,
-  tie_embeddings: true,
-  rope_base: 50000,
-  block_size: 4096,
-  torch_dtype: 'bfloat16',
-};
-const NANBEIGE = {
-  architectures: ['NanbeigeForCausalLM'],
-  model_type: 'nanbeige',
-  vocab_size: 166144,
-  hidden_size: 3072,
-  intermediate_size: 10752,
-  num_hidden_layers: 22,
-  num_attention_heads: 48,
-  num_key_value_heads: 8,
-  head_dim: 128,
-  kv_channels: 128,
-  max_position_embeddings: 262144,
-  rope_theta: 70000000,
-  attention_bias: false,
-  num_loops: 2,
-  loop_loss_weights: [],
-  skip_loop_final_norm: false,
-  tie_word_embeddings: false,
-  torch_dtype: 'bfloat16',
-};
-const LLAMA = {
-  architectures: ['LlamaForCausalLM'],
-  model_type: 'llama',
-  hidden_size: 4096,
-  intermediate_size: 14336,
-  num_hidden_layers: 32,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  vocab_size: 128256,
-  tie_word_embeddings: false,
-  rope_theta: 500000.0,
-  attention_bias: false,
-  mlp_bias: false,
-  max_position_embeddings: 131072,
-  rope_scaling: { factor: 8.0, rope_type: 'llama3' },
-  torch_dtype: 'bfloat16',
-};
-const QWEN2 = {
-  architectures: ['Qwen2ForCausalLM'],
-  model_type: 'qwen2',
-  hidden_size: 3584,
-  intermediate_size: 18944,
-  num_hidden_layers: 28,
-  num_attention_heads: 28,
-  num_key_value_heads: 4,
-  vocab_size: 152064,
-  tie_word_embeddings: false,
-  rope_theta: 1000000.0,
-  max_position_embeddings: 32768,
-  sliding_window: 131072,
-  use_sliding_window: false,
-  max_window_layers: 28,
-  torch_dtype: 'bfloat16',
-};
-const QWEN3 = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
-  hidden_size: 4096,
-  intermediate_size: 12288,
-  num_hidden_layers: 36,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  head_dim: 128,
-  vocab_size: 151936,
-  tie_word_embeddings: false,
-  rope_theta: 1000000,
-  attention_bias: false,
-  max_position_embeddings: 40960,
-  sliding_window: null,
-  use_sliding_window: false,
-  torch_dtype: 'bfloat16',
-};
-const MISTRAL = {
-  architectures: ['MistralForCausalLM'],
-  model_type: 'mistral',
-  hidden_size: 4096,
-  intermediate_size: 14336,
-  num_hidden_layers: 32,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  vocab_size: 32768,
-  tie_word_embeddings: false,
-  rope_theta: 1000000.0,
-  sliding_window: null,
-  max_position_embeddings: 32768,
-  torch_dtype: 'bfloat16',
-};
+const BASES: readonly object[] = [LLAMA, QWEN2, QWEN3, MISTRAL, ...PUBLISHED.map(([, config]) => config)];
+const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
 
 /** A geometry without its two texts. */
 const facts = ({ name: _name, source: _source, ...rest }: Geometry): Omit<Geometry, 'name' | 'source'> => rest;
@@ -167,12 +51,66 @@ function refusal(json: unknown): UserError {
 }
 
 describe('geometryFromConfig', () => {
-  it.each([
-    ['ouro-1.4b', OURO],
-    ['huginn-3.5b', HUGINN],
-    ['nanbeige4.2-3b', NANBEIGE],
-  ] as const)('reads %s exactly as its preset', (name, config) => {
+  it.each(PUBLISHED)('reads %s exactly as its preset', (name, config) => {
     expect(facts(geometryFromConfig(config, name))).toEqual(facts(findPreset(name)));
+  });
+
+  it('has a config of every preset but those that share one', () => {
+    const shared = ['ouro-1.4b-thinking', 'ouro-2.6b'];
+    expect([...PUBLISHED.map(([name]) => name), ...shared].sort()).toEqual([...PRESET_NAMES].sort());
+  });
+
+  it("takes four loops where Ouro's file says none, and other loops of Nanbeige by its losses", () => {
+    expect(geometryFromConfig({ ...OURO, total_ut_steps: undefined }, 'm').loops).toBe(4);
+    expect(geometryFromConfig({ ...NANBEIGE, loop_loss_weights: [0.5, 0.5] }, 'm').loops).toBe(3);
+    expect(refusal({ ...NANBEIGE, loop_loss_weights: 1 }).message).toMatch(/loop_loss_weights must be a list/);
+  });
+
+  it('reads the three spellings of HRM-Text as two stacks of 16 layers, and refuses a fourth', () => {
+    for (const config of [HRM_TEXT, KOHRM, MIMIR, { ...HRM_TEXT, num_hidden_layers: 128, num_layers_per_stack: 16 }])
+      expect(geometryFromConfig(config, 'm')).toMatchObject({
+        layers: 64,
+        loops: 2,
+        stacks: [
+          { layers: 16, runs: 3 },
+          { layers: 16, runs: 1 },
+        ],
+      });
+    // KV heads of the file are ignored by its class.
+    expect(geometryFromConfig({ ...HRM_TEXT, num_key_value_heads: 4 }, 'm').kvHeads).toBe(12);
+    for (const layers of [8, 24, 128])
+      expect(refusal({ ...HRM_TEXT, num_hidden_layers: layers }).message).toMatch(/num_layers_per_stack is missing/);
+  });
+
+  it('reads windows of later loops, as many as there are loops', () => {
+    const thinking = geometryFromConfig({ ...IQUEST_LOOP, loop_window_size: 8192, loop_num: 3 }, 'm');
+    expect(thinking).toMatchObject({ loops: 3, laterLoopsWindow: 8192 });
+    expect(geometryFromConfig({ ...IQUEST_LOOP, loop_num: 1 }, 'm').laterLoopsWindow).toBeUndefined();
+    for (const window of [[64], [64, 1], 64, [0, 0], ['64', 0]])
+      expect(refusal({ ...LOOPCODER_V2, plt_window_size: window }).message).toMatch(/plt_window_size must be/);
+  });
+
+  it("reads LoopUS's layers from their lists, and refuses lists that are no partition", () => {
+    const half = { ...LOOPUS, N: 100, encoder_layer_indices: [], reasoning_layer_indices: range(0, 27) };
+    expect(geometryFromConfig(half, 'm')).toMatchObject({ preludeLayers: 0, layers: 27, codaLayers: 1, loops: 100 });
+    for (const wrong of [{ decoder_layer_indices: [26] }, { reasoning_layer_indices: [] }])
+      expect(refusal({ ...LOOPUS, ...wrong }).message).toMatch(/must name each of the 28 layers once/);
+    expect(refusal({ ...LOOPUS, decoder_layer_indices: [28] }).message).toMatch(/decoder_layer_indices must name/);
+    expect(refusal({ ...LOOPUS, base_config_dict: MISTRAL }).message).toMatch(/base_config_dict must be of/);
+  });
+
+  it.each([
+    [{ ...LUMMA, shared_kv: false }, /shared_kv must be true/],
+    [{ ...LUMMA, kv_cache_mode: 'vanilla' }, /kv_cache_mode must be "shared", not "vanilla"/],
+    [{ ...LUMMA, layer_sharing: true, layer_sharing_repeats: 2 }, /layer_sharing is set/],
+    [{ ...LOOPCODER_V2, plt_gate_use_hidden_states: true }, /plt_gate_use_hidden_states is set/],
+    [{ ...PARCAE_140M, injection_type: 'add' }, /injection_type must be diagonal or linear/],
+    [{ ...PARCAE_140M, recurrent_embedding_dimension: 512 }, /recurrent_embedding_dimension must be 768/],
+    [{ ...HRM_TEXT, attention_bias: true }, /attention_bias must be false/],
+    [{ ...NANDI, embedding_rank: 0 }, /embedding_rank must be a whole number/],
+    [{ ...RECURRENT_LLAMA, block_class_name: 'TransformerPreNormBlock' }, /block_class_name must be "SandwichBlock"/],
+  ])('refuses another layout of a family that it reads %#', (config, message) => {
+    expect(refusal(config).message).toMatch(message);
   });
 
   it.each([
@@ -245,7 +183,7 @@ describe('geometryFromConfig', () => {
       },
       /10\^13 parameters/,
     ],
-    [{ ...OURO, total_ut_steps: undefined }, /total_ut_steps .* missing/],
+    [{ ...OURO, total_ut_steps: -1 }, /total_ut_steps .* not -1/],
     [{ ...HUGINN, mean_recurrence: 0 }, /mean_recurrence .* not 0/],
     [{ ...HUGINN, n_layers: 9 }, /n_layers must be the sum/],
   ])('refuses a wrong field %#', (config, message) => {
@@ -267,18 +205,97 @@ describe('geometryFromConfig', () => {
     [{ ...LLAMA, layer_types: 'full_attention' }, /layer_types/],
     [{ ...LLAMA, mamba_d_state: 16 }, /state-space/],
     [{ ...LLAMA, vision_config: { a: 1 } }, /multimodal/],
-    [{ ...LLAMA, quantization_config: { bits: 4 } }, /quantised/],
+    [{ ...LLAMA, quantization_config: { bits: 4 } }, /quant_method undefined, whose bytes are not known/],
     [{ ...LLAMA, partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
-    [{ ...LLAMA, loop_num: 2, loop_window_size: 64 }, /loop_window_size/], // IQuest-Coder-Loop, relabelled
-    [{ ...LLAMA, num_loops: 2 }, /num_loops says that the model loops/],
+    [{ ...LLAMA, loop_num: 2, loop_window_size: 64 }, /"loop_num" says that the model loops/], // IQuest, relabelled
+    [{ ...LLAMA, num_loops: 2 }, /"num_loops" says that the model loops/],
     [{ ...LLAMA, architectures: ['IQuestLoopCoderForCausalLM'] }, /architectures .* "IQuestLoopCoderForCausalLM"/],
     [{ ...LLAMA, architectures: ['LlamaForSequenceClassification'] }, /architectures/],
     [{ ...NANBEIGE, enable_double_loop_split: true }, /enable_double_loop_split/],
-    [{ ...NANBEIGE, loop_loss_weights: [1] }, /loop_loss_weights/],
-    [{ ...HUGINN, qk_bias: false, rope_theta: 500000 }, /qk_bias must be true/], // retrofitted Recurrent-Llama
     [{ ...HUGINN, injection_type: 'diagonal' }, /injection_type/], // Parcae
   ])('refuses an architecture that it does not model %#', (config, message) => {
     expect(refusal(config).message).toMatch(message);
+  });
+
+  /** What published models with loops say of them, and made-up names of the same kind. */
+  const LOOP_FIELDS: readonly (readonly [key: string, value: unknown])[] = [
+    ['H_cycles', 2],
+    ['L_cycles', 3],
+    ['num_layers_per_stack', 16],
+    ['layer_sharing', true],
+    ['layer_sharing_repeats', 2],
+    ['plt_num_loops', 2],
+    ['plt_window_size', [64, 0]],
+    ['num_stacks', 3],
+    ['mu_rec', 8],
+    ['recurrence_steps', 6],
+    ['loop_times', 2],
+    ['loop_count', 3],
+    ['max_iter', 4],
+    ['reasoning_layer_indices', [2, 3]],
+    ['n_layers_in_recurrent_block', 4],
+    ['num_mem_blocks', 2],
+    ['shared_kv', true],
+    ['kv_cache_mode', 'shared'],
+    ['pondering_steps', 3],
+    ['num_latent_thoughts', 1],
+    ['recurrent_layers', [4, 5]],
+    ['n_loops', 4],
+    ['total_ut_steps', 4],
+    ['mean_recurrence', 8],
+    ['maxLoopDepth', 3],
+    ['my_recurrence', 'deep'],
+    ['other_ut_steps', 2],
+  ];
+
+  it.each(LOOP_FIELDS)('refuses %s by name in a model that is not known to loop', (key, value) => {
+    for (const base of [LLAMA, QWEN3, QWEN2, MISTRAL, { ...LLAMA, model_type: 'stranger' }]) {
+      const { message, hint } = refusal({ ...base, [key]: value });
+      expect(message).toContain(`"${key}" says that the model loops or keeps another cache`);
+      expect(hint).not.toMatch(/model_type|recurrent-llama/);
+    }
+  });
+
+  it.each(LOOP_FIELDS.map(([key]) => key))('reads a model whose %s is switched off', (key) => {
+    const once = ['num_mem_blocks', 'pondering_steps', 'num_latent_thoughts'].includes(key) ? 0 : 1;
+    for (const off of [null, 0, once, false, [], {}, ''])
+      expect(facts(geometryFromConfig({ ...LLAMA, [key]: off }, 'm'))).toEqual(facts(geometryFromConfig(LLAMA, 'm')));
+  });
+
+  it('refuses a second loop beside the one that a family reads, but not another name for it', () => {
+    expect(refusal({ ...OURO, loop_times: 3 }).message).toContain('"loop_times"');
+    expect(refusal({ ...NANBEIGE, H_cycles: 3 }).message).toContain('"H_cycles"');
+    expect(geometryFromConfig({ ...NANBEIGE, loop_count: 2 }, 'm').loops).toBe(2);
+  });
+
+  it.each(['AutoModelForCausalLM', 'AutoConfig', 'AutoModel'])(
+    'refuses code of its own (%s) beside a model_type without loops',
+    (key) => {
+      for (const base of [LLAMA, QWEN3])
+        expect(refusal({ ...base, auto_map: { [key]: 'modeling_looped.Looped' } }).message).toMatch(
+          /auto_map names code of its own .* which may loop/,
+        );
+      expect(refusal({ ...LLAMA, auto_map: 'x' }).message).toMatch(/auto_map must be an object/);
+      const tokenizer = { auto_map: { AutoTokenizer: ['tokenization.T', null] } };
+      expect(geometryFromConfig({ ...LLAMA, ...tokenizer }, 'm').loops).toBe(1);
+      expect(geometryFromConfig({ ...OURO, auto_map: { [key]: 'modeling_ouro.Ouro' } }, 'm').loops).toBe(4);
+    },
+  );
+
+  it.each([
+    ['mobilellm', { layer_sharing: true }, /which run keeps which rows .* is not public/],
+    ['zamba2', { num_mem_blocks: 2 }, /state of fixed size/],
+    ['zamba', {}, /state of fixed size/],
+    ['loopformer', { n_layer: 3 }, /repository's name alone/],
+  ])('says why %s is not planned', (modelType, fields, why) => {
+    const { message } = refusal({ ...LLAMA, architectures: undefined, model_type: modelType, ...fields });
+    expect(message).toContain(`model_type "${modelType}" is not planned`);
+    expect(message).toMatch(why);
+  });
+
+  it('never advises to relabel a model', () => {
+    for (const modelType of [undefined, 'mamba', 'hrm'])
+      expect(refusal({ ...LLAMA, model_type: modelType }).hint).not.toMatch(/model_type/);
   });
 
   it('must be told about the window of Mistral, whose class has one by default', () => {
@@ -292,13 +309,13 @@ describe('geometryFromConfig', () => {
 
   it('throws nothing but UserError, and gives positive whole numbers', () => {
     const keys = [
-      ...new Set([OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL].flatMap((c) => Object.keys(c))),
+      ...new Set(BASES.flatMap((c) => Object.keys(c))),
       'num_experts',
       'kv_lora_rank',
       'rope_parameters',
       '_name_or_path',
     ];
-    const bases = fc.constantFrom<object>({}, OURO, HUGINN, NANBEIGE, LLAMA, QWEN2, QWEN3, MISTRAL);
+    const bases = fc.constantFrom<object>({}, ...BASES);
     const value = fc.oneof(
       fc.jsonValue(),
       fc.integer({ min: -2, max: 5000 }),
@@ -398,6 +415,15 @@ describe('readModelFile', () => {
 
   it.each(['-', '', '/no/such/config.json', '/dev/null', 'a\u0000b'])('refuses the path %j', (path) => {
     expect(() => readModelFile(path)).toThrow(UserError);
+  });
+
+  it('refuses a tah_config.json beside a plain config, which says that tokens iterate', () => {
+    mkdirSync(join(folder, 'TaH'));
+    const path = write('TaH/config.json', JSON.stringify(QWEN3));
+    expect(readModelFile(path).loops).toBe(1);
+    write('TaH/tah_config.json', JSON.stringify({ max_iter: 2, iter_attention_mode: 'duo' }));
+    for (const given of [path, join(folder, 'TaH')])
+      expect(() => readModelFile(given)).toThrow(/tah_config\.json beside .* runs some of its tokens again/);
   });
 
   it('refuses a folder without a config, a large file and what is not JSON', () => {

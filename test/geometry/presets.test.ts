@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { cacheSlots, parameterCount } from '../../src/geometry/geometry.js';
-import { PRESETS, findPreset } from '../../src/geometry/presets.js';
+import { PRESETS, findPreset, isPreset, withLoops } from '../../src/geometry/presets.js';
 
 /** Full-width K and V of one token, two bytes a scalar. */
 const kvBytesPerToken = (name: string): number => {
@@ -34,7 +34,7 @@ describe('presets', () => {
     expect(new Set(PRESETS.map((p) => p.name)).size).toBe(PRESETS.length);
     for (const p of PRESETS) {
       expect(p.name).toMatch(/^[a-z0-9.-]+$/);
-      expect(p.source).toMatch(/huggingface\.co\//);
+      expect(p.source).toMatch(/(huggingface\.co|github\.com)\//);
       expect(p.heads % p.kvHeads).toBe(0);
     }
   });
@@ -49,6 +49,38 @@ describe('presets', () => {
   });
 
   it.each([
+    ['sapientinc/HRM-Text-1B', 'hrm-text-1b'],
+    ['LLM-OS-Models/KoHRM-Text-1.4B', 'kohrm-1.4b'],
+    ['IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct', 'iquest-coder-v1-40b-loop'],
+    ['Multilingual-Multimodal-NLP/LoopCoder-V2', 'loopcoder-v2-7b'],
+    ['SandyResearch/parcae-140m', 'parcae-140m'],
+    ['FrontiersMind/Nandi-Mini-150M', 'nandi-mini-150m'],
+    ['Thrillcrazyer/Qwen3_1.7B_LoopUS', 'loopus-qwen3-1.7b'],
+    ['irafm-llm/Recurrent-Gemma-2-2b', 'recurrent-gemma-2-2b'],
+    ['smcleish/Recurrent-OLMo-2-0425-train-recurrence-32', 'recurrent-olmo-2-1b'],
+  ])('finds %s', (id, name) => {
+    expect(isPreset(id)).toBe(true);
+    expect(findPreset(id).name).toBe(name);
+  });
+
+  it('finds checkpoints that were trained with other loops under names that say so', () => {
+    const r8 = findPreset('smcleish/Recurrent-TinyLlama-3T-train-recurrence-8');
+    expect(r8).toMatchObject({ name: 'recurrent-tinyllama-1.1b-r8', loops: 8 });
+    expect(isPreset('smcleish/Recurrent-TinyLlama-3T-train-recurrence-8')).toBe(true);
+    expect(() => findPreset('recurrent-llama-3.2-train-recurrence-0')).toThrow(UserError);
+  });
+
+  it('gives other loops where whoever runs the model chooses them, and refuses them elsewhere', () => {
+    const huginn = findPreset('huginn-3.5b');
+    expect(withLoops(huginn, 32)).toBe(huginn);
+    expect(withLoops(huginn, 8)).toEqual({ ...huginn, loops: 8, name: 'huginn-3.5b-r8' });
+    expect(withLoops(findPreset('ouro-1.4b'), 3).loops).toBe(3);
+    for (const fixed of ['nanbeige4.2-3b', 'hrm-text-1b', 'iquest-coder-v1-40b-loop', 'nandi-mini-150m'])
+      expect(() => withLoops(findPreset(fixed), 3)).toThrow(`${fixed} always runs 2 loops`);
+    expect(() => withLoops(findPreset('lumma-0.6b'), 2)).toThrow('lumma-0.6b does not loop');
+  });
+
+  it.each([
     ['ouro-1.4', 'ouro-1.4b'],
     ['oruo-1.4b', 'ouro-1.4b'],
     ['ouro2.6b', 'ouro-2.6b'],
@@ -60,7 +92,6 @@ describe('presets', () => {
     } catch (error) {
       expect((error as UserError).hint).toContain(`did you mean ${meant}?`);
       expect((error as UserError).exitCode).toBe(2);
-      expect((error as UserError).message).toContain('huginn-3.5b');
       expect((error as UserError).hint).toContain('or give the path of a config.json');
     }
   });

@@ -100,6 +100,19 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
   },
   {
+    kernel: 'accumulate',
+    variants: ['begin', 'add'],
+    options: (random, s) => ({
+      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
+      factor: 1 / random.whole(1, 32),
+    }),
+    edges: [
+      { rows: 1, width: 1 },
+      { rows: 3, width: 4096 },
+    ],
+    shape: (r) => ({ rows: r.whole(1, 20), width: r.whole(1, 3000) }),
+  },
+  {
     kernel: 'embed',
     variants: ['f16'],
     options: (random, s) => ({

@@ -91,16 +91,16 @@ describe('verdicts', () => {
     expect(judge(figure('exact', 5), defined).verdict).toBe('wrong');
   });
 
-  it('a reason that another figure refutes is a contradiction; without a reason there is none', () => {
+  it('a reason that holds under an unstated condition decides nothing; without a reason there is none', () => {
     const refuted = (explain: Answer['explain']): Answer => ({
       ...answer(1, 1, 2, explain),
-      contradict: () => 'it cannot',
+      undecided: () => 'it cannot',
     });
     const c = judge(
       figure('interval', 9),
       refuted(() => 'a reason'),
     );
-    expect([c.verdict, c.reason]).toEqual(['contradicted', 'a reason; but it cannot']);
+    expect([c.verdict, c.reason]).toEqual(['undecided', 'a reason; but it cannot']);
     expect(
       judge(
         figure('interval', 9),

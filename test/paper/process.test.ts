@@ -30,7 +30,7 @@ describe('lla-sim paper', () => {
       schemaVersion: number;
       verdicts: Record<string, number>;
     };
-    expect(json).toMatchObject({ schema: 'lla-sim/paper', schemaVersion: 2, verdicts: { wrong: 0, unexplained: 0 } });
+    expect(json).toMatchObject({ schema: 'lla-sim/paper', schemaVersion: 3, verdicts: { wrong: 0, unexplained: 0 } });
     const at = join(files.path, 'paper.md');
     const o = program.run(['paper', '--format', 'markdown', '-o', at]);
     expect([o.code, o.out]).toEqual([0, '']);

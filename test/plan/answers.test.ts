@@ -20,7 +20,8 @@ const objectives = (p: Plan): number[] => [
 ];
 const UNFIT = ['destroys-generation', 'prefill-does-not-fit', 'unfaithful-post-hoc', 'no-memory-saved'];
 /** Plans that hold nothing, and those that nobody would take, are on no front and beat nobody. */
-const buyable = (p: Plan): boolean => p.maxBatch.exact >= 1 && !p.marks.some((m) => UNFIT.includes(m.code));
+const buyable = (p: Plan): boolean =>
+  p.maxBatch.exact >= 1 && !p.beside && !p.marks.some((m) => UNFIT.includes(m.code));
 /** By the definition: nobody is at least as good everywhere and better somewhere. */
 const dominated = (p: Plan, all: readonly Plan[]): boolean =>
   all.some(

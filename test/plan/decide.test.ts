@@ -45,7 +45,10 @@ describe('the quality rule', () => {
     expect(lost.qualityKept).toMatchObject({ metric: 'passkey', share: 0, contextTokens: 65_536, atMost: true });
     expect(lost.qualityKept?.retrievalKnown).toBe(false);
     expect(keepsLabel(lost)).toBe('0 % passkey, at 64k');
-    expect(kept(row(report, 'lla-4x/reconstruct'))).toBe(0.87);
+    const { others, ...best } = row(report, 'lla-4x/reconstruct').qualityKept ?? { others: [] };
+    expect(best).toMatchObject({ metric: 'ruler', contextTokens: 16_384, atMost: true });
+    const iso = others.find((o) => o.checkpoint === 'Table isocache');
+    expect(iso?.scores.find((s) => s.metric === 'passkey')?.value).toBe(0.87);
     // All were found at 64k: that says nothing of 65k.
     expect(row(report, 'lla-5.33x/reconstruct').qualityKept?.scores.some((s) => s.metric === 'passkey')).toBe(false);
   });
@@ -58,9 +61,25 @@ describe('the quality rule', () => {
       value: 0.69,
       teacher: 0.74,
     });
-    expect(row(report, 'lla-4x/reconstruct').qualityKept?.checkpoint).toBe('Table isocache');
+    // Another group's training keeps 0.466 of 0.489 at worst; the iso-cache checkpoint's off-policy MATH-500 is 0.43.
+    expect(row(report, 'lla-4x/reconstruct').qualityKept).toMatchObject({
+      checkpoint: 'HLA (arXiv 2610.07940)',
+      metric: 'mmlu-pro',
+      scores: expect.arrayContaining([expect.objectContaining({ metric: 'mmlu-pro', value: 0.466 })]) as unknown,
+    });
+    expect(row(report, 'lla-4x/reconstruct').qualityKept?.others[0]?.share).toBeCloseTo(0.43 / 0.74, 9);
+    expect(keepsLabel(row(report, 'lla-4x/reconstruct'))).toBe('95 % mmlu-pro, others 58 %');
     expect(report.answer.upside?.checkpoint).toBe('Table onpolicy, on-policy');
-    expect(words(report)).toContain('checkpoint of Table onpolicy, on-policy');
+    expect(words(report)).toContain('with the checkpoint of Table onpolicy, on-policy; others keep 87 %');
+  });
+
+  it('names a checkpoint that has the scores that are asked for, before one that keeps more', async () => {
+    const id = 'lla-5.33x/block-absorbed';
+    expect(row(await planOf({}), id).qualityKept?.checkpoint).toBe('Table onpolicy, on-policy');
+    const report = await planOf({ min: { 'gsm8k@isocache': 0.7 } });
+    // Its GSM8K is 0.752; what is known of it besides is 0.53 of 0.74 on MATH-500.
+    expect(row(report, id).qualityKept).toMatchObject({ checkpoint: 'Table isocache', metric: 'math500', value: 0.53 });
+    expect(choicesOf(report.answer).find((c) => c.planId === id)?.quality ?? 'lost').toBe('lost');
   });
 
   it('says where nothing is published about a compressed cache of the model', async () => {
@@ -91,7 +110,7 @@ describe('the quality rule', () => {
       expect(answer.reason).toContain(`no quality is published beyond ${limit}`);
       const speed = (p: Plan | undefined): number => p?.knee?.tokensPerSecond?.low ?? 0;
       const cheapest = plans.find((p) => p.id === answer.fallback?.planId);
-      for (const p of plans.filter((q) => q.marks.length === 0))
+      for (const p of plans.filter((q) => q.marks.length === 0 && !q.beside))
         expect(speed(cheapest)).toBeGreaterThanOrEqual(speed(p) * 0.999);
     }
   });
@@ -196,10 +215,12 @@ describe('the decision', () => {
   });
 
   it('does not hold published kernels of latents against quantised rows', async () => {
-    const risk = async (codec: string): Promise<string> =>
-      (await planOf({ codec: ['full', codec] })).answer.risks.map((w) => w.message).join();
-    expect(await risk('lla')).toMatch(/no server has lla kernels; the paper's own reached/);
-    expect(await risk('kv-quant')).not.toMatch(/the paper's own|no server has/);
+    const said = async (codec: string): Promise<string> => words(await planOf({ codec: ['full', codec] }));
+    expect(await said('lla')).toMatch(
+      /Existing kernels: about [\d.]+ tok\/s; they had 7–14 %[^]*no server has lla kernels/,
+    );
+    expect(await said('lla-2d')).toContain('Nobody has published such kernels');
+    expect(await said('kv-quant')).not.toMatch(/published such|Existing kernels|no server has/);
   });
 
   it('runs a plan at the knee of its throughput, not at the largest batch', async () => {
@@ -229,10 +250,10 @@ describe('the decision', () => {
     { codec: ['lla'], ratio: [21.33] },
     { vram: '7GB', device: undefined },
     { device: 'rtx-4090', context: '64k' },
-  ] as Scenario[])('is at most eight lines at 140 columns: %j', async (s) => {
+  ] as Scenario[])('is at most nine lines at 140 columns: %j', async (s) => {
     const report = await planOf(s);
     const text = answerText(report, 140);
-    expect(text.length).toBeLessThanOrEqual(8);
+    expect(text.length).toBeLessThanOrEqual(9);
     expect(text.join('')).not.toMatch(/NaN|undefined|Infinity|null/);
     // Narrow terminals wrap the same words.
     expect(answerText(report, 60).join(' ').split(/\s+/)).toEqual(text.join(' ').split(/\s+/));

@@ -117,6 +117,7 @@ const expected = (p: Plan, cacheType: string): Row | undefined =>
     ({ codec, path, storage, eviction }) =>
       codec.kind === p.codec.kind &&
       (['rankK', 'rankV', 'bits', 'shareLayers'] as const).every((name) => codec[name] === p.codec[name]) &&
+      (codec.kind !== 'final-loop' || (codec.shared ?? 'two-pass') === p.codec.shared) &&
       path === pathLabel(p) &&
       (codec.bits !== undefined || storage === STORAGE[cacheType]) &&
       eviction === (p.eviction === null ? null : 'streaming:4+60'),

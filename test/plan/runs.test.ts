@@ -59,8 +59,8 @@ describe('lists', () => {
       throw new Error(`${device} is not refused`);
     };
     const all = `lla-sim models --devices lists all ${DEVICES.length}; for another GPU state its memory with --vram`;
-    expect(hint('h20')).toBe(`unknown device "h20"; did you mean h200 or h200-nvl? ${all}`);
-    expect(hint('rtx4080')).toMatch(/did you mean rtx-4090/);
+    expect(hint('h10')).toBe(`unknown device "h10"; did you mean h100 or h100-nvl or h100-pcie? ${all}`);
+    expect(hint('rtx4080')).toMatch(/did you mean rtx-5080 or rtx-4090/);
     expect(hint('zx81')).toBe(`unknown device "zx81"; ${all}`);
     for (const d of DEVICES) expect(hint(`${d.id}x`)).toContain(d.id);
   });

@@ -41,7 +41,7 @@ describe('--stack lla-sim', () => {
       // A processor's kernels are no H200's.
       expect(p.decode.secondsPerStep!.estimate).toBeGreaterThan(10 * p.decode.attainable!.estimate);
     }
-    const text = planTable(report, { colour: false, width: 200, all: true });
+    const text = planTable(report, { colour: false, width: 200, all: true, notes: true });
     expect(text).toMatch(/ms\/token +tuned /);
     expect(text).toContain('no fault of the codec');
   });

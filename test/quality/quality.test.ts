@@ -1,7 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { CONTRADICTIONS, contradictionsFor } from '../../src/quality/contradictions.js';
-import { METRICS, type Metric, exactRatio, pathClassOf } from '../../src/quality/figure.js';
-import { FIGURES, type QualityQuery, qualityOf, reliableRetrieval, teacherOf } from '../../src/quality/quality.js';
+import {
+  METRICS,
+  type Metric,
+  type QualityFigure,
+  exactRatio,
+  pathClassOf,
+  showsLoss,
+} from '../../src/quality/figure.js';
+import {
+  FIGURES,
+  FIGURES_OF_THE_PAPER,
+  type QualityQuery,
+  qualityOf,
+  reliableRetrieval,
+  teacherOf,
+} from '../../src/quality/quality.js';
 
 const LLA_4X: QualityQuery = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'full-rope', eviction: null };
 const EVICTED = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
@@ -20,27 +34,11 @@ function value(
   return found[0]?.value;
 }
 
+// Cell by cell against the paper: paper-tables.test.ts.
 describe('figures', () => {
-  // Counted in the paper's LaTeX by a script, number by number, when the tables were entered.
-  it.each([
-    ['tier4', 13],
-    ['broadsuite', 56],
-    ['isocache', 48],
-    ['scale', 21],
-    ['onpolicy', 22],
-    ['ablations', 7],
-    ['huginn', 19],
-    ['evict', 2],
-    ['scale_mc', 135],
-    ['passkey', 30],
-    ['decoupled_char', 4],
-  ])('has all %2$i numbers of Table %1$s', (table, count) => {
-    expect(FIGURES.filter((f) => f.source === `Table ${table}`)).toHaveLength(count);
-  });
-
   it('marks every other number as text', () => {
-    const rest = FIGURES.filter((f) => !f.source.startsWith('Table '));
-    expect(rest).toHaveLength(12);
+    const rest = FIGURES_OF_THE_PAPER.filter((f) => !f.source.startsWith('Table '));
+    expect(rest).toHaveLength(13);
     for (const f of rest) expect(f.source).toMatch(/^(text|caption), /);
   });
 
@@ -54,10 +52,11 @@ describe('figures', () => {
       expect(f.protocol.length).toBeGreaterThan(10);
       expect(f.isTeacher).toBe(f.codec === 'full');
       expect(f.pathClass === 'uncompressed').toBe(f.codec === 'full');
-      expect(f.contextTokens !== null).toBe(f.metric === 'passkey');
+      expect(f.contextTokens !== null).toBe(['passkey', 'ruler'].includes(f.metric));
       const id = JSON.stringify([
         f.model,
         f.codec,
+        f.shared,
         f.ratio,
         f.pathClass,
         f.eviction,
@@ -181,6 +180,19 @@ describe('qualityOf', () => {
     expect(kl && teacherOf(kl)).toBeNull();
   });
 
+  it('knows that the head axis is lost on Huginn at the budgets of LLA and beyond, though nothing is scored', () => {
+    const heads = (ratio: number): QualityFigure[] =>
+      qualityOf({ ...LLA_4X, model: 'huginn-3.5b', codec: 'mla-head', ratio });
+    for (const ratio of [16, 32, 42.58, 85.16, 128, 170]) {
+      expect(heads(ratio).map((f) => [f.metric, f.value, f.unit, f.source])).toEqual([
+        ['error-over-lla', 20, 'times', 'text, Section experiments'],
+      ]);
+      expect(heads(ratio).some(showsLoss)).toBe(true);
+    }
+    for (const ratio of [2, 4, 8, 15]) expect(heads(ratio)).toEqual([]);
+    for (const f of FIGURES) expect(showsLoss(f), f.source).toBe(f.metric === 'error-over-lla');
+  });
+
   it('calls a path by its class', () => {
     expect(pathClassOf('full', 'full')).toBe('uncompressed');
     expect(pathClassOf('lla', 'absorbed')).toBe('absorbed');
@@ -226,7 +238,8 @@ describe('CONTRADICTIONS', () => {
     expect(new Set(CONTRADICTIONS.map((c) => c.id)).size).toBe(CONTRADICTIONS.length);
     for (const c of CONTRADICTIONS) {
       expect(c.figures.length).toBeGreaterThanOrEqual(2);
-      for (const f of c.figures) expect(f.source).toMatch(/^(text|caption|arithmetic|Table |Equation )/);
+      for (const f of c.figures)
+        expect(f.source).toMatch(/^(text|caption|arithmetic|Table |Equation |[A-Z]\w+ \(arXiv \d{4}\.\d{5}\))/);
       expect(c.explanation.length).toBeGreaterThan(20);
     }
   });

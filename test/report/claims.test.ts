@@ -16,15 +16,23 @@ const claim = (verdict: string, name: string, low: number | null) => ({
   effect: low === null ? '' : 'KL of a − KL of b, nats',
   estimate: low === null ? null : { estimate: low + 0.1234, low, high: low + 0.25 },
   control: low === null ? null : { estimate: 0, low: -0.5, high: 0.5 },
+  beyond: low === null ? null : { estimate: low, low: low - 0.5, high: low + 0.5 },
+  paper: `Table of ${name}`,
   note: low === null ? 'needs <b>training</b> | more' : '',
 });
 
 const written = {
   schema: 'lla-sim/claims',
-  schemaVersion: 1,
+  schemaVersion: 2,
   model: { name: 'mine', fingerprint: 'a'.repeat(64), trained: true },
   device: 'an adapter',
-  claims: [claim('agree', 'first', 0.5), claim('disagree', 'second', -2), claim('cannot tell', 'third', null)],
+  training: { steps: 40, stepTokens: 512 },
+  claims: [
+    claim('agrees', 'first', 0.5),
+    claim('contradicts', 'second', -2),
+    claim('not shown by this', 'fourth', 0.25),
+    claim('not decided', 'third', null),
+  ],
 };
 
 const read = (content: unknown): ReturnType<typeof readClaims> => {
@@ -37,24 +45,27 @@ describe('claims', () => {
   it('are shown with effect, interval and control, on the page and in Markdown', () => {
     const part = joined(claimsPart(read(written)), { html: html`<p>after</p>`, markdown: '## After' });
     const page = part.html.text.replace(/\s+/g, ' ');
-    expect(page).toContain('1 agree, 1 disagree, 1 cannot tell: on mine (aaaaaaaaaaaa…)');
+    expect(page).toContain('1 agrees, 1 contradicts, 1 not shown by this, 1 not decided: on mine (aaaaaaaaaaaa…)');
+    expect(page).toContain('Trained for 40 steps of 512 tokens each');
     expect(page).toContain(
-      '<th scope="row">disagree</th><td>second</td><td>KL of a − KL of b, nats</td><td>-1.88 (-2 to -1.75)</td><td>0 (-0.5 to 0.5)</td>',
+      '<th scope="row">contradicts</th><td>second</td><td>KL of a − KL of b, nats</td><td>-1.88 (-2 to -1.75)</td><td>0 (-0.5 to 0.5)</td><td>-2 (-2.5 to -1.5)</td><td>Table of second</td>',
     );
-    expect(page).toContain('<th scope="row">cannot tell</th><td>third</td><td></td><td>–</td><td>–</td>');
+    expect(page).toContain(
+      '<th scope="row">not decided</th><td>third</td><td></td><td>–</td><td>–</td><td>–</td><td>Table of third</td>',
+    );
     expect(page).toContain('needs &#60;b&#62;training&#60;/b&#62; | more');
     expect(page.indexOf('after')).toBeGreaterThan(page.indexOf('third'));
     expect(part.markdown).toContain(
-      '| agree | first | KL of a − KL of b, nats | 0.623 (0.5 to 0.75) | 0 (-0.5 to 0.5) |',
+      '| agrees | first | KL of a − KL of b, nats | 0.623 (0.5 to 0.75) | 0 (-0.5 to 0.5) | 0.5 (0 to 1) | Table of first |',
     );
     expect(part.markdown).toContain('needs &lt;b&gt;training&lt;/b&gt; \\| more |');
-    expect(part.markdown.split('\n').filter((l) => l.startsWith('| ')).length).toBe(4);
+    expect(part.markdown.split('\n').filter((l) => l.startsWith('| ')).length).toBe(5);
   });
 
   it('of another shape are refused in one line', () => {
     for (const wrong of [
       { ...written, schema: 'lla-sim/fidelity' },
-      { ...written, claims: [{ ...claim('agree', 'x', 1), verdict: 'maybe' }] },
+      { ...written, claims: [{ ...claim('agrees', 'x', 1), verdict: 'maybe' }] },
       { ...written, model: { ...written.model, fingerprint: 'A' } },
       [],
     ])

@@ -201,9 +201,11 @@ function expectSimulated(out: string): void {
   const read = (name: string): string => readFileSync(join(out, name), 'utf8');
   const { answer } = JSON.parse(read('plans.json')) as PlanReport;
   const { runs, candidates, workload } = JSON.parse(read('simulation.json')) as SimulationReport;
-  expect(runs.map((r) => r.id)).toEqual([answer.deploy!.planId, answer.unsure!.planId]);
-  // One decode step favours it, the workload does not: at the slow end it serves less.
+  expect(runs.length).toBe(2);
+  expect(runs[0]!.id).toBe(answer.deploy!.planId);
+  // One decode step favours the second, the workload does not: at the slow end it serves less.
   expect(answer).toMatchObject({ chosenBy: 'simulation', upside: null });
+  expect(read('report.md')).toContain('by simulation none whose kernels have to be written serves more requests');
   const lows = runs.map((r) => candidates!.find((c) => c.id === r.id)!.requestsPerSecond.low);
   expect(lows[1]).toBeLessThan(lows[0]!);
   expect(candidates!.map((c) => c.id).sort()).toEqual(runs.map((r) => r.id).sort());

@@ -263,6 +263,12 @@ describe('refusals', () => {
     expect(o.err).toContain(message);
   });
 
+  it('prompts position by position, which no iteration of a server takes', async () => {
+    const o = await simulate('--device', 'h200', '--codec', 'final-loop', '--shared', 'all');
+    expectBadInput(o);
+    expect(o.err).toContain('final-loop-all/full takes prompts position by position');
+  });
+
   it('a cache that does not fit is no solution, and a field that nobody knows is named', async () => {
     const o = await simulate('--device', 'h200', '--codec', 'full', '--reserve', '138GB');
     expect(o.code).toBe(3);

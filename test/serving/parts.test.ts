@@ -1,4 +1,4 @@
-/** Sketch, event queue, calendar and draws. */
+/** Event queue, calendar and draws. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Pricer } from '../../src/cost/latency.js';
@@ -9,33 +9,7 @@ import { emptyDraft } from '../../src/serving/requests.js';
 import { SyntheticSource } from '../../src/serving/workload.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/draws.js';
 import { EVENT, EventQueue, type EventKind } from '../../src/serving/events.js';
-import { RELATIVE_ERROR, Sketch } from '../../src/serving/sketch.js';
 import { SEED } from '../gpu/random.js';
-
-describe('percentiles', () => {
-  it('are within the stated error of the exact ones, weights and merges included', () => {
-    fc.assert(
-      fc.property(
-        fc.array(fc.tuple(fc.double({ min: 1e-7, max: 1e6, noNaN: true }), fc.integer({ min: 1, max: 5 })), {
-          minLength: 1,
-          maxLength: 200,
-        }),
-        (values) => {
-          const [a, b] = [new Sketch(), new Sketch()];
-          values.forEach(([value, weight], i) => (i % 2 === 0 ? a : b).add(value, weight));
-          a.merge(b);
-          const all = values.flatMap(([value, weight]) => new Array<number>(weight).fill(value)).sort((x, y) => x - y);
-          expect(a.count).toBe(all.length);
-          for (const share of [0, 0.5, 0.9, 0.99, 1]) {
-            const exact = all[Math.floor(share * (all.length - 1))]!;
-            expect(Math.abs(a.quantile(share)! / exact - 1)).toBeLessThanOrEqual(RELATIVE_ERROR * 1.000001);
-          }
-        },
-      ),
-      { seed: SEED, numRuns: 100 },
-    );
-  });
-});
 
 describe('the event queue', () => {
   it('is in order of time, kind, and then of what was pushed first', () => {

@@ -57,7 +57,13 @@ describe('shards', () => {
     const o = await merged();
     expect(o.code, o.err).toBe(0);
     expect(JSON.parse(o.out)).toEqual(whole);
-    expect((await simulate('merge', join(folder, 'results'))).out).toContain('Runs today');
+    const table = (await simulate('merge', join(folder, 'results'))).out;
+    expect(table).toContain('Runs today');
+    // Each shard holds whole candidates: what is exact in one stays so.
+    const sketched = whole.candidates!.some((s) => s.atEstimate!.sketched.some((m) => m === 'ttft' || m === 'tpot'));
+    expect(table.replaceAll(/\s+/g, ' ')).toContain(
+      sketched ? 'percentiles of more than 10000 values (TTFT, TPOT)' : 'percentiles are exact',
+    );
     // Shards that were run without a picture have no curve to draw.
     const drawn = await simulate('merge', join(folder, 'results'), '--picture', join(folder, 'rate.png'));
     expectBadInput(drawn);
@@ -84,6 +90,16 @@ describe('shards', () => {
       [{ ...report, targets: { ...report.targets, tpotSeconds: 1 } }, 'answer different questions'],
       [{ ...report, candidates: whole.candidates }, 'times, not once'],
       [{ ...report, schema: 'lla-sim/plan' }, 'is no shard'],
+      [
+        {
+          ...report,
+          candidates: report.candidates!.map(({ atEstimate, ...c }) => {
+            const { sketched: _sketched, ...older } = atEstimate!;
+            return { ...c, atEstimate: older };
+          }),
+        },
+        'is of an older version; run --shard 2/3 again',
+      ],
     ] as const) {
       writeFileSync(shardFile(2), JSON.stringify(changed));
       const o = await merged();

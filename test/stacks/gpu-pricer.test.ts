@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
+import { pricePrompt, priceStep } from '../../src/cost/latency.js';
 import { DEVICES, type DeviceSpec as Spec } from '../../src/devices/catalogue.js';
 import { findDevice } from '../../src/devices/find.js';
 import { KERNEL_NAMES, KERNELS, workOf } from '../../kernels/registry.js';
@@ -55,6 +56,21 @@ describe('what a tuned kernel would do', () => {
         }
       }
     expect(KERNEL_NAMES.filter((k) => !seen.has(k) && !/prefill|carried|chunk|kept|load/.test(k))).toEqual([]);
+  });
+});
+
+describe('prompts that are taken position by position', () => {
+  it.each(['final-loop', 'mean-loop'])('of %s cost the steps that decode them', async (kind) => {
+    const scenario = { device: 'h200', codec: [kind], shared: ['all'] };
+    const { request } = prepare(scenario, await readSources(scenario));
+    const c = configurationOf(request, request.candidates[0]!);
+    const promptTokens = 300 + (seed % 3000);
+    const { estimate } = pricePrompt(c, request.pricer!, { method: 'accumulated', promptTokens });
+    let steps = 0;
+    for (let n = 1; n <= promptTokens; n++) steps += priceStep(c, request.pricer!, 1, n).estimate;
+    // Each step has logits; a prompt has those of its last token.
+    expect(estimate / steps, `${promptTokens} tokens`).toBeGreaterThan(0.9);
+    expect(estimate / steps, `${promptTokens} tokens`).toBeLessThan(1.02);
   });
 });
 

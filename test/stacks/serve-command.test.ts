@@ -103,7 +103,7 @@ describe('Hugging Face ids', () => {
       expect(isPreset(other), other).toBe(false);
     const report = await plan({ model: 'ByteDance/Ouro-2.6B-Thinking', vram: '80GB', codec: ['full'] });
     expect(report.model.name).toBe('ouro-2.6b');
-    expect(report.notes.join()).toContain('ouro-2.6b is served as ByteDance/Ouro-2.6B-Thinking, the checkpoint');
+    expect(report.notes.join()).toContain('scores of ouro-2.6b are those of ByteDance/Ouro-2.6B-Thinking');
   });
 
   it('of another model say which file to download; a path does not', () => {

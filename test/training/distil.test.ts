@@ -33,7 +33,7 @@ import {
   type Swap,
 } from '../../src/training/cached.js';
 import { Rollout } from '../../src/training/rollout.js';
-import { distillationLoss, exactPass, studentPass } from '../../src/training/student.js';
+import { distillationLoss, exactPass, studentPass, type Frozen } from '../../src/training/student.js';
 import { temporaryFolder } from '../decoder/files.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { SEED } from '../gpu/random.js';
@@ -88,6 +88,7 @@ function exactLoss(
   source: TensorSource,
   rows: Captured,
   weights: readonly number[],
+  lambda = LAMBDA,
 ): number {
   const model = loadModel(g, twinOf(g), EPSILON);
   const codecs = loadCodec(g, codec, path, branch, source);
@@ -162,7 +163,7 @@ function exactLoss(
       outputs.forEach((output, n) =>
         output.forEach((x, i) => {
           const difference = x - ((wanted.get(nameOf(site)) as Vector[])[n]?.[i] as number);
-          loss += (weightOf(n) * LAMBDA * difference ** 2) / (g.loops * g.layers);
+          loss += (weightOf(n) * lambda * difference ** 2) / (g.loops * g.layers);
         }),
       );
       return outputs;
@@ -241,18 +242,21 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
 
       const weights = Array.from({ length: texts.length * LENGTH }, random);
       const known = await captured(rows);
+      const frozen = (): Frozen => ({
+        base: tree.ref(base),
+        at: tree.ref(at),
+        exact: exactPass(setting, tree.ref(base), tree.ref(at), oneHot()),
+        rows: tree.ref(rows),
+        oneHot: oneHot(),
+        weights: np.array(weights),
+      });
+      const alone = distillationLoss(setting, swap, 0)(tree.ref(arrays), frozen());
+      expect(((await alone.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights, 0), 4);
       const [loss, gradients] = (
         valueAndGrad(distillationLoss(setting, swap, LAMBDA) as never) as unknown as (
           ...args: unknown[]
         ) => [np.Array, Parameters]
-      )(arrays, {
-        base: tree.ref(base),
-        at: tree.ref(at),
-        exact: exactPass(setting, base, at, oneHot()),
-        rows,
-        oneHot: oneHot(),
-        weights: np.array(weights),
-      });
+      )(arrays, frozen());
       expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights), 4);
       expect(Object.keys(gradients).sort()).toEqual([...source.shapes.keys()].sort());
       for (const [name, gradient] of Object.entries(gradients)) {
@@ -285,7 +289,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     const asked: Distillation = {
       setting: { geometry: one, normEpsilon: EPSILON, length: LENGTH },
       swap,
-      plan: { seed: SEED, steps: 8, onPolicySteps: 4, temperature: 1, rate: 0.02, attentionWeight: LAMBDA, texts: 1 },
+      plan: { seed: SEED, steps: 8, onPolicySteps: 4, temperature: 1, rate: 0.02, lambdaAttn: LAMBDA, texts: 1 },
       model: twinOf(one),
       start: codecOf([swap.codec, swap.path, swap.branch, one]),
       texts,
@@ -293,7 +297,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     };
     const unheard = new AbortController().signal;
     const forced = await distil(
-      { ...asked, plan: { ...asked.plan, steps: 40, onPolicySteps: 0, rate: 0.005, attentionWeight: 0 } },
+      { ...asked, plan: { ...asked.plan, steps: 40, onPolicySteps: 0, rate: 0.005, lambdaAttn: 0 } },
       { signal: unheard, state: null },
     );
     expect(forced.after.estimate).toBeLessThan(forced.before.estimate);
@@ -350,7 +354,7 @@ describe('what is distilled', () => {
       onPolicySteps: 0,
       temperature: 1,
       rate: 0.02,
-      attentionWeight: LAMBDA,
+      lambdaAttn: LAMBDA,
       texts: 1,
     };
     expect([5, 10].map((step) => distilRate(plan, step))).toEqual([0.01, 0.02]);
@@ -365,6 +369,10 @@ describe('what is distilled', () => {
     expect(asked({ distil: true, temperature: '0.7' })).toThrow('--temperature is of drawn texts, and none are drawn');
     expect(asked({ distil: true, 'on-policy': true, steps: '5' })()).toMatchObject({ steps: 5, onPolicySteps: 3 });
     expect(asked({ distil: true, 'on-policy': false })()).toMatchObject({ onPolicySteps: 0, temperature: 1 });
+    expect(asked({ 'lambda-attn': '0' })).toThrow('--lambda-attn is of a training, and there is none');
+    expect(asked({ distil: true })()).toMatchObject({ lambdaAttn: 0.5 });
+    expect(asked({ distil: true, 'lambda-attn': '0' })()).toMatchObject({ lambdaAttn: 0 });
+    expect(asked({ distil: true, 'lambda-attn': '-1' })).toThrow(/--lambda-attn/);
   });
 
   it('is judged on other windows than it is trained on', () => {

@@ -54,6 +54,7 @@ test('the cases are every codec with every path it has, with and without evictio
     'lla',
     'lla-2d',
     'lla-window',
+    'mean-loop',
     'mla-head',
   ]);
   expect(new Set(cases.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(6);

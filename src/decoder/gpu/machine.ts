@@ -8,6 +8,7 @@ import type { AppendOptions } from '../../../kernels/append/launch.js';
 import { latentsOf, spansLoops } from '../../schedule/configuration.js';
 import { packedRow } from '../../schedule/buffers.js';
 import type { Place, Visit } from '../../schedule/expand.js';
+import { meanRow } from '../../schedule/rows.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { CodecAxis } from '../tensors.js';
 import type { Allocations } from './allocations.js';
@@ -145,6 +146,13 @@ export abstract class Machine {
       rows: this.buffer(`latent ${axis} ${this.ownLayer(visit)}`),
       at: this.rowsOf(visit, this.latentRow(axis)),
     };
+  }
+
+  /** The mean over the loops of an operation's rows, keys and values side by side, or one of them. */
+  means(visit: Visit, axis: CodecAxis = 'key'): Placed {
+    const { offset, stride } = this.rowsOf(visit, meanRow(this.c));
+    const at = { offset: offset + (axis === 'value' ? stride / 2 : 0), stride };
+    return { rows: this.buffer(`mean rows ${placed(visit).layer}`), at };
   }
 
   get branchHeads(): number {

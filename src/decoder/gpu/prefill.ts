@@ -11,6 +11,7 @@ import {
   rowsOfRuns,
   runSchedule,
   runsOf,
+  takenAs,
   type Chunk,
   type RunOptions,
   type WholePrompt,
@@ -71,11 +72,13 @@ const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => M
  */
 export async function prefillPrompts(
   m: Machine,
-  { method, prompts, lengths, chunkTokens, sampling, draws, streams, ends }: WholePrompts,
+  { prompts, lengths, sampling, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
+  const taken = takenAs(m.c, asked.method, asked.chunkTokens);
+  const { method, chunkTokens } = taken;
   const runs = prompts.map((tokens, sequence) =>
-    tokens.length === 0 ? [] : runsOf(method, lengths[sequence] as number, tokens.length, chunkTokens),
+    tokens.length === 0 ? [] : runsOf(taken, lengths[sequence] as number, tokens.length),
   );
   // Pieces of what is before a run are as long as a chunk, however short the run.
   const room =

@@ -3,7 +3,7 @@
  * restoring rows of full width from latents, and writing to the cache.
  */
 import { pathSpec } from '../../codecs/paths.js';
-import { codecSpec, isLatent } from '../../codecs/registry.js';
+import { averagesLoops, codecSpec, isLatent } from '../../codecs/registry.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { Rows } from '../../../kernels/matmul/launch.js';
 import type { RopeOptions } from '../../../kernels/rope/launch.js';
@@ -153,15 +153,17 @@ export function append(
 }
 
 /**
- * A token's rows join the cache: of full width as they were projected, or centred latents, or the rows of a loop that a
- * latent stands for.
+ * A token's rows join the cache: of full width as they were projected, or their mean over the loops, or centred latents,
+ * or the rows of a loop that a latent stands for.
  */
 const appendRows =
   (axis: CodecAxis): Executor =>
   async (m, visit) => {
     const { block, layer } = placed(visit);
-    if (block.name !== 'core' || !isLatent(m.c.codec))
-      return append(m, visit, m.target(visit, axis), m.projected(axis));
+    if (block.name !== 'core' || !isLatent(m.c.codec)) {
+      const averaged = block.name === 'core' && averagesLoops(m.c.codec);
+      return append(m, visit, m.target(visit, axis), averaged ? m.means(visit, axis) : m.projected(axis));
+    }
     const loop = loopOf(visit);
     if (!pathSpec(m.c.path).restores) {
       const centre = await m.weights.centre(layer, loop, axis);
@@ -173,6 +175,15 @@ const appendRows =
   };
 
 const appendBranch: Executor = (m, visit) => append(m, visit, m.target(visit, 'rotary-key'), m.branchKeys(visit));
+
+/** Adds this loop's keys and values, which lie side by side, to their mean over the loops. */
+const meanRows: Executor = (m, visit) => {
+  const [{ rows: input, at: from }, { rows: target, at: to }] = [m.projected('key'), m.means(visit)];
+  return {
+    plan: plan(m, visit, { factor: 1 / m.c.geometry.loops, placement: { input: from, output: to } }),
+    buffers: { input, target },
+  };
+};
 
 /** Exact rows of new tokens, into the window beside latents. */
 const appendRecent =
@@ -189,6 +200,7 @@ export const ROW_EXECUTORS: Executors = {
   'restore-k': restore('key'),
   'restore-v': restore('value'),
   'rope-write': ropeWrite,
+  'mean-rows': meanRows,
   'append-k': appendRows('key'),
   'append-v': appendRows('value'),
   'append-branch': appendBranch,

@@ -19,6 +19,10 @@
  * memory, exact ones and rebuilt ones: in 16 bits where the cache has 16 or fewer (schedule/prefill-pass.ts). Where
  * captures are encoded, these are the captures.
  *
+ * **Loops that share rows** (codecs/codec.ts, `Sharing`). Under `two-pass` the last loop's rows of pass 1 are what pass 2
+ * attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
+ * `all` a prompt is decoded token by token, whatever the kind of prefill.
+ *
  * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all
  * that lose tokens together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one
  * chunk as in the published implementation: nothing is evicted within it, every token attends to all before it, and at
@@ -29,7 +33,7 @@
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
-import { codecSpec, isLatent, layoutOf } from '../../codecs/registry.js';
+import { averagesLoops, codecSpec, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
@@ -139,8 +143,9 @@ export class ReferenceDecoder {
         'give at least 1',
       );
     }
-    const passes = isLatent(this.options.codec) ? 2 : 1;
-    const size = kind === 'chunked' ? (chunkTokens as number) : prompt.length;
+    const { codec } = this.options;
+    const passes = takesTwoPasses(codec) ? 2 : 1;
+    const size = takesPositions(codec) ? 1 : kind === 'chunked' ? (chunkTokens as number) : prompt.length;
     const rows = this.options.exactStorage ? 'f64' : keptRowType(this.options, capturesOf(this.options, kind));
     const encoding = kind === 'chunked' ? 'accumulated' : kind;
     const logits: Vector[] = [];
@@ -155,7 +160,8 @@ export class ReferenceDecoder {
    */
   private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2, rows?: CacheType): Vector[] {
     const positions = tokens.map((_, i) => this.tokens + i);
-    const writer = new CacheWriter(this.options.path, this.codecs, this.cache, encoding, rows);
+    const { path, codec } = this.options;
+    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows);
     const kept = this.keptRows(rows);
     let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer));
     writer.finish();

@@ -1,5 +1,5 @@
 /** A model's weights in float64, gathered from named tensors. */
-import type { Geometry } from '../../geometry/geometry.js';
+import { storedLayers, type Geometry } from '../../geometry/geometry.js';
 import {
   ADAPTER,
   biasedProjections,
@@ -10,7 +10,6 @@ import {
   layerTensor,
   modelTensors,
   requireTensors,
-  storedLayers,
 } from '../tensors.js';
 import type { TensorSource } from '../weights.js';
 import type { Matrix, Vector } from './arithmetic.js';

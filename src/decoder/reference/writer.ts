@@ -2,7 +2,7 @@
 import type { Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
 import type { CodecAxis } from '../tensors.js';
-import { rotate, type Vector } from './arithmetic.js';
+import { accumulate, rotate, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
@@ -30,15 +30,22 @@ interface Pending {
   readonly data: Vector;
 }
 
+/** Keys and values of a token in a layer, one vector a KV head, not rotated. */
+type Rows = Pick<Projection, 'keys' | 'values'>;
+
 export class CacheWriter {
   private readonly pending = new Map<string, Pending>();
+  /** Means of layers and tokens whose last loop is to come. */
+  private readonly means = new Map<string, Rows>();
 
-  /** @param capturesAs element type of captured rows, which are those that attention of pass 1 reads; exact unless given */
   constructor(
     private readonly path: Path,
     private readonly codecs: readonly LayerCodec[],
     private readonly cache: SequenceCache,
     private readonly encoding: Encoding,
+    /** Loops that share rows of full width share their means. */
+    private readonly averages: boolean,
+    /** Element type of captured rows, which are those that attention of pass 1 reads. */
     private readonly capturesAs: CacheType = 'f64',
   ) {}
 
@@ -56,12 +63,29 @@ export class CacheWriter {
     this.pending.clear();
   }
 
-  /** cla: the first of the layers that share; final-loop: the last loop. Keys are rotated by their position. */
+  /**
+   * cla: the first of the layers that share; final-loop: the last loop; mean-loop: the mean up to the last loop. Keys are
+   * rotated by their position, which all loops share: the mean of rotated keys is the rotated mean.
+   */
   private writeFullWidth(site: Site, token: Projection): void {
     const { layers, loops } = this.cache.shared('key', site);
-    if (site.layer % layers !== 0 || (site.loop + 1) % loops !== 0) return;
-    token.keys.forEach((key, head) => this.cache.writeRotated('key', site, head, token.position, key));
-    token.values.forEach((value, head) => this.cache.write('value', site, head, token.position, value));
+    if (site.layer % layers !== 0) return;
+    const rows = this.averages ? this.meanWith(site, token, loops) : token;
+    if ((site.loop + 1) % loops !== 0) return;
+    rows.keys.forEach((key, head) => this.cache.writeRotated('key', site, head, token.position, key));
+    rows.values.forEach((value, head) => this.cache.write('value', site, head, token.position, value));
+  }
+
+  /** The sum of x_t / T up to this loop. */
+  private meanWith({ block, layer, loop }: Site, token: Projection, loops: number): Rows {
+    const key = [block, layer, token.position].join();
+    const zeros = (of: readonly Vector[]): Vector[] => of.map((x) => new Float64Array(x.length));
+    const mean = this.means.get(key) ?? { keys: zeros(token.keys), values: zeros(token.values) };
+    this.means.set(key, mean);
+    for (const what of ['keys', 'values'] as const)
+      mean[what].forEach((row, head) => accumulate(row, token[what][head] as Vector, 1 / loops));
+    if ((loop + 1) % loops === 0) this.means.delete(key);
+    return mean;
   }
 
   private captureLatents(codec: LayerCodec, site: Site, token: Projection): void {

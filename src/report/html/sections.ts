@@ -10,13 +10,12 @@ import { LIMIT_WORDS } from '../words.js';
 import { chosenId } from '../answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../fleet-text.js';
 import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, sheetTable } from '../decision.js';
-import { batchLabel, qualityColumn, rateLabel, runWords } from '../plan-rows.js';
+import { asPublishedLabel, batchLabel, keepsLabel, qualityColumn, rateLabel, runWords } from '../plan-rows.js';
 import { pathLabel } from '../../plan/names.js';
 import { shownDecode, timeLabel, timeWords } from '../../plan/words.js';
 import { batchOf, memoryParts, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { firstPage, type Simulated } from '../simulation.js';
-import { shareText } from '../text.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
@@ -162,6 +161,13 @@ function columnsOf(report: PlanReport): Column[] {
       cell: (p) => rateLabel(shownDecode(p)),
       value: (p) => shownDecode(p).tokensPerSecond?.estimate ?? null,
     },
+    {
+      key: 'published',
+      title: 'tok/s as published',
+      numeric: true,
+      cell: (p) => asPublishedLabel(p) || '–',
+      value: (p) => p.asPublished?.tokensPerSecond.estimate ?? null,
+    },
     report.settings.usdPerHour === null
       ? null
       : {
@@ -177,7 +183,7 @@ function columnsOf(report: PlanReport): Column[] {
       key: 'kept',
       title: 'quality kept',
       numeric: true,
-      cell: (p) => (p.qualityKept ? shareText(p.qualityKept.share) : 'unknown'),
+      cell: (p) => keepsLabel(p),
       value: (p) => p.qualityKept?.share ?? null,
     },
     {

@@ -59,7 +59,7 @@ export function picturesOf(view: View): Picture[] {
     qualityByTask(view),
     ...(view.sources.fidelity ? fidelityPictures(view.sources.fidelity) : []),
     // Only where eviction is asked about.
-    ...(view.all.some((e) => e.plan.eviction) ? evictionPictures(view) : []),
+    ...(view.all.some((e) => e.plan.eviction && !e.plan.beside) ? evictionPictures(view) : []),
     predictedAgainstMeasured(view),
     kernelRoofline(view),
   ].filter((p) => p !== null);

@@ -1,5 +1,6 @@
 /** Predicted step times against those that the decoder took, where a validation is at hand. */
 import { weaker, type Evidence } from '../../cost/evidence.js';
+import { median } from '../../statistics.js';
 import { formatNumber } from '../../units.js';
 import type { View } from '../view.js';
 import { frame, whiskers } from './marks.js';
@@ -12,7 +13,7 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
   if (!validation?.latency || steps.length === 0) return null;
   const kinds = [...new Set(steps.map((s) => s.evidence))];
   const evidence = kinds.reduce<Evidence>(weaker, 'measured');
-  const errors = steps.map((s) => Math.abs(s.predicted.estimate / s.measuredSeconds - 1)).sort((a, b) => a - b);
+  const errors = steps.map((s) => Math.abs(s.predicted.estimate / s.measuredSeconds - 1));
   const inside = steps.filter(
     (s) => s.predicted.low <= s.measuredSeconds && s.measuredSeconds <= s.predicted.high,
   ).length;
@@ -25,7 +26,7 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
     subtitle,
     source,
     evidence,
-    summary: `${steps.length} decode steps: the prediction is off by ${formatNumber((errors[Math.floor(errors.length / 2)] ?? 0) * 100)} % in the median, ${inside} of ${steps.length} measured times lie in their interval.${validation.device.software ? ' A software adapter: this says nothing about a GPU.' : ''}`,
+    summary: `${steps.length} decode steps: the prediction is off by ${formatNumber(median(errors) * 100)} % in the median, ${inside} of ${steps.length} measured times lie in their interval.${validation.device.software ? ' A software adapter: this says nothing about a GPU.' : ''}`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
       const range = spread(

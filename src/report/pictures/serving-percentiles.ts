@@ -30,7 +30,7 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
     subtitle,
     source,
     evidence,
-    summary: `99 % of the requests have their first token within ${at('ttft')} ms, and at most ${at('tpot')} ms between tokens.`,
+    summary: `The 99th percentile of TTFT is ${at('ttft')} ms, that of TPOT ${at('tpot')} ms.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
       const seconds = CURVES.flatMap(([, key]) => percentiles[key].map((ms) => ms / 1e3));

@@ -1,0 +1,43 @@
+/** Sums over loops, element by element: accumulate.wgsl. */
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { DEFAULTS, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { grid, placeUniforms, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+
+const WORKGROUP = 256;
+
+/** Buffers: input, target. `factor`: of each loop's rows, 1/T for a mean. */
+function planAccumulate(call: KernelCall, factor: number, { input, output }: PlacementOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  const count = s.rows * s.width;
+  const begins = call.variant === 'begin';
+  const from = rowsOf(call, 'input', 'input', s.rows, s.width, input);
+  const to = rowsOf(call, 'target', begins ? 'output' : 'state', s.rows, s.width, output);
+  return {
+    buffers: [from.buffer, to.buffer],
+    steps: [
+      {
+        source: 'accumulate',
+        element: 'f32',
+        constants: { BEGIN: begins ? 1 : 0 },
+        uniforms: {
+          factor,
+          count,
+          width: s.width,
+          ...placeUniforms('input', from.at),
+          ...placeUniforms('target', to.at),
+        },
+        buffers: [...read('input'), ...write('target')],
+        workgroups: grid(call.kernel, count, WORKGROUP),
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAccumulate(call, o.factor ?? DEFAULTS.factor, o.placement),
+};

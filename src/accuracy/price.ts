@@ -1,0 +1,168 @@
+/** Asks the planner and the simulation what a row of the ledger measured. */
+import type { Interval } from '../cost/evidence.js';
+import { UserError } from '../errors.js';
+import { prepare } from '../plan/answer.js';
+import { readModel, readSources } from '../plan/ask.js';
+import type { Sources } from '../plan/answer.js';
+import { evaluate } from '../plan/evaluate.js';
+import type { Row } from '../schema/ledger-file.js';
+import type { FigureName } from '../schema/ledger.js';
+import type { Geometry } from '../geometry/geometry.js';
+import { readModelFile } from '../geometry/hf-config.js';
+import { findPreset, isPreset } from '../geometry/presets.js';
+import type { Scenario } from '../schema/settings.js';
+import { settle } from '../serving/answer.js';
+import { Service } from '../serving/candidate.js';
+import type { Metric, Run, RunFigures } from '../serving/types.js';
+import { join } from 'node:path';
+import { questionOf, type Question } from './question.js';
+
+/** Statistics that a prediction has, in the order in which one of a row is chosen to be compared. */
+export const STATISTICS = ['mean', 'median', 'value', 'p90', 'p95', 'p99'] as const;
+export type StatisticName = (typeof STATISTICS)[number];
+
+/** Of a figure by statistic; the interval holds both ends whatever their order. */
+export type Predicted = (figure: FigureName, statistic: StatisticName) => Interval | null;
+
+export type Priced = { readonly predicted: Predicted; readonly evidence: string } | { readonly why: string };
+
+/** Prices rows one after another; sources that rows share are read once. */
+export class Pricing {
+  private readonly sources = new Map<string, Promise<Sources>>();
+
+  /** @param folder that paths in the row are relative to */
+  async price(row: Row, folder: string): Promise<Priced> {
+    const question = questionOf(row, folder, () => geometryOf(row, folder));
+    if (question.by === 'nothing') return { why: question.why };
+    try {
+      return await this.answer(row, question);
+    } catch (error) {
+      if (error instanceof UserError) return { why: error.message };
+      throw error;
+    }
+  }
+
+  private async answer(row: Row, question: Exclude<Question, { by: 'nothing' }>): Promise<Priced> {
+    if (question.by === 'plan') return this.steps(question);
+    const scenario = await this.withKernels(question.scenario);
+    const { setting, plan } = settle(scenario, await this.read(scenario), { percentile: null, skipBad: false });
+    const shown = plan.plans[0];
+    const candidate = setting.request.candidates[0]!;
+    const service = new Service(setting, candidate, shown);
+    const memory = memoryOf(service, row);
+    if (question.by === 'memory') return { predicted: (figure) => memory[figure] ?? null, evidence: 'memory' };
+    if (service.options.blocks < 1) return { why: 'by the planner nothing is left for the cache' };
+    const { run } = await service.runAll(
+      () => false,
+      () => {},
+    );
+    if (run.completed === 0) return { why: 'by the planner every request is too long for the cache' };
+    return {
+      predicted: (figure, statistic) => memory[figure] ?? figureOf(row, run, figure, statistic),
+      evidence: run.evidence ?? 'unknown',
+    };
+  }
+
+  /** Steps of one batch, of tokens that take several depths each. */
+  private async steps(question: Extract<Question, { by: 'plan' }>): Promise<Priced> {
+    const { batch, loops, tokensPerStep } = question;
+    const step = { estimate: 0, low: 0, high: 0 };
+    let evidence = 'unknown';
+    for (const { loops: each, share } of loops) {
+      const scenario = await this.withKernels({ ...question.scenario, ...(await loopsOf(question.scenario, each)) });
+      const { request } = prepare(scenario, await this.read(scenario));
+      const { decode, maxBatch } = evaluate(request, request.candidates[0]!);
+      if (!decode.secondsPerStep) return { why: `by the planner ${maxBatch.exact} of ${batch} sequences fit` };
+      evidence = decode.evidence ?? evidence;
+      for (const end of ['estimate', 'low', 'high'] as const) step[end] += share * decode.secondsPerStep[end];
+    }
+    const rate = (seconds: number): number => (batch * tokensPerStep) / seconds;
+    return {
+      evidence,
+      predicted: (figure) => {
+        if (figure === 'tpotSeconds' || figure === 'itlSeconds') return step;
+        if (figure === 'tokensPerSecond')
+          return { estimate: rate(step.estimate), low: rate(step.high), high: rate(step.low) };
+        return null;
+      },
+    };
+  }
+
+  /** Without kernel times of the row's server the user takes what tuned kernels reach. */
+  private async withKernels(scenario: Scenario): Promise<Scenario> {
+    if (scenario.stack === undefined) return scenario;
+    try {
+      await this.read(scenario);
+      return scenario;
+    } catch (error) {
+      if (error instanceof UserError && error.message.includes('no kernel times'))
+        return { ...scenario, stack: 'attainable' };
+      throw error;
+    }
+  }
+
+  private read(scenario: Scenario): Promise<Sources> {
+    const { model, loops, device, stack } = scenario;
+    const key = JSON.stringify([model, loops, device, stack]);
+    let sources = this.sources.get(key);
+    if (!sources) this.sources.set(key, (sources = readSources(scenario)));
+    return sources;
+  }
+}
+
+/** The model of a row. */
+export const geometryOf = (row: Row, folder: string): Geometry => {
+  if (isPreset(row.model)) return findPreset(row.model);
+  return readModelFile(join(folder, row.model));
+};
+
+/** `--loops` where tokens take fewer than the model was trained with. */
+async function loopsOf(scenario: Scenario, loops: number): Promise<Scenario> {
+  const { geometry } = await readModel(scenario.model!);
+  return geometry.loops === loops ? {} : { loops };
+}
+
+/** What the server's memory holds: exact, so both ends are the estimate. */
+function memoryOf(service: Service, row: Row): Partial<Record<FigureName, Interval>> {
+  const { capacity, options } = service;
+  const tokens = options.blocks * options.blockTokens;
+  const exactly = (value: number): Interval => ({ estimate: value, low: value, high: value });
+  const w = row.workload;
+  const length =
+    'inputTokens' in w && typeof w.inputTokens === 'number' && typeof w.outputTokens === 'number'
+      ? w.inputTokens + w.outputTokens
+      : null;
+  return {
+    kvTokens: exactly(tokens),
+    availableKvBytes: exactly(options.blocks * capacity.blockBytes),
+    weightsBytes: exactly(capacity.weightsBytes),
+    ...(row.server.maxModelLen === undefined ? {} : { requestsOfMaxLength: exactly(tokens / row.server.maxModelLen) }),
+    ...(length === null
+      ? {}
+      : { sequences: exactly(Math.floor(options.blocks / Math.ceil(length / options.blockTokens))) }),
+  };
+}
+
+const METRICS: Partial<Record<FigureName, Metric>> = {
+  tpotSeconds: 'tpot',
+  itlSeconds: 'itl',
+  ttftSeconds: 'ttft',
+  e2elSeconds: 'e2el',
+};
+
+/** A figure of a run, both ends in order. */
+function figureOf(row: Row, run: Run, figure: FigureName, statistic: StatisticName): Interval | null {
+  const of = (f: RunFigures): number | null => {
+    if (figure === 'tokensPerSecond') return f.output_throughput;
+    if (figure === 'requestsPerSecond') return f.request_throughput;
+    // A single batch is timed to its last token.
+    if (figure === 'e2elSeconds' && row.workload.kind === 'single') return f.duration;
+    const metric = METRICS[figure];
+    if (metric === undefined) return null;
+    const milliseconds = f[`${statistic === 'value' ? 'mean' : statistic}_${metric}_ms`];
+    return milliseconds === null ? null : milliseconds / 1e3;
+  };
+  const [estimate, a, b] = [of(run.estimate), of(run.low), of(run.high)];
+  if (estimate === null || a === null || b === null) return null;
+  return { estimate, low: Math.min(estimate, a, b), high: Math.max(estimate, a, b) };
+}

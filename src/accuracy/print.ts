@@ -1,0 +1,191 @@
+/** The priced ledger as text for people: a table for the terminal, and the page docs/accuracy.md. */
+import { csvCell, markdownText } from '../report/plan-csv.js';
+import { columns, wrap, type Column } from '../report/text.js';
+import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
+
+const percent = (share: number): string => {
+  const p = 100 * share;
+  return Math.abs(p) < 9.95 ? p.toFixed(1) : p.toFixed(0);
+};
+
+/** Cells of a group, and their titles. */
+const CELLS: readonly (readonly [title: string, cell: (g: Group) => string])[] = [
+  ['rows', (g) => String(g.rows)],
+  ['figures', (g) => String(g.figures)],
+  ['median', (g) => `${percent(g.median)} %`],
+  ['90th', (g) => `${percent(g.p90)} %`],
+  ['bias', (g) => `${g.bias > 0 ? '+' : ''}${percent(g.bias)} %`],
+  ['inside', (g) => `${Math.round(100 * g.inside)} %`],
+  ['half-width', (g) => `${percent(g.halfWidth)} %`],
+];
+
+const LEGEND =
+  'median, 90th: sizes of the errors, predicted over measured less one. bias: median error with its sign. inside: share of the figures in their 90 % interval. half-width: of the median interval. cache and weights are exact numbers without an interval.';
+
+const groupColumns = (head: string): Column<Group>[] => [
+  { title: head, align: 'left', cell: (g) => g.name },
+  { title: 'figure', align: 'left', cell: (g) => g.kind },
+  ...CELLS.map(([title, cell]): Column<Group> => ({ title, align: 'right', cell })),
+];
+
+const judges = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'judges');
+const fits = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'fits');
+
+/** `1,315 rows: 812 priced (…), 503 not`. */
+const intro = ({ rows, priced, figures }: AccuracyReport): string =>
+  `${rows} published rows of real servers; ${priced} are priced, with ${figures.length} figures. Rows that fit may give constants; rows that judge were named before the first one was priced.`;
+
+export function accuracyTable(report: AccuracyReport, width: number): string {
+  const part = (title: string, head: string, groups: readonly Group[]): string[] =>
+    groups.length === 0 ? [] : ['', title, '', ...columns(groupColumns(head), groups)];
+  return `${[
+    ...wrap(intro(report), width),
+    ...part('Rows that judge', 'model', judges(report.kinds)),
+    ...part('Rows that judge, by GPU', 'GPU', judges(report.groups.GPU)),
+    ...part('Rows that judge, by server', 'server', judges(report.groups.server)),
+    ...part('Rows that fit', 'model', fits(report.kinds)),
+    '',
+    ...wrap(LEGEND, width),
+    ...wrap(verdict(report), width),
+  ].join('\n')}\n`;
+}
+
+/** In words, for somebody who added rows of a server of their own. */
+function verdict(report: AccuracyReport): string {
+  const timed = report.figures.filter((f) => f.kind !== 'cache' && f.kind !== 'weights' && f.use !== 'out-of-reach');
+  if (timed.length === 0) return 'No figure of time was priced.';
+  const inside = timed.filter((f) => f.inside).length;
+  const worst = timed.reduce((a, b) => (Math.abs(a.error) > Math.abs(b.error) ? a : b));
+  return `Of ${timed.length} figure${timed.length === 1 ? '' : 's'} of time ${inside} lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} (${number(worst.low)}–${number(worst.high)}).`;
+}
+
+const number = (x: number): string => String(Number(x.toPrecision(4)));
+
+const table = (head: readonly string[], rows: readonly (readonly string[])[]): string[] => [
+  `| ${head.join(' | ')} |`,
+  `|${head.map((_, i) => (i < 2 ? '---' : '--:')).join('|')}|`,
+  ...rows.map((cells) => `| ${cells.map(markdownText).join(' | ')} |`),
+];
+
+const groupTable = (head: string, groups: readonly Group[]): string[] =>
+  table(
+    [head, 'figure', ...CELLS.map(([title]) => title)],
+    groups.map((g) => [g.name, g.kind, ...CELLS.map(([, cell]) => cell(g))]),
+  );
+
+const TITLES: Readonly<Record<Grouping, string>> = {
+  source: 'By source',
+  GPU: 'By GPU',
+  server: 'By server',
+  model: 'By model',
+};
+
+/** The page docs/accuracy.md. */
+export function accuracyMarkdown(report: AccuracyReport): string {
+  return `${[
+    '# How far predictions are from what others measured',
+    '',
+    'Written by `lla-sim accuracy --format markdown`; a test holds both equal. Where the rows come from and which of them judge is in [ledger/README.md](../ledger/README.md). `lla-sim accuracy --format csv` has every figure, `--ledger FILE` prices rows of your own.',
+    '',
+    intro(report),
+    LEGEND,
+    '',
+    '## Rows that judge',
+    '',
+    ...groupTable('model', judges(report.kinds)),
+    ...GROUPINGS.flatMap((g) => ['', `### ${TITLES[g]}`, '', ...groupTable(g, judges(report.groups[g]))]),
+    '',
+    '## Rows that fit',
+    '',
+    ...groupTable('source', fits(report.groups.source)),
+    '',
+    '## Figures outside their intervals',
+    '',
+    'Of rows that judge, by campaign, with the cause where one was found and checked.',
+    '',
+    ...table(
+      ['campaign', 'figure', 'outside', 'of', 'median error', 'cause'],
+      missesOf(report.figures).map((m) => [
+        m.campaign,
+        m.kind,
+        String(m.outside),
+        String(m.of),
+        `${percent(m.error)} %`,
+        m.cause,
+      ]),
+    ),
+    '',
+    '## Rows without a prediction',
+    '',
+    ...table(
+      ['source', 'campaign', 'rows', 'why'],
+      report.notPriced.map((n) => [n.file, n.campaign, String(n.rows), n.why]),
+    ),
+  ].join('\n')}\n`;
+}
+
+interface Miss {
+  readonly campaign: string;
+  readonly kind: string;
+  readonly outside: number;
+  readonly of: number;
+  /** Median of those outside, with its sign. */
+  readonly error: number;
+  readonly cause: string;
+}
+
+/** By campaign, kind of figure and cause. Numbers without an interval are not said to miss it. */
+function missesOf(figures: readonly AccuracyFigure[]): Miss[] {
+  const timed = figures.filter((f) => f.use === 'judges' && f.high > f.low);
+  const keyOf = (f: AccuracyFigure): string => JSON.stringify([f.file, f.campaign, f.kind]);
+  const all = new Map<string, number>();
+  for (const f of timed) all.set(keyOf(f), (all.get(keyOf(f)) ?? 0) + 1);
+  const misses = new Map<string, AccuracyFigure[]>();
+  for (const f of timed) {
+    if (f.inside) continue;
+    const key = JSON.stringify([keyOf(f), f.cause]);
+    misses.set(key, [...(misses.get(key) ?? []), f]);
+  }
+  return [...misses.values()].map((own) => {
+    const first = own[0]!;
+    const errors = own.map((f) => f.error).sort((a, b) => a - b);
+    return {
+      campaign: `${first.file}: ${first.campaign}`,
+      kind: first.kind,
+      outside: own.length,
+      of: all.get(keyOf(first))!,
+      error: errors[Math.floor((errors.length - 1) / 2)]!,
+      cause: first.cause!,
+    };
+  });
+}
+
+type Cell = string | number | boolean;
+const CSV: readonly (readonly [title: string, cell: (f: AccuracyFigure) => Cell])[] = [
+  ['source', (f) => f.file],
+  ['campaign', (f) => f.campaign],
+  ['row', (f) => f.id],
+  ['use', (f) => f.use],
+  ['server', (f) => f.server],
+  ['gpu', (f) => f.device],
+  ['gpus', (f) => f.gpus],
+  ['model', (f) => f.model],
+  ['looped', (f) => f.looped],
+  ['figure', (f) => f.figure],
+  ['statistic', (f) => f.statistic],
+  ['kind', (f) => f.kind],
+  ['measured', (f) => f.measured],
+  ['predicted', (f) => f.predicted],
+  ['low', (f) => f.low],
+  ['high', (f) => f.high],
+  ['error', (f) => f.error],
+  ['inside', (f) => f.inside],
+  ['evidence', (f) => f.evidence],
+  ['cause', (f) => f.cause ?? ''],
+];
+
+/** One line a figure. */
+export const accuracyCsv = ({ figures }: AccuracyReport): string =>
+  [CSV.map(([title]) => title), ...figures.map((f) => CSV.map(([, cell]) => csvCell(cell(f))))]
+    .map((cells) => `${cells.join(',')}\n`)
+    .join('');

@@ -1,0 +1,173 @@
+/** What a user would ask for a row of the ledger: the row's own model, GPU, flags and load, and nothing else. */
+import { join } from 'node:path';
+import { isPreset } from '../geometry/presets.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { Row } from '../schema/ledger-file.js';
+import type { Server, Workload } from '../schema/serving.js';
+import type { Scenario } from '../schema/settings.js';
+import { schedulesMeanwhile, STACKS } from '../stacks/serving.js';
+
+/** A row as a question. */
+export type Question =
+  /** Steps of one batch: `plan --batch`. Each share of the tokens takes so many loops. */
+  | {
+      readonly by: 'plan';
+      readonly scenario: Scenario;
+      readonly batch: number;
+      readonly loops: readonly { readonly loops: number; readonly share: number }[];
+      /** Tokens that the row's rate counts for each step of a sequence: with the first token more than one. */
+      readonly tokensPerStep: number;
+    }
+  /** Requests: `simulate`. */
+  | { readonly by: 'simulate'; readonly scenario: Scenario }
+  /** What the server's cache holds. */
+  | { readonly by: 'memory'; readonly scenario: Scenario }
+  | { readonly by: 'nothing'; readonly why: string };
+
+/** Of each user at least, where a source does not say how many requests came. */
+const REQUESTS_A_USER = 3;
+
+/** @param folder that paths in the row are relative to */
+export function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
+  const why = unpriced(row);
+  if (why !== null) return { by: 'nothing', why };
+  const { workload: w } = row;
+  const scenario = settingsOf(row, folder);
+  const geometry = readGeometry();
+  if (w.kind === 'boot') return { by: 'memory', scenario };
+  if (w.kind === 'trace')
+    return { by: 'simulate', scenario: { ...scenario, workload: { trace: join(folder, w.trace) } } };
+  const [prompt, output] = [meanOf(w.inputTokens), meanOf(w.outputTokens)];
+  if (prompt === null || output === null)
+    return { by: 'nothing', why: 'the source does not say how long prompts and outputs are' };
+  const depths = depthsOf(w.exit, geometry.loops);
+  if (typeof depths === 'string') return { by: 'nothing', why: depths };
+  if (w.kind === 'decode-only')
+    return {
+      by: 'plan',
+      // Contexts grow from the prompt's by one a step, and attention's time with them.
+      scenario: { ...scenario, context: Math.round(prompt + output / 2), batch: w.concurrency },
+      batch: w.concurrency,
+      loops: depths,
+      tokensPerStep: w.firstTokenCounted ? output / Math.max(1, output - 1) : 1,
+    };
+  const inTurns = depths.length === 1 && depths[0]!.loops === geometry.loops;
+  return {
+    by: 'simulate',
+    scenario: {
+      ...scenario,
+      workload: {
+        ...arrivalsOf(w),
+        promptTokens: lengthsOf(w.inputTokens),
+        outputTokens: lengthsOf(w.outputTokens),
+        ...(inTurns ? {} : { depth: sharesOf(depths, geometry.loops) }),
+      },
+      ...(inTurns ? {} : { server: { ...scenario.server, depthBatching: 'loops', skippedKv: 'copy' } }),
+    },
+  };
+}
+
+/** Why the planner has no answer to a row, whatever its load; null where it may have one. */
+function unpriced({ use, because, device, deviceName, codec, workload: w, model }: Row): string | null {
+  if (use === 'out-of-reach') return because;
+  if (device === undefined) return `${deviceName} is not in the catalogue`;
+  if (codec) return codec.name === 'lla' ? LLA : `${codec.name} is not planned`;
+  if ('speculation' in w && w.speculation) return 'speculation is not planned';
+  return model === '' ? 'no model' : null;
+}
+
+const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
+
+/** The flags of the row, as a scenario. */
+function settingsOf({ model, device, parallel, precision, server: s }: Row, folder: string): Scenario {
+  const stack = STACKS.find((name) => s.name === name);
+  const version = s.version;
+  const asynchronous =
+    s.scheduling !== undefined
+      ? s.scheduling !== 'sync'
+      : stack === 'vllm' && version !== undefined
+        ? schedulesMeanwhile(stack, version)
+        : undefined;
+  const { replicas, prefill, decode } = parallel ?? {};
+  const server: Server = {
+    ...defined({
+      maxNumSeqs: s.maxNumSeqs,
+      maxNumBatchedTokens: s.maxNumBatchedTokens,
+      maxModelLen: s.maxModelLen,
+      blockTokens: s.blockTokens,
+      kvBlocks: s.kvBlocks,
+      replicas: decode ?? replicas,
+      prefillReplicas: prefill,
+    }),
+    ...(s.prefixCaching === undefined ? {} : { prefixCaching: s.prefixCaching ? 'on' : 'off' }),
+    ...(s.chunkedPrefill === undefined ? {} : { chunkedPrefill: s.chunkedPrefill ? 'on' : 'off' }),
+    ...(asynchronous === undefined ? {} : { asyncScheduling: asynchronous ? 'on' : 'off' }),
+  };
+  return {
+    model: isPreset(model) ? model : join(folder, model),
+    device: device!,
+    codec: ['full'],
+    server,
+    ...(parallel?.tensor === undefined ? {} : { gpus: parallel.tensor }),
+    ...(stack === undefined ? {} : { stack }),
+    ...(s.utilization === undefined ? {} : { utilization: s.utilization }),
+    ...(precision.cache === 'fp8' ? { cacheType: 'fp8' } : {}),
+  };
+}
+
+const defined = <T extends Record<string, number | undefined>>(values: T): Record<string, number> =>
+  Object.fromEntries(Object.entries(values).filter((e): e is [string, number] => e[1] !== undefined));
+
+type Load = Extract<Row['workload'], { kind: 'closed-loop' | 'single' | 'rate' }>;
+
+function arrivalsOf(w: Load): Workload {
+  if (w.kind === 'rate')
+    return w.requestsPerSecond === null
+      ? { arrivals: 'closed', users: w.requests, requests: w.requests }
+      : { arrivals: 'poisson', rate: w.requestsPerSecond, requests: w.requests };
+  const { concurrency: users } = w;
+  const requests = w.kind === 'single' ? users : (w.requests ?? REQUESTS_A_USER * users);
+  return { arrivals: 'closed', users, requests };
+}
+
+type Tokens = Load['inputTokens'];
+
+function meanOf(tokens: Tokens): number | null {
+  if (tokens === null || typeof tokens === 'number') return tokens;
+  const { mean, each, min, max } = tokens;
+  if (each) return each.reduce((a, b) => a + b, 0) / each.length;
+  return mean ?? (min === undefined || max === undefined ? null : (min + max) / 2);
+}
+
+/** Lengths in the words of `--prompt-tokens`. */
+function lengthsOf(tokens: Tokens): string {
+  if (tokens !== null && typeof tokens === 'object') {
+    const { mean, deviation, min, max, each } = tokens;
+    if (mean !== undefined && deviation !== undefined) return `lognormal:${Math.round(mean)}:${Math.round(deviation)}`;
+    if (mean === undefined && min !== undefined && max !== undefined) return `uniform:${min}-${max}`;
+    if (each && new Set(each).size > 1) return `uniform:${Math.min(...each)}-${Math.max(...each)}`;
+  }
+  return String(Math.max(1, Math.round(meanOf(tokens)!)));
+}
+
+/** How many loops tokens take: all alike, or two neighbouring numbers that have the mean; else why nobody knows. */
+function depthsOf(
+  exit: Load['exit'],
+  loops: number,
+): readonly { readonly loops: number; readonly share: number }[] | string {
+  if (exit?.shares) return exit.shares.map((share, i) => ({ loops: i + 1, share })).filter((d) => d.share > 0);
+  const mean = exit === undefined ? loops : exit.meanLoops;
+  if (mean === undefined)
+    return exit?.threshold === 1 ? [{ loops, share: 1 }] : 'the source does not say how many loops tokens took';
+  const below = Math.min(loops, Math.floor(mean));
+  const share = mean - below;
+  return share === 0 || below === loops
+    ? [{ loops: below, share: 1 }]
+    : [
+        { loops: below, share: 1 - share },
+        { loops: below + 1, share },
+      ];
+}
+
+const sharesOf = (depths: readonly { readonly loops: number; readonly share: number }[], loops: number): string =>
+  Array.from({ length: loops }, (_, i) => depths.find((d) => d.loops === i + 1)?.share ?? 0).join(',');

@@ -1,0 +1,168 @@
+/** The ledger priced: every figure beside its prediction, and errors by group. */
+import { readdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { UserError, show } from '../errors.js';
+import { PACKAGE_ROOT } from '../root.js';
+import { readLedger, type Row } from '../schema/ledger-file.js';
+import type { Use } from '../schema/ledger.js';
+import { causeOf } from './causes.js';
+import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
+import { geometryOf, Pricing } from './price.js';
+
+/** How errors are grouped. */
+export const GROUPINGS = ['source', 'GPU', 'server', 'model'] as const;
+export type Grouping = (typeof GROUPINGS)[number];
+
+export interface Group extends Summary {
+  readonly name: string;
+  readonly use: Use;
+  readonly kind: Kind;
+}
+
+/** A figure as files hold it. */
+export interface AccuracyFigure extends Omit<Judged, 'row'> {
+  readonly id: string;
+  readonly campaign: string;
+  readonly server: string;
+  readonly device: string;
+  readonly gpus: number;
+  readonly model: string;
+  /** Why the figure lies outside its interval; null where it lies inside. */
+  readonly cause: string | null;
+}
+
+export interface AccuracyReport {
+  readonly schema: 'lla-sim/accuracy';
+  readonly schemaVersion: 1;
+  readonly rows: number;
+  readonly priced: number;
+  readonly figures: readonly AccuracyFigure[];
+  /** By kind of figure, loops or not: of rows that fit and of rows that judge. */
+  readonly kinds: readonly Group[];
+  readonly groups: Readonly<Record<Grouping, readonly Group[]>>;
+  readonly notPriced: readonly {
+    readonly rows: number;
+    readonly file: string;
+    readonly campaign: string;
+    readonly why: string;
+  }[];
+}
+
+/** Files of the package's own ledger. */
+export const ownLedger = (): string[] => {
+  const folder = join(PACKAGE_ROOT, 'ledger');
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.json'))
+    .sort()
+    .map((name) => join(folder, name));
+};
+
+const serverName = ({ server: s }: Row): string => (s.version === undefined ? s.name : `${s.name} ${s.version}`);
+const modelName = ({ model }: Row): string => basename(model, '.json');
+const sourceName = (file: string): string => basename(file, '.json');
+
+/**
+ * Prices rows of ledgers. All files are read and checked before the first row is priced.
+ * @param only rows whose source, campaign, id, server, GPU or model contains this text
+ * @param progress called with the share of the rows that is done; true ends the work
+ * @throws UserError for a file that is wrong, and where `only` leaves nothing
+ */
+export async function accuracy(
+  files: readonly string[],
+  only: string | null,
+  progress: (share: number) => boolean = () => false,
+): Promise<AccuracyReport> {
+  const asked = files
+    .map((file) => ({ file, rows: readLedger(file).rows }))
+    .flatMap(({ file, rows }) => rows.map((row) => ({ file, row })))
+    .filter(({ file, row }) => only === null || wordsOf(file, row).includes(only.toLowerCase()));
+  if (asked.length === 0)
+    throw new UserError(
+      only === null
+        ? 'the ledger has no rows'
+        : `no row of the ledger has ${show(only)} in its source, campaign, id, server, GPU or model`,
+      'lla-sim accuracy --format csv lists them',
+    );
+  const pricing = new Pricing();
+  const judged: Judged[] = [];
+  const missing = new Map<string, { rows: number; file: string; campaign: string; why: string }>();
+  let priced = 0;
+  for (const [i, { file, row }] of asked.entries()) {
+    const folder = dirname(file);
+    const found = await pricing.price(row, folder);
+    if ('why' in found) {
+      const key = JSON.stringify([file, row.campaign, found.why]);
+      const known = missing.get(key);
+      missing.set(key, {
+        rows: (known?.rows ?? 0) + 1,
+        file: sourceName(file),
+        campaign: row.campaign,
+        why: found.why,
+      });
+    } else {
+      const figures = judgedOf(sourceName(file), row, geometryOf(row, folder).loops > 1, found);
+      judged.push(...figures);
+      if (figures.length > 0) priced++;
+    }
+    if (progress((i + 1) / asked.length)) break;
+  }
+  return reportOf(judged, asked.length, priced, [...missing.values()]);
+}
+
+const wordsOf = (file: string, row: Row): string =>
+  [sourceName(file), row.campaign, row.id, serverName(row), row.device ?? row.deviceName, modelName(row)]
+    .join(' ')
+    .toLowerCase();
+
+function reportOf(
+  judged: readonly Judged[],
+  rows: number,
+  priced: number,
+  notPriced: AccuracyReport['notPriced'],
+): AccuracyReport {
+  const by = (name: (j: Judged) => string): Group[] => groupsOf(judged, name);
+  return {
+    schema: 'lla-sim/accuracy',
+    schemaVersion: 1,
+    rows,
+    priced,
+    figures: judged.map((j): AccuracyFigure => {
+      const { row, ...figure } = j;
+      return {
+        id: row.id,
+        campaign: row.campaign,
+        server: serverName(row),
+        device: row.device ?? row.deviceName!,
+        gpus: row.gpus,
+        model: modelName(row),
+        ...figure,
+        cause: j.inside ? null : causeOf(j),
+      };
+    }),
+    kinds: by((j) => (j.looped ? 'looped' : 'without loops')),
+    groups: {
+      source: by((j) => j.file),
+      GPU: by((j) => j.row.device ?? j.row.deviceName!),
+      server: by((j) => j.row.server.name),
+      model: by((j) => modelName(j.row)),
+    },
+    notPriced,
+  };
+}
+
+/** Rows that judge first, then by name and kind. */
+function groupsOf(judged: readonly Judged[], name: (j: Judged) => string): Group[] {
+  const members = new Map<string, Judged[]>();
+  for (const j of judged) {
+    const key = JSON.stringify([j.use, name(j), j.kind]);
+    members.set(key, [...(members.get(key) ?? []), j]);
+  }
+  return [...members.values()]
+    .map((own): Group => ({ name: name(own[0]!), use: own[0]!.use, kind: own[0]!.kind, ...summaryOf(own) }))
+    .sort(
+      (a, b) =>
+        Number(b.use === 'judges') - Number(a.use === 'judges') ||
+        a.name.localeCompare(b.name) ||
+        KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind),
+    );
+}

@@ -1,0 +1,94 @@
+/** `lla-sim accuracy`: predictions beside what others measured on real servers. */
+import { EXIT, type ExitCode } from '../errors.js';
+import { jsonText } from '../json.js';
+import type { AccuracyReport } from '../accuracy/report.js';
+import { parseNumber } from '../units.js';
+import { WIDTH } from '../report/plan-table.js';
+import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { onInterrupt } from './interrupt.js';
+import { print } from './output.js';
+import { progressLine } from './progress.js';
+
+const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
+
+export const accuracyCommand: Command = {
+  options: {
+    ledger: {
+      type: 'string',
+      multiple: true,
+      help: 'price the rows of these files instead (ledger/README.md says what a row must have)',
+    },
+    only: {
+      type: 'string',
+      help: 'rows whose source, campaign, id, server, GPU or model contains this text',
+    },
+    tolerance: {
+      type: 'string',
+      help: 'exit with 5 where the median error of times, of rows that judge, is beyond this, such as 10%',
+    },
+    ...formatOption(FORMATS),
+    ...OUTPUT,
+  },
+  examples: [
+    ['accuracy', 'every published row of a real server beside its prediction, in about a minute'],
+    ['accuracy --only h100 --format csv', 'figure by figure'],
+    ['accuracy --ledger mine.json --tolerance 10%', 'three rows of your own server: whether to believe the tool'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const quiet = args.flags['quiet'] === true;
+  const asked = args.flags['ledger'];
+  const tolerance = toleranceOf(textFlag(args, 'tolerance'));
+  const { accuracy, ownLedger } = await import('../accuracy/report.js');
+  let stopped = false;
+  const release = onInterrupt(() => (stopped = true));
+  const begun = performance.now();
+  const shows = process.stderr.isTTY === true && !quiet;
+  let report: AccuracyReport;
+  try {
+    report = await accuracy(
+      Array.isArray(asked) ? (asked as string[]) : ownLedger(),
+      textFlag(args, 'only'),
+      (share) => {
+        const elapsed = (performance.now() - begun) / 1e3;
+        if (shows) process.stderr.write(progressLine(elapsed, (elapsed * (1 - share)) / share, 'rows of the ledger'));
+        return stopped;
+      },
+    );
+  } finally {
+    release();
+    if (shows) process.stderr.write('\r\u001b[K');
+  }
+  await print(await render(report, format), { file: textFlag(args, 'output'), quiet });
+  if (stopped) return EXIT.interrupted;
+  const beyond = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind) && k.median > tolerance);
+  if (beyond.length === 0) return EXIT.ok;
+  if (!quiet)
+    process.stderr.write(
+      `beyond --tolerance: ${beyond.map((k) => `${k.kind} of models ${k.name === 'looped' ? 'that loop' : k.name}, median ${(100 * k.median).toFixed(1)} %`).join('; ')}\n`,
+    );
+  return EXIT.outsideTolerance;
+}
+
+const TIMES: ReadonlySet<string> = new Set(['step', 'first token', 'request', 'throughput']);
+
+/** Reads `10%` or `0.1`. */
+const toleranceOf = (text: string | null): number =>
+  text === null
+    ? Infinity
+    : text.endsWith('%')
+      ? parseNumber(text.slice(0, -1), '--tolerance', { min: 0, max: 1000 }) / 100
+      : parseNumber(text, '--tolerance', { min: 0, max: 10 });
+
+async function render(report: AccuracyReport, format: (typeof FORMATS)[number]): Promise<string> {
+  if (format === 'json') return jsonText(report);
+  const { accuracyCsv, accuracyMarkdown, accuracyTable } = await import('../accuracy/print.js');
+  return format === 'csv'
+    ? accuracyCsv(report)
+    : format === 'markdown'
+      ? accuracyMarkdown(report)
+      : accuracyTable(report, WIDTH);
+}

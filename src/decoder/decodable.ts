@@ -1,0 +1,28 @@
+/** Which models the bundled decoder runs: the others are planned, and `run` says in one line why it does not. */
+import { UserError } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
+
+/** Why the decoder does not run a model, or undefined. */
+export function undecodable(g: Geometry): string | undefined {
+  if (g.mlp !== 'gated') return 'has an MLP without a gate';
+  if (g.stacks) return 'runs stacks of layers in turn, with a state each';
+  if (g.loopsInRow) return 'runs all loops of a layer before the next layer';
+  if (g.laterLoopsWindow !== undefined) return 'mixes attention over the first loop and over a window in later loops';
+  if (g.valuesAreKeys) return 'takes its keys for values';
+  if (g.embeddingRank !== undefined) return 'has an embedding of a lower rank';
+  if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
+  if (g.normsOfBranches) return 'has norms of rows, and none before attention and MLP';
+  if (g.extraParameters !== undefined) return 'has parts outside its layers';
+  if (g.quantised) return `has weights in ${g.quantised.name}`;
+  return undefined;
+}
+
+/** @throws UserError for a model that the decoder does not run */
+export function refuseUndecodable(g: Geometry): void {
+  const reason = undecodable(g);
+  if (reason !== undefined)
+    throw new UserError(
+      `${g.name} ${reason}, which the decoder does not run`,
+      'plan it (lla-sim plan), or run a model of another layout',
+    );
+}

@@ -1,0 +1,86 @@
+/**
+ * Latent attention as others have built and timed it. Each measurement tells which share of a tuned kernel's speed that
+ * implementation reached. `reached` is that share by this program's prices: scripts/implementations.ts computes it from
+ * the figures beside it, and a test holds both equal.
+ */
+import type { PathChoice } from '../codecs/codec.js';
+
+/** One published measurement. */
+export interface Implementation {
+  readonly source: string;
+  /** Short, for a line of text: the GPU and the server. */
+  readonly where: string;
+  /** Of the catalogue. */
+  readonly device: string;
+  readonly model: string;
+  /** Of the loop-axis latents. */
+  readonly ratio: number;
+  readonly contextTokens: number;
+  /** Sequences; null: as many as fit. */
+  readonly batch: number | null;
+  /** Seconds a decode step of the whole model; of `layers` layers' attention alone where that is given. */
+  readonly secondsPerStep?: number;
+  readonly layers?: number;
+  /** Tokens a second of all sequences. */
+  readonly tokensPerSecond?: number;
+  /** The same figure of the full cache, by the same authors. */
+  readonly full: number;
+  /** Share of the attainable speed, by path. */
+  readonly reached: Readonly<Partial<Record<PathChoice, number>>>;
+}
+
+const HLA = { source: 'HLA (arXiv 2610.07940), Table 8', where: 'A100, vLLM 0.26', device: 'a100-80' } as const;
+const PAPER = { where: 'H200, paper', device: 'h200', model: 'ouro-1.4b' } as const;
+const ABSORBED = {
+  ...PAPER,
+  source: 'Table absorbed_latency',
+  ratio: 4,
+  batch: 1,
+  layers: 1,
+} as const;
+
+/** Measurements whose shapes are known well enough to price. */
+export const IMPLEMENTATIONS: readonly Implementation[] = [
+  {
+    ...HLA,
+    model: 'ouro-1.4b',
+    ratio: 4,
+    contextTokens: 4096,
+    batch: 1,
+    secondsPerStep: 54.1e-3,
+    full: 20.6e-3,
+    reached: { reconstruct: 0.158, materialised: 0.2 },
+  },
+  {
+    ...HLA,
+    model: 'ouro-1.4b',
+    ratio: 4,
+    contextTokens: 4096,
+    batch: null,
+    tokensPerSecond: 27.8,
+    full: 373,
+    reached: { reconstruct: 0.0985, materialised: 0.138 },
+  },
+  {
+    ...PAPER,
+    source: 'Table memory',
+    ratio: 64 / 3,
+    contextTokens: 4096,
+    batch: null,
+    tokensPerSecond: 108,
+    full: 748,
+    reached: { reconstruct: 0.02, materialised: 0.133 },
+  },
+  { ...ABSORBED, contextTokens: 32_768, secondsPerStep: 1.19e-3, full: 0.66e-3, reached: { absorbed: 0.307 } },
+  { ...ABSORBED, contextTokens: 131_072, secondsPerStep: 2.32e-3, full: 2.29e-3, reached: { absorbed: 0.514 } },
+  { ...ABSORBED, contextTokens: 262_144, secondsPerStep: 4.25e-3, full: 4.46e-3, reached: { absorbed: 0.54 } },
+];
+
+/**
+ * Implementations of which only tokens a second over those of the full cache are published: the slowest and the fastest
+ * of several variants.
+ */
+export const UNPRICED: readonly { path: PathChoice; source: string; where: string; ofFull: number }[] = [
+  { path: 'absorbed', source: 'HLA (arXiv 2610.07940), text', where: HLA.where, ofFull: 0.39 },
+  { path: 'absorbed', source: 'HLA (arXiv 2610.07940), text', where: HLA.where, ofFull: 1.39 },
+];

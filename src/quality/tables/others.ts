@@ -1,0 +1,67 @@
+/**
+ * What other groups than the paper's publish of codecs whose loops share rows, and of LLA as they trained it. Each table stands beside the uncompressed
+ * model in its own harness: its shares are compared, not its values.
+ */
+import { type Common, type Metric, type QualityFigure, type QualityModel, figure } from '../figure.js';
+
+/** Ouro, arXiv 2510.25741, section 5.4.2. Its row "first-step only" (18.73, 8.43) is of no codec here. */
+const OURO_SOURCE = 'Ouro (arXiv 2510.25741)';
+const SHARED_IN_DECODING = 'Table 14: rows are shared in decoding alone; neither shots nor items are stated';
+const OURO_METRICS: readonly Metric[] = ['gsm8k', 'math500'];
+const OURO_ROWS: readonly (readonly [codec: Pick<Common, 'codec' | 'shared' | 'ratioLabel'>, ...values: number[]])[] = [
+  [{}, 0.7892, 0.824],
+  [{ codec: 'final-loop', shared: 'decode', ratioLabel: '4' }, 0.7885, 0.804],
+  [{ codec: 'mean-loop', shared: 'decode', ratioLabel: '4' }, 0.7873, 0.7852],
+];
+
+/**
+ * HLA, arXiv 2610.07940, Table 1, rows "full cache" and "single-loop sharing", of the pretrained models (its 2.6B is not
+ * the Thinking one). Beyond the last 128 tokens all loops read the last one's rows; those 128 are exact in every loop,
+ * and prompts are one exact pass. It stores more than `decode` and reads no less exactly, so its scores count for it.
+ * LLA 4× (ranks 96/160) was trained by these authors; tokens that were decoded kept an exact cache, which the paper's
+ * decoder does not keep.
+ */
+export const HLA_SOURCE = 'HLA (arXiv 2610.07940)';
+const WINDOWED = 'with 128 exact tokens';
+const HLA_PROTOCOL =
+  'Table 1: lm-eval; RULER with chat template in its two question tasks; MATH-500: mean of 4 samples, 8,192 new tokens';
+const RULER_CONTEXTS = [4096, 8192, 16_384] as const;
+const HLA_METRICS: readonly Metric[] = ['mmlu-pro', 'bbh', 'math500'];
+const HLA_CODECS = {
+  full: {},
+  'final-loop': { codec: 'final-loop', shared: 'decode', ratioLabel: '4', variant: WINDOWED },
+  lla: { codec: 'lla', ratioLabel: '4' },
+} as const;
+const HLA_ROWS: readonly (readonly [
+  QualityModel,
+  keyof typeof HLA_CODECS,
+  ruler: readonly number[],
+  scores: readonly number[],
+])[] = [
+  ['ouro-1.4b', 'full', [0.895, 0.852, 0.775], [0.489, 0.71, 0.759]],
+  ['ouro-1.4b', 'final-loop', [0.19, 0.1, 0.07], [0.161, 0.433, 0.459]],
+  ['ouro-1.4b', 'lla', [0.874, 0.827, 0.711], [0.466, 0.691, 0.734]],
+  ['ouro-2.6b', 'full', [0.923, 0.863, 0.829], [0.56, 0.801, 0.811]],
+  ['ouro-2.6b', 'final-loop', [0.714, 0.645, 0.526], [0.526, 0.758, 0.739]],
+  ['ouro-2.6b', 'lla', [0.925, 0.854, 0.81], [0.542, 0.793, 0.806]],
+];
+
+export const OTHERS_FIGURES: readonly QualityFigure[] = [
+  ...OURO_ROWS.flatMap(([codec, ...values]) => {
+    const common = {
+      model: 'ouro-1.4b',
+      source: OURO_SOURCE,
+      protocol: SHARED_IN_DECODING,
+      decoder: null,
+      ...codec,
+    } as const;
+    return OURO_METRICS.map((metric, i) => figure(common, metric, values[i] as number));
+  }),
+  ...HLA_ROWS.flatMap(([model, codec, ruler, scores]) => {
+    const common = { model, source: HLA_SOURCE, protocol: HLA_PROTOCOL, decoder: null, ...HLA_CODECS[codec] } as const;
+    return [
+      ...RULER_CONTEXTS.map((contextTokens, i) => figure({ ...common, contextTokens }, 'ruler', ruler[i] as number)),
+      ...HLA_METRICS.map((metric, i) => figure(common, metric, scores[i] as number)),
+    ];
+  }),
+];

@@ -1,0 +1,188 @@
+/** `accuracy`: the page is the program's, errors and intervals are what was measured, and a wrong ledger is refused whole. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { accuracyMarkdown } from '../../src/accuracy/print.js';
+import { questionOf } from '../../src/accuracy/question.js';
+import { accuracy, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
+import { findPreset } from '../../src/geometry/presets.js';
+import type { Row } from '../../src/schema/ledger-file.js';
+import { inProcess, ROOT } from '../cli/program.js';
+import { randomOf, SEED } from '../gpu/random.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'accuracy-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const SOURCE = { title: 'mine', licence: 'own', read: '2026-11-24', url: 'https://example.org' };
+const BASE = {
+  server: { name: 'vllm', version: '0.24.0' },
+  device: 'h200',
+  gpus: 1,
+  model: 'ouro-1.4b',
+  precision: { weights: 'bf16', cache: 'bf16' },
+};
+/** A ledger of one campaign. */
+function ledger(name: string, rows: readonly object[], use = 'judges'): string {
+  const file = join(folder, name);
+  const campaigns = [{ id: 'one', use, because: 'a test', rows }];
+  writeFileSync(
+    file,
+    JSON.stringify({ schema: 'lla-sim/ledger', schemaVersion: 1, source: SOURCE, defaults: BASE, campaigns }),
+  );
+  return file;
+}
+const decode = (concurrency: number, seconds: number, id = `c${concurrency}`): object => ({
+  id,
+  workload: { kind: 'decode-only', inputTokens: 4000, outputTokens: 192, concurrency, firstTokenCounted: false },
+  figures: { tpotSeconds: { mean: seconds } },
+});
+
+describe('the ledger that is carried', () => {
+  let report: AccuracyReport;
+  beforeAll(async () => {
+    report = await accuracy(ownLedger(), null);
+  });
+
+  it('is priced as docs/accuracy.md has it', () => {
+    expect(accuracyMarkdown(report)).toBe(readFileSync(join(ROOT, 'docs/accuracy.md'), 'utf8'));
+  });
+
+  it('leaves no row out in silence', () => {
+    const missing = report.notPriced.reduce((sum, { rows }) => sum + rows, 0);
+    // Rows that are asked and have none of the figures that are predicted.
+    const silent = report.rows - report.priced - missing;
+    expect(silent).toBeGreaterThanOrEqual(0);
+    expect(silent).toBeLessThanOrEqual(5);
+    for (const f of report.figures) {
+      expect(f.low).toBeLessThanOrEqual(f.predicted);
+      expect(f.high).toBeGreaterThanOrEqual(f.predicted);
+      expect(f.inside).toBe(f.low <= f.measured && f.measured <= f.high);
+      expect(f.cause === null).toBe(f.inside);
+    }
+  });
+});
+
+describe('rows of one’s own', () => {
+  const random = randomOf(SEED);
+
+  it(`are as far off as they were made (seed ${SEED})`, async () => {
+    const probe = await accuracy([ledger('probe.json', [decode(4, 1), decode(20, 1)])], null);
+    const factors = probe.figures.map(() => random.whole(40, 250) / 100);
+    const rows = probe.figures.map((f, i) => decode(i === 0 ? 4 : 20, f.predicted / factors[i]!));
+    const { figures } = await accuracy([ledger('made.json', rows)], null);
+    figures.forEach((f, i) => {
+      expect(f.error).toBeCloseTo(factors[i]! - 1, 9);
+      expect(f.kind).toBe('step');
+    });
+    // The step is that of plan, at the mean context.
+    const { out } = await inProcess(
+      'plan',
+      '--device',
+      'h200',
+      '--ctx',
+      '4096',
+      '--batch',
+      '20',
+      '--codec',
+      'full',
+      '--format',
+      'json',
+    );
+    const plans = (JSON.parse(out) as { plans: { decode: { secondsPerStep: { estimate: number } } }[] }).plans;
+    expect(figures[1]!.predicted).toBeCloseTo(plans[0]!.decode.secondsPerStep.estimate, 12);
+  });
+
+  it('are told in words, and exit with 5 beyond a stated tolerance', async () => {
+    const [exact] = (await accuracy([ledger('probe.json', [decode(4, 1)])], null)).figures;
+    const file = ledger('slow.json', [decode(4, exact!.predicted * 2)]);
+    const good = ledger('good.json', [decode(4, exact!.predicted * 1.001)]);
+    const told = await inProcess('accuracy', '--ledger', file);
+    expect([told.code, told.err]).toEqual([0, '']);
+    expect(told.out).toMatch(
+      /Of 1 figure of time 0 lie in the interval\. The largest error is -50 %: tpotSeconds of c4/,
+    );
+    expect((await inProcess('accuracy', '--ledger', file, '--tolerance', '10%')).code).toBe(5);
+    expect((await inProcess('accuracy', '--ledger', good, '--tolerance', '10%')).code).toBe(0);
+    const both = await inProcess('accuracy', '--ledger', file, '--ledger', good, '--format', 'csv');
+    expect(both.out.trimEnd().split('\n').length).toBe(3);
+  });
+
+  it('are refused in one line, with nothing printed, where one of them is wrong', async () => {
+    const good = ledger('good.json', [decode(4, 0.02)]);
+    const bad = ledger('bad.json', [decode(4, 0.02), decode(8, -0.02)]);
+    const { code, out, err } = await inProcess('accuracy', '--ledger', good, '--ledger', bad);
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(/^error: ledger .*bad\.json: row 2 of one \("c8"\): [^\n]*tpotSeconds[^\n]*\n$/);
+    const none = await inProcess('accuracy', '--ledger', good, '--only', 'b300');
+    expect([none.code, none.out]).toEqual([2, '']);
+    expect(none.err).toContain('no row of the ledger has "b300"');
+    const missing = await inProcess('accuracy', '--ledger', join(folder, 'none.json'));
+    expect([missing.code, missing.out]).toEqual([2, '']);
+  });
+});
+
+describe('questions', () => {
+  const ask = (row: object): ReturnType<typeof questionOf> =>
+    questionOf({ ...BASE, ...row } as unknown as Row, folder, () => findPreset('ouro-1.4b'));
+  const load = { inputTokens: 100, outputTokens: 50, concurrency: 8 };
+
+  it('are the flags of the row', () => {
+    expect(
+      ask({
+        server: {
+          name: 'vllm',
+          version: '0.12.0',
+          maxNumSeqs: 64,
+          maxNumBatchedTokens: 2048,
+          utilization: 0.9,
+          prefixCaching: false,
+        },
+        gpus: 2,
+        parallel: { tensor: 2 },
+        workload: { kind: 'closed-loop', ...load, requests: 32 },
+      }),
+    ).toEqual({
+      by: 'simulate',
+      scenario: {
+        model: 'ouro-1.4b',
+        device: 'h200',
+        codec: ['full'],
+        stack: 'vllm',
+        gpus: 2,
+        utilization: 0.9,
+        server: { maxNumSeqs: 64, maxNumBatchedTokens: 2048, prefixCaching: 'off', asyncScheduling: 'off' },
+        workload: { arrivals: 'closed', users: 8, requests: 32, promptTokens: '100', outputTokens: '50' },
+      },
+    });
+  });
+
+  it('have the loops that tokens took', () => {
+    const exit = { rule: 'gate', meanLoops: 2.25 };
+    expect(ask({ workload: { kind: 'decode-only', ...load, firstTokenCounted: true, exit } })).toMatchObject({
+      by: 'plan',
+      batch: 8,
+      scenario: { context: 125, batch: 8 },
+      loops: [
+        { loops: 2, share: 0.75 },
+        { loops: 3, share: 0.25 },
+      ],
+    });
+    expect(ask({ workload: { kind: 'single', ...load, exit } })).toMatchObject({
+      by: 'simulate',
+      scenario: { workload: { arrivals: 'closed', users: 8, requests: 8, depth: '0,0.75,0.25,0' } },
+    });
+  });
+
+  it('are not asked where the source leaves out what they need, or the planner does', () => {
+    for (const [workload, why] of [
+      [{ kind: 'single', ...load, inputTokens: null }, /how long/],
+      [{ kind: 'single', ...load, exit: { rule: 'gate' } }, /how many loops/],
+      [{ kind: 'single', ...load, speculation: { method: 'loops', draftTokens: 4 } }, /speculation/],
+    ] as const)
+      expect(ask({ workload })).toEqual({ by: 'nothing', why: expect.stringMatching(why) as string });
+    expect(ask({ device: undefined, deviceName: 'an abacus', workload: { kind: 'boot' } })).toMatchObject({
+      why: 'an abacus is not in the catalogue',
+    });
+  });
+});
