@@ -5,11 +5,9 @@
  */
 import { expect } from 'vitest';
 import { prefillPeaks } from '../../src/cost/memory.js';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
 import { mix } from '../../src/hash.js';
-import { chunksOf } from '../../src/schedule/prefill-pass.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { CHUNKED_CASES, singles } from './gpu-list.js';
@@ -38,7 +36,7 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
     prefillChunkTokens: chunkTokens,
     contextTokens: 130,
   });
-  const { references, follow } = followersOf(decoder, of, prompts);
+  const { references, follow, extend } = followersOf(decoder, of, prompts);
   const taken = LENGTHS.map(() => 0);
   const next = (sequence: number, count: number): number[] => {
     const from = taken[sequence] as number;
@@ -53,21 +51,9 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
   const whole = async (parts: readonly (readonly number[])[]): Promise<void> => {
     expect((await decoder.prefill(parts, 'chunked')).method).toBe('chunked');
   };
-  /** Chunk by chunk, so that the references follow what is kept and how it is rounded after each. */
-  const oneByOne = async (parts: readonly (readonly number[])[]): Promise<Float64Array[]> => {
-    const expected: Float64Array[] = [];
-    for (const [i, part] of parts.entries())
-      for (const { from, tokens } of chunksOf({ from: 0, tokens: part.length }, chunkTokens)) {
-        const piece = part.slice(from, from + tokens);
-        await decoder.extend(i, piece, from + tokens === part.length);
-        await follow();
-        expected[i] = (references[i] as ReferenceDecoder).prefill(piece, 'chunked', chunkTokens).at(-1) as Float64Array;
-      }
-    return expected;
-  };
   const takeIn = async (lengths: readonly number[], message: string): Promise<void> => {
     const parts = lengths.map((length, i) => next(i, length));
-    if (isFollowed(of)) return compare(await oneByOne(parts), message);
+    if (isFollowed(of)) return compare(await extend(parts, chunkTokens), message);
     await whole(parts);
     await compare(
       parts.map((part, i) => references[i]?.prefill(part, 'chunked', chunkTokens).at(-1) as Float64Array),

@@ -13,6 +13,7 @@ import type { Decisions, Unit } from '../../src/decoder/reference/cache.js';
 import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Site } from '../../src/decoder/reference/network.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
+import { runsOf, takenAs } from '../../src/schedule/prefill.js';
 import { configurationOf, limitOf, referenceOf, TOLERANCE, type Case } from './gpu-cases.js';
 
 export interface Followers {
@@ -20,6 +21,11 @@ export interface Followers {
   readonly references: readonly ReferenceDecoder[];
   /** Reads the decoder's cache; to be called before the references take in what the decoder has taken in. */
   readonly follow: () => Promise<void>;
+  /**
+   * Takes a part of each prompt in, run by run as `chunked` does, and follows after each run.
+   * @returns the references' logits of the last tokens
+   */
+  readonly extend: (parts: readonly (readonly number[])[], chunkTokens: number) => Promise<Vector[]>;
 }
 
 /** Whether tokens are to be taken in piece by piece, so that references follow before a later piece evicts. */
@@ -61,20 +67,30 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
   const read = layout.filter((t, i) =>
     t.storage === 'f32' ? of.eviction?.policy === 'h2o' && layout.findIndex((s) => s.block === t.block) === i : true,
   );
-  return {
-    references: prompts.map((_, sequence) => referenceOf(of, decisionsOf(sequence))),
-    follow: async () => {
-      for (const tensor of read) {
-        const { block, role, layers, loops } = tensor;
-        const { layers: allLayers, loops: allLoops } = blocks.get(block) as { layers: number; loops: number };
-        const rows: CachedRows[] = [];
-        for (let layer = 0; layer < allLayers; layer += allLayers / layers)
-          for (let loop = 0; loop < allLoops; loop += allLoops / loops)
-            rows.push(await decoder.cached(role, { block, layer, loop }));
-        cached.set(tensor, rows);
-      }
-    },
+  const references = prompts.map((_, sequence) => referenceOf(of, decisionsOf(sequence)));
+  const follow = async (): Promise<void> => {
+    for (const tensor of read) {
+      const { block, role, layers, loops } = tensor;
+      const { layers: allLayers, loops: allLoops } = blocks.get(block) as { layers: number; loops: number };
+      const rows: CachedRows[] = [];
+      for (let layer = 0; layer < allLayers; layer += allLayers / layers)
+        for (let loop = 0; loop < allLoops; loop += allLoops / loops)
+          rows.push(await decoder.cached(role, { block, layer, loop }));
+      cached.set(tensor, rows);
+    }
   };
+  const extend: Followers['extend'] = async (parts, chunkTokens) => {
+    const expected: Vector[] = [];
+    for (const [i, part] of parts.entries())
+      for (const { from, tokens } of runsOf(takenAs(configurationOf(of), 'chunked', chunkTokens), 0, part.length)) {
+        const piece = part.slice(from, from + tokens);
+        await decoder.extend(i, piece, from + tokens === part.length);
+        await follow();
+        expected[i] = (references[i] as ReferenceDecoder).prefill(piece, 'chunked', chunkTokens).at(-1) as Vector;
+      }
+    return expected;
+  };
+  return { references, follow, extend };
 }
 
 /** Fails where tokens were kept that are lighter than others by more than the limit, a share of their masses. */
