@@ -44,11 +44,8 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
     return cached.get(tensor)?.[i * tensor.loops + t] as CachedRows;
   };
   const headOf = ({ heads }: CacheTensor, kvHead: number): number => Math.floor((kvHead * heads) / geometry.kvHeads);
-  const once = (usual?: number): (() => number) => {
-    let limit: number | undefined;
-    return () => (limit ??= limitOf(of, prompts, usual));
-  };
-  const [tieLimit, roundingLimit] = [once(TOLERANCE), once()];
+  let atMost: number | undefined;
+  const limit = (): number => (atMost ??= limitOf(of, prompts, TOLERANCE));
   const decisionsOf = (sequence: number): Decisions => ({
     keeps: (chosen, unit, { site, kvHead }) => {
       if (of.eviction?.policy !== 'h2o' || chosen.length < of.eviction.budgetTokens) return chosen;
@@ -56,7 +53,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       const own = rowsOf(tensor, site).positions(sequence, headOf(tensor, kvHead));
       const message = `kept in ${site.block} ${site.layer}.${site.loop}, head ${kvHead}, sequence ${sequence}`;
       expect(own.slice(-of.eviction.recentTokens), message).toEqual(chosen.slice(-of.eviction.recentTokens));
-      expectTie(chosen, own, unit, tieLimit, message);
+      expectTie(chosen, own, unit, limit, message);
       return own;
     },
     stores: (rounded, exact, { role, site, kvHead, position }) => {
@@ -65,7 +62,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       // Rows of tokens that are not kept are not there.
       const own = rowsOf(tensor, site).row(sequence, headOf(tensor, kvHead), position) ?? rounded;
       const message = `${role} of ${position} in ${site.block} ${site.layer}.${site.loop}, head ${kvHead}`;
-      expectRounding(own, rounded, exact, roundingLimit, message);
+      expectRounding(own, rounded, exact, limit, message);
       return own;
     },
   });
