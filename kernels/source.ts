@@ -109,22 +109,25 @@ export function codeOf(source: string): string {
 }
 
 /** SHA-256 over the code of resolved sources, in the order given: comments and line breaks do not count. */
-export const hashSources = (sources: readonly { name: string; element: Element }[]): string =>
-  sha256(sources.map(({ name, element }) => `${codeOf(loadSource(name, element))}\0`).join(''));
+export const hashSources = (sources: readonly { name: string; element: Element }[], of = OWN_SOURCES): string =>
+  sha256(sources.map(({ name, element }) => `${codeOf(of.load(name, element))}\0`).join(''));
 
 /** The element types that a source is compiled for: all storages where it reads cached rows. */
-function elementsOf(name: string): readonly Element[] {
-  const f16 = loadSource(name, 'f16');
-  return f16 === loadSource(name, 'f32') ? ['f16'] : f16.includes('alias Unit') ? STORAGES : ['f16', 'f32'];
+function elementsOf(name: string, of: SourceSet): readonly Element[] {
+  const f16 = of.load(name, 'f16');
+  return f16 === of.load(name, 'f32') ? ['f16'] : f16.includes('alias Unit') ? STORAGES : ['f16', 'f32'];
 }
 
 /**
  * SHA-256 over everything that a kernel's timing depends on: the code of all its sources in every element type,
  * resolved, and its launch. Empty for a kernel without sources: nothing can have been measured of it.
  */
-export function kernelHash(kernel: KernelName): string {
+export function kernelHash(kernel: KernelName, of = OWN_SOURCES): string {
   const { sources: names = [kernel], launchVersion: launch } = KERNELS[kernel];
   if (!names.every((name) => hasKernelFile(`${name}.wgsl`))) return '';
-  const sources = hashSources(names.flatMap((name) => elementsOf(name).map((element) => ({ name, element }))));
+  const sources = hashSources(
+    names.flatMap((name) => elementsOf(name, of).map((element) => ({ name, element }))),
+    of,
+  );
   return launch === undefined ? sources : sha256(`${sources} launch ${launch}`);
 }

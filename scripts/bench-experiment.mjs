@@ -111,6 +111,7 @@ function makeProgram(name, kernel, share) {
 /** Finds the share of repeated work that makes SLOWDOWN, by measurements longer than a run's. */
 async function calibratePlant(kernel) {
   const { bench, resolveAgainst } = await import('../dist/src/bench/regression/index.js');
+  const { Budget } = await import('../dist/src/budget.js');
   const { openDevice } = await import('../dist/src/gpu/index.js');
   const folder = join(HOME, 'plant', 'kernels');
   const device = await openDevice();
@@ -125,7 +126,7 @@ async function calibratePlant(kernel) {
       const report = await bench(device, {
         against: { ...against, sources },
         kernels: [kernel],
-        budgetSeconds: seconds,
+        budget: new Budget(seconds),
         threshold: 0.001,
         seed: attempt,
         all: false,

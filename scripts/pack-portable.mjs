@@ -36,7 +36,17 @@ if (!existsSync(join(root, 'dist/bin/cli.js'))) throw new Error('dist/ is missin
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
-for (const path of ['dist', 'calibrations', 'ledger', 'models', 'scenarios', 'docs', 'package.json', 'README.md', 'LICENSE'])
+for (const path of [
+  'dist',
+  'calibrations',
+  'ledger',
+  'models',
+  'scenarios',
+  'docs',
+  'package.json',
+  'README.md',
+  'LICENSE',
+])
   cpSync(join(root, path), join(folder, path), { recursive: true });
 cpSync(join(root, 'kernels'), join(folder, 'kernels'), {
   recursive: true,

@@ -25,6 +25,8 @@ trap 'kill "$checks" 2>/dev/null || true; rm -f "$found"' EXIT
 failed=0
 step 'tests'
 LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@" || failed=1
+step 'kernels beside those of the last commit'
+bash scripts/bench-last-commit.sh || failed=1
 step 'types, lint and format'
 wait "$checks" || failed=1
 cat "$found"

@@ -15,7 +15,7 @@ import { settle } from '../serving/answer.js';
 import { Service } from '../serving/candidate.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
 import { join } from 'node:path';
-import { questionOf, type Question } from './question.js';
+import { questionsOf, type Question } from './question.js';
 
 /** Statistics that a prediction has, in the order in which one of a row is chosen to be compared. */
 export const STATISTICS = ['mean', 'median', 'value', 'p90', 'p95', 'p99'] as const;
@@ -30,16 +30,32 @@ export type Priced = { readonly predicted: Predicted; readonly evidence: string 
 export class Pricing {
   private readonly sources = new Map<string, Promise<Sources>>();
 
+  /** @param adjust of what a question rests on: for fits of it */
+  constructor(private readonly adjust: (sources: Sources) => Sources = (sources) => sources) {}
+
   /** @param folder that paths in the row are relative to */
   async price(row: Row, folder: string): Promise<Priced> {
-    const question = questionOf(row, folder, () => geometryOf(row, folder));
-    if (question.by === 'nothing') return { why: question.why };
-    try {
-      return await this.answer(row, question);
-    } catch (error) {
-      if (error instanceof UserError) return { why: error.message };
-      throw error;
+    const answers: Extract<Priced, { predicted: unknown }>[] = [];
+    for (const question of questionsOf(row, folder, () => geometryOf(row, folder))) {
+      if (question.by === 'nothing') return { why: question.why };
+      try {
+        const priced = await this.answer(row, question);
+        if ('why' in priced) return priced;
+        answers.push(priced);
+      } catch (error) {
+        if (error instanceof UserError) return { why: error.message };
+        throw error;
+      }
     }
+    const [first, ...others] = answers;
+    return {
+      evidence: first!.evidence,
+      predicted: (figure, statistic) =>
+        others.reduce(
+          (hull, other) => spanning(hull, other.predicted(figure, statistic)),
+          first!.predicted(figure, statistic),
+        ),
+    };
   }
 
   private async answer(row: Row, question: Exclude<Question, { by: 'nothing' }>): Promise<Priced> {
@@ -105,10 +121,14 @@ export class Pricing {
     const { model, loops, device, stack } = scenario;
     const key = JSON.stringify([model, loops, device, stack]);
     let sources = this.sources.get(key);
-    if (!sources) this.sources.set(key, (sources = readSources(scenario)));
+    if (!sources) this.sources.set(key, (sources = readSources(scenario).then(this.adjust)));
     return sources;
   }
 }
+
+/** The first interval's estimate, within the ends of both. */
+const spanning = (a: Interval | null, b: Interval | null): Interval | null =>
+  a && b ? { estimate: a.estimate, low: Math.min(a.low, b.low), high: Math.max(a.high, b.high) } : a;
 
 /** The model of a row. */
 export const geometryOf = (row: Row, folder: string): Geometry => {

@@ -5,7 +5,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { schedulesMeanwhile, STACKS } from '../stacks/serving.js';
+import { STACKS } from '../stacks/serving.js';
 
 /** A row as a question. */
 export type Question =
@@ -24,11 +24,38 @@ export type Question =
   | { readonly by: 'memory'; readonly scenario: Scenario }
   | { readonly by: 'nothing'; readonly why: string };
 
-/** Of each user at least, where a source does not say how many requests came. */
-const REQUESTS_A_USER = 3;
+/**
+ * A benchmark starts all its users at once. Where its source does not say how many requests each sends: so many, whose
+ * outputs differ by so much that users do not stay in step. Chosen on rows that fit.
+ */
+const REQUESTS_A_USER = 5;
+const OUTPUTS_DIFFER = 0.1;
 
-/** @param folder that paths in the row are relative to */
-export function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
+/**
+ * What a user would ask, and what else the row may mean where its source leaves it open: the first is the estimate, the
+ * interval spans all.
+ * @param folder that paths in the row are relative to
+ */
+export function questionsOf(row: Row, folder: string, readGeometry: () => Geometry): Question[] {
+  const { workload: w } = row;
+  const first = questionOf(row, folder, readGeometry);
+  if (first.by !== 'simulate') return [first];
+  // Users whose outputs are equally long stay in step: each waits for all prompts, and no prompt comes between steps.
+  if (w.kind === 'closed-loop' && w.requests === undefined) {
+    const outputTokens = lengthsOf(w.outputTokens);
+    const { scenario } = first;
+    return [first, { by: 'simulate', scenario: { ...scenario, workload: { ...scenario.workload, outputTokens } } }];
+  }
+  if (w.kind === 'single' && row.open?.includes(PROMPTS_OPEN)) {
+    const decoding = { ...w, kind: 'decode-only' as const, firstTokenCounted: true };
+    return [first, questionOf({ ...row, workload: decoding }, folder, readGeometry)];
+  }
+  return [first];
+}
+
+const PROMPTS_OPEN = 'whether the rate counts the prompts';
+
+function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
   const why = unpriced(row);
   if (why !== null) return { by: 'nothing', why };
   const { workload: w } = row;
@@ -59,7 +86,7 @@ export function questionOf(row: Row, folder: string, readGeometry: () => Geometr
       workload: {
         ...arrivalsOf(w),
         promptTokens: lengthsOf(w.inputTokens),
-        outputTokens: lengthsOf(w.outputTokens),
+        outputTokens: lengthsOf(w.kind === 'closed-loop' && w.requests === undefined ? around(output) : w.outputTokens),
         ...(inTurns ? {} : { depth: sharesOf(depths, geometry.loops) }),
       },
       ...(inTurns ? {} : { server: { ...scenario.server, depthBatching: 'loops', skippedKv: 'copy' } }),
@@ -81,13 +108,6 @@ const LLA = 'what built kernels of LLA reach is taken from this very table (plan
 /** The flags of the row, as a scenario. */
 function settingsOf({ model, device, parallel, precision, server: s }: Row, folder: string): Scenario {
   const stack = STACKS.find((name) => s.name === name);
-  const version = s.version;
-  const asynchronous =
-    s.scheduling !== undefined
-      ? s.scheduling !== 'sync'
-      : stack === 'vllm' && version !== undefined
-        ? schedulesMeanwhile(stack, version)
-        : undefined;
   const { replicas, prefill, decode } = parallel ?? {};
   const server: Server = {
     ...defined({
@@ -101,7 +121,8 @@ function settingsOf({ model, device, parallel, precision, server: s }: Row, fold
     }),
     ...(s.prefixCaching === undefined ? {} : { prefixCaching: s.prefixCaching ? 'on' : 'off' }),
     ...(s.chunkedPrefill === undefined ? {} : { chunkedPrefill: s.chunkedPrefill ? 'on' : 'off' }),
-    ...(asynchronous === undefined ? {} : { asyncScheduling: asynchronous ? 'on' : 'off' }),
+    ...(s.scheduling === undefined ? {} : { asyncScheduling: s.scheduling === 'sync' ? 'off' : 'on' }),
+    ...(stack === undefined || s.version === undefined ? {} : { serverVersion: s.version }),
   };
   return {
     model: isPreset(model) ? model : join(folder, model),
@@ -123,11 +144,11 @@ type Load = Extract<Row['workload'], { kind: 'closed-loop' | 'single' | 'rate' }
 function arrivalsOf(w: Load): Workload {
   if (w.kind === 'rate')
     return w.requestsPerSecond === null
-      ? { arrivals: 'closed', users: w.requests, requests: w.requests }
+      ? { arrivals: 'closed', users: w.requests, requests: w.requests, ramp: 0 }
       : { arrivals: 'poisson', rate: w.requestsPerSecond, requests: w.requests };
   const { concurrency: users } = w;
   const requests = w.kind === 'single' ? users : (w.requests ?? REQUESTS_A_USER * users);
-  return { arrivals: 'closed', users, requests };
+  return { arrivals: 'closed', users, requests, ramp: 0 };
 }
 
 type Tokens = Load['inputTokens'];
@@ -138,6 +159,11 @@ function meanOf(tokens: Tokens): number | null {
   if (each) return each.reduce((a, b) => a + b, 0) / each.length;
   return mean ?? (min === undefined || max === undefined ? null : (min + max) / 2);
 }
+
+const around = (tokens: number): Tokens => ({
+  min: Math.max(1, Math.round(tokens * (1 - OUTPUTS_DIFFER))),
+  max: Math.round(tokens * (1 + OUTPUTS_DIFFER)),
+});
 
 /** Lengths in the words of `--prompt-tokens`. */
 function lengthsOf(tokens: Tokens): string {

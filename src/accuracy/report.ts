@@ -5,9 +5,34 @@ import { UserError, show } from '../errors.js';
 import { PACKAGE_ROOT } from '../root.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
+import type { JudgedFile } from '../plan/tested.js';
 import { causeOf } from './causes.js';
 import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
 import { geometryOf, Pricing } from './price.js';
+
+/** What a time is; first tokens hang on the queue more than on prices. */
+const TIMES: readonly Kind[] = ['step', 'request', 'throughput'];
+
+/** What plans say of the figures that judge (plan/tested.ts). */
+export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): JudgedFile {
+  const members = new Map<string, AccuracyFigure[]>();
+  for (const f of figures) {
+    if (f.use !== 'judges' || !TIMES.includes(f.kind)) continue;
+    const key = JSON.stringify([f.serverName, f.device, f.looped]);
+    members.set(key, [...(members.get(key) ?? []), f]);
+  }
+  return {
+    schema: 'lla-sim/judged',
+    schemaVersion: 1,
+    groups: [...members.values()].map((own) => ({
+      server: own[0]!.serverName,
+      device: own[0]!.device,
+      looped: own[0]!.looped,
+      inside: own.filter((f) => f.inside).length,
+      errors: own.map((f) => Number(Math.abs(f.error).toPrecision(3))),
+    })),
+  };
+}
 
 /** How errors are grouped. */
 export const GROUPINGS = ['source', 'GPU', 'server', 'model'] as const;
@@ -24,6 +49,7 @@ export interface AccuracyFigure extends Omit<Judged, 'row'> {
   readonly id: string;
   readonly campaign: string;
   readonly server: string;
+  readonly serverName: string;
   readonly device: string;
   readonly gpus: number;
   readonly model: string;
@@ -132,6 +158,7 @@ function reportOf(
         id: row.id,
         campaign: row.campaign,
         server: serverName(row),
+        serverName: row.server.name,
         device: row.device ?? row.deviceName!,
         gpus: row.gpus,
         model: modelName(row),

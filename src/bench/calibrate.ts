@@ -31,7 +31,9 @@ const FIRST_PROBES = 7;
 /** What a first list of calls gets, at most: seconds, and share of the budget. */
 const FIRST_LIST = { seconds: 8, share: 0.05 };
 /** With a smaller budget a list that has all kernels asked for is the last: the next takes seconds to make. */
-const LISTS_FROM_SECONDS = 10;
+const LISTS_FROM_SECONDS = 30;
+/** Share of the budget that overheads take at most, and ceilings, once each was measured. */
+const YARDSTICK_SHARE = 0.08;
 /**
  * Pipelines are compiled ahead in this share of the budget at most, and no more than one for so many seconds of it: the
  * rest of a smaller budget has no points for them. Not where the budget is below the last.
@@ -106,8 +108,10 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   const spent = (): number => clockNow() - started - (options.pausedSeconds?.() ?? 0);
   const { kind: clock, resolutionSeconds, batchSeconds, mostCalls } = await resolutionOf(device);
   const earlier = options.resumeFrom;
-  const overheads = earlier?.overheads ?? (await measureOverheads(device));
-  const ceilings = earlier?.ceilings ?? (await measureCeilings(device, overheads.submitSeconds));
+  const overheads = earlier?.overheads ?? (await measureOverheads(device, YARDSTICK_SHARE * options.budgetSeconds));
+  const ceilings =
+    earlier?.ceilings ??
+    (await measureCeilings(device, overheads.submitSeconds, YARDSTICK_SHARE * options.budgetSeconds));
   const calibration: Calibration = {
     schema: 'lla-sim/calibration',
     schemaVersion: CALIBRATION_SCHEMA_VERSION,
@@ -211,7 +215,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     for (const [i, list] of lists.entries()) {
       if (stopped()) break;
       const calls = list();
-      const hasAll = options.kernels?.every((kernel) => calls.some((call) => call.kernel === kernel)) ?? false;
+      const hasAll = options.kernels?.every((kernel) => calls.some((call) => call.kernel === kernel)) ?? true;
       const last = i === lists.length - 1 || (budgetSeconds < LISTS_FROM_SECONDS && hasAll);
       const first = spent() + Math.min(FIRST_LIST.seconds, FIRST_LIST.share * budgetSeconds);
       await measure(calls, last ? budgetSeconds : Math.min(budgetSeconds, first), from, compilers);

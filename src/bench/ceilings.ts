@@ -58,18 +58,24 @@ const single = (step: Omit<Step, 'element' | 'constants'>): OperationPlan => ({
 const clockOf = ({ description, clock }: Device): Clock =>
   description.software && clock === 'gpu-timestamp' ? 'wall' : clock;
 
-/** Median seconds of one submission of `calls` times a step, over the repeats, after one to warm up. */
+/** So many repeats as there is time for, one at least. @param each seconds of one */
+const repeatsIn = (seconds: number, each: number): number =>
+  Math.max(1, Math.min(REPEATS, Math.floor(seconds / Math.max(1e-9, each))));
+
+/** Median seconds of one submission of `calls` times a step, over repeats, after one to warm up. */
 async function medianRun(
   device: Device,
   plan: OperationPlan,
   buffers: ReadonlyMap<string, Buffer>,
   calls: number,
-  repeats: number,
+  mostSeconds: number,
 ): Promise<number> {
   const steps = await device.bindAll(plan, buffers);
   const all = Array.from({ length: calls }, () => steps).flat();
+  await device.run(steps);
+  const began = clockNow();
   await device.run(all);
-  const seconds = await medianOf(repeats, async () => {
+  const seconds = await medianOf(repeatsIn(mostSeconds, clockNow() - began), async () => {
     const time = await device.run(all);
     return secondsOf(time, { clock: clockOf(device), submitSeconds: 0 });
   });
@@ -77,17 +83,18 @@ async function medianRun(
   return seconds;
 }
 
-export async function measureOverheads(device: Device): Promise<Overheads> {
+/** @param mostSeconds repeats that take longer are left out */
+export async function measureOverheads(device: Device, mostSeconds = Infinity): Promise<Overheads> {
   const submitSeconds = await medianOf(EMPTY_SUBMISSIONS, () => device.submitEmpty());
   const target = await device.buffer('noop', 16);
   const plan = single({ source: 'noop', uniforms: { value: 0 }, buffers: write('target'), workgroups: [1, 1, 1] });
   const buffers = new Map([['target', target]]);
   const [one, many] = [
-    await medianRun(device, plan, buffers, 1, REPEATS),
-    await medianRun(device, plan, buffers, DISPATCHES, REPEATS),
+    await medianRun(device, plan, buffers, 1, mostSeconds / 2),
+    await medianRun(device, plan, buffers, DISPATCHES, mostSeconds / 2),
   ];
   device.free(target);
-  const transfers = await measureTransfers(device);
+  const transfers = await measureTransfers(device, mostSeconds / 2);
   // Noise can make one dispatch as slow as many on a busy machine; the cost is never nothing.
   return {
     submitSeconds,
@@ -100,7 +107,10 @@ export async function measureOverheads(device: Device): Promise<Overheads> {
  * Upload and read-back, each as a fixed cost and a rate, by the wall clock of the host; sizes and directions take
  * turns.
  */
-async function measureTransfers(device: Device): Promise<Required<Pick<Overheads, 'upload' | 'readback'>>> {
+async function measureTransfers(
+  device: Device,
+  mostSeconds: number,
+): Promise<Required<Pick<Overheads, 'upload' | 'readback'>>> {
   const buffer = await device.buffer('transfer', TRANSFER_BYTES.large);
   const data = {
     small: new Uint32Array(TRANSFER_BYTES.small / 4).fill(1),
@@ -118,7 +128,9 @@ async function measureTransfers(device: Device): Promise<Required<Pick<Overheads
     list.push(clockNow() - started);
   };
   try {
-    for (let i = 0; i <= REPEATS; i++) {
+    const began = clockNow();
+    // The first warms up.
+    for (let i = 0; i <= REPEATS && (i < 2 || clockNow() - began < mostSeconds); i++) {
       for (const size of ['small', 'large'] as const) {
         // An upload is done when the queue is: the empty submission waits for it.
         await timed(times.upload[size], async () => {
@@ -144,7 +156,9 @@ export function transferOf(times: { readonly small: readonly number[]; readonly 
   const [small, large] = [median(times.small.slice(1)), median(times.large.slice(1))];
   return {
     seconds: Math.max(1e-9, small),
-    bytesPerSecond: (TRANSFER_BYTES.large - TRANSFER_BYTES.small) / Math.max(1e-9, large - small),
+    // The large one was not the slower of the two: noise, and all that is known is that it took so long.
+    bytesPerSecond:
+      (TRANSFER_BYTES.large - TRANSFER_BYTES.small) / Math.max(1e-9, large > small ? large - small : large),
   };
 }
 
@@ -308,12 +322,22 @@ export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | 
 
 const oneLine = (text: string): string => printable(text.replace(/\s+/g, ' ')).slice(0, 300);
 
-export async function measureCeilings(device: Device, submitSeconds: number): Promise<Ceilings> {
-  const yardsticks = await openYardsticks(device, submitSeconds);
+/**
+ * @param mostSeconds repeats that take longer are left out
+ * @param scale as of the yardsticks
+ */
+export async function measureCeilings(
+  device: Device,
+  submitSeconds: number,
+  mostSeconds = Infinity,
+  scale = 1,
+): Promise<Ceilings> {
+  const began = clockNow();
+  const yardsticks = await openYardsticks(device, submitSeconds, scale);
   try {
     const times = new Map<CeilingKind, number[]>();
     // In turn, so that a phase of noise does not fall on one of them alone; the first round warms up.
-    for (let i = 0; i <= REPEATS; i++) {
+    for (let i = 0; i <= REPEATS && (i < 2 || clockNow() - began < mostSeconds); i++) {
       for (const [kind, { run }] of yardsticks.kinds) {
         const seconds = await run();
         if (i > 0) times.set(kind, [...(times.get(kind) ?? []), seconds]);

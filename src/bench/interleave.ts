@@ -29,13 +29,21 @@ export async function interleave(measures: readonly Measure[], rules: Interleave
   const started = rules.clockNow();
   const times = measures.map((): number[] => []);
   const elapsed = (): number => rules.clockNow() - started;
+  let last = 0;
   for (let round = 0; round < rules.mostRounds; round++) {
-    if (round >= rules.leastRounds && (elapsed() >= rules.seconds || rules.settled?.(times))) break;
+    // A round that would not end in time is not begun.
+    if (
+      round >= rules.leastRounds &&
+      (elapsed() >= rules.seconds || elapsed() + last > rules.seconds || rules.settled?.(times))
+    )
+      break;
+    const began = elapsed();
     const from = Math.floor(random() * measures.length);
     for (let i = 0; i < measures.length; i++) {
       const at = (from + (round % 2 === 0 ? i : measures.length - 1 - i)) % measures.length;
       (times[at] as number[]).push(await (measures[at] as Measure)());
     }
+    last = elapsed() - began;
     rules.onRound?.(round + 1, elapsed());
   }
   return times;

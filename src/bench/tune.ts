@@ -3,7 +3,7 @@
  * after the other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results
  * at every shape, and replaces the best only where the whole interval of the time ratio lies below 1.
  */
-import { clockNow } from '../clock.js';
+import type { Budget } from '../budget.js';
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
 import type { Tunable, Tuning } from '../../kernels/launch.js';
@@ -22,6 +22,9 @@ const LEAST_ROUNDS = 12;
 const MOST_ROUNDS = 60;
 /** A gain smaller than this is not worth a constant of its own. */
 const LEAST_GAIN = 0.02;
+
+/** Kind of piece: a tuning beside the best so far, at one shape. */
+const COMPARED = 'compared';
 
 /** One candidate that was tried. */
 export interface Trial {
@@ -117,16 +120,16 @@ export interface TuneOptions {
   readonly calls: readonly KernelCall[];
   readonly clock: Clock;
   readonly submitSeconds: number;
-  readonly budgetSeconds: number;
+  /** Runs already. */
+  readonly budget: Budget;
   readonly seed: number;
   readonly signal?: AbortSignal;
-  readonly onTrial?: (trial: Trial, elapsedSeconds: number) => void;
+  readonly onTrial?: (trial: Trial) => void;
 }
 
 /** The search on a device. */
 export async function tune(device: Device, options: TuneOptions): Promise<Partial<Record<KernelName, Tuning>>> {
-  const started = clockNow();
-  const elapsed = (): number => clockNow() - started;
+  const { budget } = options;
   const planOf = (call: KernelCall, tuning: Tuning): unknown =>
     planOperation(call, { ...deviceOptions(device), ...tuningOptions(tuning) }).steps;
   const trials = options.calls.reduce(
@@ -136,7 +139,7 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
   const calls = options.calls.filter((c) => obstacle(device, c) === null);
   return searchTuning(calls, {
     seed: options.seed,
-    spent: () => elapsed() >= options.budgetSeconds || (options.signal?.aborted ?? false),
+    spent: () => !budget.fits(COMPARED) || (options.signal?.aborted ?? false),
     changes: (call, tuning, best) => {
       try {
         return !isDeepStrictEqual(planOf(call, tuning), planOf(call, best));
@@ -146,33 +149,34 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
         throw error;
       }
     },
-    compare: async (call, tuning, best) => {
-      const open: PreparedCall[] = [];
-      try {
-        const measures: Measure[] = [];
-        for (const t of [tuning, best]) {
-          const prepared = await prepareCall(device, call, options.seed, tuningOptions(t));
-          open.push(prepared);
-          const time = await batchTimer(device, prepared.copies, {
-            clock: options.clock,
-            submitSeconds: options.submitSeconds,
-            batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'],
+    compare: (call, tuning, best) =>
+      budget.piece(COMPARED, async () => {
+        const open: PreparedCall[] = [];
+        try {
+          const measures: Measure[] = [];
+          for (const t of [tuning, best]) {
+            const prepared = await prepareCall(device, call, options.seed, tuningOptions(t));
+            open.push(prepared);
+            const time = await batchTimer(device, prepared.copies, {
+              clock: options.clock,
+              submitSeconds: options.submitSeconds,
+              batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'],
+            });
+            measures.push(async () => (await time()).each);
+          }
+          const [candidate = [], reference = []] = await interleave(measures, {
+            seconds: budget.seconds / Math.max(1, trials),
+            leastRounds: LEAST_ROUNDS,
+            mostRounds: MOST_ROUNDS,
+            seed: options.seed,
+            clockNow: budget.now,
           });
-          measures.push(async () => (await time()).each);
+          return candidate.map((s, i) => s / (reference[i] as number));
+        } finally {
+          for (const prepared of open) prepared.free();
         }
-        const [candidate = [], reference = []] = await interleave(measures, {
-          seconds: options.budgetSeconds / Math.max(1, trials),
-          leastRounds: LEAST_ROUNDS,
-          mostRounds: MOST_ROUNDS,
-          seed: options.seed,
-          clockNow,
-        });
-        return candidate.map((s, i) => s / (reference[i] as number));
-      } finally {
-        for (const prepared of open) prepared.free();
-      }
-    },
-    ...(options.onTrial ? { onTrial: (trial: Trial) => options.onTrial?.(trial, elapsed()) } : {}),
+      }),
+    ...(options.onTrial ? { onTrial: options.onTrial } : {}),
   });
 }
 

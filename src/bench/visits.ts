@@ -5,6 +5,7 @@
  * module knows no device, so a test can give it a clock of its own.
  */
 import { best } from '../best.js';
+import { Budget } from '../budget.js';
 import { GpuError } from '../gpu/errors.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -31,6 +32,8 @@ const LEAST_SHARE = 0.02;
 const REPETITIONS_PER_PROBE = 3;
 /** What a file can hold of a drift (schema/calibration.ts). */
 const DRIFT_BOUNDS = { low: 1e-3, high: 1e3 };
+/** Kinds of pieces of the budget: a point put on the device for the first time, one that was there before, a repetition. */
+const [NEW, KNOWN, REPETITION] = ['new point', 'known point', 'repetition'];
 /** Reason of the gap that the file holds while a point is prepared. The gap remains if the program dies then. */
 export const UNFINISHED = 'the program ended while this point was being prepared';
 
@@ -157,6 +160,7 @@ export class Visits {
   private readonly probes = new Map<Sample, (number | null)[]>();
   private readonly open: Visit[] = [];
   private readonly failures = new Map<Track, number>();
+  private readonly budget: Budget;
   private retrySeconds = 0;
   private lost = false;
   /** The probe just now: it also stands before the repetitions that follow at once. */
@@ -166,7 +170,9 @@ export class Visits {
     private readonly tracks: readonly Track[],
     private readonly drift: Drift,
     private readonly tools: VisitTools,
-  ) {}
+  ) {
+    this.budget = new Budget(Math.max(0, tools.budgetSeconds - tools.now()), () => tools.now());
+  }
 
   /**
    * Takes over a sample of an earlier session. Its drift refers to that session's probe; from now on it refers to this
@@ -185,7 +191,6 @@ export class Visits {
 
   async run(): Promise<void> {
     const { tools, tracks } = this;
-    const running = (): boolean => tools.now() < tools.budgetSeconds;
     // Ceilings have taken their part of the budget already.
     const begun = tools.now();
     const firstVisitsEnd = begun + FIRST_VISITS_SHARE * (tools.budgetSeconds - begun);
@@ -195,12 +200,14 @@ export class Visits {
     // One point at least, whatever the ceilings took.
     let asked = 0;
     await this.takeTurns(() =>
-      asked++ === 0 || tools.now() < firstVisitsEnd ? (jobOf(incomplete.shift()) ?? this.newJob()) : undefined,
+      asked++ === 0 || (tools.now() < firstVisitsEnd && this.hasTime(incomplete.length > 0 ? KNOWN : NEW))
+        ? (jobOf(incomplete.shift()) ?? this.newJob())
+        : undefined,
     );
     const again = [...this.points];
     this.points.push(...resumed);
     // Remaining time goes to the points on which the intervals of steps depend most.
-    await this.takeTurns(() => (running() ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
+    await this.takeTurns(() => (this.hasTime(KNOWN) ? jobOf(again.shift() ?? this.mostWorth()) : undefined));
     const wrong = tracks.flatMap((track): Job[] => {
       const own = samplesOf(track);
       return (own.length > 0 ? tools.outliers(track, own) : []).map((i) => ({
@@ -209,8 +216,15 @@ export class Visits {
         replaces: own[i] as Sample,
       }));
     });
-    await this.takeTurns(() => wrong.shift());
+    await this.takeTurns(() => (this.hasTime(KNOWN) ? wrong.shift() : undefined));
     this.save(false);
+  }
+
+  /** Whether a further point, and the repetitions that it and the open ones need, end in time. */
+  private hasTime(kind: string): boolean {
+    const owed = this.open.reduce((sum, { times }) => sum + Math.max(0, LEAST_REPETITIONS - times.length), 0);
+    const seconds = this.budget.expected(kind) + (owed + LEAST_REPETITIONS) * this.budget.expected(REPETITION);
+    return this.budget.left > 0 && seconds <= this.budget.left;
   }
 
   private newJob(): Job | undefined {
@@ -291,6 +305,7 @@ export class Visits {
     // The kernel can be compiled here, so earlier gaps of unfinished preparation no longer apply.
     gaps.splice(0, gaps.length, ...gaps.filter((g) => g.variant !== track.variant || !isUnfinished(g)));
     const opened = tools.now();
+    this.budget.note(known ? KNOWN : NEW, opened - begun);
     const sample = known ?? point.sample;
     const visit: Visit = { track, point, sample, replaces, probes: [], times: [], spent: 0 };
     await this.repeat([visit]);
@@ -307,6 +322,7 @@ export class Visits {
   /** One repetition of each visit, between two runs of the probe. Those that are not done wait for their next turn. */
   private async repeat(visits: readonly Visit[]): Promise<void> {
     const { drift, tools } = this;
+    const began = tools.now();
     const before = this.justNow ?? (await tools.probe());
     const pauses = tools.pauses?.();
     const times: { visit: Visit; each: number; total: number }[] = [];
@@ -319,6 +335,7 @@ export class Visits {
       }
     }
     this.justNow = await tools.probe();
+    this.budget.note(REPETITION, (tools.now() - began) / Math.max(1, visits.length));
     const probe = Math.sqrt(before * this.justNow);
     if (tools.pauses?.() !== pauses) {
       this.open.push(...times.map(({ visit }) => visit));

@@ -12,6 +12,8 @@ export interface Pricer {
   price(call: KernelCall): Price;
   /** Submitting a step's commands and waiting for them, once a step; `roofline` where it is an assumption. */
   readonly stepOverhead: StepOverhead;
+  /** What a server does for each sequence of a step; absent where kernels are priced without a server. */
+  readonly sequenceOverhead?: StepOverhead;
   /**
    * Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown.
    */
@@ -27,6 +29,7 @@ export interface Pricer {
 export const overlapped = (pricer: Pricer): Pricer => ({
   ...pricer,
   stepOverhead: { ...pricer.stepOverhead, estimate: 0, low: 0 },
+  ...(pricer.sequenceOverhead ? { sequenceOverhead: { ...pricer.sequenceOverhead, estimate: 0, low: 0 } } : {}),
 });
 
 /** What a step takes beside its kernels. */
@@ -114,7 +117,7 @@ export function priceStep(c: Configuration, pricer: Pricer, batch: number, conte
   return priceCalls(pricer, c.gpus, (add) => {
     const s = schedule(c, batch, context);
     forEachOp(c, s, add);
-    return { collectives: s.collectives, submissions: 1 };
+    return { collectives: s.collectives, submissions: 1, sequences: batch };
   });
 }
 
@@ -127,17 +130,17 @@ export const pricePrompt = (c: Configuration, pricer: Pricer, plan: PromptPlan):
 
 /**
  * Prices calls as `priceStep` prices a step.
- * @param list adds every call with the times that it runs; returns exchanges between GPUs, and submissions that wait
- *   for each other
+ * @param list adds every call with the times that it runs; returns exchanges between GPUs, submissions that wait
+ *   for each other, and sequences that a server keeps books of
  */
 export function priceCalls(
   pricer: Pricer,
   gpus: number,
-  list: (add: (call: KernelCall, times: number) => void) => PrefillFrame,
+  list: (add: (call: KernelCall, times: number) => void) => PrefillFrame & { readonly sequences?: number },
 ): SchedulePrice {
   const sum = new Sum(pricer);
-  const { collectives, submissions } = list((call, times) => sum.add(call, times));
-  return sum.finish(collectives, gpus, submissions);
+  const { collectives, submissions, sequences } = list((call, times) => sum.add(call, times));
+  return sum.finish(collectives, gpus, submissions, sequences ?? 0);
 }
 
 /** Sums the prices of a schedule's calls. */
@@ -160,8 +163,8 @@ class Sum {
     this.groups.add(call.kernel, price, times);
   }
 
-  /** @param submissions that wait for each other */
-  finish(collectives: readonly Collective[], gpus: number, submissions: number): SchedulePrice {
+  /** @param submissions that wait for each other @param sequences that the server keeps books of */
+  finish(collectives: readonly Collective[], gpus: number, submissions: number, sequences: number): SchedulePrice {
     const { pricer, groups, octavesOutside } = this;
     let communicationPriced = true;
     for (const { kind, bytesEach, calls } of collectives) {
@@ -170,6 +173,7 @@ class Sum {
       else communicationPriced = false;
     }
     groups.add('step-overhead', pricer.stepOverhead, submissions);
+    if (pricer.sequenceOverhead && sequences > 0) groups.add('step-overhead', pricer.sequenceOverhead, sequences);
     const floor = this.floored ? { memory: this.memory, compute: this.compute } : null;
     return combine(groups, { octavesOutside, communicationPriced, floor });
   }

@@ -132,6 +132,13 @@ export function memoryModel(c: Configuration, context: number, pageTokens: numbe
   };
 }
 
+/** The same on a server that keeps working memory in its reserve. */
+export const withoutWorkspace = (m: MemoryModel): MemoryModel => ({
+  ...m,
+  workspaceFixedBytes: 0,
+  workspaceBytesPerSequence: 0,
+});
+
 /** Bytes that `batch` sequences need on a GPU, without the reserve. */
 export const totalBytes = (m: MemoryModel, batch: number): number =>
   m.weightsBytes + m.codecBytes + m.workspaceFixedBytes + batch * bytesPerSequence(m);

@@ -101,6 +101,7 @@ export class PaperModel {
       pricer,
       stack: null,
       candidates: [],
+      tested: null,
       notes: [],
     };
   }

@@ -20,6 +20,7 @@ import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
 import { stackLabel } from '../stacks/choose.js';
 import { isAsynchronous, servedBy, stackName, STACKS, type StackTables } from '../stacks/serving.js';
 import { readQuestion } from './request.js';
+import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from './types.js';
 
 /** What planning reads of a calibration. */
@@ -55,6 +56,8 @@ export interface Sources {
   readonly stack: string | null;
   /** What `lla-sim fidelity` measured of this very model; published tables then do not count. */
   readonly fidelity?: Fidelity;
+  /** How predictions fared on published figures that judge. */
+  readonly judged?: readonly JudgedGroup[];
   /** How the device and its measurements were chosen. */
   readonly notes: readonly string[];
   /** How the stack was chosen. */
@@ -108,7 +111,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
-  const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario.stack));
+  const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario));
   const checkpoint = question.server && checkpointNote(publishedAs);
   if (checkpoint) notes.push(checkpoint);
   if (question.server?.stepGib !== undefined)
@@ -127,7 +130,9 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
   const scheduled = (pricer: Pricer, tables: StackTables | null): Pricer =>
-    isAsynchronous(scenario.server?.asyncScheduling, tables) ? overlapped(pricer) : pricer;
+    isAsynchronous(scenario.server?.asyncScheduling, tables, scenario.server?.serverVersion)
+      ? overlapped(pricer)
+      : pricer;
   const found = choosePricer(sources, notes);
   const pricer = found && scheduled(found, sources.gpu?.stack ?? null);
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
@@ -171,6 +176,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
+      tested: testedOf(sources.judged ?? [], { stack: sources.stack, geometry, device }),
       candidates,
       notes,
     },
@@ -213,14 +219,28 @@ const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
  * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
  * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
  */
-function serverOf(sources: Sources, gpus: number, asked: string | undefined): ServerMemory | null {
+function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scenario): ServerMemory | null {
   const { gpu, spec, device, model } = sources;
-  const hosted = { geometry: model.geometry, gpus, vramBytes: device.vramBytes, device: device.id ?? '' };
+  const whole = (value: string | number | undefined): number | undefined =>
+    value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
+  const hosted = {
+    geometry: model.geometry,
+    gpus,
+    vramBytes: device.vramBytes,
+    device: device.id ?? '',
+    sequences: whole(server?.maxNumSeqs),
+    batchedTokens: whole(server?.maxNumBatchedTokens),
+  };
+  const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
   const file = gpu?.stack?.file;
-  if (file) return serverMemory({ stack: file.stack, version: file.version, name: stackName(file) }, hosted);
+  if (file) {
+    const { stack } = file;
+    const own = version ?? file.version;
+    return serverMemory({ stack, version: own, name: stackName({ ...file, version: own }) }, hosted);
+  }
   if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
   const stack = STACKS.find((name) => servedBy(model.publishedAs, name)) ?? STACKS[0];
-  return serverMemory({ stack, version: null, name: stackLabel(stack) }, hosted);
+  return serverMemory({ stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` }, hosted);
 }
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */

@@ -13,7 +13,7 @@ import { answer, presetSource, readVram, type ModelSource, type Sources } from '
 import { findCalibration, loadCalibration, type LoadedCalibration } from './calibrations.js';
 import type { Fidelity } from './fidelity.js';
 import { describeCalibration, measuredDevice } from './measured.js';
-import { chooseStack, otherStacksOn, tunedSources } from './stacks.js';
+import { chooseStack, judgedGroups, otherStacksOn, tunedSources } from './stacks.js';
 import type { DeviceChoice, PlanReport } from './types.js';
 
 const DEFAULT_MODEL = 'ouro-1.4b';
@@ -50,6 +50,7 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
     ...(used && spec ? { attainable: tunedSources(spec) } : {}),
     stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
     ...(fidelity ? { fidelity } : {}),
+    judged: judgedGroups(),
     notes,
     stackNotes,
   };

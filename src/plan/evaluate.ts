@@ -19,6 +19,7 @@ import {
   memoryModel,
   onGrid,
   prefillPeaks,
+  withoutWorkspace,
   totalBytes,
   type MemoryModel,
   type PrefillKind,
@@ -59,6 +60,16 @@ export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
 export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number =>
   Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
 
+/** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
+const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
+  isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
+
+/** Whether the working memory of steps and prompts lies in what the server reserves. */
+export const isWithinReserve = (r: Pick<PlanRequest, 'choice' | 'server'>, c: Candidate): boolean =>
+  r.server !== null && isStacks(r, c);
+
+const NO_PEAKS: Readonly<Record<PrefillKind, number>> = { 'one-shot': 0, 'by-layer': 0, accumulated: 0, chunked: 0 };
+
 /** What is priced of a candidate: its prompt not unless asked for, its step unless told otherwise. */
 interface Priced {
   readonly prompts?: PromptPricer;
@@ -71,9 +82,11 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const g = r.geometry;
   const { codec } = candidate;
   const usable = usableBytes(r);
-  const m = memoryModel(c, r.contextTokens, r.pageTokens);
+  const served = isWithinReserve(r, candidate);
+  const model = memoryModel(c, r.contextTokens, r.pageTokens);
+  const m = served ? withoutWorkspace(model) : model;
   const exact = maxBatch(m, usable);
-  const peaks = prefillPeaks(c, r.contextTokens);
+  const peaks = served ? NO_PEAKS : prefillPeaks(c, r.contextTokens);
   const memoryOfPrefill = prefillFigures(r, m, peaks, usable);
   const prefill = { ...memoryOfPrefill, ...prompts(c, { maxBatch: { exact }, prefill: memoryOfPrefill }) };
   const batch = r.batch ?? exact;
@@ -158,11 +171,8 @@ function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: P
   return target === null || seconds === null || evidence === null ? null : chanceWithin({ seconds, evidence }, target);
 }
 
-/** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
 function servingStack(r: PlanRequest, c: Candidate): string | null {
-  const stored = r.choice.storage === 'f16' || r.choice.storage === 'f8';
-  const plain = isUncompressed(c.codec) && c.eviction === null && stored;
-  return plain && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
+  return isStacks(r, c) && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
 }
 
 function prefillFigures(

@@ -94,6 +94,7 @@ export function makePlan(
     nearest: kept.length > 0 ? null : nearestPlans(r, timed, onlyLate(removed)),
     refused,
     contradictions: r.publishedAs === null ? [] : contradictionsFor(r.publishedAs),
+    tested: r.tested,
     notes: r.notes,
   };
   return { ...report, warnings: warningsOf(report) };

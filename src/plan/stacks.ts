@@ -11,6 +11,7 @@ import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../stacks/c
 import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
 import type { StackFile } from '../stacks/stack-schema.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
+import type { JudgedFile } from './tested.js';
 
 /** Tables and laws that come with the package. */
 const BUNDLED = join(PACKAGE_ROOT, 'calibrations/');
@@ -112,6 +113,9 @@ async function smallOperations(device: string): Promise<StackTables | null> {
   const measured = SMALL_OPERATIONS[device];
   return measured === undefined ? null : findStack(measured, 'vidur');
 }
+
+/** Figures that judge, as `accuracy` found them. */
+export const judgedGroups = (): JudgedFile['groups'] => bundled<JudgedFile>('accuracy.json').groups;
 
 /** Laws and servers of the package. */
 const bundledFiles = () => ({

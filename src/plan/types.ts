@@ -12,6 +12,7 @@ import type { QualityFigure } from '../quality/figure.js';
 import type { Contradiction } from '../quality/contradictions.js';
 import type { ReliableRetrieval } from '../quality/quality.js';
 import type { ServerMemory } from '../stacks/server-memory.js';
+import type { Tested } from './tested.js';
 
 /** One combination to plan. */
 export interface Candidate {
@@ -98,6 +99,8 @@ export interface PlanRequest {
   /** Share of the uncompressed model's scores that a recommended plan keeps. */
   readonly keep: number;
   readonly usdPerHour: number | null;
+  /** How predictions fared on published figures nearest to the question; null where none judge. */
+  readonly tested: Tested | null;
   /** What the reader should know about the input: a device picked by memory, a stale calibration, ... */
   readonly notes: readonly string[];
 }
@@ -354,6 +357,8 @@ export interface PlanReport {
   /** Combinations that were left out because they cannot exist for this model. */
   readonly refused: readonly { readonly id: string; readonly reason: string }[];
   readonly contradictions: readonly Contradiction[];
+  /** How predictions fared on published figures nearest to the question; null where none judge. */
+  readonly tested: Tested | null;
   /** What the reader should know about the input. */
   readonly notes: readonly string[];
   /** Everything that the printers warn of. */

@@ -1,4 +1,4 @@
-/** The decision in words: at most nine lines at 140 columns, for every printer. */
+/** The decision in words: at most ten lines at 140 columns, for every printer. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isBuilt } from '../plan/as-published.js';
 import type { Alternative, AsPublished, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
@@ -21,13 +21,14 @@ export interface AnswerLine {
     | 'Fails'
     | 'Serve'
     | 'Workload'
+    | 'Tested'
     | 'Risk';
   readonly text: string;
 }
 
 const LABEL_WIDTH = 9;
 /** The answer is cut to this many lines at this width; where it is narrower, the same words wrap. */
-const MOST_LINES = 9;
+const MOST_LINES = 10;
 const FULL_WIDTH = 140;
 
 /** The plan that an answer puts first; null where nothing is recommended. */
@@ -54,6 +55,7 @@ export function answerLines(report: PlanReport): AnswerLine[] {
       },
       { label: 'Fails' as const, text: answer.fails && failsWords(report, answer.fails) },
       { label: 'Serve' as const, text: answer.serve ?? null },
+      { label: 'Tested' as const, text: testedWords(report) },
       {
         label: 'Risk' as const,
         text: answer.risks
@@ -94,6 +96,14 @@ export function answerText(report: PlanReport, width: number): string[] {
 export function paragraph({ label, text }: AnswerLine, width: number): string[] {
   const lines = wrap(text, Math.max(20, width - LABEL_WIDTH));
   return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
+}
+
+/** `on figures of others: vLLM, looped models, other GPUs (a100-80): 8 of 16 inside, median error 10 %`. */
+function testedWords({ tested, device }: PlanReport): string | null {
+  if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
+  if (!tested) return 'no published figure of this server judges these times';
+  const { on, figures, inside, medianError } = tested;
+  return `on what others measured: ${on}: ${inside} of ${figures} inside, median error ${Math.round(100 * medianError)} %`;
 }
 
 const rowOf = (report: PlanReport, { planId }: Choice): Plan => report.plans.find((p) => p.id === planId) as Plan;

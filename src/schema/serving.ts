@@ -15,6 +15,10 @@ export const WORKLOAD_SETTINGS = {
   rate: { kind: 'number', help: 'requests a second [1]; on a trace its arrival times are scaled to it' },
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
+  ramp: {
+    kind: 'amount',
+    help: 'closed: users begin one after the other within this time; 0: all at once [--think, else the time of a request]',
+  },
   think: { kind: 'amount', help: "mean time between an answer and the user's next request, such as 5s [0]" },
   promptTokens: {
     kind: 'amount',
@@ -36,6 +40,10 @@ export const WORKLOAD_SETTINGS = {
 } as const satisfies Record<string, ServingSetting>;
 
 export const SERVER_SETTINGS = {
+  serverVersion: {
+    kind: 'text',
+    help: "version of the server, such as 0.19.0: its defaults and its own memory [the kernel tables']",
+  },
   maxNumSeqs: {
     kind: 'number',
     help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',

@@ -6,7 +6,7 @@ import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
 import { candidateId } from '../plan/candidates.js';
-import { configurationOf, usableBytes } from '../plan/evaluate.js';
+import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate.js';
 import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
 import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill.js';
@@ -67,6 +67,7 @@ export class Service {
       maxNumSeqs: server.maxNumSeqs,
       chunkTokens: Math.min(server.maxNumBatchedTokens, server.maxModelLen),
       prefill: method,
+      withinReserve: isWithinReserve(request, candidate),
     });
     const blocks = server.kvBlocks ?? this.capacity.blocks;
     // A hash id of a trace stands for whole blocks.
@@ -116,11 +117,11 @@ export class Service {
     onEnd: (ended: Ended) => void,
     bounds: readonly Bound[] = BOUNDS,
   ): Promise<{ run: Run; partial: boolean }> {
-    const { workload } = this.setting;
     let partial = false;
     const results: Partial<Record<Bound, RunResult>> = {};
+    const requested = this.requested();
     for (const [i, bound] of bounds.entries()) {
-      const { source, requests } = workload.source(null);
+      const { source, requests } = requested();
       const options = this.runOptions(bound, source);
       const result = await runInTurns(bound === 'estimate' ? { ...options, onEnd } : options, (m) =>
         turn((i + (m.completed + m.rejected) / requests) / bounds.length),
@@ -132,7 +133,19 @@ export class Service {
     const run = this.describe({ low: estimate, high: estimate, ...results, estimate });
     const depth = this.setting.server.depth;
     if (depth === null || partial) return { run, partial };
-    return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn) }, partial };
+    return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn, requested) }, partial };
+  }
+
+  /**
+   * The workload's requests, anew at each call. Users without a time between their requests who all began at once would
+   * go on in step: they begin within the time that a request takes.
+   */
+  private requested(): () => Requested {
+    const { source, ramped } = this.setting.workload;
+    if (ramped === null) return () => source(null);
+    const { e2el } = run(this.runOptions('estimate', ramped(0).source)).metrics;
+    const rampSeconds = e2el.mean ?? 0;
+    return () => ramped(rampSeconds);
   }
 
   /** The same requests where every token takes all loops, and with the other batching. */
@@ -140,9 +153,10 @@ export class Service {
     depth: Depth,
     own: RunFigures,
     turn: (done: number) => boolean,
+    requested: () => Requested,
   ): Promise<NonNullable<Run['depth']>> {
     const figures = async (of: Depth | null): Promise<RunFigures> => {
-      const { source } = this.setting.workload.source(null);
+      const { source } = requested();
       return figuresOf((await runInTurns(this.runOptions('estimate', source, of), () => turn(1))).metrics);
     };
     const { batching, skippedKv, probabilities } = depth;

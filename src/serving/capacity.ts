@@ -1,6 +1,6 @@
 /** How many blocks of cache a replica has, and what limits that. */
 import { allocatedTokens } from '../eviction/policy.js';
-import { memoryModel, prefillPeaks, type PrefillKind } from '../cost/memory.js';
+import { memoryModel, prefillPeaks, withoutWorkspace, type MemoryModel, type PrefillKind } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 
 export interface CapacityOptions {
@@ -12,6 +12,8 @@ export interface CapacityOptions {
   /** Prompt tokens that are worked on at once. */
   readonly chunkTokens: number;
   readonly prefill: PrefillKind;
+  /** Working memory lies in what the server reserves. */
+  readonly withinReserve: boolean;
 }
 
 export interface Capacity {
@@ -36,8 +38,12 @@ const SHORT_TOKENS = 32;
  */
 export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const longest = Math.max(o.longest, SHORT_TOKENS + 1);
-  const long = memoryModel(c, longest, 1);
-  const short = memoryModel(c, SHORT_TOKENS, 1);
+  const modelAt = (tokens: number): MemoryModel => {
+    const m = memoryModel(c, tokens, 1);
+    return o.withinReserve ? withoutWorkspace(m) : m;
+  };
+  const long = modelAt(longest);
+  const short = modelAt(SHORT_TOKENS);
   const held = Math.min(longest, allocatedTokens(c.eviction, longest));
   const perToken = (of: (m: typeof long) => number): number =>
     held > SHORT_TOKENS ? Math.max(0, (of(long) - of(short)) / (held - SHORT_TOKENS)) : 0;
@@ -49,11 +55,13 @@ export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const slope = grows + windows / held;
   const inFlightBytes = o.maxNumSeqs * long.inFlightBytesPerSequence;
   const workspaceBytes = long.workspaceFixedBytes + o.maxNumSeqs * each;
-  const prefillPeakBytes = prefillPeaks(
-    c,
-    o.prefill === 'chunked' ? Math.max(o.chunkTokens, longest) : longest,
-    o.prefill === 'chunked' ? o.chunkTokens : undefined,
-  )[o.prefill];
+  const prefillPeakBytes = o.withinReserve
+    ? 0
+    : prefillPeaks(
+        c,
+        o.prefill === 'chunked' ? Math.max(o.chunkTokens, longest) : longest,
+        o.prefill === 'chunked' ? o.chunkTokens : undefined,
+      )[o.prefill];
   const blockBytes = (long.kvBytesPerToken + slope) * o.blockTokens;
   const free = o.usableBytes - long.weightsBytes - long.codecBytes - workspaceBytes - inFlightBytes - prefillPeakBytes;
   return {

@@ -150,6 +150,8 @@ export class PriceTables {
   readonly own: Lazy;
   readonly chunk: LazyGrid;
   readonly overhead: number;
+  /** Of the server, for each sequence of an iteration. */
+  readonly perSequence: number;
   /** Passes of a prompt's tokens through the layers. */
   readonly passes: number;
   /** By batch knot: intercept and slope of a sequence's share of attention, for each segment. */
@@ -168,6 +170,7 @@ export class PriceTables {
     this.batches = octaveKnots(mostSequences);
     this.passes = takesTwoPasses(c.codec) ? 2 : 1;
     this.overhead = pricer.stepOverhead.estimate;
+    this.perSequence = pricer.sequenceOverhead?.estimate ?? 0;
     this.sharedLabels = labelsOf(sharedSchedule(c, 2));
     this.headLabels = labelsOf(headSchedule(c, 2));
     this.shared = new Lazy((rows) => (rows === 0 ? 0 : this.estimate(sharedSchedule(c, rows), () => true)));
@@ -242,7 +245,7 @@ export class PriceTables {
   }
 
   private stepPrice(batch: number, length: number): SchedulePrice {
-    return this.whole(schedule(this.c, batch, length), 1);
+    return this.whole(schedule(this.c, batch, length), 1, batch);
   }
 
   private runPrice(tokens: number, before: number): SchedulePrice {
@@ -250,10 +253,10 @@ export class PriceTables {
     return this.whole(run, this.submissionsOf(run));
   }
 
-  private whole(s: Schedule, submissions: number): SchedulePrice {
+  private whole(s: Schedule, submissions: number, sequences = 0): SchedulePrice {
     return priceCalls(this.pricer, this.c.gpus, (add) => {
       forEachOp(this.c, s, add);
-      return { collectives: s.collectives, submissions };
+      return { collectives: s.collectives, submissions, sequences };
     });
   }
 
@@ -294,7 +297,7 @@ export class CostModelPricer implements IterationPricer {
     let seconds = tables.overhead + tables.shared.at(size + chunks.total) + tables.head.at(size + chunks.ending);
     let attention = 0;
     if (size > 0) {
-      attention = tables.own.at(size) + attentionOf(tables, batch);
+      attention = size * tables.perSequence + tables.own.at(size) + attentionOf(tables, batch);
       seconds += attention;
     }
     if (chunks.count > 0) {

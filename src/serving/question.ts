@@ -60,6 +60,8 @@ export interface WorkloadChoice {
    * @param rampSeconds within which they begin
    */
   closed: ((users: number, rampSeconds: number) => Requested) | null;
+  /** The same users beginning within this time; null where the workload says when they begin, or has none. */
+  ramped: ((rampSeconds: number) => Requested) | null;
 }
 
 /** Requests to come, and how many. */
@@ -154,15 +156,16 @@ export function readWorkload(
   const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
   const observed = asked(w.lengthsOf) ? observedLengths(String(w.lengthsOf), MOST_OBSERVED) : null;
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
-  const thinkSeconds =
-    asked(w.think) && w.think !== 0 && w.think !== '0' ? parseSeconds(String(w.think), '--think', true) : 0;
+  const secondsOf = (value: string | number, subject: string): number =>
+    Number(value) === 0 ? 0 : parseSeconds(String(value), subject, true);
+  const thinkSeconds = asked(w.think) ? secondsOf(w.think, '--think') : 0;
   const settings: SyntheticWorkload = {
     arrivals,
     requestsPerSecond: number('rate', { min: 1e-6, max: 1e6 }, 1),
     burstiness: number('burstiness', { min: 0.01, max: 1000 }, 0.5),
     users: number('users', { min: 1, max: 1e6, whole: true }, 32),
     thinkSeconds,
-    rampSeconds: thinkSeconds,
+    rampSeconds: asked(w.ramp) ? secondsOf(w.ramp, '--ramp') : thinkSeconds,
     prompt,
     output,
     observed,
@@ -200,6 +203,13 @@ export function readWorkload(
       const requests = Math.max(settings.requests, Math.ceil(requestsPerSecond * atLeastSeconds));
       return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
     },
+    ramped:
+      arrivals === 'closed' && thinkSeconds === 0 && !asked(w.ramp)
+        ? (rampSeconds) => ({
+            source: new SyntheticSource({ ...settings, rampSeconds }),
+            requests: settings.requests,
+          })
+        : null,
     closed: (users, rampSeconds) => {
       const requests = Math.max(settings.requests, REQUESTS_A_USER * users);
       return {
@@ -271,6 +281,7 @@ function readTrace(
     seed: null,
     source: (asked_) => ({ source: new TraceSource(options, (asked_ ?? rate) / own), requests }),
     closed: null,
+    ramped: null,
   };
 }
 
@@ -351,7 +362,7 @@ export function readServer(
     chunkedPrefill: on('chunkedPrefill'),
     // What is cached of a token depends on its depth.
     prefixCaching: on('prefixCaching') && !asked(w.depth),
-    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables),
+    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),

@@ -12,6 +12,7 @@ import {
   stackName,
   STACKS,
   type ServerFile,
+  type ServerTime,
   type StackTables,
 } from './serving.js';
 
@@ -116,15 +117,17 @@ function measuredInstead({ id, vendor }: DeviceSpec): string {
 const FEWEST_ROWS = 15;
 
 /** What the server of a stack adds to a step; of all servers together where little or nothing is published of it. */
-function serverOf({ servers }: ServerFile, stack: string | null): Interval {
+function serverOf({ servers }: ServerFile, stack: string | null): ServerTime {
   const own = stack === null ? undefined : servers[stack];
-  return (own && own.rows >= FEWEST_ROWS ? own : servers['all']!).secondsPerStep;
+  return own && own.rows >= FEWEST_ROWS ? own : servers['all']!;
 }
+
+const NOTHING: Interval = { estimate: 0, low: 0, high: 0 };
 
 /** Prices of kernels without what a server adds to a step. */
 export const kernelsAlone = (sources: GpuSources): GpuSources => ({
   ...sources,
-  server: { estimate: 0, low: 0, high: 0 },
+  server: { secondsPerStep: NOTHING, secondsPerSequence: NOTHING },
 });
 
 /** What prices a GPU, from files that were read. @param small tables of small operations; null where there are none */

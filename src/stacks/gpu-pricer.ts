@@ -12,7 +12,7 @@ import { listed, type TunedCall } from '../../kernels/tuned.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { attainableSeconds, type AttainableLaws } from './attainable.js';
 import { StackPredictor, type StackPrice } from './predict.js';
-import { stackName, type StackTables } from './serving.js';
+import { stackName, type ServerTime, type StackTables } from './serving.js';
 
 /** Bytes of an f32 activation in our schedules; stacks exchange bf16. */
 const F32_BYTES = 4;
@@ -25,8 +25,8 @@ export interface GpuSources {
   /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
   readonly small: StackTables | null;
   readonly laws: AttainableLaws;
-  /** What a server adds to its kernels, seconds a step. */
-  readonly server: Interval;
+  /** What a server adds to its kernels. */
+  readonly server: ServerTime;
 }
 
 export const ATTAINABLE = 'attainable';
@@ -81,7 +81,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
         return call?.table ? remembered(shape) : priced(call);
       };
     }),
-    stepOverhead: { ...sources.server, evidence: 'interpolated', by: named },
+    stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
+    sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },
     collective: (kind, bytes, gpus) => {
       const rate = linkRate(link, gpus);
       if (rate === null) return null;

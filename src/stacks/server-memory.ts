@@ -40,6 +40,9 @@ export interface Hosted {
   readonly vramBytes: number;
   /** The device's id in the catalogue. */
   readonly device: string;
+  /** Most sequences and tokens of a step, where the user sets them; else the server's defaults. */
+  readonly sequences?: number | undefined;
+  readonly batchedTokens?: number | undefined;
 }
 
 /** GPUs with more memory get vLLM's larger defaults, but for A100. */
@@ -55,10 +58,34 @@ export const vllmDefaults = (
 
 /** CUDA context and libraries: aiconfigurator's measured 551 MB, before it was raised for safety. */
 const CONTEXT_BYTES = 551 * MIB;
-/** What PyTorch does not count, in vLLM's logs: 0.05 to 0.20 GiB on one GPU. */
-const OUTSIDE_TORCH_BYTES = 0.2 * GIB;
-/** CUDA graphs in vLLM's logs: 0.11 to 1.10 GiB. */
-const GRAPH_BYTES = 1.1 * GIB;
+/** What CUDA does not show of the memory that the driver reports: on H100 81,559 MiB against 79.19 GiB. */
+const HIDDEN_BYTES = 469 * MIB;
+/** CUDA graphs of vLLM, and what its collectives and NCCL keep on several GPUs: starts of 0.19 (below). */
+const GRAPH_BYTES = 0.9 * GIB;
+const COLLECTIVE_BYTES = 1.85 * GIB;
+
+/** What one line of vLLM's versions keeps for itself, of one GPU. */
+interface VllmMemory {
+  /** Of versions 0.x, the first. */
+  readonly since: number;
+  /** While it samples for all sequences: bytes a sequence and word of the vocabulary. */
+  readonly samplerBytes: number;
+  /** Buffers that live beside. */
+  readonly bufferBytes: number;
+  /** What PyTorch does not count. */
+  readonly outsideBytes: number;
+}
+
+/**
+ * Latest first. From rows of the ledger that fit: 20 starts of 0.19 with Llama-3.1-8B and Qwen2.5-7B on H100, and one each
+ * of 0.11 and 0.12 (H100, RTX 4090). Until pull request 33538, in 0.17, sampling sorted all logits. Before 0.8 another
+ * engine did not count it (logs in vllm-project/vllm#10511, #17122).
+ */
+const VLLM_MEMORY: readonly VllmMemory[] = [
+  { since: 17, samplerBytes: 14.1, bufferBytes: 0.17 * GIB, outsideBytes: 0.25 * GIB },
+  { since: 8, samplerBytes: 38.9, bufferBytes: 0, outsideBytes: 0.13 * GIB },
+  { since: 0, samplerBytes: 0, bufferBytes: 0, outsideBytes: 0.2 * GIB },
+];
 
 /** Buffers of NCCL (aiconfigurator, `nccl_mem` of h200_sxm.yaml). */
 const ncclBytes = (gpus: number): number => (gpus === 1 ? 0 : (gpus === 2 ? 342 : 392) * MIB);
@@ -78,27 +105,43 @@ const activations = (h: Hosted, tokens: number): MemoryPart => ({
 
 type Rule = (h: Hosted, version: string | null) => Omit<ServerMemory, 'server' | 'date'>;
 
-/** True for vLLM 0.21 and later, which count CUDA graphs into their share and raised it. @param version null: today's */
-function countsGraphs(version: string | null): boolean {
+/** vLLM from 0.21 on counts CUDA graphs into its share, which it raised. */
+const COUNTS_GRAPHS = 21;
+
+/** @param minor of versions 0.x @param version null: today's */
+function isSince(minor: number, version: string | null): boolean {
   if (version === null) return true;
-  const [major = 0, minor = 0] = version.split('.').map(Number);
-  return major > 0 || minor >= 21;
+  const [major = 0, own = 0] = version.split('.').map(Number);
+  return major > 0 || own >= minor;
+}
+
+/** vLLM runs its largest step once without a cache, then samples as if all sequences were there: the larger counts. */
+function vllmActivations(h: Hosted, memory: VllmMemory): MemoryPart {
+  const usual = vllmDefaults(h.vramBytes, h.device);
+  const sequences = h.sequences ?? usual.sequences;
+  const tokens = h.batchedTokens ?? usual.batchedTokens;
+  const step = activationBytes(h.geometry, h.gpus, tokens);
+  const sampler = memory.samplerBytes * sequences * h.geometry.vocab;
+  const what = sampler > step ? `sampling of ${sequences} sequences` : `activations of ${tokens} tokens`;
+  return { what, bytes: Math.ceil(Math.max(step, sampler) + memory.bufferBytes) };
 }
 
 const vllm: Rule = (h, version) => {
-  const graphs = countsGraphs(version);
+  const graphs = isSince(COUNTS_GRAPHS, version);
+  // The CUDA context was there before vLLM measures, so it lies in what the share leaves.
+  const utilization = graphs ? 0.92 : 0.9;
+  const memory = VLLM_MEMORY.find(({ since }) => isSince(since, version))!;
   return {
-    // The CUDA context was there before vLLM measures, so it lies in what the share leaves.
-    utilization: graphs ? 0.92 : 0.9,
+    utilization,
     parts: [
-      activations(h, vllmDefaults(h.vramBytes, h.device).batchedTokens),
-      { what: 'memory outside PyTorch', bytes: OUTSIDE_TORCH_BYTES },
+      vllmActivations(h, memory),
+      { what: 'memory outside PyTorch', bytes: memory.outsideBytes + (h.gpus > 1 ? COLLECTIVE_BYTES : 0) },
       ...(graphs ? [{ what: 'CUDA graphs', bytes: GRAPH_BYTES }] : []),
-      ...nccl(h.gpus),
+      { what: 'what CUDA does not show', bytes: Math.round(utilization * HIDDEN_BYTES) },
     ],
     pageTokens: 16,
     source:
-      'vllm/config/cache.py, vllm/engine/arg_utils.py, vllm/v1/worker/gpu_worker.py; logs in vllm-project/vllm#10511, #17122, #30515',
+      'vllm/config/cache.py, vllm/engine/arg_utils.py, vllm/v1/worker/gpu_worker.py; logs of 20 starts in llm-d-incubation (ledger/llm-d-planner.json)',
   };
 };
 

@@ -1,6 +1,7 @@
 /**
  * Serving stacks as facts: which of them serves which model, where that is written, and how the tables of one are named.
  */
+import type { Interval } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
 import type { StackFile } from './stack-schema.js';
 
@@ -29,20 +30,19 @@ export interface StackTables {
 export const stackName = ({ stack, version, device }: Pick<StackFile, 'stack' | 'version' | 'device'>): string =>
   stack === 'vidur' ? `Vidur (${device})` : `${STACK_LABELS[stack] ?? stack} ${version}`;
 
-/** calibrations/servers.json: what servers add to their kernels, fitted to published end-to-end times. */
+/** What a server adds to a decode step: scheduling, gaps between kernels; and for each sequence its bookkeeping. */
+export interface ServerTime {
+  readonly secondsPerStep: Interval;
+  readonly secondsPerSequence: Interval;
+}
+
+/** calibrations/servers.json: what servers add to their kernels, fitted to rows of the ledger (scripts/server-times.ts). */
 export interface ServerFile {
   readonly schema: 'lla-sim/servers';
-  readonly schemaVersion: 1;
-  readonly source: {
-    readonly repository: string;
-    readonly commit: string;
-    readonly path: string;
-    readonly licence: string;
-  };
-  /** By stack, and `all` together. Scheduling, sampling, gaps between kernels; seconds a decode step. */
-  readonly servers: Readonly<
-    Record<string, { readonly rows: number; readonly secondsPerStep: { estimate: number; low: number; high: number } }>
-  >;
+  readonly schemaVersion: 2;
+  readonly source: string;
+  /** By stack, and `all` together. */
+  readonly servers: Readonly<Record<string, ServerTime & { readonly rows: number }>>;
 }
 
 /**
@@ -64,10 +64,16 @@ const OVERLAPPED: Readonly<
  * Whether the server schedules the next step while the GPU works on this one.
  * @param asked `--async-scheduling`; undefined: as the version of the stack does by default
  * @param tables whose kernels price; null where no stack does
+ * @param version `--server-version`; undefined: that of the tables
  * @throws UserError for another word than on and off
  */
-export function isAsynchronous(asked: string | number | undefined, tables: StackTables | null): boolean {
-  if (asked === undefined) return tables !== null && schedulesMeanwhile(tables.file.stack, tables.file.version);
+export function isAsynchronous(
+  asked: string | number | undefined,
+  tables: StackTables | null,
+  version?: string | number,
+): boolean {
+  if (asked === undefined)
+    return tables !== null && schedulesMeanwhile(tables.file.stack, String(version ?? tables.file.version));
   if (asked !== 'on' && asked !== 'off')
     throw new UserError(
       `--async-scheduling must be one of on, off, not ${show(asked)}`,

@@ -8,6 +8,7 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { clockNow } from '../clock.js';
 import { maxBatch, memoryModel, onGrid } from '../cost/memory.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { EXIT } from '../errors.js';
@@ -19,6 +20,7 @@ import { candidateId } from '../plan/candidates.js';
 import type { Candidate } from '../plan/types.js';
 import { isAlive } from '../process-alive.js';
 import type { Configuration } from '../schedule/schedule.js';
+import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { candidateOf, configurationFor } from './grid.js';
 
 export interface CapacityRow {
@@ -36,14 +38,17 @@ export interface CapacityReport {
   readonly memoryBytes: number;
   readonly rows: readonly CapacityRow[];
   /**
-   * The decoder's refusal at a batch that memory would hold: then neither the prediction nor the end of memory was
-   * tested.
+   * The decoder's refusal at a batch that memory would hold, or the end of the time: then neither the prediction nor the
+   * end of memory was tested.
    */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
 
-/** Whether a batch decodes a step over a full cache. */
-export type Attempt = (candidate: Candidate, batch: number) => Promise<boolean>;
+/**
+ * Whether a batch decodes a step over a full cache.
+ * @throws OutOfTime where that takes longer than so many seconds, and could be ended
+ */
+export type Attempt = (candidate: Candidate, batch: number, mostSeconds: number) => Promise<boolean>;
 
 export const CAPACITY_TOLERANCE = 0.02;
 /** The end of memory is found to this share of the batch. */
@@ -108,8 +113,25 @@ export interface CapacityRules {
   readonly bindingBytes: number;
   readonly quick: boolean;
   readonly attempt: Attempt;
+  /** A batch fits if it does in one of so many attempts; 1 unless given. */
+  readonly tries?: number;
+  readonly budget?: Budget;
   readonly onAttempt?: (id: string, batch: number) => void;
   readonly stopped?: () => boolean;
+}
+
+/** Kind of a piece of the budget. */
+const ATTEMPT = 'capacity attempt';
+class OutOfTime extends Error {}
+
+/** Whether a batch works in one of so many tries. */
+async function triedBy({ attempt, budget, tries = 1 }: CapacityRules, candidate: Candidate, batch: number) {
+  for (let i = 0; i < tries; i++) {
+    if (budget?.fits(ATTEMPT) === false) throw new OutOfTime();
+    const once = (): Promise<boolean> => attempt(candidate, batch, budget?.left ?? Infinity);
+    if (budget ? await budget.piece(ATTEMPT, once) : await once()) return true;
+  }
+  return false;
 }
 
 /** Compares the prediction with the end of memory, codec by codec. */
@@ -127,7 +149,7 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
     try {
       const { exact, failedAt } = await largestBatch(predicted, async (batch) => {
         rules.onAttempt?.(id, batch);
-        const works = await rules.attempt(candidate, batch);
+        const works = await triedBy(rules, candidate, batch);
         if (works) decoded = Math.max(decoded, batch);
         return works;
       });
@@ -139,6 +161,10 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
         error: exact / predicted - 1,
       });
     } catch (error) {
+      if (error instanceof OutOfTime) {
+        notRun.push({ id, reason: OUT_OF_TIME });
+        continue;
+      }
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({
         id,
@@ -192,10 +218,11 @@ const FLAGS = (c: Candidate): string[] => [
   evictionLabel(c.eviction),
 ];
 
-/** Runs the program; null where a signal ended it. */
+/** Runs the program, for so many seconds at most; null where a signal ended it. */
 function child(
   cli: string,
   args: readonly string[],
+  mostSeconds: number,
   signal?: AbortSignal,
 ): Promise<{ code: number | null; text: string }> {
   return new Promise((resolve, reject) => {
@@ -204,6 +231,7 @@ function child(
       // It notices by the channel that this process has died (cli.ts).
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       killSignal: 'SIGKILL',
+      ...(mostSeconds < Infinity ? { timeout: Math.ceil(1000 * mostSeconds) } : {}),
       env: { ...process.env, MALLOC_ARENA_MAX: '1' },
       ...(signal ? { signal } : {}),
     });
@@ -215,7 +243,7 @@ function child(
   });
 }
 
-/** What a process maps for itself differs by some MiB from one to the next: a batch fits if it does in one of them. */
+/** What a process maps for itself differs by some MiB from one to the next. */
 const TRIES = 3;
 
 /** Folders of model files, one a validation; the number of its process follows. */
@@ -242,7 +270,7 @@ export function inProcesses(
     readonly seed: number;
     readonly signal?: AbortSignal;
   },
-): { attempt: Attempt; geometry: Geometry; remove: () => void } {
+): { attempt: Attempt; tries: number; geometry: Geometry; remove: () => void } {
   removeDeadFolders();
   const folder = mkdtempSync(join(tmpdir(), `${FOLDER}${process.pid}-`));
   const config = join(folder, 'config.json');
@@ -250,8 +278,9 @@ export function inProcesses(
   const { memoryBytes, contextTokens, seed } = rules;
   return {
     geometry: geometryFromConfig(CAPACITY_CONFIG, CAPACITY_CONFIG._name_or_path),
+    tries: TRIES,
     remove: () => rmSync(folder, { recursive: true, force: true }),
-    attempt: async (candidate, batch) => {
+    attempt: async (candidate, batch, mostSeconds) => {
       const args = [
         'run',
         '--model',
@@ -273,15 +302,14 @@ export function inProcesses(
         'json',
         '--quiet',
       ];
-      for (let tries = 0; tries < TRIES && !rules.signal?.aborted; tries++) {
-        const { code, text } = await child(cli, args, rules.signal);
-        if (code === 0) return true;
-        // A signal: the driver used memory that it could not map.
-        if (code === null || code === EXIT.noSolution || code > 128) continue;
-        if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
-        throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
-      }
-      return false;
+      const began = clockNow();
+      const { code, text } = await child(cli, args, mostSeconds, rules.signal);
+      if (code === 0) return true;
+      if (code === null && clockNow() - began >= mostSeconds) throw new OutOfTime();
+      // A signal: the driver used memory that it could not map.
+      if (code === null || code === EXIT.noSolution || code > 128) return false;
+      if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
+      throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
     },
   };
 }

@@ -4,6 +4,7 @@
  * control points of a kernel show how its times in a new calibration would differ.
  */
 import { best } from '../best.js';
+import type { Budget } from '../budget.js';
 import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
 import { median } from '../statistics.js';
@@ -47,6 +48,8 @@ const LONGEST_SECONDS = 0.25;
 const MOST_OF_KERNEL = 6;
 /** Runs of the probe to which drift refers where the calibration has none. */
 const FIRST_PROBES = 7;
+/** Kind of a piece of the budget: a point put on the device. */
+const CONTROL = 'control point';
 /** Fewer repetitions than this are not taken alone. */
 const FEW_REPETITIONS = 4;
 
@@ -207,15 +210,17 @@ export class DriftWatch {
   }
 
   /**
-   * Puts the points on the device, at other addresses than before; points for which there is no memory are left out.
+   * Puts the points on the device, at other addresses than before; points for which there is no memory, or no time, are
+   * left out.
    * @throws GpuError for any other failure
    */
-  async renew(): Promise<void> {
+  async renew(budget?: Budget): Promise<void> {
     this.freePoints();
     let bytes = 0;
     for (const control of this.controls) {
-      if (bytes > this.device.bounds.pointBytes) return;
-      control.point = await this.openControl(control.of);
+      if (bytes > this.device.bounds.pointBytes || budget?.fits(CONTROL) === false) return;
+      const open = (): Promise<OpenPoint | null> => this.openControl(control.of);
+      control.point = budget ? await budget.piece(CONTROL, open) : await open();
       bytes += control.point?.bytes ?? 0;
     }
   }

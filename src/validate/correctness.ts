@@ -12,6 +12,8 @@ import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../hash.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { GpuError, type Device } from '../gpu/index.js';
+import type { Budget } from '../budget.js';
+import { inTime } from './in-time.js';
 import type { MemoryCase } from './memory.js';
 
 /**
@@ -31,11 +33,14 @@ export interface CorrectnessReport {
     readonly tolerance: number;
   }[];
   readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
+  /** Configurations that there was no time for. */
+  readonly notReached: number;
 }
 
 export interface CorrectnessRules {
   readonly seed: number;
   readonly cases: readonly MemoryCase[];
+  readonly budget?: Budget;
   /** Type of the cache; f32 unless given, so that nothing is rounded. */
   readonly storage?: 'f16';
   readonly onCase?: (done: number, total: number, id: string) => void;
@@ -115,10 +120,9 @@ export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<num
 
 /** @throws GpuError for any failure but an operation without a kernel */
 export async function checkCorrectness(device: Device, rules: CorrectnessRules): Promise<CorrectnessReport> {
-  const rows: { id: string; model: string; error: number; tolerance: number }[] = [];
+  type Row = CorrectnessReport['rows'][number];
   const notRun: { id: string; model: string; reason: string }[] = [];
-  for (const [done, one] of rules.cases.entries()) {
-    if (rules.stopped?.()) break;
+  const rowOf = async (one: MemoryCase, done: number): Promise<Row | null> => {
     rules.onCase?.(done, rules.cases.length, one.id);
     const model = one.c.geometry.name;
     const c: Configuration = { ...one.c, choice: { ...one.c.choice, storage: rules.storage ?? 'f32' } };
@@ -129,11 +133,14 @@ export async function checkCorrectness(device: Device, rules: CorrectnessRules):
       // Computed only for a case that would fail: it needs two more references.
       if (!coarse && c.choice.storage === 'f32' && error > tolerance)
         tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
-      rows.push({ id: one.id, model, error, tolerance });
+      return { id: one.id, model, error, tolerance };
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({ id: one.id, model, reason: error.message });
+      return null;
     }
-  }
-  return { rows, notRun };
+  };
+  const { budget, seed, stopped } = rules;
+  const { results, notReached } = await inTime(rules.cases, { budget, seed, stopped, kind: 'correctness' }, rowOf);
+  return { rows: results.filter((row) => row !== null), notRun, notReached };
 }

@@ -5,6 +5,7 @@
  * beyond its operations.
  */
 import { interleave } from '../bench/interleave.js';
+import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';
@@ -79,8 +80,8 @@ export interface StepRules {
   readonly seed: number;
   readonly calibrated: Calibrated;
   readonly watch: DriftWatch;
-  /** Time for all of it. */
-  readonly seconds: number;
+  /** For all of it. */
+  readonly budget: Budget;
   /** Decoders that are open together take at most this. */
   readonly openBytes: number;
   /** Rounds of a step, or of a prompt, at most. */
@@ -95,10 +96,16 @@ const MOST_ROUNDS = 28;
 /** Operations take as long as the step once more, and are measured in one round of these. */
 const ROUNDS_PER_OPERATIONS = 3;
 const PAGE_TOKENS = 32;
+/** A round takes about as long as so many steps: its operations, the probe and control points are part of it. */
+const ROUND_STEPS = 3;
+/** No decoder is opened after this share of the budget; control points take this share of what is left then. */
+const OPENING_SHARE = 0.6;
+const CONTROLS_OPEN_SHARE = 0.3;
+/** Kinds of pieces of the budget. */
+export const OPENED = 'decoder opened';
+const ROUNDS = 'rounds of steps';
 /** Time of control points after each step, as a share of the step's. */
 const CONTROLS_SHARE = 0.5;
-const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
-
 /** A decoder's clock leaves the submission out where the device has a clock; so does the prediction then. */
 export const pricerFor = (device: Pick<Device, 'clock'>, pricer: Pricer): Pricer =>
   device.clock !== 'wall'
@@ -157,29 +164,33 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
   const { submitSeconds } = calibrated.calibration.overheads;
   const measured: MeasuredStep[] = [];
   const notRun: { id: string; reason: string }[] = [];
-  const started = now();
+  const { budget } = rules;
+  let roundSeconds = 0;
   const groups = groupsOf(cases, rules.openBytes);
   for (const [index, group] of groups.entries()) {
     const opened: Opened[] = [];
     try {
       for (const of of group) {
         if (rules.stopped?.()) break;
-        if (measured.length + opened.length > 0 && now() - started > rules.seconds) {
-          notRun.push({
-            id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`,
-            reason: 'the time budget was spent',
-          });
+        budget.expect(ROUNDS, LEAST_ROUNDS * roundSeconds);
+        if (budget.spent > OPENING_SHARE * budget.seconds || !budget.fits(OPENED, ROUNDS)) {
+          notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: OUT_OF_TIME });
           continue;
         }
         rules.onStep?.(measured.length + notRun.length + opened.length, cases.length, of.id);
-        const decoder = await openFilled(device, of, rules.seed, notRun);
-        if (decoder) opened.push({ of, decoder });
+        const decoder = await budget.piece(OPENED, () => openFilled(device, of, rules.seed, notRun));
+        if (!decoder) continue;
+        opened.push({ of, decoder });
+        const began = budget.now();
+        await decoder.step(new Array<number>(of.batch).fill(0));
+        roundSeconds += ROUND_STEPS * (budget.now() - began);
       }
-      await watch.renew();
-      const left = Math.max(0, rules.seconds - (now() - started)) / (groups.length - index);
+      await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
+      const left = Math.max(0, budget.left) / (groups.length - index);
       const rounds = await measure(device, opened, watch, {
         submitSeconds,
         seconds: left,
+        now: budget.now,
         seed: rules.seed,
         mostRounds: Math.min(rules.mostRounds ?? MOST_ROUNDS, MOST_ROUNDS),
         stopped: rules.stopped ?? (() => false),
@@ -218,7 +229,7 @@ async function openFilled(
       contextTokens,
       pageTokens: PAGE_TOKENS,
     });
-    await decoder.fillCache(contextTokens - MOST_ROUNDS - 1);
+    await decoder.fillCache(contextTokens - MOST_ROUNDS - 2);
     await decoder.step(new Array<number>(batch).fill(0));
     return decoder;
   } catch (error) {
@@ -233,7 +244,14 @@ async function measure(
   device: Device,
   opened: readonly Opened[],
   watch: DriftWatch,
-  rules: { submitSeconds: number; seconds: number; seed: number; mostRounds: number; stopped: () => boolean },
+  rules: {
+    submitSeconds: number;
+    seconds: number;
+    now: () => number;
+    seed: number;
+    mostRounds: number;
+    stopped: () => boolean;
+  },
 ): Promise<Round[][]> {
   const rounds = opened.map((): Round[] => []);
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
@@ -255,7 +273,7 @@ async function measure(
       leastRounds: LEAST_ROUNDS,
       mostRounds: rules.mostRounds,
       seed: rules.seed,
-      clockNow: now,
+      clockNow: rules.now,
       settled: () => rules.stopped(),
     });
   }

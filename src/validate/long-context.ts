@@ -62,7 +62,7 @@ export async function checkLongContext(
   let contextTokens = longest;
   while (
     contextTokens > 1024 &&
-    RUNS * priceStep(c, rules.calibrated.pricer, 1, contextTokens).estimate > rules.seconds
+    RUNS * priceStep(c, rules.calibrated.pricer, 1, contextTokens).estimate > rules.budget.seconds
   )
     contextTokens /= 2;
   const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], {

@@ -15,6 +15,8 @@ import { GpuError, type Device } from '../gpu/index.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
+import { inTime } from './in-time.js';
+import type { Budget } from '../budget.js';
 import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */
@@ -55,6 +57,8 @@ export interface MemoryReport {
   readonly mismatches: readonly MemoryRow[];
   /** Configurations that the decoder does not execute (yet), and why: they were not checked. */
   readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
+  /** Configurations that there was no time for. */
+  readonly notReached: number;
 }
 
 /** A configuration to open, with its name. */
@@ -180,6 +184,7 @@ export function memoryCases(quick: boolean): MemoryCase[] {
 export interface MemoryRules {
   readonly seed: number;
   readonly cases: readonly MemoryCase[];
+  readonly budget?: Budget;
   readonly onCase?: (done: number, total: number, id: string) => void;
   readonly stopped?: () => boolean;
 }
@@ -223,11 +228,9 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkMemory(device: Device, rules: MemoryRules): Promise<MemoryReport> {
-  const rows: MemoryRow[] = [];
   const notRun: { id: string; model: string; reason: string }[] = [];
-  for (const [done, of] of rules.cases.entries()) {
+  const rowOf = async (of: MemoryCase, done: number): Promise<MemoryRow | null> => {
     const { id, c, batch, contextTokens } = of;
-    if (rules.stopped?.()) break;
     rules.onCase?.(done, rules.cases.length, id);
     const model = c.geometry.name;
     try {
@@ -241,14 +244,18 @@ export async function checkMemory(device: Device, rules: MemoryRules): Promise<M
       try {
         const prefill = await prefillBytes(decoder, of, rules.seed);
         const { kinds, controlBytes } = compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch);
-        rows.push({ id, model, batch, contextTokens, kinds: [...kinds, ...prefill], controlBytes });
+        return { id, model, batch, contextTokens, kinds: [...kinds, ...prefill], controlBytes };
       } finally {
         decoder.close();
       }
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({ id, model, reason: error.message });
+      return null;
     }
-  }
-  return { rows, mismatches: rows.filter((row) => !holds(row)), notRun };
+  };
+  const { budget, seed, stopped } = rules;
+  const { results, notReached } = await inTime(rules.cases, { budget, seed, stopped, kind: 'memory' }, rowOf);
+  const rows = results.filter((row) => row !== null);
+  return { rows, mismatches: rows.filter((row) => !holds(row)), notRun, notReached };
 }

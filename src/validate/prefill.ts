@@ -1,11 +1,12 @@
 /** Prefill: whole prompts, measured beside their prediction. */
+import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { driftOf, exponentOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
-import { pricerFor, type MeasuredRow, type StepRules } from './latency.js';
+import { OPENED, pricerFor, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -31,7 +32,10 @@ export interface PromptsReport {
 const MOST_ROUNDS = 5;
 /** Time of control points after each prompt, as a share of the prompt's. */
 const CONTROLS_SHARE = 0.5;
-const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
+/** Control points take this share of the time for prompts. */
+const CONTROLS_OPEN_SHARE = 0.3;
+/** Kind of a piece of the budget: the first run, and one that counts. */
+const PROMPT = 'prompt run twice';
 
 /**
  * Measures and predicts every prompt that time allows.
@@ -40,30 +44,24 @@ const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 export async function checkPrompts(
   device: Device,
   cases: readonly PromptCase[],
-  rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'seconds' | 'mostRounds' | 'stopped' | 'onStep'>,
+  rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'budget' | 'mostRounds' | 'stopped' | 'onStep'>,
 ): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
   const notRun: { id: string; reason: string }[] = [];
-  const started = now();
-  const left = (): number => rules.seconds - (now() - started);
+  const { budget } = rules;
   const measured: { of: PromptCase; rounds: Timed[] }[] = [];
-  await rules.watch.renew();
+  await rules.watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
   for (const [i, of] of cases.entries()) {
     if (rules.stopped?.()) break;
     rules.onStep?.(i, cases.length, of.id);
-    if (measured.length > 0 && left() <= 0) {
-      notRun.push({ id: nameOf(of), reason: 'the time budget was spent' });
+    if (!budget.fits(OPENED, PROMPT)) {
+      notRun.push({ id: nameOf(of), reason: OUT_OF_TIME });
       continue;
     }
     try {
-      measured.push({
-        of,
-        rounds: await measure(device, of, rules.watch, {
-          seed: rules.seed,
-          seconds: () => left() / (cases.length - i),
-          mostRounds: rules.mostRounds ?? MOST_ROUNDS,
-        }),
-      });
+      const { seed, mostRounds = MOST_ROUNDS } = rules;
+      const part = budget.part(budget.left / (cases.length - i));
+      measured.push({ of, rounds: await measure(device, of, rules.watch, { seed, budget: part, mostRounds }) });
     } catch (error) {
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({ id: nameOf(of), reason: error.message });
@@ -100,31 +98,33 @@ export function callsOfPrompt({ c, prompt }: PromptCase, pricer: Pricer): Weighe
 const nameOf = ({ id, prompt }: PromptCase): string =>
   `${id}, ${prompt.method} prefill of ${prompt.promptTokens} tokens`;
 
-/** Times of a prompt after a first run, which compiles; as many as take `seconds`, at least one. */
+/** Times of a prompt after a first run, which compiles; as many as there is time for, at least one. */
 async function measure(
   device: Device,
   { c, prompt }: PromptCase,
   watch: DriftWatch,
-  rules: { seed: number; seconds: () => number; mostRounds: number },
+  rules: { seed: number; budget: Budget; mostRounds: number },
 ): Promise<Timed[]> {
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
   const rounds: Timed[] = [];
+  const { budget } = rules;
   const decoder = await openDecoder(device, c, {
     weights: { storage: 'f16', seed: rules.seed },
     batch: 1,
     contextTokens: promptTokens,
     prefillChunkTokens: chunkTokens,
   });
+  const began = budget.now();
   try {
     await decoder.prefill(tokens, method);
-    const until = now() + rules.seconds();
     do {
       decoder.reset();
       const round = await watch.beside(async () => (await decoder.prefill(tokens, method)).seconds);
+      if (rounds.length === 0) budget.note(PROMPT, budget.now() - began);
       rounds.push(round);
       await watch.turn(CONTROLS_SHARE * round.seconds);
-    } while (rounds.length < rules.mostRounds && now() < until);
+    } while (rounds.length < rules.mostRounds && budget.left > 0);
   } finally {
     decoder.close();
   }

@@ -1,4 +1,5 @@
 /** A validation as a page for a terminal or as Markdown: the verdict first, then its evidence. */
+import { OUT_OF_TIME } from '../budget.js';
 import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
@@ -161,13 +162,16 @@ const SERVING_ERRORS: readonly Column<ServingRow>[] = [
 ];
 
 function servingBlock({ serving }: ValidationReport): Block[] {
-  if (!serving || serving.rows.length === 0) return [];
+  if (!serving) return [];
+  const notRun = serving.notRun.map((n) => `Not run: ${n.id}: ${n.reason}.`);
+  if (serving.rows.length === 0) return [{ title: 'Serving', paragraphs: notRun }];
   const drift = serving.rows.map((r) => r.drift);
   return [
     {
       title: 'Serving',
       paragraphs: [
         `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides: it stays the same when prices are off by ${percent(SERVING_TOLERANCES.e2el)} and iterations differ as in the rehearsal. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
+        ...notRun,
       ],
       table: table(SERVING, serving.rows),
     },
@@ -205,6 +209,15 @@ function memoryBlock({ memory }: ValidationReport): Block[] {
   ];
 }
 
+/** A line for what there was no time for, and one each for the rest. */
+function notMeasured(notRun: readonly { readonly id: string; readonly reason: string }[], what: string): string[] {
+  const late = notRun.filter((n) => n.reason === OUT_OF_TIME).length;
+  return [
+    ...(late > 0 ? [`${late} ${what}${late === 1 ? ' was' : 's were'} not measured: ${OUT_OF_TIME}.`] : []),
+    ...notRun.filter((n) => n.reason !== OUT_OF_TIME).map((n) => `Not measured: ${n.id}: ${n.reason}.`),
+  ];
+}
+
 function latencyBlocks({ latency }: ValidationReport): Block[] {
   if (!latency) return [];
   const { summary, shapes } = latency;
@@ -214,7 +227,7 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
   return [
     {
       title: 'Steps',
-      paragraphs: [about, ...latency.notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)],
+      paragraphs: [about, ...notMeasured(latency.notRun, 'step')],
       table: table(STEPS, latency.steps),
     },
     {
@@ -241,7 +254,7 @@ function prefillBlock({ latency }: ValidationReport): Block[] {
   return [
     {
       title: 'Prefill',
-      paragraphs: [about, ...notRun.map((n) => `Not measured: ${n.id}: ${n.reason}.`)],
+      paragraphs: [about, ...notMeasured(notRun, 'prompt')],
       table: table(PROMPTS, rows),
     },
   ];

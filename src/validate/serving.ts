@@ -4,6 +4,7 @@
  * Before that the loop rehearses: it serves other requests. Their iterations correct the calibration's prices, and with
  * these prices the simulation says which rate of requests the server can be given.
  */
+import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { openDecoder } from '../decoder/gpu/index.js';
 import { decoderEngine } from '../decoder/gpu/serving-engine.js';
@@ -27,8 +28,26 @@ import {
   type Priced,
   type Ran,
 } from './serving-iterations.js';
+import {
+  caseSeconds,
+  LEAST_REHEARSED,
+  LEAST_RUN,
+  leastRunSeconds,
+  OPENED,
+  REHEARSAL_SHARE,
+  requestsIn,
+  SIMULATED,
+} from './serving-budget.js';
 import { ApartPricer, type Correction } from './serving-price.js';
-import { capacityOf, disturbed, requestsOf, simulate, type ServingCase, type Times } from './serving-requests.js';
+import {
+  capacityOf,
+  disturbed,
+  requestsOf,
+  simulate,
+  type ServingCase,
+  type ServingRun,
+  type Times,
+} from './serving-requests.js';
 
 interface Compared {
   readonly measured: number;
@@ -86,6 +105,8 @@ export interface ServingReport {
   readonly model: string;
   readonly rehearsals: readonly Rehearsal[];
   readonly rows: readonly ServingRow[];
+  /** Runs that there was no time for. */
+  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
 
 /** What the simulation may be off by: mean TPOT, p90 of E2EL. */
@@ -103,32 +124,63 @@ const SHORT_PROMPTS = [1, 2, 3];
 
 interface Rules {
   readonly seed: number;
-  readonly calibrated: Calibrated;
+  readonly budget: Budget;
   readonly watch: Pick<DriftWatch, 'run' | 'between'>;
   readonly stopped: () => boolean;
   readonly onCase?: (done: number, total: number, id: string) => void;
 }
 
+type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'notRun'>;
+
 /**
- * Serves and simulates every case.
+ * Serves and simulates every case, with as many requests as there is time for.
  * @throws GpuError when the device fails
  */
 export async function checkServing(
   device: Device,
   cases: readonly ServingCase[],
-  rules: Rules,
-): Promise<Pick<ServingReport, 'rehearsals' | 'rows'>> {
+  rules: Rules & { readonly calibrated: Calibrated },
+): Promise<Findings> {
+  const { budget } = rules;
   const rows: ServingRow[] = [];
   const rehearsals: Rehearsal[] = [];
+  const notRun: ServingReport['notRun'][number][] = [];
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
+    if (i > 0 && !budget.fits(OPENED, LEAST_RUN)) {
+      notRun.push(...of.runs.map((run) => ({ id: nameOf(of, run), reason: OUT_OF_TIME })));
+      continue;
+    }
     rules.onCase?.(i, cases.length, of.id);
-    const { rehearsal, rows: own } = await serveCase(device, of, rules);
-    rehearsals.push(rehearsal);
-    rows.push(...own);
+    const contextTokens = Math.ceil((of.promptTokens[1] + of.outputTokens[1]) / 32) * 32;
+    const tables = new PriceTables(of.c, pricerFor(device, rules.calibrated.pricer), {
+      method: 'chunked',
+      longest: contextTokens,
+      mostSequences: of.sequences,
+    });
+    const began = budget.now();
+    const decoder = await openDecoder(device, of.c, {
+      weights: { storage: 'f16', seed: rules.seed },
+      batch: of.sequences,
+      contextTokens,
+    });
+    try {
+      const engine = decoderEngine(decoder, contextTokens);
+      await compileAll(engine, of, loopOptions(of));
+      budget.note(OPENED, budget.now() - began);
+      const found = await serveCase(engine, of, new ApartPricer(tables, of.sequences), rules, cases.length - i);
+      if (found.rehearsal) rehearsals.push(found.rehearsal);
+      rows.push(...found.rows);
+      notRun.push(...found.notRun);
+    } finally {
+      decoder.close();
+    }
   }
-  return { rehearsals, rows };
+  return { rehearsals, rows, notRun };
 }
+
+const nameOf = ({ id }: Pick<ServingCase, 'id'>, { load }: ServingRun): string =>
+  `${id}, ${load === null ? 'all requests at once' : `a load of ${load}`}`;
 
 function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): LoopOptions {
   const longest = promptTokens[1] + outputTokens[1];
@@ -144,47 +196,66 @@ function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: Servin
   };
 }
 
-async function serveCase(
-  device: Device,
+/**
+ * Rehearses, then serves and simulates the runs of a case.
+ * @param pricer of iterations, by the calibration
+ * @param cases that are left, this one included
+ */
+export async function serveCase(
+  engine: SequenceEngine,
   of: ServingCase,
+  pricer: ApartPricer,
   rules: Rules,
-): Promise<{ rehearsal: Rehearsal; rows: ServingRow[] }> {
-  const { id, c, sequences } = of;
-  const { seed, calibrated } = rules;
-  const contextTokens = Math.ceil((of.promptTokens[1] + of.outputTokens[1]) / 32) * 32;
+  cases = 1,
+): Promise<Omit<Findings, 'rehearsals'> & { readonly rehearsal: Rehearsal | null }> {
+  const { id, sequences } = of;
+  const { seed } = rules;
   const options = loopOptions(of);
-  const tables = new PriceTables(c, pricerFor(device, calibrated.pricer), {
-    method: 'chunked',
-    longest: contextTokens,
-    mostSequences: sequences,
+  const rows: ServingRow[] = [];
+  const notRun: ServingReport['notRun'][number][] = [];
+  // Other requests than those that are compared.
+  const others = requestsOf(of, of.rehearsed, seed + 1, null);
+  const rehearsing = rules.budget.part((REHEARSAL_SHARE * rules.budget.left) / cases);
+  let iterations = -1;
+  const { ran, served } = await serve(engine, options, others, NO_CORRECTION, {
+    watch: rules.watch,
+    stopped: () =>
+      rules.stopped() || rules.budget.left <= 0 || (++iterations >= LEAST_REHEARSED && rehearsing.left <= 0),
   });
-  const pricer = new ApartPricer(tables, sequences);
-  const decoder = await openDecoder(device, c, {
-    weights: { storage: 'f16', seed },
-    batch: sequences,
-    contextTokens,
-  });
-  try {
-    const engine = decoderEngine(decoder, contextTokens);
-    await compileAll(engine, of, options);
-    // Other requests than those that are compared.
-    const others = requestsOf(of, of.rehearsed, seed + 1, null);
-    const { ran } = await serve(engine, options, others, NO_CORRECTION, rules);
-    const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
-    const rows: ServingRow[] = [];
-    if (rules.stopped()) return { rehearsal, rows };
-    const priced = pricer.correctedBy(rehearsal.correction);
-    const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
-    for (const { load, requests: count } of of.runs) {
-      const requests = requestsOf(of, count, seed, load === null ? null : load * capacity);
-      const done = await serve(engine, options, requests, rehearsal.exponents, rules);
-      if (rules.stopped()) break;
-      rows.push(rowOf(of, load, options, { requests, ...done }, pricer, rehearsal));
+  const secondsPerRequest = served.length === 0 ? Infinity : rehearsing.spent / served.length;
+  const known = ran.length >= Math.min(LEAST_REHEARSED, of.rehearsed);
+  if (!known || rules.stopped())
+    return { rehearsal: null, rows, notRun: of.runs.map((run) => ({ id: nameOf(of, run), reason: OUT_OF_TIME })) };
+  const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
+  const priced = pricer.correctedBy(rehearsal.correction);
+  const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
+  rules.budget.expect(LEAST_RUN, leastRunSeconds(secondsPerRequest));
+  const budget = rules.budget.part(caseSeconds(rules.budget, cases));
+  for (const [i, run] of of.runs.entries()) {
+    const { load } = run;
+    const requestsFor = (seconds: number): number =>
+      requestsIn(seconds, run, sequences, secondsPerRequest, budget.expected(SIMULATED));
+    // One run with enough requests rather than several without.
+    const count = requestsFor(budget.left / (of.runs.length - i)) || requestsFor(budget.left);
+    if (count === 0) {
+      notRun.push({ id: nameOf(of, run), reason: OUT_OF_TIME });
+      continue;
     }
-    return { rehearsal, rows };
-  } finally {
-    decoder.close();
+    const requests = requestsOf(of, count, seed, load === null ? null : load * capacity);
+    const done = await serve(engine, options, requests, rehearsal.exponents, {
+      watch: rules.watch,
+      stopped: () => rules.stopped() || budget.left <= 0,
+    });
+    if (rules.stopped()) break;
+    if (done.served.length < count) {
+      notRun.push({ id: nameOf(of, run), reason: OUT_OF_TIME });
+      continue;
+    }
+    const began = budget.now();
+    rows.push(rowOf(of, load, options, { requests, ...done }, pricer, rehearsal));
+    budget.expect(SIMULATED, (budget.now() - began) / count);
   }
+  return { rehearsal, rows, notRun };
 }
 
 export const NO_CORRECTION: Exponents = { step: 0, chunk: 0 };

@@ -1,9 +1,11 @@
 /** Runs the sections of a validation on one device, within a time budget. */
+import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { describeProgram } from '../bench/describe.js';
 import { describeHost } from '../bench/host.js';
 import { OTHER_MACHINE } from '../cost/pricers.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { EXIT, UserError } from '../errors.js';
+import { formatNumber } from '../units.js';
 import type { Device } from '../gpu/index.js';
 import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
@@ -23,12 +25,14 @@ import { callsOfStep, checkSteps, type StepCase } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
+import { partsOf, type Part } from './parts.js';
 import { judge, kernelSummaries, SECTIONS, servingChecks, type Section, type ValidationReport } from './report.js';
 import { checkServing, type ServingReport } from './serving.js';
 import { summarise } from './statistics.js';
 
 export interface ValidateOptions {
-  readonly budgetSeconds: number;
+  /** Runs already, for all sections. */
+  readonly budget: Budget;
   readonly quick: boolean;
   readonly seed: number;
   readonly sections: readonly Section[];
@@ -61,25 +65,21 @@ const RESERVE_BYTES = 512 * MIB;
 /** Decoders open together, and the longest cache, on a software adapter; on a GPU a share of its memory. */
 const SOFTWARE_OPEN_BYTES = 3072 * MIB;
 const OPEN_SHARE = 0.6;
-/**
- * Sections that compare with a calibration share the budget that the other sections leave, and at least this part of
- * it.
- */
-const LEAST_TIMED_SHARE = 0.3;
+/** Of the time for steps, prompts and the long context. */
 const STEPS_SHARE = 0.75;
 const PREFILL_SHARE = 0.1;
 const LONG_CONTEXT_SHARE = 0.15;
 /** Points of the calibration that are measured again. */
 const CONTROLS = { quick: 4, whole: 16 } as const;
-const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 interface Session {
   readonly device: Device;
   readonly o: ValidateOptions;
-  readonly started: number;
   readonly notes: string[];
   readonly memoryBytes: number | null;
   readonly stopped: () => boolean;
+  /** The part of a section, which has not begun before. */
+  readonly partOf: (part: Part) => Budget;
   readonly progress: (section: string, doing: string) => void;
 }
 
@@ -89,21 +89,22 @@ interface Session {
  * @throws GpuError when the device fails
  */
 export async function validate(device: Device, o: ValidateOptions): Promise<ValidationReport> {
-  const started = now();
+  const { budget } = o;
+  const asks = (section: Section): boolean => o.sections.includes(section);
   const { software, description, driver } = device.description;
   const memoryBytes =
     o.memoryBytes ?? (software ? SOFTWARE_CAPACITY_BYTES : (deviceOfAdapter(description)?.vramBytes ?? null));
   const s: Session = {
     device,
     o,
-    started,
     notes: [],
     memoryBytes,
     stopped: () => o.signal?.aborted === true,
+    partOf: partsOf(o),
     progress: (section, doing) =>
-      o.onProgress?.({ section, doing, elapsedSeconds: now() - started, budgetSeconds: o.budgetSeconds }),
+      o.onProgress?.({ section, doing, elapsedSeconds: budget.spent, budgetSeconds: budget.seconds }),
   };
-  const wants = (section: Section): boolean => o.sections.includes(section) && !s.stopped();
+  const wants = (section: Section): boolean => asks(section) && !s.stopped();
   const timesSteps = wants('latency') || wants('long-context');
   const timed = o.serving || timesSteps;
   const calibrated = timed ? await calibratedFor(device, describeHost(), o.calibration) : null;
@@ -138,7 +139,7 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     },
     quick: o.quick,
     seed: o.seed,
-    elapsedSeconds: now() - started,
+    elapsedSeconds: budget.spent,
     checks: [
       ...(serving ? servingChecks(serving.rows, !o.quick) : []),
       ...(o.serving && o.sections.length === 0
@@ -164,6 +165,7 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
   const memory = await checkMemory(s.device, {
     ...rules,
     cases,
+    budget: s.partOf('memory'),
     onCase: (done, total, id) => s.progress('memory', `${done + 1} of ${total}: ${id}`),
   });
   // One case a codec and path: evictions and batches change what is stored, and the decoder's own tests compare those.
@@ -182,8 +184,15 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
   const correctness = await checkCorrectness(s.device, {
     ...rules,
     cases: distinct,
+    budget: s.partOf('correctness'),
     onCase: (done, total, id) => s.progress('correctness', `${done + 1} of ${total}: ${id}`),
   });
+  for (const [name, { notReached }, all] of [
+    ['memory', memory, cases.length],
+    ['correctness', correctness, distinct.length],
+  ] as const)
+    if (notReached > 0 && !s.stopped())
+      s.notes.push(`${name}: ${all - notReached} of ${all} configurations, drawn by the seed; ${OUT_OF_TIME}`);
   return { correctness, memory };
 }
 
@@ -200,8 +209,7 @@ async function timeSections(
     ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
   ];
   return watched(s, calibrated, calls, async (watch) => {
-    const left = s.o.budgetSeconds - (now() - s.started);
-    const of = { calibrated, watch, timedSeconds: Math.max(LEAST_TIMED_SHARE * s.o.budgetSeconds, left) };
+    const of = { calibrated, watch, budget: s.partOf('times') };
     return {
       latency: wants('latency') ? await latencySection(s, grid, of) : null,
       longContext: wants('long-context') && !s.o.quick ? await longContextSection(s, of) : null,
@@ -217,11 +225,23 @@ async function servingSection(s: Session, calibrated: Calibrated): Promise<Servi
     checkServing(s.device, cases, {
       calibrated,
       watch,
+      budget: s.partOf('serving'),
       seed: s.o.seed,
       stopped: s.stopped,
       onCase: (done, total, id) => s.progress('serving', `${done + 1} of ${total}: ${id}`),
     }),
   );
+  if (!s.stopped() && report.rows.length === 0 && s.o.sections.length === 0)
+    throw new UserError(
+      `no requests were compared: ${formatNumber(s.o.budget.seconds)} s are too few on this machine`,
+      `give it more time, such as --budget ${Math.ceil((3 * s.o.budget.seconds) / 60)}m`,
+    );
+  const asked = new Map(
+    cases.flatMap(({ id, runs }) => runs.map((run) => [`${id} ${run.load}`, run.requests] as const)),
+  );
+  const fewer = report.rows.filter(({ id, load, requests }) => requests < (asked.get(`${id} ${load}`) ?? 0));
+  if (fewer.length > 0)
+    s.notes.push(`serving: fewer requests than with the usual budget in ${fewer.length} of ${report.rows.length} runs`);
   return { model: rules.geometry.name, ...report };
 }
 
@@ -274,7 +294,7 @@ interface Watched {
   readonly calibrated: Calibrated;
   readonly watch: DriftWatch;
   /** For all that is timed. */
-  readonly timedSeconds: number;
+  readonly budget: Budget;
 }
 
 async function latencySection(
@@ -285,13 +305,13 @@ async function latencySection(
   const rules = { ...of, seed: s.o.seed, stopped: s.stopped };
   const report = await checkSteps(s.device, steps, {
     ...rules,
-    seconds: Math.max(1, STEPS_SHARE * of.timedSeconds),
+    budget: of.budget.part(STEPS_SHARE * of.budget.seconds),
     openBytes: limits(s).openBytes,
     onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`),
   });
   const prefill = await checkPrompts(s.device, prompts, {
     ...rules,
-    seconds: PREFILL_SHARE * of.timedSeconds,
+    budget: of.budget.part(PREFILL_SHARE * of.budget.seconds),
     onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`),
   });
   return {
@@ -323,7 +343,7 @@ async function longContextSection(s: Session, of: Watched): Promise<LongContextR
   return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, {
     ...of,
     seed: s.o.seed,
-    seconds: LONG_CONTEXT_SHARE * of.timedSeconds,
+    budget: of.budget.part(LONG_CONTEXT_SHARE * of.budget.seconds),
     openBytes,
     memoryBytes: openBytes,
     stopped: s.stopped,
@@ -337,6 +357,7 @@ async function capacitySection(s: Session): Promise<CapacityReport | null> {
     bindingBytes: device.limits.maxStorageBufferBindingSize,
     quick: o.quick,
     stopped: s.stopped,
+    budget: s.partOf('capacity'),
     onAttempt: (id: string, batch: number) => s.progress('capacity', `${id}, batch ${batch}`),
   };
   if (device.description.software) {
@@ -345,14 +366,14 @@ async function capacitySection(s: Session): Promise<CapacityReport | null> {
       return null;
     }
     const contextTokens = SOFTWARE_CAPACITY_CONTEXT;
-    const { attempt, geometry, remove } = inProcesses(o.cli, {
+    const { attempt, tries, geometry, remove } = inProcesses(o.cli, {
       memoryBytes: rules.memoryBytes,
       contextTokens,
       seed: o.seed,
       ...(o.signal ? { signal: o.signal } : {}),
     });
     try {
-      return await checkCapacity({ ...rules, geometry, contextTokens, attempt });
+      return await checkCapacity({ ...rules, geometry, contextTokens, attempt, tries });
     } finally {
       remove();
     }

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accuracyMarkdown } from '../../src/accuracy/print.js';
-import { questionOf } from '../../src/accuracy/question.js';
-import { accuracy, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
+import { questionsOf } from '../../src/accuracy/question.js';
+import { accuracy, judgedFile, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import type { Row } from '../../src/schema/ledger-file.js';
 import { inProcess, ROOT } from '../cli/program.js';
@@ -46,6 +46,8 @@ describe('the ledger that is carried', () => {
 
   it('is priced as docs/accuracy.md has it', () => {
     expect(accuracyMarkdown(report)).toBe(readFileSync(join(ROOT, 'docs/accuracy.md'), 'utf8'));
+    const told = readFileSync(join(ROOT, 'calibrations/accuracy.json'), 'utf8');
+    expect(`${JSON.stringify(judgedFile(report))}\n`).toBe(told);
   });
 
   it('leaves no row out in silence', () => {
@@ -123,8 +125,9 @@ describe('rows of one’s own', () => {
 });
 
 describe('questions', () => {
-  const ask = (row: object): ReturnType<typeof questionOf> =>
-    questionOf({ ...BASE, ...row } as unknown as Row, folder, () => findPreset('ouro-1.4b'));
+  const all = (row: object): ReturnType<typeof questionsOf> =>
+    questionsOf({ ...BASE, ...row } as unknown as Row, folder, () => findPreset('ouro-1.4b'));
+  const ask = (row: object): unknown => all(row)[0];
   const load = { inputTokens: 100, outputTokens: 50, concurrency: 8 };
 
   it('are the flags of the row', () => {
@@ -151,8 +154,8 @@ describe('questions', () => {
         stack: 'vllm',
         gpus: 2,
         utilization: 0.9,
-        server: { maxNumSeqs: 64, maxNumBatchedTokens: 2048, prefixCaching: 'off', asyncScheduling: 'off' },
-        workload: { arrivals: 'closed', users: 8, requests: 32, promptTokens: '100', outputTokens: '50' },
+        server: { maxNumSeqs: 64, maxNumBatchedTokens: 2048, prefixCaching: 'off', serverVersion: '0.12.0' },
+        workload: { arrivals: 'closed', users: 8, requests: 32, ramp: 0, promptTokens: '100', outputTokens: '50' },
       },
     });
   });
@@ -172,6 +175,17 @@ describe('questions', () => {
       by: 'simulate',
       scenario: { workload: { arrivals: 'closed', users: 8, requests: 8, depth: '0,0.75,0.25,0' } },
     });
+  });
+
+  it('have every meaning that the source leaves open', () => {
+    const closed = all({ workload: { kind: 'closed-loop', ...load } });
+    expect(closed.map((q) => (q.by === 'simulate' ? q.scenario.workload?.outputTokens : q.by))).toEqual([
+      'uniform:45-55',
+      '50',
+    ]);
+    const open = ['whether the rate counts the prompts'];
+    expect(all({ workload: { kind: 'single', ...load }, open }).map((q) => q.by)).toEqual(['simulate', 'plan']);
+    expect(all({ workload: { kind: 'single', ...load } }).length).toBe(1);
   });
 
   it('are not asked where the source leaves out what they need, or the planner does', () => {

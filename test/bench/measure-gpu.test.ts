@@ -1,7 +1,9 @@
 /** Calibrating, timing against the ceilings and tuning, shortly, on the device at hand. */
 import '../gpu/timed.js';
 import { expect, test } from 'vitest';
+import { Budget } from '../../src/budget.js';
 import { calibrate } from '../../src/bench/index.js';
+import { ticking } from './ticking.js';
 import { bench } from '../../src/bench/regression/index.js';
 import { tune } from '../../src/bench/tune.js';
 import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
@@ -61,7 +63,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       against: null,
       kernels: null,
       calls: CALLS.slice(2),
-      budgetSeconds: 1,
+      budget: ticking(60),
       threshold: 0.05,
       seed,
       all: false,
@@ -85,7 +87,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       calls: [merge, ...CALLS],
       clock: 'wall',
       submitSeconds: 0,
-      budgetSeconds: 1,
+      budget: new Budget(1),
       seed,
     });
     expect(Object.keys(tuned).filter((k) => k !== 'attend_merge')).toEqual([]);

@@ -7,9 +7,13 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { compareVersions } from '../../src/bench/regression/compare.js';
+import { ticking } from './ticking.js';
+import { representativeCalls } from '../../src/bench/regression/index.js';
+import { compareVersions, type CompareOptions } from '../../src/bench/regression/compare.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
 import { bench, resolveAgainst, type BenchReport, type BenchResult } from '../../src/bench/regression/index.js';
-import { compile, ROOT } from '../cli/program.js';
+import { compile, ROOT, type Outcome } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 
 const work = mkdtempSync(join(tmpdir(), 'lla-sim-bench-'));
@@ -45,7 +49,7 @@ describeGpu('bench --against', (device) => {
       against: resolveAgainst(folder),
       kernels: ['swiglu'],
       calls: [CALL],
-      budgetSeconds: 1,
+      budget: ticking(60),
       threshold: 0.05,
       seed: 1,
       all: false,
@@ -60,7 +64,7 @@ describeGpu('bench --against', (device) => {
       submitSeconds: 0,
       ceilings,
       threshold: 0.05,
-      seconds: 1,
+      budget: ticking(60),
       seed: 1,
       all: false,
     });
@@ -96,6 +100,64 @@ describeGpu('bench --against', (device) => {
     });
   });
 
+  test('a code that changed under the hash of another is wrong', async () => {
+    const { ceilings, clock } = measured as BenchReport;
+    // To the hash the storages look alike, so that it takes one of them only.
+    const version = (id: string, q8: string): SourceSet => ({
+      id,
+      load: (name, element) =>
+        OWN_SOURCES.load(name, element === 'q8' ? 'q8' : 'f16').replace('alias Unit', 'alias Other') +
+        (element === 'q8' ? q8 : ''),
+    });
+    const attend = representativeCalls(true).find((c) => c.kernel === 'attend') as KernelCall;
+    const call = { ...attend, variant: 'q8' };
+    const statesOf = async (q8: string): Promise<unknown> =>
+      compareVersions(device, {
+        calls: [call],
+        before: version('before', ''),
+        now: version('now', q8),
+        clock,
+        submitSeconds: 0,
+        ceilings,
+        threshold: 0.05,
+        budget: ticking(60),
+        seed: 1,
+        all: false,
+      });
+    expect(await statesOf('const nobody_uses_it = 1u;\n')).toMatchObject([
+      { state: 'wrong', reason: expect.stringMatching(/its hash did not/) as string },
+    ]);
+    expect(await statesOf('')).toMatchObject([{ state: 'identical' }]);
+  });
+
+  test('without time a call is checked and not timed, and others are not reached unless all are to be checked', async () => {
+    const { ceilings, clock } = measured as BenchReport;
+    const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
+      (
+        await compareVersions(device, {
+          calls: [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }],
+          before: resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources,
+          clock,
+          submitSeconds: 0,
+          ceilings,
+          threshold: 0.05,
+          budget: ticking(1),
+          seed: 1,
+          all: false,
+          ...more,
+        })
+      ).map((r) => r.state);
+    expect(await statesOf({})).toEqual(['checked', 'not-reached']);
+    expect(await statesOf({ checkAll: true })).toEqual(['checked', 'checked']);
+    // What this program cannot read is no version of it.
+    const none = sourcesFrom('none', (file) => {
+      throw new Error(`kernel ${file} does not exist`);
+    });
+    expect(await statesOf({ now: none })).toEqual(['wrong', 'wrong']);
+    const wrong = resolveAgainst(folderOf((t) => t.replace('1.0 + exp', '2.0 + exp'))).sources;
+    expect(await statesOf({ now: wrong, checkAll: true })).toEqual(['wrong', 'wrong']);
+  });
+
   test('a kernel that became much slower ends the program with exit code 4', async () => {
     const program = await compile();
     try {
@@ -104,22 +166,28 @@ describeGpu('bench --against', (device) => {
       rmSync(join(home, 'kernels'));
       const own = join(home, 'kernels');
       cpSync(folderOf(heavy), own, { recursive: true });
-      const outcome = program.run([
-        'bench',
-        '--against',
-        join(ROOT, 'kernels'),
-        '--kernel',
-        'swiglu',
-        '--budget',
-        '1s',
-        '--format',
-        'markdown',
-        '--quiet',
-      ]);
+      const bench = (...more: string[]): Outcome =>
+        program.run([
+          'bench',
+          '--against',
+          join(ROOT, 'kernels'),
+          '--kernel',
+          'swiglu',
+          '--budget',
+          '20s',
+          '--format',
+          'markdown',
+          '--quiet',
+          ...more,
+        ]);
+      const outcome = bench();
       expect(outcome.code, outcome.err).toBe(4);
       expect(outcome.out).toContain('**slower**');
+      const unjudged = bench('--quick');
+      expect(unjudged.code, unjudged.err).toBe(0);
+      expect(unjudged.out).toContain('slower');
     } finally {
       program.remove();
     }
-  });
+  }, 120_000);
 });

@@ -93,6 +93,20 @@ describe('printing', () => {
     { ...subject, kernel: 'rope', state: 'identical', reason: 'the sources are identical' },
   ]);
 
+  test('what there was no time for is a line', () => {
+    const late = report([
+      paired('same'),
+      { ...subject, kernel: 'rope', state: 'not-reached', reason: 'so' },
+      { ...subject, state: 'checked', reason: 'so' },
+    ]);
+    expect(headline(late)).toBe(
+      'no regression found: of 3 calls 1 same, 1 not reached in time, 1 right, and not timed',
+    );
+    expect(benchTable(late)).toContain(
+      'The budget of 120 s was spent; not measured (more --budget, or --kernel): rope, swiglu',
+    );
+  });
+
   test('the headline counts every call', () => {
     expect(headline(full)).toBe('regressed: of 3 calls 1 slower, 1 with identical source, 1 not comparable');
     expect(headline(report([paired('same')]))).toBe('no regression found: of 1 call 1 same');

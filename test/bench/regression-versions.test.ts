@@ -61,6 +61,14 @@ describe('--against', () => {
     expect(sourceOf(resolveAgainst(join(moved, 'src/kernels')))).toBe('part\nnew');
   });
 
+  test("without another folder git looks in this program's checkout", () => {
+    expect(() => resolveAgainst('no-such-ref')).toThrow(
+      expect.objectContaining({
+        message: expect.not.stringMatching(/no git revision of (\/|\.\.)/) as string,
+      }) as Error,
+    );
+  });
+
   test('a folder is taken as it lies, or its folder kernels', () => {
     writeFileSync(join(program, 'kernels/a.wgsl'), 'third');
     expect(sourceOf(resolveAgainst(join(program, 'kernels'), program))).toBe('third');
@@ -131,6 +139,7 @@ describe('sources', () => {
   test('whose uniforms have other names cannot be run by this program', () => {
     expect(relate([step('a')], of('x', { 'a.wgsl': block('rows') }), now)).toEqual({
       kind: 'unreadable',
+      version: 'before',
       reason: 'uniform rows has no value',
     });
   });
@@ -138,11 +147,14 @@ describe('sources', () => {
   test('that are missing or do not resolve say so', () => {
     expect(relate([step('a')], of('x', {}), now)).toEqual({
       kind: 'unreadable',
+      version: 'before',
       reason: 'kernel a.wgsl does not exist',
     });
     expect(relate([step('a')], of('x', { 'a.wgsl': '#define X' }), now)).toMatchObject({
       kind: 'unreadable',
+      version: 'before',
       reason: expect.stringMatching(/unresolved/) as string,
     });
+    expect(relate([step('a')], now, of('x', {}))).toMatchObject({ kind: 'unreadable', version: 'now' });
   });
 });

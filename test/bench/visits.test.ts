@@ -49,6 +49,9 @@ interface World {
   /** Every state that is saved; `ended`: repetitions so far. */
   onSave?: (entry: Track['entry'], must: boolean, ended: number) => void;
   mostFailures?: number;
+  /** That putting a point on the device takes, and a repetition. */
+  openSeconds?: number;
+  turnSeconds?: number;
   /** How often the machine was left by a moment. */
   pauses?: (at: number) => number;
   driftRetried?: number;
@@ -68,6 +71,8 @@ async function calibrateIn({
   outliers = () => [],
   onSave = () => undefined,
   mostFailures = Infinity,
+  openSeconds = 0.05,
+  turnSeconds = 0.02,
   pauses = () => 0,
   driftRetried = DRIFT_RETRIED.usual,
 }: World) {
@@ -93,15 +98,15 @@ async function calibrateIn({
   const open = (_: Track, shape: { readonly width?: number }, known: Sample | null): Promise<OpenPoint> => {
     const width = shape.width ?? 0;
     starts.push({ width, at, known: known !== null });
-    at += 0.05;
+    at += openSeconds * jitter();
     const problem = fail(width, held);
     if (problem) return Promise.reject(problem);
     held += POINT_BYTES;
     const time = (): Promise<{ each: number; total: number }> => {
       turns.push(width);
       const each = truth(width) * load(at) * jitter();
-      at += 0.02;
-      return Promise.resolve({ each, total: 0.02 });
+      at += turnSeconds;
+      return Promise.resolve({ each, total: turnSeconds });
     };
     return Promise.resolve({
       sample: {
@@ -302,8 +307,22 @@ describe('the order of visits', () => {
 
   test('what is left of the time goes to the points measured worst', async () => {
     const { track, end } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 3 });
-    expect(end).toBeGreaterThanOrEqual(30);
+    expect(end).toBeGreaterThan(28.5);
     for (const sample of samplesOf(track)) expect(sample.seconds.length).toBeGreaterThan(8);
+  });
+
+  test('a point begins only where it ends in time, with all that is open', async () => {
+    const r = randomOf(seed);
+    for (let i = 0; i < 50; i++) {
+      const [openSeconds, turnSeconds] = [r.whole(1, 40) / 10, r.whole(1, 10) / 10];
+      const budgetSeconds = r.whole(30, 120);
+      const world = { load: () => 1, budgetSeconds, points: 1000, openSeconds, turnSeconds };
+      const { end, track } = await calibrateIn({ ...world, noise: 0.2 });
+      const which = `${budgetSeconds} s, ${openSeconds} a point, ${turnSeconds} a repetition`;
+      expect(end, which).toBeLessThan(1.2 * budgetSeconds);
+      expect(end, which).toBeGreaterThan(0.6 * budgetSeconds);
+      for (const { seconds } of samplesOf(track)) expect(seconds.length, which).toBeGreaterThanOrEqual(3);
+    }
   });
 
   test('repetitions that agree end a visit; those that differ go on', async () => {

@@ -86,6 +86,14 @@ describeGpu('calibrate', () => {
     expect(readdirSync(home.path)).toEqual(['calibration.json']);
   }, 180_000);
 
+  test('says that a budget was too small', async () => {
+    writeFileSync(file, measured);
+    const { kernel } = firstOf(read());
+    const { code, err } = await calibrate('--resume', '--kernel', kernel.kernel, '--budget', '10ms');
+    expect(code, err).toBe(0);
+    expect(err).toMatch(/^it took [\d.]+ s for --budget 10ms: overheads, ceilings and one point take that long here$/m);
+  }, 180_000);
+
   test('keeps the times of kernels that have changed beside', async () => {
     const stale = read();
     const { kernel } = firstOf(stale);

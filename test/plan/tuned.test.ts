@@ -32,7 +32,7 @@ describe('--stack lla-sim', () => {
     const report = answer(scenario, await calibrated());
     const sources = await readSources({ ...scenario, stack: 'attainable' });
     const attainable = answer({ ...scenario, stack: 'attainable' }, sources);
-    const server = sources.gpu!.server.estimate;
+    const server = sources.gpu!.server.secondsPerStep.estimate;
     expect(server).toBeGreaterThan(0);
     for (const p of report.plans) {
       const other = attainable.plans.find((q) => q.id === p.id)!;

@@ -1,5 +1,6 @@
 /** Capacity with made-up ends of memory: what is found, and what a decoder's refusal is reported as. */
 import { expect, test } from 'vitest';
+import { Budget } from '../../src/budget.js';
 import { GpuError } from '../../src/gpu/index.js';
 import {
   CAPACITY_TOLERANCE,
@@ -13,7 +14,7 @@ import { judge } from '../../src/validate/report.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const GIB = 2 ** 30;
-const check = (attempt: Attempt, quick = true) =>
+const check = (attempt: Attempt, quick = true, more: { budget?: Budget; tries?: number } = {}) =>
   checkCapacity({
     geometry: validationModel(false, null),
     contextTokens: 4096,
@@ -21,6 +22,7 @@ const check = (attempt: Attempt, quick = true) =>
     bindingBytes: 2 * GIB - 4,
     quick,
     attempt,
+    ...more,
   });
 const capacityOf = async (attempt: Attempt) => {
   const capacity = await check(attempt);
@@ -134,4 +136,28 @@ test('what was not checked is said beside what holds, and other failures are thr
     found: `${predicted.size - 1} of ${predicted.size - 1} codecs, 1 not checked`,
   });
   await expect(check(() => Promise.reject(new GpuError('lost', 'gone')))).rejects.toMatchObject({ fault: 'lost' });
+});
+
+test('without time for a further attempt a codec is not checked, and a batch is tried as often as is asked', async () => {
+  let at = 0;
+  let attempts = 0;
+  const taking = (seconds: number) => () => {
+    attempts++;
+    at += seconds;
+    return Promise.resolve(false);
+  };
+  const found = await check(taking(4), false, { budget: new Budget(30, () => at), tries: 3 });
+  // Of one attempt twice as long is expected, of more less.
+  expect([attempts, at]).toEqual([7, 28]);
+  expect(found.rows).toEqual([]);
+  expect(found.notRun.map(({ reason }) => reason)).toEqual(new Array(4).fill('the time budget was spent'));
+  [at, attempts] = [0, 0];
+  await check(taking(0), true, { tries: 3 });
+  expect(attempts % 3).toBe(0);
+  // An attempt may be told to end.
+  const given: number[] = [];
+  await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, {
+    budget: new Budget(9, () => 1),
+  });
+  expect(new Set(given)).toEqual(new Set([9]));
 });

@@ -3,12 +3,14 @@
  * in a way that is known.
  */
 import { describe, expect, test } from 'vitest';
+import { Budget } from '../../src/budget.js';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { SequenceEngine } from '../../src/decoder/serving/loop.js';
 import { MixedBatch, type IterationPricer } from '../../src/serving/batch.js';
 import { PriceTables } from '../../src/serving/price.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';
-import { compare, NO_CORRECTION, rowOf, serve } from '../../src/validate/serving.js';
+import { compare, NO_CORRECTION, rowOf, serve, serveCase } from '../../src/validate/serving.js';
+import { caseSeconds } from '../../src/validate/serving-budget.js';
 import { fitRehearsal, ratiosOf } from '../../src/validate/serving-iterations.js';
 import { ApartPricer } from '../../src/validate/serving-price.js';
 import { capacityOf, disturbed, requestsOf, simulate } from '../../src/validate/serving-requests.js';
@@ -117,5 +119,66 @@ describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
     }
     expect(decided).toBeLessThan(all);
     expect(decided).toBeGreaterThan(0.9 * all);
+  });
+});
+
+describe('within a budget', () => {
+  /** A decoder whose every call takes seconds of a clock that only it moves. */
+  function timed(callSeconds: number, budgetSeconds: number) {
+    let at = 0;
+    const { engine: own, rules } = machine(SEED);
+    const engine: SequenceEngine = {
+      ...own,
+      extend: (...args) => {
+        at += callSeconds;
+        return own.extend(...args);
+      },
+      step: (...args) => {
+        at += callSeconds;
+        return own.step(...args);
+      },
+    };
+    const budget = new Budget(budgetSeconds, () => at);
+    return { budget, serveWith: (cases = 1) => serveCase(engine, of, pricer, { ...rules, seed: SEED, budget }, cases) };
+  }
+
+  test('there are as many requests as end in time, never too few, and what is left out has its reason', async () => {
+    for (const [callSeconds, runs] of [
+      [0.01, [128, 48]],
+      [0.05, 'fewer'],
+      [0.12, 'one'],
+      [0.6, []],
+      [10, []],
+    ] as const) {
+      const { budget, serveWith } = timed(callSeconds, 90);
+      const { rows, notRun, rehearsal } = await serveWith();
+      const requests = rows.map((row) => row.requests);
+      const where = `${callSeconds} s a call, seed ${SEED}: ${requests.join(', ')}`;
+      expect(budget.spent, where).toBeLessThanOrEqual(1.2 * Math.max(90, callSeconds));
+      expect(rows.length + notRun.length, where).toBe(2);
+      if (runs === 'fewer') {
+        expect(requests.length, where).toBe(2);
+        expect(requests[0], where).toBeLessThan(128);
+      } else if (runs === 'one') expect(requests.length, where).toBe(1);
+      else expect(requests, where).toEqual(runs);
+      for (const count of requests) expect(count, where).toBeGreaterThanOrEqual(16);
+      for (const row of rows) expect(row.iterations.measured).toBeGreaterThan(row.requests / SEQUENCES);
+      for (const { reason } of notRun) expect(reason).toBe('the time budget was spent');
+      expect(rehearsal === null, where).toBe(callSeconds === 10);
+    }
+  });
+
+  test('a case leaves time for those after it, unless they would have too few requests', () => {
+    let at = 0;
+    const budget = new Budget(100, () => at);
+    budget.expect('serving decoder', 5);
+    budget.expect('least serving run', 20);
+    expect(caseSeconds(budget, 3)).toBe(30);
+    at = 40;
+    expect(caseSeconds(budget, 3)).toBe(27.5);
+    at = 80;
+    expect(caseSeconds(budget, 2)).toBe(20);
+    at = 120;
+    expect(caseSeconds(budget, 2)).toBe(0);
   });
 });

@@ -4,6 +4,8 @@ import { expect, test } from 'vitest';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { schedule, forEachOp } from '../../src/schedule/schedule.js';
+import { Budget } from '../../src/budget.js';
+import { ticking } from '../bench/ticking.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { DriftWatch } from '../../src/validate/controls.js';
 import { candidateOf, configurationFor, promptGrid, stepGrid, validationModel } from '../../src/validate/grid.js';
@@ -102,7 +104,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
         seed: SEED,
         calibrated: CALIBRATED,
         watch,
-        seconds: 60,
+        budget: ticking(1000),
         mostRounds: 4,
         openBytes: Infinity,
       }),
@@ -147,7 +149,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
         seed: SEED,
         calibrated: CALIBRATED,
         watch,
-        seconds: 60,
+        budget: ticking(1000),
         mostRounds: 2,
         onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
       }),
@@ -165,9 +167,20 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     }
     expect(report.summary?.count).toBe(4);
     const spent = await watched(device, (watch) =>
-      checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, watch, seconds: 0 }),
+      checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, watch, budget: ticking(0) }),
     );
-    expect([spent.rows.length, spent.notRun.map(({ reason }) => reason)]).toEqual([1, ['the time budget was spent']]);
+    const reason = 'the time budget was spent';
+    expect([spent.rows, spent.notRun.map((n) => n.reason)]).toEqual([[], [reason, reason]]);
+    const late = await watched(device, (watch) =>
+      checkSteps(device, [cases('full', 1, 96)], {
+        seed: SEED,
+        calibrated: CALIBRATED,
+        watch,
+        budget: ticking(0),
+        openBytes: Infinity,
+      }),
+    );
+    expect([late.steps, late.notRun.map((n) => n.reason)]).toEqual([[], [reason]]);
   });
 
   test(
@@ -183,7 +196,14 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
           device,
           'full',
           { ...c, bindingBytes: 2048 * 64 },
-          { seed: SEED, calibrated: CALIBRATED, watch, seconds: 20, openBytes: Infinity, memoryBytes: 2 ** 30 },
+          {
+            seed: SEED,
+            calibrated: CALIBRATED,
+            watch,
+            budget: new Budget(20),
+            openBytes: Infinity,
+            memoryBytes: 2 ** 30,
+          },
         ),
       );
       expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);

@@ -1,4 +1,7 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
+import type { Budget } from '../../budget.js';
+import { UserError } from '../../errors.js';
+import { formatNumber } from '../../units.js';
 import type { Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
@@ -7,7 +10,7 @@ import { describeHost } from '../host.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 import { compareVersions } from './compare.js';
 import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
-import { measureRoofline } from './roofline.js';
+import { measureRoofline, PREPARED, YARDSTICK_SCALE } from './roofline.js';
 import type { Tuning } from '../../../kernels/launch.js';
 import type { Against } from './versions.js';
 
@@ -21,10 +24,13 @@ export interface BenchOptions {
   readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   /** Measured calls; the representative ones unless given. */
   readonly calls?: readonly KernelCall[];
-  readonly budgetSeconds: number;
+  /** Runs already, for all of it. */
+  readonly budget: Budget;
   readonly threshold: number;
   readonly seed: number;
   readonly all: boolean;
+  /** A slower kernel is shown, and no regression. Every call is checked, whatever time that takes. */
+  readonly timesUnjudged?: boolean;
   /**
    * Seconds that a tuned kernel takes for a call on this device; 0 where a neighbour of the kernel does it on the way.
    * Null: nothing is known about such kernels there.
@@ -34,13 +40,14 @@ export interface BenchOptions {
   readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
 
+/** Share of the budget that overheads take at most, and ceilings. */
+const YARDSTICK_SHARE = 0.08;
+
 export async function bench(device: Device, options: BenchOptions): Promise<BenchReport> {
-  const started = performance.now();
-  const elapsed = (): number => (performance.now() - started) / 1000;
-  const { against } = options;
+  const { against, budget } = options;
   const { clock } = device;
-  const { submitSeconds } = await measureOverheads(device);
-  const ceilings = await measureCeilings(device, submitSeconds);
+  const { submitSeconds } = await measureOverheads(device, YARDSTICK_SHARE * budget.seconds);
+  const ceilings = await measureCeilings(device, submitSeconds, YARDSTICK_SHARE * budget.seconds, YARDSTICK_SCALE);
   const roofline = rooflineCases(device.description.software);
   const wanted = (c: KernelCall): boolean =>
     (options.kernels?.includes(c.kernel) ?? true) && (options.shapes?.includes(groupOf(c.kernel)) ?? true);
@@ -56,13 +63,21 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     ceilings,
     seed: options.seed,
     threshold: options.threshold,
-    seconds: Math.max(0, options.budgetSeconds - elapsed()),
+    budget,
     ...(options.onProgress ? { onProgress: options.onProgress } : {}),
   };
   const notes: string[] = [];
   let results: BenchResult[];
   let paths: PathRatio[] = [];
   if (against === null) {
+    // A call takes about as long to be put on the device as all before it.
+    const before = budget.spent;
+    budget.note(PREPARED, before);
+    if (!budget.fits(PREPARED))
+      throw new UserError(
+        `nothing was measured: overheads and ceilings took ${formatNumber(before)} of ${formatNumber(budget.seconds)} s`,
+        `give it more time, such as --budget ${Math.ceil(4 * before)}s, or a machine that is less busy`,
+      );
     const answer = await measureRoofline(device, { ...rules, paths: roofline.paths });
     ({ paths } = answer);
     results = answer.results.map((r) => withAttainable(r, options.tunedSeconds ?? null));
@@ -71,7 +86,13 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     notes.push(`${answer.rounds} rounds in turn, ceilings included`);
     for (const [name, reason] of Object.entries(ceilings.reasons ?? {}))
       notes.push(`no ${name.replace(/FlopsPerSecond$/, '')} ceiling: ${reason}`);
-  } else results = await compareVersions(device, { ...rules, before: against.sources, all: options.all });
+  } else
+    results = await compareVersions(device, {
+      ...rules,
+      before: against.sources,
+      all: options.all,
+      checkAll: options.timesUnjudged === true,
+    });
   return {
     schema: 'lla-sim/bench',
     schemaVersion: BENCH_SCHEMA_VERSION,
@@ -82,13 +103,13 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     ceilings,
     against: against && { kind: against.kind, name: against.name },
     threshold: options.threshold,
-    budgetSeconds: options.budgetSeconds,
-    elapsedSeconds: elapsed(),
+    budgetSeconds: budget.seconds,
+    elapsedSeconds: budget.spent,
     seed: options.seed,
     results,
     paths,
     notes,
-    regressed: results.some(isRegression),
+    regressed: results.some((r) => isRegression(r) && !(options.timesUnjudged && r.state === 'paired')),
   };
 }
 

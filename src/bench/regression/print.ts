@@ -116,6 +116,8 @@ export function headline(r: BenchReport): string {
   count(r.results.filter((x) => x.state === 'identical').length, 'with identical source');
   count(r.results.filter((x) => x.state === 'not-comparable').length, 'not comparable');
   count(r.results.filter((x) => x.state === 'unsupported').length, 'not run on this device');
+  count(r.results.filter((x) => x.state === 'not-reached').length, 'not reached in time');
+  count(r.results.filter((x) => x.state === 'checked').length, 'right, and not timed');
   const total = r.results.length;
   return `${r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done'}: of ${total} call${total === 1 ? '' : 's'} ${parts.join(', ') || 'none'}`;
 }
@@ -146,10 +148,16 @@ const skippedLine = (r: SkippedResult): string => `${r.kernel} ${r.variant} (${s
 function skippedLines(r: BenchReport): string[] {
   const skipped = r.results.filter(isSkipped);
   const identical = skipped.filter((s) => s.state === 'identical');
-  const names = [...new Set(identical.map((s) => s.kernel))].join(', ');
+  const late = skipped.filter((s) => s.state === 'not-reached' || s.state === 'checked');
+  const names = (of: readonly SkippedResult[]): string => [...new Set(of.map((s) => s.kernel))].join(', ');
   return [
-    ...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names}`] : []),
-    ...skipped.filter((s) => s.state !== 'identical').map(skippedLine),
+    ...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names(identical)}`] : []),
+    ...(late.length > 0
+      ? [
+          `The budget of ${formatNumber(r.budgetSeconds)} s was spent; not measured (more --budget, or --kernel): ${names(late)}`,
+        ]
+      : []),
+    ...skipped.filter((s) => s.state !== 'identical' && !late.includes(s)).map(skippedLine),
   ];
 }
 

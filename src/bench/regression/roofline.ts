@@ -2,7 +2,7 @@
  * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
-import { clockNow } from '../../clock.js';
+import { OUT_OF_TIME, type Budget } from '../../budget.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
@@ -24,8 +24,8 @@ export interface TimeOptions {
   readonly clock: Clock;
   readonly submitSeconds: number;
   readonly ceilings: Calibration['ceilings'];
-  /** Time for all calls. */
-  readonly seconds: number;
+  /** For all calls. */
+  readonly budget: Budget;
   readonly seed: number;
   readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
@@ -38,6 +38,11 @@ export const YARDSTICK_SCALE = 0.25;
 /** An interval of fewer rounds says little; more rounds than this add nothing. */
 const LEAST_ROUNDS = 4;
 const MOST_ROUNDS = 400;
+/** No call is prepared after this share of the budget: the rest is for rounds. */
+const PREPARING_SHARE = 0.7;
+/** Kinds of pieces. */
+export const PREPARED = 'call prepared';
+const ROUNDS = 'rounds';
 
 const keyOf = (call: KernelCall): string => `${call.kernel} ${call.variant} ${JSON.stringify(call.shape)}`;
 
@@ -81,27 +86,41 @@ export async function measureRoofline(
   device: Device,
   options: TimeOptions & { readonly paths: readonly PathSet[] },
 ): Promise<RooflineAnswer> {
-  const started = clockNow();
+  const { budget } = options;
   const open: { call: KernelCall; prepared: PreparedCall; measure: Measure; index: number }[] = [];
   const results: (BenchResult | null)[] = [];
   let yardsticks: Yardsticks | undefined;
   try {
-    for (const [index, call] of options.calls.entries()) {
-      options.onProgress?.(call, index, options.calls.length);
-      const ready = await prepareTimed(device, call, options);
-      results.push('state' in ready ? ready : null);
-      if (!('state' in ready)) open.push({ call, index, ...ready });
-    }
     yardsticks = await openYardsticks(device, options.submitSeconds, YARDSTICK_SCALE);
     const kinds = [...yardsticks.kinds];
-    for (const [, { run }] of kinds) await run();
-    const total = Math.max(0, options.seconds - (clockNow() - started));
+    const once = async (measure: Measure): Promise<number> => {
+      const began = budget.now();
+      await measure();
+      return budget.now() - began;
+    };
+    // Of one round, as far as it is known.
+    let roundSeconds = 0;
+    for (const [, { run }] of kinds) roundSeconds += await once(run);
+    for (const [index, call] of options.calls.entries()) {
+      budget.expect(ROUNDS, LEAST_ROUNDS * roundSeconds);
+      if (budget.spent > PREPARING_SHARE * budget.seconds || !budget.fits(PREPARED, ROUNDS)) {
+        results.push(skip(call, 'not-reached', OUT_OF_TIME));
+        continue;
+      }
+      options.onProgress?.(call, index, options.calls.length);
+      const ready = await budget.piece(PREPARED, () => prepareTimed(device, call, options));
+      results.push('state' in ready ? ready : null);
+      if ('state' in ready) continue;
+      open.push({ call, index, ...ready });
+      roundSeconds += await once(ready.measure);
+    }
+    const total = Math.max(0, budget.left);
     const times = await interleave([...kinds.map(([, { run }]) => run), ...open.map((o) => o.measure)], {
       seconds: total,
       leastRounds: LEAST_ROUNDS,
       mostRounds: open.length === 0 ? 0 : MOST_ROUNDS,
       seed: options.seed,
-      clockNow,
+      clockNow: budget.now,
       onRound: (rounds, elapsed) => options.onRound?.(rounds, elapsed, total),
     });
     // Seconds a byte or an operation, round by round.

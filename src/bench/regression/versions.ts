@@ -4,9 +4,10 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { UserError, printable, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../files.js';
-import { KERNEL_DIRECTORY } from '../../../kernels/files.js';
+import { PACKAGE_ROOT } from '../../root.js';
 import { filesByName } from '../../../kernels/names.js';
-import { codeOf, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
+import type { KernelName } from '../../../kernels/registry.js';
+import { codeOf, kernelHash, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
 import { packUniforms } from '../../gpu/uniforms.js';
 
@@ -19,11 +20,9 @@ export interface Against {
 /** A kernel file is a few kilobytes. */
 const MAX_SOURCE_BYTES = 2 ** 20;
 const GIT_TIMEOUT_MS = 20_000;
-/** Where this program's kernels lie, and so where git looks for other versions of them. */
-const PACKAGE_ROOT = join(KERNEL_DIRECTORY, '../..');
-
 /**
  * A path that exists is taken as that path; anything else is a git revision.
+ * @param root where git looks for other versions of this program's kernels
  * @throws UserError for what is neither
  */
 export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Against {
@@ -115,21 +114,35 @@ function git(root: string, args: readonly string[]): string | { readonly missing
 
 /** How the sources of a call's steps relate between this program and another version. */
 export type SourceRelation =
-  { readonly kind: 'identical' | 'changed' } | { readonly kind: 'unreadable'; readonly reason: string };
+  | { readonly kind: 'identical' | 'changed' }
+  | { readonly kind: 'unreadable'; readonly version: 'before' | 'now'; readonly reason: string };
+
+/** Whether a calibration, which knows kernels by their hash, would take one version's times for the other's. */
+export function sameHash(kernel: KernelName, before: SourceSet, now: SourceSet = OWN_SOURCES): boolean {
+  try {
+    return kernelHash(kernel, before) === kernelHash(kernel, now);
+  } catch {
+    // One version lacks a source: it has another hash, or none.
+    return false;
+  }
+}
 
 /** Compares the code of every step's resolved source. `now` is this program unless given. */
 export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {
   let changed = false;
   for (const { source, element, uniforms } of steps) {
+    let version: 'before' | 'now' = 'now';
     try {
+      const own = codeOf(now.load(source, element));
+      version = 'before';
       const old = before.load(source, element);
-      if (codeOf(old) === codeOf(now.load(source, element))) continue;
+      if (codeOf(old) === own) continue;
       changed = true;
       // This program's launch runs the other version: its uniforms have to be the same.
       packUniforms(old, uniforms);
     } catch (error) {
       if (!(error instanceof Error)) throw error;
-      return { kind: 'unreadable', reason: printable(error.message) };
+      return { kind: 'unreadable', version, reason: printable(error.message) };
     }
   }
   return { kind: changed ? 'changed' : 'identical' };

@@ -1,0 +1,109 @@
+/**
+ * What a server adds to its kernels: seconds a decode step, and seconds a sequence of it. Fitted to the rows of the ledger
+ * that fit (AIConfigurator's closed loops: vLLM and TRT-LLM on H100), each replayed by the simulation; written to
+ * calibrations/servers.json.
+ *
+ *   npx esbuild --bundle --platform=node --format=esm scripts/server-times.ts --packages=external --outfile=dist/plan/server-times.mjs
+ *   node dist/plan/server-times.mjs [--write]
+ *
+ * Least absolute relative errors of TPOT, by reweighting; the simulation is run again with each answer until it stays.
+ * Intervals: a tenth of the rows of up to 16 users needs less a step than `low`, a tenth more than `high`; of the others
+ * the same of a sequence.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Pricing } from '../src/accuracy/price.js';
+import type { Interval } from '../src/cost/evidence.js';
+import { PACKAGE_ROOT } from '../src/root.js';
+import { readLedger, type Row } from '../src/schema/ledger-file.js';
+import { quantile } from '../src/statistics.js';
+import type { ServerFile, ServerTime } from '../src/stacks/serving.js';
+
+const { values } = parseArgs({ options: { write: { type: 'boolean', default: false } } });
+const FOLDER = join(PACKAGE_ROOT, 'ledger');
+const FEW_USERS = 16;
+const ROUNDS = 4;
+
+interface Residual {
+  readonly users: number;
+  readonly measured: number;
+  /** Measured less predicted, seconds a step. */
+  readonly missing: number;
+}
+
+const exactly = (x: number): Interval => ({ estimate: x, low: x, high: x });
+const timeOf = (step: number, sequence: number): ServerTime => ({
+  secondsPerStep: exactly(step),
+  secondsPerSequence: exactly(sequence),
+});
+
+async function residualsOf(rows: readonly Row[], server: ServerTime): Promise<Residual[]> {
+  const pricing = new Pricing((sources) => (sources.gpu ? { ...sources, gpu: { ...sources.gpu, server } } : sources));
+  const found: Residual[] = [];
+  for (const row of rows) {
+    const priced = await pricing.price(row, FOLDER);
+    const measured = row.figures.tpotSeconds?.mean;
+    const predicted = 'predicted' in priced ? priced.predicted('tpotSeconds', 'mean') : null;
+    if (!predicted || measured === undefined || row.workload.kind !== 'closed-loop') continue;
+    found.push({ users: row.workload.concurrency, measured, missing: measured - predicted.estimate });
+  }
+  return found;
+}
+
+/** Least absolute relative residuals of `missing = step + sequence · users`. */
+function line(residuals: readonly Residual[]): { step: number; sequence: number } {
+  let answer = { step: 0, sequence: 0 };
+  for (let i = 0; i < 50; i++) {
+    let [s0, s1, s2, t0, t1] = [0, 0, 0, 0, 0];
+    for (const { users, measured, missing } of residuals) {
+      const left = Math.abs(missing - answer.step - answer.sequence * users) / measured;
+      const weight = 1 / Math.max(left, 1e-4) / measured ** 2;
+      s0 += weight;
+      s1 += weight * users;
+      s2 += weight * users ** 2;
+      t0 += weight * missing;
+      t1 += weight * users * missing;
+    }
+    const determinant = s0 * s2 - s1 ** 2;
+    answer = { step: (s2 * t0 - s1 * t1) / determinant, sequence: (s0 * t1 - s1 * t0) / determinant };
+  }
+  return answer;
+}
+
+const { rows } = readLedger(join(FOLDER, 'aiconfigurator.json'));
+const fits = rows.filter((r) => r.use === 'fits' && r.figures.tpotSeconds && r.workload.kind === 'closed-loop');
+const servers: Record<string, ServerTime & { rows: number }> = {};
+const round = (x: number): number => Number(Math.max(0, x).toPrecision(3));
+for (const stack of [...new Set(fits.map((r) => r.server.name)), 'all']) {
+  const own = fits.filter((r) => stack === 'all' || r.server.name === stack);
+  let [step, sequence] = [0, 0];
+  let residuals: Residual[] = [];
+  for (let i = 0; i < ROUNDS; i++) {
+    residuals = await residualsOf(own, timeOf(step, sequence));
+    if (i === ROUNDS - 1) break;
+    const more = line(residuals);
+    [step, sequence] = [Math.max(0, step + more.step), Math.max(0, sequence + more.sequence)];
+  }
+  const few = residuals.filter((r) => r.users <= FEW_USERS).map((r) => step + r.missing);
+  const many = residuals.filter((r) => r.users > FEW_USERS).map((r) => sequence + r.missing / r.users);
+  const spread = (middle: number, list: readonly number[]): Interval => ({
+    estimate: round(middle),
+    low: round(Math.min(middle, quantile(list, 0.1))),
+    high: round(Math.max(middle, quantile(list, 0.9))),
+  });
+  servers[stack] = { rows: own.length, secondsPerStep: spread(step, few), secondsPerSequence: spread(sequence, many) };
+  const errors = residuals.map((r) => Math.abs(r.missing / r.measured));
+  console.log(
+    `${stack}: ${own.length} rows, median error ${(100 * quantile(errors, 0.5)).toFixed(1)} %, 90th percentile ${(100 * quantile(errors, 0.9)).toFixed(1)} %: ${JSON.stringify(servers[stack])}`,
+  );
+}
+if (values.write) {
+  const file: ServerFile = {
+    schema: 'lla-sim/servers',
+    schemaVersion: 2,
+    source: 'rows of ledger/aiconfigurator.json that fit (scripts/server-times.ts)',
+    servers,
+  };
+  writeFileSync(join(PACKAGE_ROOT, 'calibrations/servers.json'), `${JSON.stringify(file, null, 1)}\n`);
+}

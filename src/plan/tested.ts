@@ -1,0 +1,76 @@
+/** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
+import type { Geometry } from '../geometry/geometry.js';
+import { stackLabel } from '../stacks/choose.js';
+import { median } from '../statistics.js';
+
+/** Figures of one server on one GPU that judge: sizes of the errors, and how many lie in their intervals. */
+export interface JudgedGroup {
+  /** As the ledger names it. */
+  readonly server: string;
+  readonly device: string;
+  readonly looped: boolean;
+  readonly inside: number;
+  readonly errors: readonly number[];
+}
+
+/** calibrations/accuracy.json: written with docs/accuracy.md. */
+export interface JudgedFile {
+  readonly schema: 'lla-sim/judged';
+  readonly schemaVersion: 1;
+  readonly groups: readonly JudgedGroup[];
+}
+
+/** What stands behind the times of an answer. */
+export interface Tested {
+  /** Servers, GPUs and models of the figures, and in what they differ from the question. */
+  readonly on: string;
+  readonly figures: number;
+  readonly inside: number;
+  readonly medianError: number;
+}
+
+/** A step to figures that are less like the question. */
+type Near = readonly [matches: (g: JudgedGroup) => boolean, on: (groups: readonly JudgedGroup[]) => string];
+
+/** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
+export function testedOf(
+  groups: readonly JudgedGroup[],
+  {
+    stack,
+    geometry,
+    device,
+  }: {
+    /** Whose kernels price; null where nothing does. */
+    readonly stack: string | null;
+    readonly geometry: Pick<Geometry, 'loops'>;
+    readonly device: { readonly id: string | null };
+  },
+): Tested | null {
+  if (stack === null || stack === 'lla-sim') return null;
+  const looped = geometry.loops > 1;
+  const served = groups.filter((g) => stack === 'attainable' || g.server === stack);
+  const name = stack === 'attainable' ? 'real servers' : stackLabel(stack);
+  const models = looped ? 'looped models' : 'models without loops';
+  const gpusOf = (own: readonly JudgedGroup[]): string => [...new Set(own.map((g) => g.device))].join(', ');
+  const near: readonly Near[] = [
+    [(g) => g.device === device.id && g.looped === looped, () => `${name} on ${device.id}, ${models}`],
+    [(g) => g.looped === looped, (own) => `${name}, ${models}, other GPUs (${gpusOf(own)})`],
+    [
+      (g) => g.device === device.id,
+      () => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
+    ],
+    [() => true, (own) => `${name}, other models and GPUs (${gpusOf(own)})`],
+  ];
+  for (const [matches, on] of near) {
+    const own = served.filter(matches);
+    if (own.length === 0) continue;
+    const errors = own.flatMap((g) => g.errors);
+    return {
+      on: on(own),
+      figures: errors.length,
+      inside: own.reduce((sum, g) => sum + g.inside, 0),
+      medianError: median(errors),
+    };
+  }
+  return null;
+}
