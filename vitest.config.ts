@@ -3,6 +3,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { manySeeds } from './scripts/many-seeds.js';
 
 const root = fileURLToPath(new URL('.', import.meta.url));
 const FILES = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
@@ -46,13 +47,18 @@ function projectOf(name: string): keyof typeof ENVIRONMENTS {
 }
 const projects = FILES.map((name) => [name, projectOf(name)] as const);
 
+/** Each test for `COUNT` seeds from `FIRST` on: LLA_SIM_SEEDS=FIRST+COUNT. */
+const [first, count] = (process.env.LLA_SIM_SEEDS ?? '').split('+').map(Number);
+const plugins = first !== undefined && count !== undefined ? [manySeeds(first, count)] : [];
+
 export default defineConfig({
   test: {
     // A software adapter uses every core already.
     maxWorkers: 2,
     // Projects transform the same modules.
-    experimental: { fsModuleCache: true },
+    experimental: { fsModuleCache: plugins.length === 0 },
     projects: Object.entries(ENVIRONMENTS).map(([name, env]) => ({
+      plugins,
       test: {
         name,
         env,

@@ -42,8 +42,8 @@ interface PolicySpec<E extends Eviction> {
   readonly reindexes: boolean;
   /** Tokens are chosen by the attention mass that they received. */
   readonly weighs: boolean;
-  /** What is kept of a sequence has gaps between its positions. */
-  readonly leavesGaps: boolean;
+  /** Tokens that are not pinned may have gaps between their positions. */
+  readonly ringHasGaps: boolean;
   readonly label: (eviction: E) => string;
 }
 
@@ -53,7 +53,7 @@ const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P 
     pins: 'sinks',
     reindexes: true,
     weighs: false,
-    leavesGaps: false,
+    ringHasGaps: false,
     read: {
       form: 'SINK+WINDOW',
       of: (sinkTokens, windowTokens) => ({
@@ -70,7 +70,7 @@ const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P 
     pins: 'the-rest',
     reindexes: false,
     weighs: true,
-    leavesGaps: true,
+    ringHasGaps: false,
     read: {
       form: 'HEAVY+RECENT',
       of: (heavyTokens, recentTokens) => ({
@@ -87,7 +87,7 @@ const SPECS: { readonly [P in Policy]: PolicySpec<Extract<Eviction, { policy: P 
     pins: 'none',
     reindexes: false,
     weighs: false,
-    leavesGaps: true,
+    ringHasGaps: true,
     label: (e) => `budget:${formatTokens(e.budgetTokens)}`,
   },
 };
@@ -105,8 +105,8 @@ export const pinsSinks = (eviction: Eviction | null): boolean => eviction !== nu
 export const weighsTokens = (eviction: Eviction | null): eviction is HeavyHitters =>
   eviction !== null && specOf(eviction).weighs;
 
-/** What is kept of a sequence has gaps between its positions. */
-export const leavesGaps = (eviction: Eviction | null): boolean => eviction !== null && specOf(eviction).leavesGaps;
+/** Tokens that are not pinned may have gaps between their positions. */
+export const ringHasGaps = (eviction: Eviction | null): boolean => eviction !== null && specOf(eviction).ringHasGaps;
 
 /** Tokens of each segment of a full row. */
 export const fullSegments = (eviction: Eviction): Segments => specOf(eviction).segments(eviction);

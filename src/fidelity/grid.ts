@@ -4,7 +4,7 @@ import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
 import { genericRatios } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
-import { evictionLabel, leavesGaps, parseEviction, type Eviction } from '../eviction/policy.js';
+import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 
@@ -109,7 +109,7 @@ export function gridOf(codec: Codec): Row[] {
 
 function isPossible({ codec, path, eviction }: Row): boolean {
   if (eviction && CODECS[codec.kind].refusesEviction !== undefined) return false;
-  return !(pathOf(path).path === 'block-absorbed' && leavesGaps(eviction));
+  return !(pathOf(path).path === 'block-absorbed' && ringHasGaps(eviction));
 }
 
 export const ratioOf = (g: Geometry, { codec }: Row): number => coreRatio(g, codec);

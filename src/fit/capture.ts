@@ -2,7 +2,7 @@
  * Pre-RoPE keys and values of every loop, layer and head, from the decoder itself: windows of tokens are prefilled into
  * a full f32 cache, which is read back layer by layer; keys are turned back by their positions.
  */
-import { openDecoder, type DecoderWeights } from '../decoder/gpu/index.js';
+import { openDecoder, type CachedRows, type DecoderWeights } from '../decoder/gpu/index.js';
 import { rotate } from '../decoder/reference/arithmetic.js';
 import type { CodecAxis } from '../decoder/tensors.js';
 import { cacheSlots, type Geometry } from '../geometry/geometry.js';
@@ -84,7 +84,9 @@ export async function capture(
           columns: async (axis, layer) => {
             const loops: Float64Array[][][] = [];
             for (let loop = 0; loop < g.loops; loop++)
-              loops.push(columnsOf(g, axis, await decoder.rows(axis, layer, loop)));
+              loops.push(
+                columnsOf(g, axis, await decoder.cached(axis, { block: 'core', layer, loop }), decoder.lengths),
+              );
             return loops;
           },
         },
@@ -96,17 +98,16 @@ export async function capture(
   }
 }
 
-/** [KV head][component] over all tokens, from rows [sequence][head] of [token][component]. */
-function columnsOf(g: Geometry, axis: CodecAxis, rows: readonly (readonly Float64Array[])[]): Float64Array[][] {
+/** [KV head][component] over all tokens of all sequences. @param lengths tokens of each sequence */
+function columnsOf(g: Geometry, axis: CodecAxis, cached: CachedRows, lengths: readonly number[]): Float64Array[][] {
   const { headDim, rope } = g;
-  const tokens = rows.reduce((sum, heads) => sum + (heads[0] as Float64Array).length / headDim, 0);
+  const tokens = lengths.reduce((sum, length) => sum + length, 0);
   return Array.from({ length: g.kvHeads }, (_, head) => {
     const columns = Array.from({ length: headDim }, () => new Float64Array(tokens));
     let at = 0;
-    for (const heads of rows) {
-      const own = heads[head] as Float64Array;
-      for (let position = 0; position * headDim < own.length; position++, at++) {
-        const row = own.subarray(position * headDim, (position + 1) * headDim);
+    for (const [sequence, length] of lengths.entries()) {
+      for (let position = 0; position < length; position++, at++) {
+        const row = cached.row(sequence, head, position) as Float64Array;
         const plain = axis === 'key' ? rotate(row, -position, rope) : row;
         columns.forEach((column, i) => (column[at] = plain[i] as number));
       }

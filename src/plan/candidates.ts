@@ -18,7 +18,7 @@ import {
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { exactRatio, ratioLabel } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
-import { evictionLabel, leavesGaps, type Eviction } from '../eviction/policy.js';
+import { evictionLabel, ringHasGaps, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Candidate, PlanRequest } from './types.js';
 
@@ -79,12 +79,12 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
           });
           continue;
         }
-        // Blocks are runs of consecutive positions: StreamingLLM re-indexes to such, other policies leave gaps.
+        // Blocks are runs of consecutive positions. Pinned tokens are read apart; an unnamed policy may keep any others.
         const { path, materialised } = pathOf(choice);
-        if (pathSpec(path).blocks && leavesGaps(eviction)) {
+        if (pathSpec(path).blocks && ringHasGaps(eviction)) {
           refused.push({
             id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
-            reason: `${choice} needs consecutive positions, and this policy leaves gaps`,
+            reason: `${choice} needs consecutive positions, and an unnamed policy may leave gaps`,
           });
           continue;
         }

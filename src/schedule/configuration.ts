@@ -78,7 +78,8 @@ export const AXES: readonly Axis[] = ['k', 'v'];
 export const rankOf = ({ codec }: Configuration, axis: Axis): number => (axis === 'k' ? codec.rankK : codec.rankV) ?? 0;
 
 /** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
-export const storageOf = (c: Configuration): Storage => storageOfCodec(c.codec, c.choice.storage);
+export const storageOf = (c: Pick<Configuration, 'codec' | 'choice'>): Storage =>
+  storageOfCodec(c.codec, c.choice.storage);
 
 /** Scalars of a scale in the cache, 0 without scales. */
 export const groupSizeOf = (c: Configuration): number => groupOf(storageOf(c), c.choice.groupSize);

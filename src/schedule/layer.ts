@@ -183,7 +183,7 @@ function attentionOps(l: Layer): Op[] {
       unit: blockTokens,
       shape: { ...latent, blockTokens, functions },
     },
-    { label: 'attend-sinks', kernel: 'attend_rebuild', tokens: { pinned, ring: 0 }, shape: latent },
+    { label: 'attend-pinned', kernel: 'attend_rebuild', tokens: { pinned, ring: 0 }, shape: latent },
   ];
   const setUp: SetUp = (sequences, repeat) => [
     op(

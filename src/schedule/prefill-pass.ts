@@ -11,7 +11,7 @@ import { isQuantised } from '../../kernels/spec.js';
 export const PREFILL_CHUNK_TOKENS = 2048;
 
 /** Element type of the rows that attention of a prompt reads: that of the cache, 16 bits where it is quantised. */
-export function prefillRowType(c: Configuration): 'f16' | 'f32' | 'f8' {
+export function prefillRowType(c: Pick<Configuration, 'codec' | 'choice'>): 'f16' | 'f32' | 'f8' {
   const storage = storageOf(c);
   return storage === 'f32' || storage === 'f8' ? storage : 'f16';
 }
@@ -67,7 +67,7 @@ export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: numb
 }
 
 /** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
-export const capturesOf = (c: Configuration, method: WholePrompt): CapturingKind | undefined =>
+export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
   isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
 /** The runs of a prompt, as positions. `before`: tokens that were there already. */
@@ -90,8 +90,10 @@ export interface Pass {
 }
 
 /** Element type of the rows that attention reads: `one-shot` keeps everything in 32 bits. */
-export const keptRowType = (c: Configuration, captures?: CapturingKind): 'f16' | 'f32' | 'f8' =>
-  captures === 'one-shot' ? 'f32' : prefillRowType(c);
+export const keptRowType = (
+  c: Pick<Configuration, 'codec' | 'choice'>,
+  captures?: CapturingKind,
+): 'f16' | 'f32' | 'f8' => (captures === 'one-shot' ? 'f32' : prefillRowType(c));
 
 /** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */
 export const readsReconstructions = ({ block, again, captures }: Pass): boolean =>

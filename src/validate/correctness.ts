@@ -51,7 +51,7 @@ export interface CorrectnessRules {
  * Rounding errors of a step's arithmetic in f32, in those of its cached rows: up to 75 in 35,000 steps of random
  * models.
  */
-export const ARITHMETIC = 100;
+const ARITHMETIC = 100;
 
 const made = (g: Geometry, seed: number): FabricationOptions => ({
   seed,

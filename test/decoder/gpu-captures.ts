@@ -8,7 +8,8 @@ import type { Allocation } from '../../src/decoder/gpu/allocations.js';
 import type { Device } from '../../src/gpu/index.js';
 import type { CapturingKind } from '../../src/schedule/prefill.js';
 import { SEED } from '../gpu/random.js';
-import { configurationOf, expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
+import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
+import { followersOf } from './gpu-follow.js';
 import { promptOf } from './models.js';
 
 export const KINDS: readonly CapturingKind[] = ['one-shot', 'by-layer'];
@@ -35,8 +36,8 @@ export async function errorsAfter(
   prompts: readonly number[][],
 ): Promise<number[]> {
   const { vocab } = of.geometry;
-  const references = LENGTHS.map(() => referenceOf(of));
   const decoder = await open(device, of, { batch: LENGTHS.length, prefillChunkTokens: CHUNK_TOKENS });
+  const { references, follow } = followersOf(decoder, of, prompts);
   const before = decoder.allocations.length;
   const errors: number[] = [];
   try {
@@ -46,6 +47,7 @@ export async function errorsAfter(
     expect(decoder.lengths).toEqual(LENGTHS);
     expect(bytesOf(decoder.prefillAllocations), `bytes of ${kind}`).toBe(peakOf(of, kind));
     expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
+    await follow();
     let expected = references.map(
       (reference, i) => reference.prefill(starts[i] as number[], kind).at(-1) as Float64Array,
     );
@@ -55,6 +57,7 @@ export async function errorsAfter(
       if (step === STEPS) return errors;
       const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
       await decoder.step(next);
+      await follow();
       expected = references.map((reference, i) => reference.step(next[i] as number));
     }
   } finally {

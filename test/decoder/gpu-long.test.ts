@@ -2,12 +2,14 @@
 import '../gpu/narrow.js';
 import { test } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
+import { expectWithin, open, relative, type Case } from './gpu-cases.js';
+import { followersOf } from './gpu-follow.js';
 import { label, onFewThreads } from './gpu-list.js';
 import { LLA, LONG_CASES, longTest, SINGLE, WIDE, WIDE_BATCH_CASES, wideBatchTest } from './gpu-longs.js';
-import { promptOf } from './models.js';
+import { decodeAll, promptOf } from './models.js';
 
 const PROMPT = 190;
 const STEPS = 6;
@@ -26,19 +28,22 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
     };
     test(`${label(of)}: a prompt of ${PROMPT} tokens, of which the heaviest stay`, { timeout: 600_000 }, async () => {
       const tokens = promptOf(WIDE, PROMPT + STEPS, SEED + 4);
-      const reference = referenceOf(of);
       const decoder = await open(
         device,
         { ...of, targetWorkgroups: 64 },
         { contextTokens: PROMPT + STEPS, prefillChunkTokens: 100 },
       );
+      const { references, follow } = followersOf(decoder, of, [tokens]);
+      const reference = references[0] as ReferenceDecoder;
       try {
-        let expected = reference.prefill(tokens.slice(0, PROMPT), 'accumulated').at(-1) as Float64Array;
         await decoder.prefill([tokens.slice(0, PROMPT)]);
+        await follow();
+        let expected = reference.prefill(tokens.slice(0, PROMPT), 'accumulated').at(-1) as Float64Array;
         for (const token of tokens.slice(PROMPT)) {
           expectWithin(relative(await decoder.logits(), expected), of, [tokens]);
-          expected = reference.step(token);
           await decoder.step([token]);
+          await follow();
+          expected = reference.step(token);
         }
         expectWithin(relative(await decoder.logits(), expected), of, [tokens]);
       } finally {
@@ -58,19 +63,25 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
         eviction: { policy: 'h2o', heavyTokens: 21, recentTokens: 9, budgetTokens: 30 },
       };
       const tokens = promptOf(WIDE, 60, SEED + 5);
-      const [whole, single] = [await open(device, of), await open(device, of)];
-      try {
-        await whole.prefill([tokens.slice(0, 30)], 'accumulated');
-        await single.prefill([tokens.slice(0, 30)], 'by-token');
-        // Every step exchanges a token by its mass.
-        for (const token of tokens.slice(30)) {
-          expectWithin(relative(await whole.logits(), await single.logits()), of, [tokens]);
-          await Promise.all([whole.step([token]), single.step([token])]);
+      for (const method of ['accumulated', 'by-token'] as const) {
+        const decoder = await open(device, of);
+        const { references, follow } = followersOf(decoder, of, [tokens]);
+        const reference = references[0] as ReferenceDecoder;
+        try {
+          await decoder.prefill([tokens.slice(0, 30)], method);
+          await follow();
+          let expected = decodeAll(reference, tokens.slice(0, 30)).at(-1) as Float64Array;
+          // Every step exchanges a token by its mass.
+          for (const token of tokens.slice(30)) {
+            expectWithin(relative(await decoder.logits(), expected), of, [tokens], method);
+            await decoder.step([token]);
+            await follow();
+            expected = reference.step(token);
+          }
+          expectWithin(relative(await decoder.logits(), expected), of, [tokens], method);
+        } finally {
+          decoder.close();
         }
-        expectWithin(relative(await whole.logits(), await single.logits()), of, [tokens]);
-      } finally {
-        whole.close();
-        single.close();
       }
     },
   );

@@ -3,11 +3,13 @@
  * reference.
  */
 import { test } from 'vitest';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
+import { followersOf } from './gpu-follow.js';
 import { label } from './gpu-list.js';
 import { GEOMETRIES, promptOf } from './models.js';
 
@@ -66,8 +68,9 @@ export function longTest(device: Device, of: Case): void {
   const [total, takenIn] = spanOf(of);
   test(`${label(of)}: ${total} tokens`, { timeout: 600_000 }, async () => {
     const tokens = promptOf(WIDE, total, SEED + 3);
-    const reference = referenceOf(of);
     const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: total });
+    const { references, follow } = followersOf(decoder, of, [tokens]);
+    const reference = references[0] as ReferenceDecoder;
     try {
       let worst = 0;
       if (takenIn > 0) {
@@ -76,8 +79,9 @@ export function longTest(device: Device, of: Case): void {
         worst = relative(await decoder.logits(), expected);
       }
       for (let i = takenIn; i < total; i++) {
-        const expected = reference.step(tokens[i] as number);
         await decoder.step([tokens[i] as number]);
+        await follow();
+        const expected = reference.step(tokens[i] as number);
         if (i % 32 === 0 || i > total - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
       }
       expectWithin(worst, of, [tokens]);

@@ -1,8 +1,10 @@
 /** Sequences of different lengths decoded together, each against the float64 reference of its own. */
 import { expect } from 'vitest';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
-import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
+import { expectWithin, open, relative, type Case } from './gpu-cases.js';
+import { followersOf, isFollowed } from './gpu-follow.js';
 import { promptOf } from './models.js';
 
 const LENGTHS = [33, 1, 12];
@@ -10,21 +12,30 @@ const STEPS = 6;
 
 export async function expectRagged(device: Device, of: Case): Promise<void> {
   const prompts = LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS, SEED + 10 + i));
-  const references = LENGTHS.map(() => referenceOf(of));
   const decoder = await open(device, of, { batch: LENGTHS.length });
   const { vocab } = of.geometry;
+  const { references, follow } = followersOf(decoder, of, prompts);
+  let expected: Float64Array[] = [];
   try {
-    await decoder.prefill(
-      prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])),
-      'by-token',
-    );
-    let expected = references.map(
-      (reference, i) =>
-        (prompts[i] as number[])
-          .slice(0, LENGTHS[i])
-          .map((token) => reference.step(token))
-          .at(-1) as Float64Array,
-    );
+    if (!isFollowed(of))
+      await decoder.prefill(
+        prompts.map((prompt, i) => prompt.slice(0, LENGTHS[i])),
+        'by-token',
+      );
+    // The same one by one, so that references can follow each step. Shorter prompts begin later.
+    const longest = Math.max(...LENGTHS);
+    for (let at = 0; at < longest; at++) {
+      const tokens = prompts.map((prompt, i) => prompt[at - longest + (LENGTHS[i] as number)]);
+      if (isFollowed(of))
+        await decoder.step(
+          tokens.map((token) => token ?? 0),
+          (sequence) => tokens[sequence] !== undefined,
+        );
+      await follow();
+      tokens.forEach((token, i) => {
+        if (token !== undefined) expected[i] = (references[i] as ReferenceDecoder).step(token);
+      });
+    }
     for (let step = 0; ; step++) {
       const logits = await decoder.logits();
       const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
@@ -32,6 +43,7 @@ export async function expectRagged(device: Device, of: Case): Promise<void> {
       if (step === STEPS) break;
       const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
       await decoder.step(next);
+      await follow();
       expected = references.map((reference, i) => reference.step(next[i] as number));
     }
     expect(decoder.lengths).toEqual(LENGTHS.map((n) => n + STEPS));

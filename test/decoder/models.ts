@@ -74,14 +74,19 @@ export const GEOMETRIES: readonly Geometry[] = [
 
 export const BRANCH: Branch = { width: 6, perHead: false };
 
-export const modelOf = (g: Geometry, seed: number): Model =>
-  loadModel(g, fabricate(modelTensors(g), { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' }));
+/** Other weights made of given ones. */
+export type Change = (weights: TensorSource) => TensorSource;
+
+export const modelOf = (g: Geometry, seed: number, change: Change = (weights) => weights): Model =>
+  loadModel(g, change(fabricate(modelTensors(g), { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' })));
 
 export interface Setup extends Partial<DecoderOptions> {
   codec: Codec;
   path?: Path;
   seed: number;
   matrices?: 'random' | 'identity';
+  /** Of the codec's weights; none unless given. */
+  change?: Change;
 }
 
 export function codecWeights(
@@ -92,9 +97,11 @@ export function codecWeights(
     branch = BRANCH,
     seed,
     matrices = 'random',
+    change = (weights) => weights,
   }: Setup,
 ): TensorSource {
-  return fabricate(codecTensors(g, codec, path, branch), { seed, tiedEmbeddings: g.tiedEmbeddings, codec: matrices });
+  const { tiedEmbeddings } = g;
+  return change(fabricate(codecTensors(g, codec, path, branch), { seed, tiedEmbeddings, codec: matrices }));
 }
 
 /** A decoder whose cache keeps float64 unless a storage choice is given. */
@@ -106,6 +113,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     choice,
     branch = BRANCH,
     materialised = false,
+    decisions,
   } = setup;
   return new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
     codec,
@@ -115,6 +123,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     branch,
     exactStorage: choice === undefined,
     materialised,
+    ...(decisions ? { decisions } : {}),
   });
 }
 

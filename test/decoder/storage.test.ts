@@ -72,7 +72,11 @@ describe('stored', () => {
   });
 });
 
-/** One token at a time, with a substitute for what is cached of earlier tokens: keys ready to meet a rotated query. */
+/**
+ * One token at a time, with a substitute for what is cached of earlier tokens: keys ready to meet a rotated query.
+ * @param own a token reads itself from there, too
+ * @param history takes what was projected, unless given by the caller
+ */
 function naive(
   model: Model,
   tokens: readonly number[],
@@ -82,22 +86,23 @@ function naive(
     site: Site,
     head: number,
   ) => { key: Vector; value: Vector },
+  own = false,
+  history: Map<string, Projection>[] = [],
 ): Vector[] {
   const { rope, headDim, heads, kvHeads } = model.geometry;
-  const history: Map<string, Projection>[] = [];
   return tokens.map((token, n) => {
     history.push(new Map());
     return run(model, [token], [n], (site, [projection]) => {
-      const own = projection as Projection;
-      history[n]?.set([site.block, site.layer, site.loop].join(), own);
+      const self = projection as Projection;
+      history[n]?.set([site.block, site.layer, site.loop].join(), self);
       return [
         joined(
-          own.queries.map((query, head) => {
+          self.queries.map((query, head) => {
             const kvHead = Math.floor((head * kvHeads) / heads);
             const rows = history.map((_, m) =>
-              m < n
+              m < n || own
                 ? cached(history, m, site, kvHead)
-                : { key: rotate(own.keys[kvHead] as Vector, n, rope), value: own.values[kvHead] as Vector },
+                : { key: rotate(self.keys[kvHead] as Vector, n, rope), value: self.values[kvHead] as Vector },
             );
             const out = new Float64Array(headDim);
             softmax(rows.map(({ key }) => dot(rotate(query, n, rope), key) / Math.sqrt(headDim))).forEach((p, m) =>
@@ -173,4 +178,58 @@ describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
       expect(distance(decodeAll(decoderOf(model, setup), tokens), expected)).toBeLessThan(EXACT);
     },
   );
+
+  it.each<[string, Codec, 'f16' | 'q8']>([
+    ['full in f16', { kind: 'full' }, 'f16'],
+    ['full in q8', { kind: 'full' }, 'q8'],
+    ['kv-quant of 2 bits', { kind: 'kv-quant', bits: 2 }, 'f16'],
+  ])('a prompt under %s attends to rows of 16 bits, its own tokens included', (_, codec, storage) => {
+    const decoder = decoderOf(model, { codec, choice: { storage, groupSize: GROUP }, seed: SEED });
+    const expected = naive(model, tokens, (...args) => fullWidth('f16', ...args), true);
+    expect(distance(decoder.prefill(tokens, 'accumulated'), expected)).toBeLessThan(EXACT);
+  });
+
+  it.each(
+    learnedCodecs(g, 0.5).flatMap((codec) =>
+      (['accumulated', 'by-layer', 'one-shot'] as const).map((kind) => [codec.kind, kind, codec] as const),
+    ),
+  )('a prompt under %s, %s, attends to kept rows in both passes, and captures are these', (_, kind, codec) => {
+    const setup = { codec, choice: { storage: 'f16' as const, groupSize: GROUP }, seed: SEED };
+    const layers = loadCodec(g, codec, 'reconstruct', BRANCH, codecWeights(g, setup));
+    const type = kind === 'one-shot' ? 'f32' : 'f16';
+    const history: Map<string, Projection>[] = [];
+    naive(model, tokens, (...args) => fullWidth(type, ...args), true, history);
+    /** A captured row of pass 1, as it was projected. */
+    const captured = (what: 'keys' | 'values', token: number, site: Site, head: number): Vector => {
+      const row = at(history, token, site)[what][head] as Vector;
+      if (kind === 'accumulated') return row;
+      return what === 'values'
+        ? stored(row, type, GROUP)
+        : rotate(stored(rotate(row, token, g.rope), type, GROUP), -token, g.rope);
+    };
+    const rebuilt = (axis: AxisCodec, what: 'keys' | 'values', token: number, site: Site, head: number): Vector => {
+      const latent = new Float64Array(axis.rank);
+      for (let loop = 0; loop < g.loops; loop++)
+        for (let h = 0; h < g.kvHeads; h++)
+          if (groupOf(axis, loop, h) === groupOf(axis, site.loop, head))
+            encodeShare(axis, latent, loop, h, captured(what, token, { ...site, loop }, h));
+      return decode(axis, site.loop, head, stored(latent, 'f16', GROUP));
+    };
+    const expected = naive(
+      model,
+      tokens,
+      (_own, token, site, head) => {
+        // The cache is that of pass 1.
+        if (site.block !== 'core') return fullWidth('f16', history, token, site, head);
+        const { key, value } = layers[site.layer] as (typeof layers)[number];
+        return {
+          key: stored(rotate(rebuilt(key, 'keys', token, site, head), token, g.rope), type, GROUP),
+          value: stored(rebuilt(value, 'values', token, site, head), type, GROUP),
+        };
+      },
+      true,
+    );
+    const decoder = decoderOf(model, setup);
+    expect(distance(decoder.prefill(tokens, kind), expected)).toBeLessThan(EXACT);
+  });
 });

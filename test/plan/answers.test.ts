@@ -380,6 +380,14 @@ describe('candidates', () => {
       new Set(['reconstruct fused', 'reconstruct materialised', 'absorbed null', 'block-absorbed null', 'fast null']),
     );
   });
+  it('block-absorbed goes with policies that name their tokens, not with a bare budget', async () => {
+    const of = { codec: ['lla'], ratio: [4], path: ['block-absorbed', 'reconstruct'], context: '8k' } as const;
+    const named = await planOf({ ...of, eviction: ['streaming:4+1020', 'h2o:512+512'] });
+    expect(named.refused).toEqual([]);
+    expect(row(named, 'lla-4x/block-absorbed/h2o:512+512').maxBatch.exact).toBeGreaterThan(0);
+    const bare = await planOf({ ...of, budget: '1024' });
+    expect(bare.refused.map(({ id }) => id)).toEqual(['lla-4x/block-absorbed/budget:1024']);
+  });
   it('an ordinary transformer (T = 1) has no final-loop, and plans', async () => {
     await expect(planOf({ codec: ['final-loop'], model: 'nanbeige4.2-3b', ratio: [3] })).rejects.toThrow(UserError);
   });

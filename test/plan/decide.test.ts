@@ -266,7 +266,7 @@ describe('the decision', () => {
   });
 
   it('JSON carries every warning with a code, removed and refused rows counted', async () => {
-    const report = await planOf({ min: { gsm8k: 0.75 }, eviction: ['none', 'h2o:128+132'] });
+    const report = await planOf({ min: { gsm8k: 0.75 }, eviction: ['none'], budget: '1024' });
     const codes = report.warnings.map((w) => w.code);
     expect(codes).toEqual(expect.arrayContaining(['removed', 'refused', 'evidence', 'prefill-memory']));
     const removed = new Set(report.removed.map((r) => r.id)).size;

@@ -121,7 +121,7 @@ describe('order of a layer', () => {
     [
       'block-absorbed, streaming',
       { codec: LATENT, path: 'block-absorbed', eviction: STREAMING },
-      [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'attend-sinks', 'merge', ...LATER, ...APPEND],
+      [...ENCODE, 'rope', 'block-vectors', 'block-basis', 'attend', 'attend-pinned', 'merge', ...LATER, ...APPEND],
     ],
   ] as [string, Partial<Configuration>, string[]][])('%s', (_name, changes, labels) => {
     expect(layer(changes).map((o) => o.label)).toEqual(['attention-norm', ...labels, ...MLP]);
@@ -260,11 +260,19 @@ describe('block-absorbed', () => {
     expect(calls({ codec: LATENT, path: 'block-absorbed' }, 'block-vectors')).toBe(96);
   });
 
-  it('attends to the sinks beside the ring; the merge counts both', () => {
-    const ops = layer({ codec: LATENT, path: 'block-absorbed', eviction: STREAMING });
-    expect(find(ops, 'attend')).toMatchObject({ kernel: 'attend_block_absorbed', shape: { context: 256 } });
-    expect(find(ops, 'attend-sinks')).toMatchObject({ kernel: 'attend_rebuild', shape: { context: 4, splits: 1 } });
-    expect(find(ops, 'merge').shape['splits']).toBe((find(ops, 'attend').shape['splits'] as number) + 1);
+  it('attends to the pinned tokens beside the ring; the merge counts both', () => {
+    for (const [eviction, pinned, ring] of [
+      [STREAMING, 4, 256],
+      [H2O, 128, 132],
+    ] as const) {
+      const ops = layer({ codec: LATENT, path: 'block-absorbed', eviction });
+      const [over, beside] = [find(ops, 'attend'), find(ops, 'attend-pinned')];
+      expect(over).toMatchObject({ kernel: 'attend_block_absorbed', shape: { context: ring } });
+      expect(beside).toMatchObject({ kernel: 'attend_rebuild', shape: { context: pinned } });
+      expect(find(ops, 'merge').shape['splits']).toBe(
+        (over.shape['splits'] as number) + (beside.shape['splits'] as number),
+      );
+    }
     // A prompt shorter than the sinks has no ring yet.
     expect(
       layer({ codec: LATENT, path: 'block-absorbed', eviction: STREAMING }, 1, 3).map((o) => o.label),

@@ -1,44 +1,81 @@
-/** What a cache holds, read back: for whoever studies keys and values, not for decoding. */
-import { GpuError } from '../../gpu/index.js';
-import { cacheRow } from '../../gpu/cache-layout.js';
+/** What a cache holds, read back: for whoever studies or checks it, not for decoding. */
 import { rowSlots } from '../../codecs/layout.js';
-import { blocksOf } from '../../geometry/geometry.js';
+import { weighsTokens } from '../../eviction/policy.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { cacheRow } from '../../gpu/cache-layout.js';
+import type { Buffer } from '../../gpu/index.js';
+import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Place } from '../../schedule/expand.js';
+import { divideSpan, slotOf, spanOf, type CacheRole } from './caches.js';
 import type { Machine } from './machine.js';
 
-/**
- * Rows of every sequence's tokens in one layer and loop of the core: [sequence][head], each [token][width]. Keys of full
- * width are rotated by their positions.
- * @throws GpuError `unsupported` for a cache that loses tokens
- */
-export async function cacheRows(
+/** A layer and loop of a block. */
+export interface CachePlace {
+  readonly block: LayerBlock['name'];
+  readonly layer: number;
+  readonly loop: number;
+}
+
+/** Rows of one role in a layer and loop, by the number of the sequence and of the head that stores them. */
+export interface CachedRows {
+  readonly heads: number;
+  /** Positions of the cached tokens, ascending. */
+  positions(sequence: number, head: number): number[];
+  /** A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated. */
+  row(sequence: number, head: number, position: number): Float64Array | undefined;
+}
+
+/** @param lengths tokens of each sequence so far */
+export async function cachedRows(
   m: Machine,
-  role: 'key' | 'value',
-  layer: number,
-  loop: number,
+  role: CacheRole,
+  at: CachePlace,
   lengths: readonly number[],
-): Promise<Float64Array[][]> {
-  if (m.c.eviction) throw new GpuError('unsupported', 'rows of a cache under eviction cannot be read back');
-  const block = blocksOf(m.c.geometry).find(({ name }) => name === 'core') as Place['block'];
-  const place = { block, layer, loop } as Place;
+): Promise<CachedRows> {
+  const place = { ...at, block: blocksOf(m.c.geometry).find(({ name }) => name === at.block) } as Place;
   const tensor = m.caches.tensor(role, place);
-  const capacity = rowSlots(tensor, m.caches.slots.capacity);
-  const rows: Float64Array[][] = [];
-  for (const part of m.caches.parts('core')) {
-    const words = new Uint32Array(await m.device.read(m.caches.buffer(role, place, loop, part.index)));
-    const at = cacheRow((i) => words[i] as number, tensor.storage, tensor.width, tensor.groupSize, capacity);
-    for (let sequence = 0; sequence < part.count; sequence++) {
-      const tokens = lengths[part.first + sequence] as number;
-      rows.push(
-        Array.from({ length: tensor.heads }, (_, head) => {
-          const out = new Float64Array(tokens * tensor.width);
-          for (let token = 0; token < tokens; token++)
-            for (let i = 0; i < tensor.width; i++)
-              out[token * tensor.width + i] = at(sequence * tensor.heads + head, token, i);
-          return out;
-        }),
-      );
-    }
-  }
-  return rows;
+  const { heads, width, storage, groupSize, windowTokens } = tensor;
+  const slots = windowTokens === undefined ? m.caches.slots : m.caches.recentSlots;
+  const capacity = rowSlots(tensor, slots.capacity);
+  const read = async (buffer: Buffer): Promise<Uint32Array> => new Uint32Array(await m.device.read(buffer));
+  const byMass = weighsTokens(m.c.eviction);
+  const parts = new Map<number, { readonly words: Uint32Array; readonly positions: Uint32Array | undefined }>();
+  for (const part of m.caches.parts(at.block))
+    parts.set(part.index, {
+      words: await read(m.caches.buffer(role, place, at.loop, part.index)),
+      positions: byMass ? await read(m.evictionBuffer('positions', place, part)) : undefined,
+    });
+  const sequences = lengths.map((length, sequence) => {
+    const { index, first } = m.caches.partOf(at.block, sequence);
+    const { words, positions } = parts.get(index) as NonNullable<ReturnType<typeof parts.get>>;
+    const kept = spanOf(m.c.eviction, m.caches.slots, length);
+    return {
+      number: sequence - first,
+      positions,
+      at: cacheRow((i) => words[i] as number, storage, width, groupSize, capacity),
+      span: windowTokens === undefined ? kept : divideSpan(kept, windowTokens).recent,
+    };
+  });
+  const evicting = evictingRows(m.c, place.block);
+  /** Slots of the tokens of each sequence and head, by their positions. */
+  const slotsOf = sequences.map(({ number, span, positions }) =>
+    Array.from({ length: heads }, (_, head) => {
+      const base = (number * evicting + Math.floor((head * evicting) / heads)) * slots.capacity;
+      const ring = Array.from({ length: span.ring }, (_, i) => span.firstPosition + i);
+      return new Map([
+        ...Array.from({ length: span.pinned }, (_, slot) => [positions?.[base + slot] ?? slot, slot] as const),
+        ...ring.map((position) => [position, slotOf(slots, position)] as const),
+      ]);
+    }),
+  );
+  return {
+    heads,
+    positions: (sequence, head) => [...(slotsOf[sequence]?.[head]?.keys() ?? [])].sort((a, b) => a - b),
+    row(sequence, head, position) {
+      const of = sequences[sequence];
+      const slot = slotsOf[sequence]?.[head]?.get(position);
+      if (!of || slot === undefined) return undefined;
+      return Float64Array.from({ length: width }, (_, i) => of.at(of.number * heads + head, slot, i));
+    },
+  };
 }

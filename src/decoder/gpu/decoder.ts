@@ -10,8 +10,8 @@ import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.j
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { choiceOf, GREEDY } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
-import { cacheRows } from './cache-rows.js';
-import { Caches } from './caches.js';
+import { cachedRows, type CachedRows, type CachePlace } from './cache-rows.js';
+import { Caches, type CacheRole } from './caches.js';
 import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
@@ -318,9 +318,9 @@ class Decoder implements GpuDecoder {
     );
   }
 
-  async rows(role: 'key' | 'value', layer: number, loop: number): Promise<Float64Array[][]> {
+  async cached(role: CacheRole, at: CachePlace): Promise<CachedRows> {
     this.requireOpen();
-    return cacheRows(this.machine, role, layer, loop, this.lengths);
+    return cachedRows(this.machine, role, at, this.lengths);
   }
 
   reset(): void {

@@ -1,6 +1,8 @@
 /** The GPU decoder's public side, as types. */
 import type { Sampling } from '../sampler.js';
 import type { Allocation } from './allocations.js';
+import type { CachedRows, CachePlace } from './cache-rows.js';
+import type { CacheRole } from './caches.js';
 import type { PrefillMethod } from './prefill-methods.js';
 import type { Operation } from './program.js';
 import type { DecoderWeights } from './weights.js';
@@ -71,8 +73,8 @@ export interface GpuDecoder {
   prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult>;
   /** Logits of the last step, [sequence][vocabulary]. */
   logits(): Promise<Float32Array>;
-  /** What the cache of a layer and loop of the core holds (cache-rows.ts): [sequence][head], each [token][width]. */
-  rows(role: 'key' | 'value', layer: number, loop: number): Promise<readonly (readonly Float64Array[])[]>;
+  /** What the cache holds of one role in a layer and loop, as it is now. */
+  cached(role: CacheRole, at: CachePlace): Promise<CachedRows>;
   /** Tokens of each sequence so far, evicted ones included. */
   readonly lengths: readonly number[];
   /** Every buffer, with its bytes and what it is for. */

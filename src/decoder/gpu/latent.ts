@@ -220,7 +220,7 @@ export const LATENT_EXECUTORS: Executors<DecodeStep> = {
   'value-up': valueUp,
   'attend-current': attendCurrent,
   'attend-join': attendJoin,
-  'attend-sinks': attendRebuild('pinned'),
+  'attend-pinned': attendRebuild('pinned'),
 };
 
 /** Executors of one label whose kernel or rows depend on the path. */

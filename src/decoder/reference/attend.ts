@@ -1,7 +1,7 @@
 /**
  * Attention of one query head over cached tokens and exact ones, on every path.
  *
- *   full, fast            k is the cached row; turned to its place in the cache where that is not its position (StreamingLLM)
+ *   full, fast            k is the cached row; turned to its place where that is not its position (StreamingLLM)
  *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed kernels compute
  *   block-absorbed        the same sums in another order; materialised rows are rounded to what they are kept in
  *   lla-window            a step reads the last tokens' own k and v, which a ring keeps
@@ -9,6 +9,8 @@
  *                         output = W_up,t (Σ p c_v) + mu_t Σ p
  *
  * The exact token is scored as the path scores cached ones, with its own key and value in place of the decoded ones.
+ * Prompts attend to rows of full width on every path, in the type in which these are kept; on the absorbed path they are
+ * not rotated.
  */
 import type { Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
@@ -17,7 +19,7 @@ import { accumulate, dot, rotate, softmax, turned, type Vector } from './arithme
 import type { SequenceCache } from './cache.js';
 import { absorb, decode, expand, meanOf, type AxisCodec, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
-import { stored, type CacheType } from './storage.js';
+import { kept, type CacheType } from './storage.js';
 
 /**
  * The rows that one token reads: positions whose rows are in the cache, then tokens of its own pass with exact keys and
@@ -34,14 +36,17 @@ export interface AttendContext {
   readonly cache: SequenceCache;
   readonly site: Site;
   readonly kvHead: number;
-  /** Keys are rotated by their rank among the visible tokens instead of by their position. */
+  /** Keys are rotated as if the visible tokens followed each other, up to the query's position. */
   readonly reindexed: boolean;
   /** Of the site's layer; undefined where rows are of full width. */
   readonly codec: LayerCodec | undefined;
   /** Cached tokens from this position on are read as their exact rows, not as latents. */
   readonly exactFrom?: number;
-  /** Element type of rows that are rebuilt in memory before attention reads them; exact unless given. */
-  readonly rebuiltAs?: CacheType;
+  /**
+   * Rows that are in memory of a type of its own before attention reads them: those decoded from latents, and those of
+   * full width of tokens from a position on. None unless given.
+   */
+  readonly kept?: { readonly as: CacheType; readonly from: number };
   /** Rotary branch of the absorbed path: the query's vector, and an exact token's key (neither rotated). */
   readonly branch?: { readonly query: Vector; key(token: Projection): Vector };
 }
@@ -58,11 +63,10 @@ export function attendHead(
 ): { output: Vector; weights: number[] } {
   const positions = [...visible.cached, ...visible.exact.map((t) => t.position)];
   /** The position by which a token's key is rotated: the query is the last of all. */
-  const place = (i: number): number => (c.reindexed ? i : (positions[i] as number));
-  const queryPlace = c.reindexed ? positions.length - 1 : position;
+  const place = (i: number): number => (c.reindexed ? position - (positions.length - 1 - i) : (positions[i] as number));
   return c.codec && pathSpec(c.path).branch
-    ? absorbed(c, c.codec, query, queryPlace, place, visible)
-    : withRotaryKeys(c, query, queryPlace, place, visible);
+    ? absorbed(c, c.codec, query, position, place, visible)
+    : withRotaryKeys(c, query, position, place, visible);
 }
 
 /** Rows by the latent that they come from. A cached latent does not change, and every later query reads its rows. */
@@ -79,13 +83,16 @@ function decoded(axis: AxisCodec, loop: number, kvHead: number, latent: Vector):
 }
 
 /** A row decoded from its latent, in the form that attention reads. */
-const rebuilt = (c: AttendContext, row: Vector): Vector =>
-  c.rebuiltAs === undefined ? row : stored(row, c.rebuiltAs, row.length);
+const rebuilt = (c: AttendContext, row: Vector): Vector => (c.kept ? kept(row, c.kept.as) : row);
+
+/** The same of a row of full width. */
+const read = (c: AttendContext, position: number, row: Vector): Vector =>
+  c.kept && position >= c.kept.from ? kept(row, c.kept.as) : row;
 
 function withRotaryKeys(
   c: AttendContext,
   query: Vector,
-  queryPlace: number,
+  position: number,
   place: (i: number) => number,
   visible: Visible,
 ): { output: Vector; weights: number[] } {
@@ -103,17 +110,22 @@ function withRotaryKeys(
             rope,
           ),
         )
-      : turned(cache.read('key', site, kvHead, position), place(i) - position, rope);
+      : turned(read(c, position, cache.read('key', site, kvHead, position)), place(i) - position, rope);
   const valueOf = (position: number): Vector =>
     latent && position < exactFrom
       ? rebuilt(c, decoded(latent.value, site.loop, kvHead, cache.read('value-latent', site, kvHead, position)))
-      : cache.read('value', site, kvHead, position);
+      : read(c, position, cache.read('value', site, kvHead, position));
   const keys = [
     ...visible.cached.map(keyOf),
-    ...visible.exact.map((token, j) => turned(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),
+    ...visible.exact.map((token, j) =>
+      read(c, token.position, turned(token.keys[kvHead] as Vector, place(visible.cached.length + j), rope)),
+    ),
   ];
-  const values = [...visible.cached.map(valueOf), ...visible.exact.map((token) => token.values[kvHead] as Vector)];
-  const rotated = rotate(query, queryPlace, rope);
+  const values = [
+    ...visible.cached.map(valueOf),
+    ...visible.exact.map((token) => read(c, token.position, token.values[kvHead] as Vector)),
+  ];
+  const rotated = rotate(query, position, rope);
   const weights = softmax(keys.map((key) => dot(rotated, key) / Math.sqrt(headDim)));
   const output = new Float64Array(headDim);
   values.forEach((value, i) => accumulate(output, value, weights[i]));
@@ -124,37 +136,55 @@ function absorbed(
   c: AttendContext,
   codec: LayerCodec,
   query: Vector,
-  queryPlace: number,
+  position: number,
   place: (i: number) => number,
   visible: Visible,
 ): { output: Vector; weights: number[] } {
   const { rope, headDim } = c.geometry;
   const { site, kvHead, cache } = c;
   const branch = c.branch as NonNullable<AttendContext['branch']>;
-  const branchQuery = rotate(branch.query, queryPlace, rope);
+  const branchQuery = rotate(branch.query, position, rope);
   const latentQuery = absorb(codec.key, site.loop, kvHead, query);
   const offset = dot(query, meanOf(codec.key, site.loop, kvHead));
   const scale = (headDim + branchQuery.length) ** -0.5;
+  const contentScore = (latent: Vector): number =>
+    c.kept ? dot(query, rebuilt(c, decoded(codec.key, site.loop, kvHead, latent))) : dot(latentQuery, latent) + offset;
   const cachedScore = (position: number, i: number): number =>
-    dot(latentQuery, cache.read('key-latent', site, kvHead, position)) +
-    offset +
+    contentScore(cache.read('key-latent', site, kvHead, position)) +
     dot(branchQuery, turned(cache.read('rotary-key', site, kvHead, position), place(i) - position, rope));
   const exactScore = (token: Projection, j: number): number =>
-    dot(query, token.keys[kvHead] as Vector) +
+    dot(query, read(c, token.position, token.keys[kvHead] as Vector)) +
     dot(branchQuery, turned(branch.key(token), place(visible.cached.length + j), rope));
   const weights = softmax(
     [...visible.cached.map(cachedScore), ...visible.exact.map(exactScore)].map((score) => scale * score),
   );
-  const latent = new Float64Array(codec.value.rank);
-  let cachedWeight = 0;
-  visible.cached.forEach((position, i) => {
-    accumulate(latent, cache.read('value-latent', site, kvHead, position), weights[i]);
-    cachedWeight += weights[i] as number;
-  });
-  const output = expand(codec.value, site.loop, kvHead, latent);
-  accumulate(output, meanOf(codec.value, site.loop, kvHead), cachedWeight);
+  const latents = visible.cached.map((position) => cache.read('value-latent', site, kvHead, position));
+  const output = c.kept ? new Float64Array(headDim) : expandedSum(codec.value, site.loop, kvHead, latents, weights);
+  if (c.kept)
+    latents.forEach((latent, i) =>
+      accumulate(output, rebuilt(c, decoded(codec.value, site.loop, kvHead, latent)), weights[i]),
+    );
   visible.exact.forEach((token, j) =>
-    accumulate(output, token.values[kvHead] as Vector, weights[visible.cached.length + j]),
+    accumulate(output, read(c, token.position, token.values[kvHead] as Vector), weights[visible.cached.length + j]),
   );
   return { output, weights };
+}
+
+/** W_up (Σ p c) + mu Σ p of the latents' weights p. */
+function expandedSum(
+  axis: AxisCodec,
+  loop: number,
+  kvHead: number,
+  latents: readonly Vector[],
+  weights: readonly number[],
+): Vector {
+  const sum = new Float64Array(axis.rank);
+  latents.forEach((latent, i) => accumulate(sum, latent, weights[i]));
+  const output = expand(axis, loop, kvHead, sum);
+  accumulate(
+    output,
+    meanOf(axis, loop, kvHead),
+    weights.slice(0, latents.length).reduce((total, weight) => total + weight, 0),
+  );
+  return output;
 }

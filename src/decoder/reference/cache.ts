@@ -24,6 +24,29 @@ export interface Unit {
   readonly mass: Map<number, number>;
 }
 
+/**
+ * Chooses the tokens that a unit keeps.
+ * @param chosen those that the policy would keep, ascending
+ * @param at a site and KV head of the unit, the first
+ */
+export type Keeps = (chosen: readonly number[], unit: Unit, at: { site: Site; kvHead: number }) => readonly number[];
+
+/**
+ * Rounds a row as it is stored.
+ * @param rounded the row, rounded to the nearest
+ */
+export type Stores = (
+  rounded: Vector,
+  exact: Vector,
+  at: { role: Role; site: Site; kvHead: number; position: number },
+) => Vector;
+
+/** What another decoder decided where rounding decides: to compare what follows. */
+export interface Decisions {
+  readonly keeps?: Keeps;
+  readonly stores?: Stores;
+}
+
 type Role = CacheTensor['role'];
 
 /** Slot `index` of `total` when only `slots` are stored. */
@@ -85,6 +108,19 @@ class BlockCache {
       .reduce((sum, row) => sum + row.length, 0);
   }
 
+  /** A site and KV head of a unit, the first. */
+  placeOf(unit: number): { site: Site; kvHead: number } {
+    const { layers, loops, heads } = this.unitCounts;
+    return {
+      site: {
+        block: this.block.name,
+        layer: (Math.floor(unit / (loops * heads)) * this.block.layers) / layers,
+        loop: ((Math.floor(unit / heads) % loops) * this.block.loops) / loops,
+      },
+      kvHead: ((unit % heads) * this.kvHeads) / heads,
+    };
+  }
+
   /** Forgets rows of tokens that their unit has lost. */
   prune(): void {
     for (const t of this.tensors)
@@ -104,14 +140,18 @@ class BlockCache {
 
 export class SequenceCache {
   private readonly blocks = new Map<LayerBlock['name'], BlockCache>();
-  private readonly rope: Geometry['rope'];
+  readonly rope: Geometry['rope'];
 
-  /** @param exact rows are kept in float64 instead of the layout's storage type */
+  /**
+   * @param exact rows are kept in float64 instead of the layout's storage type
+   * @param decisions those of the policy and of rounding to the nearest unless given
+   */
   constructor(
     g: Geometry,
     layout: CacheLayout,
     private readonly eviction: Eviction | null,
     exact: boolean,
+    private readonly decisions: Decisions = {},
   ) {
     this.rope = g.rope;
     for (const block of blocksOf(g))
@@ -143,9 +183,11 @@ export class SequenceCache {
 
   write(role: Role, site: Site, kvHead: number, position: number, row: Vector): void {
     const block = this.block(site);
+    const rounded = stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize);
+    const { stores } = this.decisions;
     block
       .slot(role, site, kvHead)
-      .set(position, stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize));
+      .set(position, stores ? stores(rounded, row, { role, site, kvHead, position }) : rounded);
   }
 
   /** A key, rotated by its own position before it is stored. */
@@ -168,8 +210,9 @@ export class SequenceCache {
   /** After a step or a chunk: its tokens join the cache, then every unit keeps what the policy keeps. */
   join(positions: readonly number[]): void {
     for (const block of this.blocks.values()) {
-      for (const unit of block.units) {
-        unit.positions = keptPositions([...unit.positions, ...positions], unit.mass, this.eviction);
+      for (const [i, unit] of block.units.entries()) {
+        const chosen = keptPositions([...unit.positions, ...positions], unit.mass, this.eviction);
+        unit.positions = [...(this.decisions.keeps?.(chosen, unit, block.placeOf(i)) ?? chosen)];
         const kept = new Set(unit.positions);
         for (const position of unit.mass.keys()) if (!kept.has(position)) unit.mass.delete(position);
       }

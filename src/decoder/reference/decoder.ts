@@ -15,7 +15,9 @@
  * take the prompt as one chunk and differ in when they encode, not in what. Chunked prefill does both passes chunk by
  * chunk; tokens of a chunk attend, in both passes, to the cache for the chunks before it, so from the second chunk on
  * the result is another one. Codecs without latents have nothing to reconstruct: one pass, whose tokens see exact keys
- * and values of their chunk. Eviction runs after each chunk.
+ * and values of their chunk. Eviction runs after each chunk. Attention of a prompt reads rows that are kept for it in
+ * memory, exact ones and rebuilt ones: in 16 bits where the cache has 16 or fewer (schedule/prefill-pass.ts). Where
+ * captures are encoded, these are the captures.
  *
  * **Loops that share rows** (codecs/codec.ts, `Sharing`). Under `two-pass` the last loop's rows of pass 1 are what pass 2
  * attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
@@ -33,14 +35,16 @@ import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { averagesLoops, codecSpec, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
-import { evictionLabel, reindexes, type Eviction } from '../../eviction/policy.js';
+import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
+import { capturesOf, keptRowType } from '../../schedule/prefill.js';
 import type { TensorSource } from '../weights.js';
 import { joined, product, split, type Vector } from './arithmetic.js';
-import { attendHead } from './attend.js';
-import { SequenceCache } from './cache.js';
+import { attendHead, type AttendContext } from './attend.js';
+import { SequenceCache, type Decisions } from './cache.js';
 import { loadCodec, type LayerCodec } from './codec.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
+import type { CacheType } from './storage.js';
 import { CacheWriter, type Encoding } from './writer.js';
 
 export interface DecoderOptions {
@@ -51,8 +55,10 @@ export interface DecoderOptions {
   readonly branch: Branch;
   /** Cached rows stay in float64, whatever `choice` says. */
   readonly exactStorage?: boolean;
-  /** `reconstruct` only: rebuilt rows are kept in f16 before attention reads them. */
+  /** `reconstruct` only: a step rebuilds rows in f16 before attention reads them. */
   readonly materialised?: boolean;
+  /** Decisions of another decoder, to be followed. */
+  readonly decisions?: Decisions;
 }
 
 export type PrefillKind = Encoding | 'chunked';
@@ -95,6 +101,7 @@ export class ReferenceDecoder {
       layoutOf(g, codec, path, options.choice, branch),
       eviction,
       options.exactStorage ?? false,
+      options.decisions,
     );
   }
 
@@ -139,21 +146,26 @@ export class ReferenceDecoder {
     const { codec } = this.options;
     const passes = takesTwoPasses(codec) ? 2 : 1;
     const size = takesPositions(codec) ? 1 : kind === 'chunked' ? (chunkTokens as number) : prompt.length;
+    const rows = this.options.exactStorage ? 'f64' : keptRowType(this.options, capturesOf(this.options, kind));
+    const encoding = kind === 'chunked' ? 'accumulated' : kind;
     const logits: Vector[] = [];
-    for (let start = 0; start < prompt.length; start += size) {
-      logits.push(...this.chunk(prompt.slice(start, start + size), kind === 'chunked' ? 'accumulated' : kind, passes));
-    }
+    for (let start = 0; start < prompt.length; start += size)
+      logits.push(...this.chunk(prompt.slice(start, start + size), encoding, passes, rows));
     return logits;
   }
 
-  /** One or two passes over consecutive tokens, which then join the cache. */
-  private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2): Vector[] {
+  /**
+   * One or two passes over consecutive tokens, which then join the cache.
+   * @param rows element type of the rows that a prompt's attention reads; not given in a step
+   */
+  private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2, rows?: CacheType): Vector[] {
     const positions = tokens.map((_, i) => this.tokens + i);
     const { path, codec } = this.options;
-    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec));
-    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, writer));
+    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows);
+    const kept = this.keptRows(rows);
+    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer));
     writer.finish();
-    if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true));
+    if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true, kept));
     this.branchKeys.clear();
     this.cache.join(positions);
     this.tokens += tokens.length;
@@ -161,11 +173,22 @@ export class ReferenceDecoder {
   }
 
   /**
+   * Under H2O a prompt loads the rows that the cache has of full width, too. Other prompts read these where they are.
+   * A step keeps rebuilt rows alone, where it materialises them.
+   */
+  private keptRows(rows: CacheType | undefined): AttendContext['kept'] {
+    const { eviction, materialised } = this.options;
+    if (rows !== undefined) return { as: rows, from: weighsTokens(eviction) ? 0 : this.tokens };
+    return materialised ? { as: 'f16', from: Infinity } : undefined;
+  }
+
+  /**
    * @param own how a token of the pass reads keys and values of the pass
    * @param counts whether H2O counts the attention weights
+   * @param kept rows that are in memory of a type of its own before attention reads them
    * @param writer takes the exact keys and values, in the pass that captures them
    */
-  private attention(own: OwnTokens, counts: boolean, writer?: CacheWriter): Attention {
+  private attention(own: OwnTokens, counts: boolean, kept: AttendContext['kept'], writer?: CacheWriter): Attention {
     const { geometry } = this.model;
     const group = geometry.heads / geometry.kvHeads;
     /** cla: tokens of the pass as the last owning layer had them. */
@@ -207,7 +230,7 @@ export class ReferenceDecoder {
               ...(codec && own === 'exact' && counts
                 ? { exactFrom: token.position - (this.options.codec.windowTokens ?? 0) }
                 : {}),
-              ...(this.options.materialised ? { rebuiltAs: 'f16' as const } : {}),
+              ...(kept ? { kept } : {}),
             };
             const { output, weights } = attendHead(
               branch ? { ...context, branch } : context,

@@ -7,6 +7,17 @@ import type { Vector } from './arithmetic.js';
 /** Element type of cached rows; `f64` keeps them exact, for equivalence tests that rounding would disturb. */
 export type CacheType = Storage | 'f64';
 
+const lastKept = new WeakMap<Vector, { readonly type: CacheType; readonly row: Vector }>();
+
+/** `stored` without scales, of a row that does not change: every later query reads the same. */
+export function kept(row: Vector, type: CacheType): Vector {
+  const last = lastKept.get(row);
+  if (last?.type === type) return last.row;
+  const rounded = stored(row, type, row.length);
+  lastKept.set(row, { type, row: rounded });
+  return rounded;
+}
+
 const roundToHalf = (value: number): number => halfValue(halfBits(value));
 
 /** A row as it is read back from the cache. `groupSize`: scalars that share a scale, in quantised storage. */

@@ -2,10 +2,11 @@
 import type { Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
 import type { CodecAxis } from '../tensors.js';
-import { accumulate, type Vector } from './arithmetic.js';
+import { accumulate, rotate, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type LayerCodec } from './codec.js';
 import type { Projection, Site } from './network.js';
+import { stored, type CacheType } from './storage.js';
 
 /**
  * When a stack of loops is encoded: loop by loop (an accumulator a latent), after its last loop (a layer's captures are
@@ -44,6 +45,8 @@ export class CacheWriter {
     private readonly encoding: Encoding,
     /** Loops that share rows of full width share their means. */
     private readonly averages: boolean,
+    /** Element type of captured rows, which are those that attention of pass 1 reads. */
+    private readonly capturesAs: CacheType = 'f64',
   ) {}
 
   /** Takes a token's exact keys and values at a site: writes what is complete, keeps what is not. */
@@ -91,7 +94,7 @@ export class CacheWriter {
       token[vectors].forEach((x, head) => {
         const latent = this.pendingLatent(parts, axis, site, head, token.position);
         if (this.encoding === 'accumulated') encodeShare(parts, latent.data, site.loop, head, x);
-        else latent.data.set(x, offsetOf(parts, site.loop, head));
+        else latent.data.set(this.captured(axis, token.position, x), offsetOf(parts, site.loop, head));
       });
       if (this.encoding === 'one-shot' || (site.loop + 1) % parts.groups.loops !== 0) continue;
       for (const [key, latent] of this.pending) {
@@ -100,6 +103,13 @@ export class CacheWriter {
         this.pending.delete(key);
       }
     }
+  }
+
+  /** A captured row as it is encoded: keys are captured rotated where attention reads them so, and rotated back. */
+  private captured(axis: CodecAxis, position: number, x: Vector): Vector {
+    if (axis === 'value' || pathSpec(this.path).branch) return stored(x, this.capturesAs, x.length);
+    const { rope } = this.cache;
+    return rotate(stored(rotate(x, position, rope), this.capturesAs, x.length), -position, rope);
   }
 
   private pendingLatent(codec: AxisCodec, axis: CodecAxis, site: Site, kvHead: number, position: number): Pending {
