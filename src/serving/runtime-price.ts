@@ -1,4 +1,5 @@
 /** Prices of passes, boundaries and prompts under a runtime, from those of their kernels. */
+import type { Geometry } from '../geometry/geometry.js';
 import type { Runtime } from '../stacks/runtime.js';
 import type { MixedBatch } from './batch.js';
 import type { LoopPricer } from './depth-replica.js';
@@ -10,6 +11,7 @@ export class RuntimeLoopPricer implements LoopPricer {
   private readonly kernels: Readonly<Record<Bound, LoopCostPricer>>;
   /** Share of the layers outside the loops that lie before them. */
   private readonly before: number;
+  private readonly geometry: Geometry;
 
   constructor(
     private readonly runtime: Runtime,
@@ -24,10 +26,9 @@ export class RuntimeLoopPricer implements LoopPricer {
     this.before = preludeLayers / Math.max(1, preludeLayers + codaLayers);
   }
 
-  private readonly geometry: PriceTables['c']['geometry'];
-
   pass(batch: MixedBatch): number {
     const { size } = batch;
+    if (size === 0) return 0;
     const rows = this.runtime.rowsOfPass(size);
     const share = rows / size;
     return this.priced(

@@ -59,7 +59,7 @@ export interface RuntimeTerms {
   readonly gapSeconds: { readonly eager: number; readonly replayed: number };
   /** Passes of more rows are launched, not replayed. */
   readonly mostReplayedRows: number;
-  /** Share of the sequences in a replayed pass where signals are read later: the others wait for theirs. */
+  /** Of a sequence's neighbours, those in the same replayed pass where signals are read later: others wait for theirs. */
   readonly replayedAsyncShare: number;
   readonly defaults: { readonly attention: string; readonly maxNumSeqs: number; readonly maxNumBatchedTokens: number };
   readonly attention: Readonly<Record<string, AttentionTerms>>;
@@ -161,7 +161,7 @@ export class Runtime {
   rowsOfPass(sequences: number): number {
     const { terms } = this.source;
     const drifts = this.replays(sequences) && this.choice.asynchronous;
-    return drifts ? Math.max(1, sequences * terms.replayedAsyncShare) : sequences;
+    return drifts && sequences > 1 ? 1 + (sequences - 1) * terms.replayedAsyncShare : sequences;
   }
 
   /** One pass over the looped layers. @param rows sequences in it */
