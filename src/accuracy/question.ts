@@ -87,7 +87,7 @@ function unpriced({ use, because, device, deviceName, codec, workload: w, model 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
 
 /** The flags of the row, as a scenario. */
-function settingsOf({ model, device, parallel, precision, server: s }: Row, folder: string): Scenario {
+function settingsOf({ model, device, parallel, precision, server: s, workload }: Row, folder: string): Scenario {
   const stack = [...STACKS, ...RUNTIMES].find((name) => s.name === name);
   const version = s.version;
   const asynchronous =
@@ -97,9 +97,10 @@ function settingsOf({ model, device, parallel, precision, server: s }: Row, fold
         ? schedulesMeanwhile(stack, version)
         : undefined;
   const { replicas, prefill, decode } = parallel ?? {};
+  // A server whose own limit is eight was started for as many as the source says ran.
   const server: Server = {
     ...defined({
-      maxNumSeqs: s.maxNumSeqs,
+      maxNumSeqs: s.maxNumSeqs ?? (isRuntime(stack) && 'concurrency' in workload ? workload.concurrency : undefined),
       maxNumBatchedTokens: s.maxNumBatchedTokens,
       maxModelLen: s.maxModelLen,
       blockTokens: s.blockTokens,

@@ -322,6 +322,11 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
+  if (device.defaults && asked(s.prefillReplicas) && Number(s.prefillReplicas) > 0)
+    throw new UserError(
+      'prompts and tokens on GPUs of their own are not simulated for a server that schedules loop by loop',
+      'leave --prefill-replicas out',
+    );
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
     : vllmDefaults(device.vramBytes, device.spec?.id ?? '');
@@ -345,7 +350,7 @@ export function readServer(
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill'),
     // What is cached of a token depends on its depth.
-    prefixCaching: on('prefixCaching') && !asked(w.depth),
+    prefixCaching: on('prefixCaching') && !asked(w.depth) && !device.defaults,
     asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
