@@ -5,6 +5,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
+import { isRuntime, RUNTIMES } from '../stacks/execution.js';
 import { STACKS } from '../stacks/serving.js';
 
 /** A row as a question. */
@@ -69,13 +70,20 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
     return { by: 'nothing', why: 'the source does not say how long prompts and outputs are' };
   const depths = depthsOf(w.exit, geometry.loops);
   if (typeof depths === 'string') return { by: 'nothing', why: depths };
+  // A server that schedules loop by loop mixes depths; of others each share of the tokens has its own step.
+  const mixed = isRuntime(scenario.stack) && depths.length > 1;
   if (w.kind === 'decode-only')
     return {
       by: 'plan',
       // Contexts grow from the prompt's by one a step, and attention's time with them.
-      scenario: { ...scenario, context: Math.round(prompt + output / 2), batch: w.concurrency },
+      scenario: {
+        ...scenario,
+        context: Math.round(prompt + output / 2),
+        batch: w.concurrency,
+        ...(mixed ? { workload: { depth: sharesOf(depths, geometry.loops) } } : {}),
+      },
       batch: w.concurrency,
-      loops: depths,
+      loops: mixed ? [{ loops: geometry.loops, share: 1 }] : depths,
       tokensPerStep: w.firstTokenCounted ? output / Math.max(1, output - 1) : 1,
     };
   const inTurns = depths.length === 1 && depths[0]!.loops === geometry.loops;
@@ -106,12 +114,13 @@ function unpriced({ use, because, device, deviceName, codec, workload: w, model 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
 
 /** The flags of the row, as a scenario. */
-function settingsOf({ model, device, parallel, precision, server: s }: Row, folder: string): Scenario {
-  const stack = STACKS.find((name) => s.name === name);
+function settingsOf({ model, device, parallel, precision, server: s, workload }: Row, folder: string): Scenario {
+  const stack = [...STACKS, ...RUNTIMES].find((name) => s.name === name);
   const { replicas, prefill, decode } = parallel ?? {};
+  // A server whose own limit is eight was started for as many as the source says ran.
   const server: Server = {
     ...defined({
-      maxNumSeqs: s.maxNumSeqs,
+      maxNumSeqs: s.maxNumSeqs ?? (isRuntime(stack) && 'concurrency' in workload ? workload.concurrency : undefined),
       maxNumBatchedTokens: s.maxNumBatchedTokens,
       maxModelLen: s.maxModelLen,
       blockTokens: s.blockTokens,
@@ -131,13 +140,14 @@ function settingsOf({ model, device, parallel, precision, server: s }: Row, fold
     server,
     ...(parallel?.tensor === undefined ? {} : { gpus: parallel.tensor }),
     ...(stack === undefined ? {} : { stack }),
+    ...(isRuntime(stack) ? defined({ execution: s.execution, attention: s.attention }) : {}),
     ...(s.utilization === undefined ? {} : { utilization: s.utilization }),
     ...(precision.cache === 'fp8' ? { cacheType: 'fp8' } : {}),
   };
 }
 
-const defined = <T extends Record<string, number | undefined>>(values: T): Record<string, number> =>
-  Object.fromEntries(Object.entries(values).filter((e): e is [string, number] => e[1] !== undefined));
+const defined = <V>(values: Readonly<Record<string, V | undefined>>): Record<string, V> =>
+  Object.fromEntries(Object.entries(values).filter((e): e is [string, V] => e[1] !== undefined));
 
 type Load = Extract<Row['workload'], { kind: 'closed-loop' | 'single' | 'rate' }>;
 

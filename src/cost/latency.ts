@@ -22,6 +22,14 @@ export interface Pricer {
   collective(kind: CollectiveKind, bytes: number, gpus: number): Price | null;
   /** A name of what prices: a calibration file, or `datasheet`. */
   readonly source: string;
+  /** What adds the program around the kernels; without it kernels and `stepOverhead` are all. */
+  readonly runtime?: RuntimePrices;
+}
+
+/** Prices of whole steps and prompts under a server whose host does not hide behind the GPU. */
+export interface RuntimePrices {
+  step(c: Configuration, kernels: Pricer, batch: number, context: number): StepPrice;
+  prompt(c: Configuration, kernels: Pricer, plan: PromptPlan): SchedulePrice;
 }
 
 /**
@@ -116,6 +124,7 @@ class Groups {
  * @returns seconds a step
  */
 export function priceStep(c: Configuration, pricer: Pricer, batch: number, context: number): StepPrice {
+  if (pricer.runtime) return pricer.runtime.step(c, pricer, batch, context);
   return priceCalls(pricer, c.gpus, (add) => {
     const s = schedule(c, batch, context);
     forEachOp(c, s, add);
@@ -128,7 +137,9 @@ export function priceStep(c: Configuration, pricer: Pricer, batch: number, conte
  * @returns seconds a prompt
  */
 export const pricePrompt = (c: Configuration, pricer: Pricer, plan: PromptPlan): SchedulePrice =>
-  priceCalls(pricer, c.gpus, (add) => forEachPrefillCall(c, plan, add));
+  pricer.runtime
+    ? pricer.runtime.prompt(c, pricer, plan)
+    : priceCalls(pricer, c.gpus, (add) => forEachPrefillCall(c, plan, add));
 
 /**
  * Prices calls as `priceStep` prices a step.
@@ -248,7 +259,7 @@ function combine(
 }
 
 /** The surest word such that operations of weaker evidence are negligible together. */
-function wordFor(share: Readonly<Record<Evidence, number>>): Evidence {
+export function wordFor(share: Readonly<Record<Evidence, number>>): Evidence {
   let weakerShare = 0;
   for (let i = EVIDENCE.length - 1; i >= 0; i--) {
     const word = EVIDENCE[i]!;

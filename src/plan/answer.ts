@@ -10,11 +10,15 @@ import { windowScalars, type Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
+import { readProbabilities } from '../serving/depth.js';
 import { formatBytes, formatDecimalBytes, parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';
 import { gpuPricer, type GpuSources } from '../stacks/gpu-pricer.js';
+import { RUNTIMES } from '../stacks/execution.js';
+import { Runtime, runtimeChoice, type RuntimeSource } from '../stacks/runtime.js';
+import { underRuntime } from '../stacks/runtime-pricer.js';
 import { checkpointNote } from '../stacks/serve-command.js';
 import { serverMemory, type ServerMemory } from '../stacks/server-memory.js';
 import { stackLabel } from '../stacks/choose.js';
@@ -134,7 +138,17 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ? overlapped(pricer)
       : pricer;
   const found = choosePricer(sources, notes);
-  const pricer = found && scheduled(found, sources.gpu?.stack ?? null);
+  const runtime = runtimeOf(scenario, sources, question.gpus);
+  const pricer =
+    found && spec && runtime
+      ? underRuntime(found, runtime, spec, {
+          shares: depthOf(scenario, geometry),
+          chunkTokens: Number(
+            scenario.server?.maxNumBatchedTokens ?? runtime.source.terms.defaults.maxNumBatchedTokens,
+          ),
+        })
+      : found && scheduled(found, sources.gpu?.stack ?? null);
+  if (runtime) notes.push(runtimeNote(runtime.source));
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
@@ -165,7 +179,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(fidelity ? { fidelity } : {}),
       device,
       pricer,
-      ...(spec && sources.gpu?.stack
+      ...(runtime ? { runtime } : {}),
+      ...(spec && sources.gpu?.stack && !runtime
         ? {
             tuned: tunedOn(spec, sources.gpu),
             otherStacks: () =>
@@ -183,6 +198,30 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     refused,
   };
 }
+
+/** @throws UserError for what the server does not do, and for settings of a runtime without one */
+function runtimeOf({ execution, attention, server }: Scenario, { gpu, model }: Sources, gpus: number): Runtime | null {
+  const source = gpu?.runtime;
+  if (!source) {
+    const idle = execution === undefined ? (attention === undefined ? null : 'attention') : 'execution';
+    if (idle !== null)
+      throw new UserError(`--${idle} is for servers that are priced with their runtime`, `add --stack ${RUNTIMES[0]}`);
+    return null;
+  }
+  if (gpus > 1) throw new UserError(`${source.name} runs a model on one GPU, not on ${gpus}`, 'leave --gpus out');
+  const asynchronous = isAsynchronous(server?.asyncScheduling, null);
+  return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
+}
+
+const depthOf = ({ workload }: Scenario, { loops }: Geometry): readonly number[] | null =>
+  workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops);
+
+const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
+  const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
+  return hostRow === null
+    ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as others do), and steps depend on it more than on the GPU`
+    : `${name} launches a kernel in ${estimate} µs, as its host in the ledger did (${hostRow}); another host may take half of that or twice as long`;
+};
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
 function modelNotes(g: Geometry): string[] {
@@ -233,6 +272,8 @@ function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scen
   };
   const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
   const file = gpu?.stack?.file;
+  if (gpu?.runtime)
+    return serverMemory({ stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) }, hosted);
   if (file) {
     const { stack } = file;
     const own = version ?? file.version;

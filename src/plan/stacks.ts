@@ -7,8 +7,9 @@ import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
 import { PACKAGE_ROOT } from '../root.js';
 import type { AttainableFile } from '../stacks/attainable.js';
-import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../stacks/choose.js';
+import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../stacks/choose.js';
 import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
+import type { RuntimeFile } from '../stacks/runtime.js';
 import type { StackFile } from '../stacks/stack-schema.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
 import type { JudgedFile } from './tested.js';
@@ -78,7 +79,7 @@ export async function chooseStack(
   notes: string[],
 ): Promise<Chosen> {
   const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
-    gpuSources(spec, tables, small ? await smallOperations(spec.id) : null, bundledFiles());
+    gpuSources(spec, tables, small ? await smallOperations(spec.id) : null, bundledFiles(), asked);
   if (asked !== undefined && /[/\\]|\.json$/i.test(asked)) {
     const tables = await readStackFile(asked);
     if (tables.file.device !== spec.id)
@@ -118,9 +119,10 @@ async function smallOperations(device: string): Promise<StackTables | null> {
 export const judgedGroups = (): JudgedFile['groups'] => bundled<JudgedFile>('accuracy.json').groups;
 
 /** Laws and servers of the package. */
-const bundledFiles = () => ({
+const bundledFiles = (): KnownFiles => ({
   attainable: bundled<AttainableFile>('attainable.json'),
   servers: bundled<ServerFile>('servers.json'),
+  runtimes: bundled<RuntimeFile>('runtimes.json'),
 });
 
 /** A file of the package. */

@@ -1,6 +1,7 @@
 /** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
 import type { Branch, Codec, Path, PathChoice, Sharing, StorageChoice } from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
+import type { Runtime } from '../stacks/runtime.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
 import type { Fidelity, MeasuredRow } from './fidelity.js';
@@ -65,6 +66,8 @@ export interface PlanRequest {
   readonly device: DeviceChoice;
   /** Null when nothing is known about the device's speed: then no latency is predicted. */
   readonly pricer: Pricer | null;
+  /** The program around the kernels, where the pricer counts it. */
+  readonly runtime?: Runtime;
   /** What tuned kernels reach on the device, beside a calibration that prices: a slow kernel is no slow codec. */
   readonly attainable?: Pricer;
   /** Tuned kernels under the same server, beside a stack's tables that price. */

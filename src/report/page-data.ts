@@ -5,8 +5,8 @@ import type { KernelName } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { TERMS_VERSION } from '../../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
-import type { AttainableFile } from '../stacks/attainable.js';
-import type { ServerFile, StackTables } from '../stacks/serving.js';
+import type { KnownFiles } from '../stacks/choose.js';
+import type { StackTables } from '../stacks/serving.js';
 import type { Simulated } from './simulation.js';
 import type { Validation } from '../schema/validation.js';
 
@@ -23,7 +23,7 @@ export interface PageData {
 export interface KnownStacks {
   /** Beside those of the report's own sources. */
   readonly tables: readonly StackTables[];
-  readonly files: { readonly attainable: AttainableFile; readonly servers: ServerFile };
+  readonly files: KnownFiles;
 }
 
 /** Without the tables that the report's sources carry already. */

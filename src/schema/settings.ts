@@ -4,6 +4,7 @@
  */
 import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../codecs/codec.js';
 import { POLICY_FORMS } from '../eviction/policy.js';
+import { EXECUTIONS } from '../stacks/execution.js';
 import type { Server, Workload } from './serving.js';
 
 export type SettingKind =
@@ -173,7 +174,18 @@ export const SETTINGS = {
   stack: {
     kind: 'text',
     group: 'Measurements',
-    help: 'whose kernels: vllm, sglang, trtllm, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
+    help: 'whose kernels: vllm, sglang, trtllm, vllm-rlt with its runtime, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
+  },
+  execution: {
+    kind: 'text',
+    group: 'Measurements',
+    help: 'with --stack vllm-rlt: kernels launched one by one, or a graph of one loop replayed [eager]',
+    choices: EXECUTIONS,
+  },
+  attention: {
+    kind: 'text',
+    group: 'Measurements',
+    help: 'with --stack vllm-rlt: its kernel of attention, triton, flash-attn-4 or flash-attn-4-unsplit [triton]',
   },
 } as const satisfies Record<string, Setting>;
 

@@ -55,7 +55,8 @@ export function settle(
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,
-    tables: sources.gpu?.stack ?? null,
+    tables: request.runtime ? null : (sources.gpu?.stack ?? null),
+    defaults: request.runtime?.source.terms.defaults ?? null,
   });
   // Contexts beyond the model's own limit are planned where they are asked for.
   const positions = Math.max(request.geometry.maxPositions, request.contextTokens);

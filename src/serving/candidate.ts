@@ -14,9 +14,11 @@ import { capacityOf, type Capacity } from './capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
 import { meanLoops, type Depth } from './depth.js';
+import type { LoopPricer } from './depth-replica.js';
 import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
+import { RuntimeLoopPricer } from './runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import type { Sketch } from './sketch.js';
 import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
@@ -57,8 +59,8 @@ export class Service {
         'plan it, or simulate another way of sharing with --shared',
       );
     this.evidence = plan?.decode.evidence ?? null;
-    // No server lets tokens leave early.
-    this.servedBy = server.depth === null ? (plan?.servedBy ?? null) : null;
+    // Of the servers, only those that schedule loop by loop let tokens leave early.
+    this.servedBy = server.depth === null || request.runtime ? (plan?.servedBy ?? null) : null;
     const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
     this.capacity = capacityOf(c, {
       usableBytes: usableBytes(request),
@@ -174,15 +176,19 @@ export class Service {
   private runOptions(
     bound: Bound,
     source: RunOptions['source'],
-    depth: Depth | null = this.setting.server.depth,
+    asked: Depth | null = this.setting.server.depth,
   ): RunOptions {
     const { options, tables, weightOf } = this;
+    const { runtime, geometry } = this.setting.request;
+    const depth = asked ?? (runtime ? allLoops(geometry.loops) : null);
+    const prices = (): LoopPricer =>
+      runtime ? new RuntimeLoopPricer(runtime, tables, bound) : new LoopCostPricer(tables, bound);
     return {
       server: options,
       source,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: this.setting.request.pricer?.requestOverhead?.[bound] ?? 0,
-      ...(depth ? { depth: { of: depth, pricer: new LoopCostPricer(tables, bound), weightOf } } : {}),
+      ...(depth ? { depth: { of: depth, pricer: prices(), weightOf } } : {}),
     };
   }
 
@@ -223,6 +229,14 @@ export class Service {
     };
   }
 }
+
+/** A server that schedules loop by loop does so where all tokens take all loops, too. */
+const allLoops = (loops: number): Depth => ({
+  probabilities: Array.from({ length: loops }, (_, i) => (i === loops - 1 ? 1 : 0)),
+  batching: 'loops',
+  skippedKv: 'copy',
+  seed: 1,
+});
 
 const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);
 

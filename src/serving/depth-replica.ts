@@ -22,8 +22,14 @@ export interface LoopPricer {
    * @param begun sequences that begin a token
    * @param promptTokens tokens of chunks that begin
    * @param ended tokens that are chosen
+   * @param skipped loops that those left out
    */
-  outside(begun: number, promptTokens: number, ended: number): number;
+  outside(begun: number, promptTokens: number, ended: number, skipped: number): number;
+  /**
+   * All loops of the batch's chunks, where a server runs prompts and tokens in turns: at most one batch of chunks
+   * between two passes.
+   */
+  readonly prompts?: (batch: MixedBatch) => number;
 }
 
 export interface DepthOptions extends ReplicaOptions {
@@ -65,8 +71,11 @@ export class DepthReplica {
   private readonly batch: MixedBatch;
   private readonly draws: DepthDraws;
   private readonly all: number;
-  /** Passes of the iteration that runs. */
+  /** Passes of the iteration that runs, for sequences and for chunks. */
   private passes = 0;
+  private chunkPasses = 0;
+  /** The last iteration was one of prompts alone. */
+  private prompted = false;
 
   constructor(
     readonly index: number,
@@ -91,10 +100,15 @@ export class DepthReplica {
   begin(now: number): number {
     const { metrics, options } = this;
     const preempted = this.growSequences();
-    const inFlight = this.chunks.reduce((sum, chunk) => sum + chunk.tokens, 0);
-    const limit = this.scheduleChunks(now, options.maxNumBatchedTokens - this.decoding - inFlight, preempted);
+    const inTurns = this.pricer.prompts !== undefined;
+    const decoding = this.decoding;
+    const tokensTurn = inTurns && this.prompted && decoding > 0;
+    const inFlight = this.chunks.reduce((sum, chunk) => sum + chunk.tokens, inTurns ? 0 : decoding);
+    const room = tokensTurn ? 0 : options.maxNumBatchedTokens - inFlight;
+    const limit = this.scheduleChunks(now, room, preempted);
     if (this.jobs.length === 0) return -1;
-    const seconds = options.depth.batching === 'steps' ? this.step() : this.pass();
+    this.prompted = inTurns && this.chunks.length > 0;
+    const seconds = this.prompted ? this.prompts() : options.depth.batching === 'steps' ? this.step() : this.pass();
     this.busy = true;
     metrics.iterations++;
     metrics.busySeconds += seconds;
@@ -118,6 +132,7 @@ export class DepthReplica {
     this.busy = false;
     for (const job of [...this.jobs]) {
       if (!job.decoding) continue;
+      if (this.passes === 0) continue;
       job.done = Math.min(job.loops, job.done + this.passes);
       job.fills = job.fills.map((left) => left - this.passes).filter((left) => left > 0);
       if (job.done === job.loops) this.endToken(job, now);
@@ -125,10 +140,18 @@ export class DepthReplica {
     const running = this.chunks;
     this.chunks = [];
     for (const chunk of running) {
-      chunk.done += this.passes;
+      chunk.done += this.chunkPasses;
       if (chunk.done < this.all) this.chunks.push(chunk);
       else this.endChunk(chunk, now);
     }
+  }
+
+  /** All loops of chunks of prompts, alone. */
+  private prompts(): number {
+    this.passes = 0;
+    this.chunkPasses = this.all;
+    this.fillBatch(() => 0);
+    return this.pricer.prompts!(this.batch);
   }
 
   /** All loops of a token of each sequence; those that left early wait. */
@@ -138,8 +161,9 @@ export class DepthReplica {
     const deepest = this.jobs.reduce((most, job) => Math.max(most, keeps || !job.decoding ? all : job.loops), 0);
     const promptTokens = this.chunks.reduce((sum, chunk) => sum + chunk.tokens, 0);
     const ending = this.chunks.reduce((sum, chunk) => sum + (this.endsPrompt(chunk) ? 1 : 0), 0);
-    this.passes = all;
-    let seconds = pricer.outside(this.decoding, promptTokens, this.decoding + ending);
+    this.passes = this.chunkPasses = all;
+    const skipped = this.jobs.reduce((sum, { decoding, loops }) => sum + (decoding ? all - loops : 0), 0);
+    let seconds = pricer.outside(this.decoding, promptTokens, this.decoding + ending, skipped);
     for (let loop = 0; loop < deepest; loop++) {
       this.fillBatch((job) => (keeps || job.loops > loop ? 1 : 0));
       seconds += pricer.pass(this.batch);
@@ -150,19 +174,21 @@ export class DepthReplica {
   /** One pass over the looped layers, each sequence in its own loop. */
   private pass(): number {
     const { all, pricer } = this;
-    let [begun, begunTokens, ended] = [0, 0, 0];
+    let [begun, begunTokens, ended, skipped] = [0, 0, 0, 0];
     for (const { decoding, loops, done } of this.jobs) {
       if (!decoding) continue;
       if (done === 0) begun++;
-      if (done + 1 === loops) ended++;
+      if (done + 1 < loops) continue;
+      ended++;
+      skipped += all - loops;
     }
     for (const chunk of this.chunks) {
       if (chunk.done === 0) begunTokens += chunk.tokens;
       if (chunk.done + 1 === all && this.endsPrompt(chunk)) ended++;
     }
-    this.passes = 1;
+    this.passes = this.chunkPasses = 1;
     this.fillBatch((job) => 1 + job.fills.length);
-    return pricer.pass(this.batch) + pricer.outside(begun, begunTokens, ended);
+    return pricer.pass(this.batch) + pricer.outside(begun, begunTokens, ended, skipped);
   }
 
   private endsPrompt({ job, tokens, before }: RunningChunk): boolean {

@@ -23,10 +23,13 @@ export class LoopCostPricer implements LoopPricer {
     this.looped = (layers * loops) / (preludeLayers + layers * loops + codaLayers);
   }
 
-  pass(batch: MixedBatch): number {
+  /** @param share of the batch's sequences that the pass takes */
+  pass(batch: MixedBatch, share = 1): number {
     const { tables, bound, loops, looped } = this;
     const { size, chunks } = batch;
-    const steps = size === 0 ? 0 : looped * tables.shared.at(size) + tables.own.at(size) + attentionOf(tables, batch);
+    const rows = Math.max(1, Math.round(share * size));
+    const steps =
+      size === 0 ? 0 : looped * tables.shared.at(rows) + tables.own.at(rows) + share * attentionOf(tables, batch);
     let prompts = looped * (tables.shared.at(size + chunks.total) - (size === 0 ? 0 : tables.shared.at(size)));
     prompts += (tables.passes - 1) * looped * tables.shared.at(chunks.total);
     let wide = 0;

@@ -12,10 +12,11 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
+import type { RuntimeTerms } from '../stacks/runtime.js';
 import { vllmDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
-import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
+import { BATCHINGS, readProbabilities, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
@@ -285,9 +286,6 @@ function readTrace(
   };
 }
 
-/** Shares of a list may miss 1 by this much, as they are rounded. */
-const ROUNDED = 0.005;
-
 type Looped = Pick<Geometry, 'loops' | 'loopsInRow'>;
 
 /** @throws UserError naming the setting, its rule and the value */
@@ -304,28 +302,16 @@ function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped): Depth
       '--depth: no token leaves early, because each layer runs all its loops before the next layer begins',
       'leave --depth out',
     );
-  const given = String(w.depth)
-    .split(',')
-    .map((part) => parseNumber(part.trim(), '--depth', { min: 0, max: 1 }));
-  const sum = given.reduce((a, b) => a + b, 0);
-  if (given.length !== loops || Math.abs(sum - 1) > ROUNDED)
-    throw new UserError(
-      `--depth must have a share for each of the ${loops} loops, and they must add up to 1: ${show(String(w.depth))} has ${given.length}, with a sum of ${sum.toFixed(3)}`,
-      loops === 1 ? 'a model that does not loop has none to leave out' : `write for example --depth ${example(loops)}`,
-    );
+  const probabilities = readProbabilities(String(w.depth), loops);
   const against = (asked(s.prefillReplicas) && 'prefillReplicas') || (s.prefixCaching === 'on' && 'prefixCaching');
   if (against) throw new UserError(`--depth does not go with --${servingFlag(against)}`, 'leave one of them out');
   return {
-    probabilities: given.map((p) => p / sum),
+    probabilities,
     batching: choice('depth-batching', s.depthBatching, BATCHINGS),
     skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
     seed: asked(w.seed) ? Number(w.seed) : 1,
   };
 }
-
-/** Half of the tokens one loop early. */
-const example = (loops: number): string =>
-  Array.from({ length: loops }, (_, i) => (i < loops - 2 ? '0' : '0.5')).join(',');
 
 /** @throws UserError naming the setting, its rule and the value */
 export function readServer(
@@ -338,6 +324,8 @@ export function readServer(
     /** Tables of the stack that price; null without. */
     readonly tables: StackTables | null;
     readonly model: Looped;
+    /** Of a server with a runtime of its own. */
+    readonly defaults: RuntimeTerms['defaults'] | null;
   },
 ): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
   const flag = (name: ServerName): string => `--${servingFlag(name)}`;
@@ -345,7 +333,14 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
-  const usual = vllmDefaults(device.vramBytes, device.spec?.id ?? '');
+  if (device.defaults && asked(s.prefillReplicas) && Number(s.prefillReplicas) > 0)
+    throw new UserError(
+      'prompts and tokens on GPUs of their own are not simulated for a server that schedules loop by loop',
+      'leave --prefill-replicas out',
+    );
+  const usual = device.defaults
+    ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
+    : vllmDefaults(device.vramBytes, device.spec?.id ?? '');
   const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
   const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
   if (maxNumBatchedTokens < maxNumSeqs)
@@ -357,11 +352,16 @@ export function readServer(
     maxNumSeqs,
     maxNumBatchedTokens,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
-    blockTokens: whole('blockTokens', 1, 65_536, device.stack === 'vllm' || device.stack === 'sglang' ? 16 : 32),
+    blockTokens: whole(
+      'blockTokens',
+      1,
+      65_536,
+      device.stack === 'vllm' || device.stack === 'sglang' || device.defaults ? 16 : 32,
+    ),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill'),
     // What is cached of a token depends on its depth.
-    prefixCaching: on('prefixCaching') && !asked(w.depth),
+    prefixCaching: on('prefixCaching') && !asked(w.depth) && !device.defaults,
     asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),

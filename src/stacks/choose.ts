@@ -4,6 +4,8 @@ import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { lawsOf, type AttainableFile } from './attainable.js';
 import type { GpuSources } from './gpu-pricer.js';
+import { isRuntime } from './execution.js';
+import { runtimeSource, type RuntimeFile } from './runtime.js';
 import {
   SAME_GENERATION,
   servedBy,
@@ -13,6 +15,7 @@ import {
   STACKS,
   type ServerFile,
   type ServerTime,
+  type Stack,
   type StackTables,
 } from './serving.js';
 
@@ -27,6 +30,9 @@ export interface StackDecision {
   /** A stack was chosen although none serves the model. */
   readonly unserved: boolean;
 }
+
+/** Whose tables price kernels of servers with a runtime of their own: what they call, PyTorch's products, is alike. */
+const RUNTIME_KERNELS: Stack = 'vllm';
 
 export const stackLabel = (stack: string): string => STACK_LABELS[stack] ?? stack;
 
@@ -93,6 +99,7 @@ function askedStack(
     return decided(null);
   }
   if (asked === 'attainable') return decided(null);
+  if (isRuntime(asked)) return { ...decided(has(RUNTIME_KERNELS) ? RUNTIME_KERNELS : null), stack: asked };
   if (has(asked)) return decided(asked);
   throw new UserError(
     (STACK_CHOICES as readonly string[]).includes(asked)
@@ -130,14 +137,28 @@ export const kernelsAlone = (sources: GpuSources): GpuSources => ({
   server: { secondsPerStep: NOTHING, secondsPerSequence: NOTHING, secondsPerRequest: NOTHING },
 });
 
-/** What prices a GPU, from files that were read. @param small tables of small operations; null where there are none */
+/** Files of the package that hold for every GPU. */
+export interface KnownFiles {
+  readonly attainable: AttainableFile;
+  readonly servers: ServerFile;
+  readonly runtimes: RuntimeFile;
+}
+
+/**
+ * What prices a GPU, from files that were read.
+ * @param small tables of small operations; null where there are none
+ * @param asked the stack that was chosen
+ */
 export function gpuSources(
   spec: DeviceSpec,
   stack: StackTables | null,
   small: StackTables | null,
-  files: { readonly attainable: AttainableFile; readonly servers: ServerFile },
+  files: KnownFiles,
+  asked?: string,
 ): GpuSources {
+  const { runtimes } = files;
   return {
+    ...(isRuntime(asked) ? { runtime: runtimeSource(runtimes, asked, spec.id) } : {}),
     device: spec.id,
     stack,
     small,

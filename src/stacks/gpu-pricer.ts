@@ -11,6 +11,7 @@ import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.
 import { listed, type TunedCall } from '../../kernels/tuned.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { attainableSeconds, type AttainableLaws } from './attainable.js';
+import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
 import { stackName, type ServerTime, type StackTables } from './serving.js';
 
@@ -27,6 +28,8 @@ export interface GpuSources {
   readonly laws: AttainableLaws;
   /** What a server adds to its kernels. */
   readonly server: ServerTime;
+  /** The program around the kernels, where it is known for more than seconds a step. */
+  readonly runtime?: RuntimeSource;
 }
 
 export const ATTAINABLE = 'attainable';

@@ -4,6 +4,7 @@
  */
 import { weightBytes } from '../cost/memory.js';
 import type { Geometry } from '../geometry/geometry.js';
+import type { RuntimeName } from './execution.js';
 import type { Stack } from './serving.js';
 
 const MIB = 2 ** 20;
@@ -197,6 +198,9 @@ const trtllm: Rule = (h) => {
   };
 };
 
+/** Tokens of a step unless told otherwise. */
+const RLT_TOKENS = 128;
+
 const bytesOf = (parts: readonly MemoryPart[]): number => parts.reduce((sum, p) => sum + p.bytes, 0);
 
 const freeForTrtllm = (h: Hosted, reserveBytes: number): number =>
@@ -208,7 +212,14 @@ export const trtllmFreeShare = (h: Hosted, utilization: number, reserveBytes: nu
   return free === 0 ? 0 : Math.max(0, 1 - ((1 - utilization) * h.vramBytes) / free);
 };
 
-const RULES: Readonly<Record<Stack, Rule>> = { vllm, sglang, trtllm };
+const vllmRlt: Rule = (h) => ({
+  utilization: 0.9,
+  parts: [activations(h, RLT_TOKENS), { what: 'reserve', bytes: 256 * MIB }],
+  pageTokens: 16,
+  source: 'ThinkFlowLab/vllm-rlt d40afb7, docs/design.md',
+});
+
+const RULES: Readonly<Record<Stack | RuntimeName, Rule>> = { vllm, sglang, trtllm, 'vllm-rlt': vllmRlt };
 
 /**
  * What a server keeps for itself by default.
@@ -219,7 +230,7 @@ export function serverMemory(
   stack: { readonly stack: string; readonly version: string | null; readonly name: string },
   h: Hosted,
 ): ServerMemory | null {
-  const rule = Object.hasOwn(RULES, stack.stack) ? RULES[stack.stack as Stack] : undefined;
+  const rule = Object.hasOwn(RULES, stack.stack) ? RULES[stack.stack as Stack | RuntimeName] : undefined;
   return rule ? { server: stack.name, ...rule(h, stack.version), date: '2026-11-22' } : null;
 }
 

@@ -3,19 +3,21 @@
  */
 import type { Interval } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
+import { RUNTIMES, type RuntimeName } from './execution.js';
 import type { StackFile } from './stack-schema.js';
 
 /** Stacks in the order in which a plan looks for tables. */
 export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
 export type Stack = (typeof STACKS)[number];
-/** What `--stack` takes: a stack, our own kernels by the calibration of the device, or what tuned kernels reach. */
-export const STACK_CHOICES = [...STACKS, 'lla-sim', 'attainable'] as const;
+/** What `--stack` takes: a stack, a server that is priced with its runtime, our own kernels by the calibration of the device, or what tuned kernels reach. */
+export const STACK_CHOICES = [...STACKS, ...RUNTIMES, 'lla-sim', 'attainable'] as const;
 export type StackChoice = (typeof STACK_CHOICES)[number];
 
 export const STACK_LABELS: Readonly<Record<string, string>> = {
   vllm: 'vLLM',
   sglang: 'SGLang',
   trtllm: 'TRT-LLM',
+  'vllm-rlt': 'vllm-rlt',
   vidur: 'Vidur',
 };
 
@@ -105,11 +107,14 @@ export interface Served {
  * nobody's by name, and neither are those that a fork or an open pull request alone serves (LoopCoder-V2, Lumma).
  */
 const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
-const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
-  'ouro-1.4b': { vllm: VLLM_OURO },
-  'ouro-1.4b-thinking': { vllm: VLLM_OURO },
+const VLLM_RLT: Served = { source: 'vllm-rlt d40afb7, vllm_rlt/models', date: '2026-11-24' };
+const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served>>>> = {
+  'ouro-1.4b': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
+  'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
+  'huginn-3.5b': { 'vllm-rlt': VLLM_RLT },
   'ouro-2.6b': { vllm: VLLM_OURO },
   'nanbeige4.2-3b': {
+    'vllm-rlt': VLLM_RLT,
     vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
     sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
   },
@@ -119,7 +124,7 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack, Served>>>> = {
 };
 
 export const servedBy = (model: string | null, stack: string): Served | null =>
-  (model === null ? undefined : SERVED[model]?.[stack as Stack]) ?? null;
+  (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;
 
 /**
  * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip in

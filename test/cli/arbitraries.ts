@@ -254,7 +254,10 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   confidence: fc.constantFrom('0.5', '0.9', '0.999'),
   keep: fc.constantFrom('0', '0.9', '1'),
   calibration: fc.constantFrom('/nonexistent.json', '/etc/passwd', '/'),
+  execution: fc.constantFrom('eager', 'graphs', 'loop-graphs'),
+  attention: fc.constantFrom('triton', 'flash-attn-4'),
   stack: fc.constantFrom(
+    'vllm-rlt',
     'vllm',
     'sglang',
     'trtllm',

@@ -129,3 +129,53 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
     expect(meanLoops(probabilities)).toBeCloseTo(3, 12);
   });
 });
+
+test('prompts and tokens in turns: one batch of chunks at most between two passes, and each skipped loop is told', () => {
+  for (let i = 0; i < 30; i++) {
+    const random = randomOf(SEED + i);
+    const requests = requestsOf(random);
+    const server = serverOf(random);
+    const depth: Depth = { probabilities: [0.1, 0.4, 0.3, 0.2], batching: 'loops', skippedKv: 'copy', seed: SEED };
+    let [skippedLoops, chunksInARow, promptTokens] = [0, 0, 0];
+    const pricer: LoopPricer = {
+      knots: KNOTS,
+      pass: (batch) => {
+        expect(batch.chunks.total, `seed ${SEED}`).toBe(0);
+        expect(batch.size, `seed ${SEED}`).toBeGreaterThan(0);
+        chunksInARow = 0;
+        return passSeconds(lengthsOf(batch), 0);
+      },
+      outside: (begun, tokens, ended, skipped) => {
+        skippedLoops += skipped;
+        return outsideSeconds(begun, tokens, ended);
+      },
+      prompts: (batch) => {
+        expect(batch.size, `seed ${SEED}`).toBe(0);
+        expect(batch.chunks.total, `seed ${SEED}`).toBeLessThanOrEqual(server.maxNumBatchedTokens);
+        promptTokens += batch.chunks.total;
+        // Where nothing decodes yet, chunks follow each other.
+        if (decoding > 0) expect(++chunksInARow, `seed ${SEED}`).toBeLessThanOrEqual(1);
+        return LOOPS * passSeconds([], batch.chunks.total);
+      },
+    };
+    let decoding = 0;
+    const watched: LoopPricer = { ...pricer, pass: (batch) => ((decoding = batch.size), pricer.pass(batch)) };
+    const result = run({
+      server,
+      source: given(requests),
+      pricer: pricerOf(() => 1),
+      depth: { of: depth, pricer: watched, weightOf },
+      onEnd: () => (decoding = 0),
+    });
+    expect(result.finished && result.blocksInUse === 0, `seed ${SEED}`).toBe(true);
+    if (result.metrics.preemptions > 0) continue;
+    expect(promptTokens, `seed ${SEED}`).toBe(requests.reduce((sum, r) => sum + r.promptTokens, 0));
+    const draws = new DepthDraws(depth, SEED);
+    let left = 0;
+    // The first token comes from the prompt.
+    requests.forEach(({ outputTokens }, n) => {
+      for (let token = 1; token < outputTokens; token++) left += LOOPS - draws.of(n, token);
+    });
+    expect(skippedLoops, `seed ${SEED}`).toBe(left);
+  }
+});

@@ -63,7 +63,7 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
   const unserved = decided.unserved && tables ? [unservedNote(own.model.publishedAs, tables)] : [];
   return {
     ...shared,
-    gpu: gpuSources(spec, tables, small, data.known.files),
+    gpu: gpuSources(spec, tables, small, data.known.files, decided.stack),
     stack: decided.stack,
     stackNotes: [...decided.notes, ...unserved],
   };

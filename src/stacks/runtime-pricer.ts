@@ -1,0 +1,175 @@
+/** Prices of kernels under a runtime: its kernels of attention, and steps and prompts with what the host does. */
+import type { Evidence, Interval, Price } from '../cost/evidence.js';
+import {
+  priceCalls,
+  wordFor,
+  type KernelShare,
+  type Pricer,
+  type RuntimePrices,
+  type SchedulePrice,
+} from '../cost/latency.js';
+import { eachVariant } from '../cost/pricers.js';
+import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
+import { forEachPrefillCall } from '../schedule/prefill-calls.js';
+import { forEachOp, schedule, type Configuration, type Stage } from '../schedule/schedule.js';
+import { KERNELS } from '../../kernels/registry.js';
+import type { Shape } from '../../kernels/spec.js';
+import type { TunedClass } from '../../kernels/tuned.js';
+import type { Ends, Runtime } from './runtime.js';
+
+/** Questions beside the runtime itself. */
+export interface UnderRuntime {
+  /** Share of the tokens that leave after loop 1, 2, …; null: all take all. */
+  readonly shares: readonly number[] | null;
+  /** Tokens of a chunk of prompts. */
+  readonly chunkTokens: number;
+}
+
+/** The same kernels, called by the server that the runtime is of. */
+export function underRuntime(kernels: Pricer, runtime: Runtime, spec: DeviceSpec, of: UnderRuntime): Pricer {
+  const { name } = runtime.source;
+  return {
+    ...kernels,
+    price: attentionPrices(kernels, runtime, spec),
+    stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: name },
+    source: name,
+    runtime: stepsOf(runtime, of),
+  };
+}
+
+const DECODES: readonly TunedClass[] = ['decode-attention'];
+const PREFILLS: readonly TunedClass[] = ['prefill-attention'];
+
+function attentionPrices(kernels: Pricer, { choice }: Runtime, spec: DeviceSpec): Pricer['price'] {
+  const { slowdown, unsplit } = choice.attention;
+  /** Blocks that walk `tokens` each, side by side on the GPU's units: they wait for memory, or for each other. */
+  const walk = (blocks: number, tokens: number): number => {
+    if (!unsplit) return 0;
+    const pace = unsplit.clockHertz / clockOf(spec);
+    const each = blocks / spec.units;
+    return tokens * pace * Math.hypot(unsplit.secondsPerToken, unsplit.secondsPerTokenOfOthers * each);
+  };
+  return eachVariant((kernel, variant) => (call) => {
+    const price = kernels.price(call);
+    const tuned = KERNELS[kernel].tuned(call.shape, variant);
+    if (!tuned) return price;
+    const { sequences = 1, kvHeads = 1, group = 1, context = 0, queries = 0 } = call.shape as Shape;
+    if (DECODES.includes(tuned.class)) return slower(price, slowdown, walk(sequences * kvHeads * group, context));
+    // Without kernels for prompts each of their tokens is a row.
+    if (PREFILLS.includes(tuned.class))
+      return slower(price, 1, walk(sequences * queries * kvHeads * group, context + queries / 2));
+    return price;
+  });
+}
+
+/** @param least seconds that the kernel takes at least */
+const slower = (price: Price, factor: number, least: number): Price => {
+  const estimate = Math.max(price.estimate * factor, least);
+  const by = estimate / price.estimate;
+  return { ...price, estimate, low: price.low * by, high: price.high * by };
+};
+
+/** Loops that tokens take on average. */
+const meanOf = (shares: readonly number[]): number => shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
+
+function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): RuntimePrices {
+  return {
+    step: (c, kernels, batch, context) => {
+      const { loops, preludeLayers, codaLayers } = c.geometry;
+      const rows = Math.max(1, Math.round(runtime.rowsOfPass(batch)));
+      const parts = partsOf(c, kernels, batch, context);
+      const core = rows === batch ? parts.core : partsOf(c, kernels, rows, context).core;
+      const alike = shares === null || shares.includes(1);
+      const mean = shares === null ? loops : meanOf(shares);
+      const passes = (mean * batch) / rows;
+      // Sequences that are in step pass their boundaries together; else in each pass some do.
+      const boundaries = alike && rows === batch ? 1 : passes * (1 - (1 - 1 / mean) ** rows);
+      const planes = batch * (loops - mean);
+      const whole = priceCalls(kernels, c.gpus, (add) => {
+        const s = schedule(c, batch, context);
+        forEachOp(c, s, add);
+        return { collectives: s.collectives, submissions: 1 };
+      });
+      return priced(runtime, whole, (end, launch) => {
+        const ends = (part: Interval, of = 1): Ends => ({ kernels: part[end] / of, launch });
+        return (
+          passes * runtime.pass(rows, ends(core, loops)) +
+          boundaries *
+            (runtime.boundary(preludeLayers, ends(parts.before)) + runtime.boundary(codaLayers, ends(parts.after))) +
+          runtime.copies(planes, launch)
+        );
+      });
+    },
+    prompt: (c, kernels, plan) => {
+      const whole = priceCalls(kernels, c.gpus, (add) => forEachPrefillCall(c, plan, add));
+      const { promptTokens } = plan;
+      const chunks = Math.ceil(promptTokens / chunkTokens);
+      return priced(runtime, whole, (end, launch) => {
+        const each = runtime.chunk(promptTokens / chunks, { kernels: whole[end] / chunks, launch });
+        return chunks * each + runtime.boundary(c.geometry.codaLayers, { kernels: 0, launch });
+      });
+    },
+  };
+}
+
+/** Kernels of a step before, in and after the loops. */
+function partsOf(
+  c: Configuration,
+  kernels: Pricer,
+  batch: number,
+  context: number,
+): Record<'before' | 'core' | 'after', Interval> {
+  const { stages } = schedule(c, batch, context);
+  const core = stages.findIndex((stage) => stage.kind === 'stack' && stage.block.name === 'core');
+  const sum = (some: readonly Stage[]): Interval =>
+    priceCalls(kernels, c.gpus, (add) => {
+      forEachOp(c, { stages: some, collectives: [] }, add);
+      return { collectives: [], submissions: 0 };
+    });
+  return {
+    before: sum(stages.slice(0, core)),
+    core: sum(stages.slice(core, core + 1)),
+    after: sum(stages.slice(core + 1)),
+  };
+}
+
+/** A price with its runtime, of the kernels' price. @param seconds at an end of the kernels and of the host */
+function priced(
+  { source, widened }: Runtime,
+  whole: SchedulePrice,
+  seconds: (end: keyof Interval, launch: number) => number,
+): SchedulePrice {
+  const estimate = seconds('estimate', source.host.estimate);
+  const kernels = Math.min(estimate, whole.estimate);
+  const rest = estimate - kernels;
+  const [low, high] = (['low', 'high'] as const).map((end) =>
+    widened(estimate, end, seconds(end, source.host[end])),
+  ) as [number, number];
+  const evidence: Evidence = source.hostRow === null ? 'extrapolated' : 'interpolated';
+  const shares = Object.entries(whole.evidenceShare).map(([word, share]) => [word, (share * kernels) / estimate]);
+  const evidenceShare = Object.fromEntries(shares) as Record<Evidence, number>;
+  evidenceShare[evidence] += rest / estimate;
+  const pricedBy: Record<string, number> = {};
+  for (const [by, share] of Object.entries(whole.pricedBy)) if (share > 0) pricedBy[by] = (share * kernels) / estimate;
+  const by = `${source.name} runtime`;
+  pricedBy[by] = rest / estimate;
+  const around: KernelShare = {
+    kernel: 'step-overhead',
+    calls: 1,
+    estimate: rest,
+    low: Math.max(0, low - kernels),
+    high: high - kernels,
+    evidence,
+    by,
+  };
+  return {
+    ...whole,
+    estimate,
+    low,
+    high,
+    evidence: wordFor(evidenceShare),
+    evidenceShare,
+    pricedBy,
+    byKernel: [...whole.byKernel.filter((k) => k.kernel !== around.kernel), around],
+  };
+}

@@ -1,0 +1,212 @@
+/**
+ * What the program around the kernels of a server costs: a host that launches them one by one, or replays a graph of one
+ * loop, while the GPU works. A pass over the looped layers takes the longer of both:
+ *
+ *   host = s · (launches of a pass) + s · launches.row · rows          s: the host's seconds a launch
+ *   GPU  = kernels as priced + gap · (launches that no price stands for)
+ *   pass = max(host, GPU) where the host works ahead; else s · launches.row · rows + max(s · launches, GPU)
+ *
+ * Launches are counted from the model's layers, in units of s, so that they hold for other models and hosts.
+ * calibrations/runtimes.json has the numbers and says which rows of the ledger they were fitted to.
+ */
+import { UserError, show } from '../errors.js';
+import type { Interval } from '../cost/evidence.js';
+import type { Geometry } from '../geometry/geometry.js';
+import type { Execution, RuntimeName } from './execution.js';
+
+/** A kernel of attention as a server calls it. */
+export interface AttentionTerms {
+  /** Host's work for a call beyond one launch, in launches. */
+  readonly callLaunches: number;
+  /** Host's work for a prompt's token in each loop, in launches. */
+  readonly promptTokenLaunches: number;
+  /** Time over that of the tables' kernel where memory decides. */
+  readonly slowdown: number;
+  /**
+   * A kernel that does not divide a sequence: one block walks a query head's tokens. Seconds of a block for a token,
+   * alone on its unit, and for each block that shares the unit, at this clock.
+   */
+  readonly unsplit: {
+    readonly secondsPerToken: number;
+    readonly secondsPerTokenOfOthers: number;
+    readonly clockHertz: number;
+  } | null;
+}
+
+export interface RuntimeTerms {
+  readonly source: Readonly<Record<string, string>>;
+  /** The stack whose tables price its kernels where there are some. */
+  readonly kernels: string;
+  /** Kernels that the host launches, and other work of its, in launches. */
+  readonly launches: {
+    /** Of an RMSNorm. */
+    readonly norm: number;
+    /** Of a layer without its norms; of these, those that a price stands for. */
+    readonly layer: number;
+    readonly layerPriced: number;
+    /** Once a pass: rotary angles, the final norm, the exit gate. */
+    readonly loop: number;
+    /** A replayed pass. */
+    readonly replay: number;
+    /** A prelude or a coda, beside its layers. */
+    readonly boundary: number;
+    /** Each row of a pass: its state, its blocks. */
+    readonly row: number;
+    /** The keys and values of a loop that a token left out. */
+    readonly copiedPlane: number;
+  };
+  /** GPU's time of a small kernel with the gap after it. */
+  readonly gapSeconds: { readonly eager: number; readonly replayed: number };
+  /** Passes of more rows are launched, not replayed. */
+  readonly mostReplayedRows: number;
+  /** Of a sequence's neighbours, those in the same replayed pass where signals are read later: others wait for theirs. */
+  readonly replayedAsyncShare: number;
+  readonly defaults: { readonly attention: string; readonly maxNumSeqs: number; readonly maxNumBatchedTokens: number };
+  readonly attention: Readonly<Record<string, AttentionTerms>>;
+  /** 90 % of the rows that were held out lie within this, a natural logarithm. */
+  readonly spread: number;
+}
+
+/** calibrations/runtimes.json */
+export interface RuntimeFile {
+  readonly schema: 'lla-sim/runtimes';
+  readonly schemaVersion: 1;
+  readonly runtimes: Readonly<Record<RuntimeName, RuntimeTerms>>;
+  /** Seconds a launch: of hosts that were measured, by the GPU beside them, and of all others. */
+  readonly hosts: {
+    readonly measured: Readonly<
+      Record<string, { readonly secondsPerLaunch: number; readonly spread: number; readonly row: string }>
+    >;
+    readonly others: Interval;
+  };
+}
+
+/** A runtime on one machine, before the settings of a question: plain data. */
+export interface RuntimeSource {
+  readonly name: RuntimeName;
+  readonly terms: RuntimeTerms;
+  readonly host: Interval;
+  /** The row of the ledger that says how fast the host is; null where nobody measured one. */
+  readonly hostRow: string | null;
+}
+
+/** How a server is started. */
+export interface RuntimeChoice {
+  readonly execution: Execution;
+  readonly attention: AttentionTerms;
+  /** The host submits a pass before it has read the signals of the one before. */
+  readonly asynchronous: boolean;
+}
+
+/** @param device id of the catalogue */
+export function runtimeSource(file: RuntimeFile, name: RuntimeName, device: string): RuntimeSource {
+  const { measured, others } = file.hosts;
+  const own = Object.hasOwn(measured, device) ? measured[device]! : null;
+  const host = own && {
+    estimate: own.secondsPerLaunch,
+    low: own.secondsPerLaunch * Math.exp(-own.spread),
+    high: own.secondsPerLaunch * Math.exp(own.spread),
+  };
+  return { name, terms: file.runtimes[name], host: host ?? others, hostRow: own?.row ?? null };
+}
+
+/**
+ * @param asked `--execution` and `--attention`
+ * @throws UserError for what the server does not have
+ */
+export function runtimeChoice(
+  { name, terms }: RuntimeSource,
+  asked: { readonly execution?: string | undefined; readonly attention?: string | undefined },
+  asynchronous: boolean,
+): RuntimeChoice {
+  const execution = (asked.execution ?? 'eager') as Execution;
+  if (execution === 'graphs')
+    throw new UserError(
+      `--execution graphs: ${name} captures the looped layers alone`,
+      'write --execution loop-graphs, or eager',
+    );
+  const attention = asked.attention ?? terms.defaults.attention;
+  if (!Object.hasOwn(terms.attention, attention))
+    throw new UserError(
+      `--attention must be one of ${Object.keys(terms.attention).join(', ')}, not ${show(attention)}`,
+      `write for example --attention ${terms.defaults.attention}`,
+    );
+  return { execution, attention: terms.attention[attention]!, asynchronous };
+}
+
+/** What the GPU and the host need at one end of their intervals. */
+export interface Ends {
+  /** Seconds of the kernels, as priced. */
+  readonly kernels: number;
+  /** The host's seconds a launch. */
+  readonly launch: number;
+}
+
+/** Prices of what a server runs for one model. Seconds. */
+export class Runtime {
+  private readonly layer: number;
+  private readonly unpriced: number;
+
+  constructor(
+    readonly source: RuntimeSource,
+    readonly choice: RuntimeChoice,
+    private readonly g: Geometry,
+  ) {
+    const { norm, layer, layerPriced } = source.terms.launches;
+    this.layer = norm * g.normsPerLayer + layer + choice.attention.callLaunches;
+    this.unpriced = (norm - 1) * g.normsPerLayer + layer - layerPriced;
+  }
+
+  /** Rows of a pass, of so many sequences that are under way. */
+  rowsOfPass(sequences: number): number {
+    const { terms } = this.source;
+    const drifts = this.replays(sequences) && this.choice.asynchronous;
+    return drifts && sequences > 1 ? 1 + (sequences - 1) * terms.replayedAsyncShare : sequences;
+  }
+
+  /** One pass over the looped layers. @param rows sequences in it */
+  pass(rows: number, { kernels, launch }: Ends): number {
+    const { terms } = this.source;
+    const { launches, gapSeconds } = terms;
+    const { layers } = this.g;
+    const replayed = this.replays(rows);
+    const host = launch * (replayed ? launches.replay : layers * this.layer + launches.loop);
+    const gpu = kernels + layers * this.unpriced * (replayed ? gapSeconds.replayed : gapSeconds.eager);
+    const books = launch * launches.row * rows;
+    return this.choice.asynchronous ? Math.max(host + books, gpu) : books + Math.max(host, gpu);
+  }
+
+  /** The step before the loops, or after them. @param layers that it has itself */
+  boundary(layers: number, { kernels, launch }: Ends): number {
+    const { launches, gapSeconds } = this.source.terms;
+    return Math.max(
+      launch * (launches.boundary + layers * this.layer),
+      kernels + layers * this.unpriced * gapSeconds.eager,
+    );
+  }
+
+  /** A chunk of prompts with all its loops, which are launched one by one. */
+  chunk(tokens: number, { kernels, launch }: Ends): number {
+    const { launches, gapSeconds } = this.source.terms;
+    const { layers, loops, preludeLayers, codaLayers } = this.g;
+    const runs = layers * loops + preludeLayers + codaLayers;
+    const perToken = this.choice.attention.promptTokenLaunches;
+    const host = runs * this.layer + loops * (launches.loop + tokens * perToken) + launches.boundary;
+    return Math.max(launch * host, kernels + runs * this.unpriced * gapSeconds.eager);
+  }
+
+  /** Copies of keys and values for loops that were left out. @param planes loops of tokens */
+  copies(planes: number, launch: number): number {
+    return launch * this.source.terms.launches.copiedPlane * planes;
+  }
+
+  /** An end of an interval: what its parts give there, spread as rows that were held out. */
+  readonly widened = (estimate: number, end: 'low' | 'high', seconds: number): number => {
+    const half = Math.hypot(Math.log(seconds / estimate), this.source.terms.spread);
+    return estimate * Math.exp(end === 'low' ? -half : half);
+  };
+
+  private replays(rows: number): boolean {
+    return this.choice.execution === 'loop-graphs' && rows <= this.source.terms.mostReplayedRows;
+  }
+}

@@ -1,0 +1,220 @@
+/** The program around the kernels: its numbers, its formulas against plain ones, and what a plan and a run make of it. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { accuracy, ownLedger } from '../../src/accuracy/report.js';
+import { priceStep } from '../../src/cost/latency.js';
+import { clockOf, DEVICES } from '../../src/devices/catalogue.js';
+import { findDevice } from '../../src/devices/find.js';
+import { findPreset } from '../../src/geometry/presets.js';
+import { prepare } from '../../src/plan/answer.js';
+import { readSources } from '../../src/plan/ask.js';
+import { configurationOf } from '../../src/plan/evaluate.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { simulate } from '../../src/serving/answer.js';
+import { forEachOp, schedule } from '../../src/schedule/schedule.js';
+import { Runtime, type RuntimeChoice, type RuntimeFile } from '../../src/stacks/runtime.js';
+import { runtimeFileSchema } from '../../src/stacks/runtime-schema.js';
+import { median } from '../../src/statistics.js';
+import { readLedger } from '../../src/schema/ledger-file.js';
+import { inProcess, ROOT } from '../cli/program.js';
+import { randomOf, SEED } from '../gpu/random.js';
+
+const file = JSON.parse(readFileSync(join(ROOT, 'calibrations/runtimes.json'), 'utf8')) as RuntimeFile;
+const terms = file.runtimes['vllm-rlt'];
+const random = randomOf(SEED);
+const MODELS = ['ouro-1.4b', 'huginn-3.5b', 'nanbeige4.2-3b'] as const;
+const near = (a: number, b: number, share: number): void =>
+  expect(Math.abs(a / b - 1), `${a} for ${b}, seed ${SEED}`).toBeLessThan(share);
+
+async function requestOf(scenario: Scenario) {
+  const asked = { codec: ['full'], stack: 'vllm-rlt', ...scenario };
+  const { request } = prepare(asked, await readSources(asked));
+  return { request, c: configurationOf(request, request.candidates[0]!) };
+}
+const stepOf = async (scenario: Scenario, batch: number, context: number) => {
+  const { request, c } = await requestOf({ device: 'b300', ...scenario });
+  return priceStep(c, request.pricer!, batch, context);
+};
+
+describe('runtimes.json', () => {
+  it('is as its schema says, with hosts of the catalogue, and its default spans them', () => {
+    expect(runtimeFileSchema.safeParse(file).error?.message).toBeUndefined();
+    const { measured, others } = file.hosts;
+    const known = new Set(DEVICES.map(({ id }) => id));
+    for (const [device, { secondsPerLaunch }] of Object.entries(measured)) {
+      expect(known).toContain(device);
+      expect(secondsPerLaunch).toBeGreaterThanOrEqual(others.low);
+      expect(secondsPerLaunch).toBeLessThanOrEqual(others.high);
+    }
+  });
+
+  it('takes no host from a row that judges', () => {
+    const { rows } = readLedger(join(ROOT, 'ledger/vllm-rlt.json'));
+    for (const { row } of Object.values(file.hosts.measured)) {
+      const name = row.replace('vllm-rlt: ', '').split(',')[0];
+      const found = rows.filter(({ id, campaign }) => id === name || campaign === name);
+      expect(found.length, row).toBeGreaterThan(0);
+      for (const { use } of found) expect(use, row).toBe('fits');
+    }
+  });
+
+  it('gives back what it was fitted to', async () => {
+    const { figures } = await accuracy(ownLedger(), 'b300-decode');
+    expect(figures.length).toBeGreaterThan(90);
+    expect(median(figures.map((f) => Math.abs(f.error)))).toBeLessThan(0.04);
+  });
+
+  it('is refused with a field missing, below zero, or a default that is not listed', () => {
+    const broken = (change: (copy: Record<string, never>) => void): boolean => {
+      const copy = structuredClone(file) as never;
+      change(copy);
+      return runtimeFileSchema.safeParse(copy).success;
+    };
+    const name = random.pick(Object.keys(terms.launches));
+    const of = (copy: never): never => copy['runtimes']['vllm-rlt'] as never;
+    expect(broken((copy) => delete (of(copy as never)['launches'] as never)[name])).toBe(false);
+    expect(broken((copy) => ((of(copy as never)['launches'] as Record<string, number>)[name] = -1))).toBe(false);
+    expect(broken((copy) => ((of(copy as never)['defaults'] as Record<string, string>)['attention'] = 'x'))).toBe(
+      false,
+    );
+    expect(broken(() => {})).toBe(true);
+  });
+});
+
+describe('a pass', () => {
+  it('is the longer of host and GPU, counted launch by launch', () => {
+    for (let i = 0; i < 200; i++) {
+      const g = findPreset(random.pick(MODELS));
+      const choice: RuntimeChoice = {
+        execution: random.pick(['eager', 'loop-graphs']),
+        attention: terms.attention[random.pick(Object.keys(terms.attention))]!,
+        asynchronous: random.pick([true, false]),
+      };
+      const host = { estimate: 1e-5, low: 1e-5, high: 1e-5 };
+      const runtime = new Runtime({ name: 'vllm-rlt', terms, host, hostRow: null }, choice, g);
+      const launch = random.whole(2, 40) * 1e-6;
+      const kernels = random.whole(1, 40_000) * 1e-6;
+      const rows = random.whole(1, 300);
+      const replayed = choice.execution === 'loop-graphs' && rows <= terms.mostReplayedRows;
+      // Each norm and what else a layer has, one after the other.
+      let launches = 0;
+      let unseen = 0;
+      for (let layer = 0; layer < g.layers; layer++) {
+        launches += 24 + choice.attention.callLaunches;
+        unseen += 24 - 7;
+        for (let norm = 0; norm < g.normsPerLayer; norm++) {
+          launches += 8;
+          unseen += 7;
+        }
+      }
+      const launching = launch * (replayed ? terms.launches.replay : launches + terms.launches.loop);
+      const gpu = kernels + unseen * (replayed ? terms.gapSeconds.replayed : terms.gapSeconds.eager);
+      const books = launch * rows * terms.launches.row;
+      const expected = choice.asynchronous ? Math.max(launching + books, gpu) : books + Math.max(launching, gpu);
+      near(runtime.pass(rows, { kernels, launch }), expected, 1e-9);
+      const tokens = random.whole(1, 4000);
+      const runs = g.layers * g.loops + g.preludeLayers + g.codaLayers;
+      const each = launches / g.layers;
+      const prompt = runs * each + g.loops * (25 + tokens * choice.attention.promptTokenLaunches) + 51;
+      const gaps = ((runs * unseen) / g.layers) * terms.gapSeconds.eager;
+      near(runtime.chunk(tokens, { kernels, launch }), Math.max(launch * prompt, kernels + gaps), 1e-9);
+    }
+  });
+});
+
+describe('attention without splits', () => {
+  it('walks a sequence block by block, and waits for neighbours', async () => {
+    const spec = findDevice(random.pick(['b300', 'h100', 'a100-80', 'rtx-5090']));
+    const scenario = { device: spec.id, model: random.pick(['ouro-1.4b', 'nanbeige4.2-3b'] as const) };
+    const { request, c } = await requestOf({ ...scenario, attention: 'triton' });
+    const batch = random.whole(1, 64);
+    const context = random.whole(20_000, 60_000);
+    let seconds = 0;
+    forEachOp(c, schedule(c, batch, context), (op) => {
+      if (op.label === 'attend') seconds = Math.max(seconds, request.pricer!.price(op).estimate);
+    });
+    const { secondsPerToken, secondsPerTokenOfOthers, clockHertz } = terms.attention['triton']!.unsplit!;
+    const blocks = (batch * c.geometry.heads) / spec.units;
+    const alone = context * secondsPerToken;
+    const shared = context * secondsPerTokenOfOthers * blocks;
+    const least = (Math.sqrt(alone ** 2 + shared ** 2) * clockHertz) / clockOf(spec);
+    expect(seconds, `seed ${SEED}`).toBeGreaterThan(0.999 * least);
+    // Memory may be slower than the walk, on small GPUs and large batches alone.
+    if (batch === 1) near(seconds, least, 0.02);
+  });
+
+  it('is far slower than a kernel with splits where contexts are long and sequences few', async () => {
+    const context = random.whole(16_000, 60_000);
+    const triton = await stepOf({ attention: 'triton' }, 1, context);
+    const flash = await stepOf({ attention: 'flash-attn-4' }, 1, context);
+    expect(triton.estimate, `seed ${SEED}`).toBeGreaterThan(2 * flash.estimate);
+  });
+});
+
+describe('steps', () => {
+  it('grow with rows and contexts, shrink with graphs and signals read later, and hold their estimate', async () => {
+    const model = random.pick(MODELS);
+    const batch = random.whole(1, 60);
+    const context = random.whole(10, 3000);
+    const eager = await stepOf({ model }, batch, context);
+    for (const price of [eager, await stepOf({ model, device: 'rtx-5090' }, batch, context)]) {
+      expect(price.low).toBeLessThan(price.estimate);
+      expect(price.high).toBeGreaterThan(price.estimate);
+      const shares = Object.values(price.pricedBy).reduce((a, b) => a + b, 0);
+      near(shares, 1, 1e-6);
+    }
+    expect((await stepOf({ model }, 2 * batch, context)).estimate).toBeGreaterThan(eager.estimate);
+    expect((await stepOf({ model }, batch, 20 * context)).estimate).toBeGreaterThanOrEqual(eager.estimate);
+    expect((await stepOf({ model, execution: 'loop-graphs' }, 1, context)).estimate).toBeLessThan(
+      (await stepOf({ model }, 1, context)).estimate,
+    );
+    const later = await stepOf({ model, server: { asyncScheduling: 'on' } }, batch, context);
+    expect(later.estimate).toBeLessThanOrEqual(eager.estimate);
+  });
+
+  it('cost less where tokens leave early, but not by as many loops as they leave out', async () => {
+    const batch = random.whole(8, 64);
+    const all = await stepOf({}, batch, 1000);
+    const early = await stepOf({ workload: { depth: '0,0.5,0.3,0.2' } }, batch, 1000);
+    expect(early.estimate, `seed ${SEED}`).toBeLessThan(all.estimate);
+    expect(early.estimate, `seed ${SEED}`).toBeGreaterThan((2.7 / 4) * all.estimate);
+  });
+
+  it('take as long in a run as in a plan', async () => {
+    const users = random.pick([1, 2, 4, 8]);
+    // All prompts in one chunk: sequences that begin together stay in step.
+    const promptTokens = random.whole(100, 1000);
+    const asked = {
+      device: 'b300',
+      model: 'ouro-1.4b',
+      codec: ['full'],
+      stack: 'vllm-rlt',
+      attention: random.pick(['triton', 'flash-attn-4']),
+      workload: { arrivals: 'closed', users, requests: users, promptTokens, outputTokens: 2000 },
+      server: { maxNumBatchedTokens: 8192 },
+    } as const;
+    const sources = await readSources(asked);
+    const none = { findRate: false, percentile: null, skipBad: false, shard: null, progress: () => false };
+    const report = await simulate(asked, sources, { ...none, bounds: ['estimate'] });
+    const plan = await stepOf({ attention: asked.attention }, users, promptTokens + 1000);
+    near(report.runs[0]!.estimate.median_tpot_ms! / 1e3, plan.estimate, 0.02);
+  });
+});
+
+describe('what it does not do', () => {
+  it.each([
+    ['plan --execution eager', '--stack vllm-rlt'],
+    ['plan --attention triton', '--stack vllm-rlt'],
+    ['plan --stack vllm-rlt --execution graphs', 'loop-graphs'],
+    ['plan --stack vllm-rlt --attention flash-attn-9', 'triton'],
+    ['plan --stack vllm-rlt --gpus 2', 'one GPU'],
+    ['simulate --stack vllm-rlt --prefill-replicas 1', '--prefill-replicas'],
+  ])('%s is refused in one line', async (line, says) => {
+    const [command, ...flags] = line.split(' ') as [string, ...string[]];
+    const { code, err } = await inProcess(command, '--device', 'h100', '--codec', 'full', ...flags);
+    expect(code).toBe(2);
+    expect(err.trim().split('\n')).toHaveLength(1);
+    expect(err).toContain(says);
+  });
+});
