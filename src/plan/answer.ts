@@ -10,7 +10,7 @@ import { windowScalars, type Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
-import { readProbabilities } from '../serving/depth.js';
+import { readProbabilities } from './probabilities.js';
 import { formatBytes, formatDecimalBytes, parseBytes } from '../units.js';
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from './fidelity.js';

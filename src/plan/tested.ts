@@ -32,6 +32,9 @@ export interface Tested {
 /** A step to figures that are less like the question. */
 type Near = readonly [matches: (g: JudgedGroup) => boolean, on: (groups: readonly JudgedGroup[]) => string];
 
+/** Most GPUs that are named; of more their number is said. */
+const MOST_NAMED = 3;
+
 /** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
 export function testedOf(
   groups: readonly JudgedGroup[],
@@ -51,7 +54,10 @@ export function testedOf(
   const served = groups.filter((g) => stack === 'attainable' || g.server === stack);
   const name = stack === 'attainable' ? 'real servers' : stackLabel(stack);
   const models = looped ? 'looped models' : 'models without loops';
-  const gpusOf = (own: readonly JudgedGroup[]): string => [...new Set(own.map((g) => g.device))].join(', ');
+  const gpusOf = (own: readonly JudgedGroup[]): string => {
+    const gpus = [...new Set(own.map((g) => g.device))];
+    return gpus.length > MOST_NAMED ? String(gpus.length) : gpus.join(', ');
+  };
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, () => `${name} on ${device.id}, ${models}`],
     [(g) => g.looped === looped, (own) => `${name}, ${models}, other GPUs (${gpusOf(own)})`],

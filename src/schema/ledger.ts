@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { UNPRINTABLE } from '../errors.js';
+import { EXECUTIONS } from './serving.js';
 
 export const LEDGER_SCHEMA_VERSION = 1;
 
@@ -168,7 +169,7 @@ const server = z.strictObject({
   /** Attention kernels. */
   attention: label.optional(),
   /** What captures launches: nothing, CUDA graphs of steps, or graphs of one loop. */
-  execution: z.enum(['eager', 'graphs', 'loop-graphs']).optional(),
+  execution: z.enum(EXECUTIONS).optional(),
   /** `async`: steps are prepared while the GPU works; `async-streams`: on several streams. */
   scheduling: z.enum(['sync', 'async', 'async-streams']).optional(),
   maxNumSeqs: count.optional(),

@@ -4,6 +4,10 @@
  */
 import type { Setting } from './settings.js';
 
+/** Every kernel launched by itself; a graph of a whole step; a graph of one pass over the looped layers. */
+export const EXECUTIONS = ['eager', 'graphs', 'loop-graphs'] as const;
+export type Execution = (typeof EXECUTIONS)[number];
+
 type ServingSetting = Omit<Setting, 'group'>;
 
 export const WORKLOAD_SETTINGS = {

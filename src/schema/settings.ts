@@ -4,8 +4,7 @@
  */
 import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../codecs/codec.js';
 import { POLICY_FORMS } from '../eviction/policy.js';
-import { EXECUTIONS } from '../stacks/execution.js';
-import type { Server, Workload } from './serving.js';
+import { EXECUTIONS, type Server, type Workload } from './serving.js';
 
 export type SettingKind =
   /** One word or path. */

@@ -12,11 +12,12 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
+import { readProbabilities } from '../plan/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime.js';
 import { vllmDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
-import { BATCHINGS, readProbabilities, SKIPPED_KV, type Depth } from './depth.js';
+import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';

@@ -12,7 +12,8 @@
 import { UserError, show } from '../errors.js';
 import type { Interval } from '../cost/evidence.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { Execution, RuntimeName } from './execution.js';
+import type { Execution } from '../schema/serving.js';
+import type { RuntimeName } from './execution.js';
 
 /** A kernel of attention as a server calls it. */
 export interface AttentionTerms {

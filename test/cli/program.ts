@@ -206,7 +206,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   const cli = await write(join(home, 'dist'));
   cpSync(join(ROOT, 'package.json'), join(home, 'package.json'));
   mkdirSync(join(home, 'calibrations'));
-  for (const name of ['stacks', 'attainable.json', 'servers.json', 'accuracy.json'])
+  for (const name of ['stacks', 'attainable.json', 'servers.json', 'runtimes.json', 'accuracy.json'])
     symlinkSync(join(ROOT, 'calibrations', name), join(home, 'calibrations', name));
   symlinkSync(join(ROOT, 'kernels'), join(home, 'kernels'));
   symlinkSync(join(ROOT, 'models'), join(home, 'models'));
