@@ -11,7 +11,7 @@ import { findPreset } from '../geometry/presets.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
-import { formatBytes, formatDecimalBytes, parseBytes } from '../units.js';
+import { formatBytes, formatDecimalBytes, parseBytes, parseNumber } from '../units.js';
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';
@@ -143,8 +143,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     found && spec && runtime
       ? underRuntime(found, runtime, spec, {
           shares: depthOf(scenario, geometry),
-          chunkTokens: Number(
+          chunkTokens: parseNumber(
             scenario.server?.maxNumBatchedTokens ?? runtime.source.terms.defaults.maxNumBatchedTokens,
+            '--max-num-batched-tokens',
+            { min: 1, max: 2 ** 20, whole: true },
           ),
         })
       : found && scheduled(found, sources.gpu?.stack ?? null);

@@ -38,7 +38,8 @@ export interface PlannedFleet {
 
 /** Plans for every number of GPUs that may share the model; --gpus leaves one. @throws UserError as `prepare` does */
 export function planFleet(scenario: Scenario, users: number, sources: Sources): PlannedFleet {
-  const degrees = scenario.gpus === undefined ? degreesFor(sources.model.geometry) : [scenario.gpus];
+  const degrees =
+    scenario.gpus !== undefined ? [scenario.gpus] : sources.gpu?.runtime ? [1] : degreesFor(sources.model.geometry);
   const planned = degrees.map((gpus): Planned => {
     const { request, refused } = prepare({ ...scenario, gpus }, sources);
     return { request, report: makePlan(request, refused, { everyRow: false }) };

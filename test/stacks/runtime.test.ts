@@ -183,7 +183,6 @@ describe('steps', () => {
 
   it('take as long in a run as in a plan', async () => {
     const users = random.pick([1, 2, 4, 8]);
-    // All prompts in one chunk: sequences that begin together stay in step.
     const promptTokens = random.whole(100, 1000);
     const asked = {
       device: 'b300',
@@ -197,8 +196,15 @@ describe('steps', () => {
     const sources = await readSources(asked);
     const none = { findRate: false, percentile: null, skipBad: false, shard: null, progress: () => false };
     const report = await simulate(asked, sources, { ...none, bounds: ['estimate'] });
-    const plan = await stepOf({ attention: asked.attention }, users, promptTokens + 1000);
-    near(report.runs[0]!.estimate.median_tpot_ms! / 1e3, plan.estimate, 0.02);
+    // Contexts grow, and the longer of two lines is not their mean.
+    const contexts = Array.from({ length: 16 }, (_, i) => promptTokens + Math.round((2000 * (i + 0.5)) / 16));
+    const steps = await Promise.all(contexts.map((n) => stepOf({ attention: asked.attention }, users, n)));
+    const planned = steps.reduce((sum, { estimate }) => sum + estimate, 0) / steps.length;
+    const ran = report.runs[0]!.estimate.median_tpot_ms! / 1e3;
+    // The first request begins alone: sequences that are out of step pass their boundaries apart.
+    if (users === 1) near(ran, planned, 0.005);
+    expect(ran / planned, `seed ${SEED}`).toBeGreaterThan(0.995);
+    expect(ran / planned, `seed ${SEED}`).toBeLessThan(1.1);
   });
 });
 
