@@ -39,7 +39,10 @@ export interface RuntimePrices {
 export const overlapped = (pricer: Pricer): Pricer => ({
   ...pricer,
   stepOverhead: { ...pricer.stepOverhead, estimate: 0, low: 0 },
-  ...(pricer.sequenceOverhead ? { sequenceOverhead: { ...pricer.sequenceOverhead, estimate: 0, low: 0 } } : {}),
+  // Books of sequences are kept meanwhile.
+  ...(pricer.sequenceOverhead
+    ? { sequenceOverhead: { ...pricer.sequenceOverhead, estimate: 0, low: 0, high: 0 } }
+    : {}),
 });
 
 /** What a step takes beside its kernels. */

@@ -84,7 +84,8 @@ export function refuseKnown(c: Config): void {
   if (found) c.refuse(`model_type ${show(found[0])} is not planned: ${found[2]}`, ASK);
 }
 
-const typeOf = (c: Config): string => (c.has('model_type') ? show(c.get('model_type')) : 'missing');
+const typeOf = (c: Config): string =>
+  c.has('model_type') && typeof c.get('model_type') === 'string' ? show(c.get('model_type')) : 'missing';
 
 /**
  * Refuses a field that means a loop or another cache where the family does not read it.

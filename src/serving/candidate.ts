@@ -143,8 +143,9 @@ export class Service {
    * go on in step: they begin within the time that a request takes.
    */
   private requested(): () => Requested {
-    const { source, ramped } = this.setting.workload;
-    if (ramped === null) return () => source(null);
+    const { workload } = this.setting;
+    const { ramped } = workload;
+    if (ramped === null) return () => workload.source(null);
     const { e2el } = run(this.runOptions('estimate', ramped(0).source)).metrics;
     const rampSeconds = e2el.mean ?? 0;
     return () => ramped(rampSeconds);

@@ -71,6 +71,7 @@ export function expectBadInput(o: Outcome): void {
 
 /** Fields that may be null: what is not known, or not asked. Everything else that is a number stays one. */
 const NULLABLE = new Set([
+  'tested',
   'id',
   'calibration',
   'batch',
@@ -209,7 +210,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
   for (const name of ['stacks', 'attainable.json', 'servers.json', 'runtimes.json', 'accuracy.json'])
     symlinkSync(join(ROOT, 'calibrations', name), join(home, 'calibrations', name));
   symlinkSync(join(ROOT, 'kernels'), join(home, 'kernels'));
-  symlinkSync(join(ROOT, 'models'), join(home, 'models'));
+  for (const name of ['models', 'ledger']) symlinkSync(join(ROOT, name), join(home, name));
   return {
     cli,
     run: (args, options = {}) => {

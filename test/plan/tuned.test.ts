@@ -32,10 +32,11 @@ describe('--stack lla-sim', () => {
     const report = answer(scenario, await calibrated());
     const sources = await readSources({ ...scenario, stack: 'attainable' });
     const attainable = answer({ ...scenario, stack: 'attainable' }, sources);
-    const server = sources.gpu!.server.secondsPerStep.estimate;
-    expect(server).toBeGreaterThan(0);
+    const { secondsPerStep, secondsPerSequence } = sources.gpu!.server;
+    expect(secondsPerStep.estimate).toBeGreaterThan(0);
     for (const p of report.plans) {
       const other = attainable.plans.find((q) => q.id === p.id)!;
+      const server = secondsPerStep.estimate + other.decode.batch * secondsPerSequence.estimate;
       expect(p.decode.attainable!.estimate, p.id).toBeCloseTo(other.decode.secondsPerStep!.estimate - server, 9);
       expect(p.knee?.attainable, p.id).toEqual(p.decode.attainable);
       // A processor's kernels are no H200's.

@@ -16,7 +16,7 @@ const BASE: ServeRequest = {
   cacheType: 'f16',
   hosted: HOSTED,
   utilization: 0.92,
-  reserveBytes: 2e9,
+  reserveBytes: 3e9,
   server: serverMemory({ stack: 'vllm', version: '0.24.0', name: 'vLLM 0.24.0' }, HOSTED),
 };
 
@@ -41,7 +41,7 @@ describe('the command of a server', () => {
   it('a share beyond the default, or less kept than the server keeps, is printed as planned, and said', () => {
     const more = serveCommand({ ...BASE, utilization: 0.97, reserveBytes: 1e9 });
     expect(more?.line).toContain('--gpu-memory-utilization 0.97 ');
-    expect(more?.notes.join()).toMatch(/takes 0.92, and 1.74 GB of that for itself/);
+    expect(more?.notes.join()).toMatch(/takes 0.92, and 2.58 GB of that for itself/);
     // Rounded up: the share never holds fewer than were asked for.
     for (let share = 0.5; share < 1; share += 0.00371) {
       const given = serveCommand({ ...BASE, utilization: share })?.flags.find((f) => f.flag.startsWith('--gpu-memory'));
@@ -80,7 +80,7 @@ describe('the line in an answer', () => {
     expect(answer.serve).toContain(`--max-num-seqs ${answer.deploy?.batch} --max-model-len 4096 `);
     const whole = await plan({ vram: '141GB', batch: 42, codec: ['full'], reserve: '512MiB', utilization: 1 });
     expect(whole.answer.serve).toMatch(
-      /--max-num-seqs 42 .*--gpu-memory-utilization 1 .*; by default it takes 0.92, and 1.74 GB/,
+      /--max-num-seqs 42 .*--gpu-memory-utilization 1 .*; by default it takes 0.92, and 2.58 GB/,
     );
     expect((await plan({ device: 'h200', model: 'huginn-3.5b', codec: ['full'] })).answer.serve).toBeUndefined();
   });
@@ -124,6 +124,7 @@ describe('Hugging Face ids', () => {
 
 describe('what a server keeps for itself', () => {
   const GIB = 2 ** 30;
+  const HIDDEN = 469 / 1024;
   const llama = {
     ...findPreset('ouro-1.4b'),
     layers: 32,
@@ -145,7 +146,8 @@ describe('what a server keeps for itself', () => {
     ['a10', 22.07, 4.6, 4.6],
   ])('leaves on %s what vLLM said in its log, within 4 %%', (device, gib, low, high) => {
     const m = vllm('0.7.0', device, gib);
-    const left = m.utilization * gib - 14.96 - reserveOf(m) / GIB;
+    // Its share is of what CUDA shows; the driver reports more.
+    const left = m.utilization * (gib + HIDDEN) - 14.96 - reserveOf(m) / GIB;
     expect(left).toBeGreaterThan(low * 0.96);
     expect(left).toBeLessThan(high * 1.04);
   });
@@ -153,7 +155,7 @@ describe('what a server keeps for itself', () => {
   it('vLLM counts its graphs from 0.21 on, and its share is larger since', () => {
     const [before, after] = [vllm('0.20.1', 'h200', 140), vllm('0.21.0', 'h200', 140)];
     expect([before.utilization, after.utilization]).toEqual([0.9, 0.92]);
-    expect(reserveOf(after) - reserveOf(before)).toBeCloseTo(1.1 * GIB, 0);
+    expect(reserveOf(after) - reserveOf(before)).toBeCloseTo((0.9 + 0.02 * HIDDEN) * GIB, -1);
     expect(vllm('1.2.0', 'h200', 140).utilization).toBe(0.92);
   });
 
