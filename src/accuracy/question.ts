@@ -40,7 +40,8 @@ const OUTPUTS_DIFFER = 0.1;
 export function questionsOf(row: Row, folder: string, readGeometry: () => Geometry): Question[] {
   const { workload: w } = row;
   const first = questionOf(row, folder, readGeometry);
-  if (first.by !== 'simulate') return [first];
+  // Of rows that fit constants are taken by the first reading.
+  if (first.by !== 'simulate' || row.use === 'fits') return [first];
   // Users whose outputs are equally long stay in step: each waits for all prompts, and no prompt comes between steps.
   if (w.kind === 'closed-loop' && w.requests === undefined) {
     const outputTokens = lengthsOf(w.outputTokens);

@@ -27,6 +27,7 @@ const REFUSED: Readonly<Record<string, readonly [args: readonly string[], messag
   doctor: [['--format', 'csv'], /--format must be .*json.*"csv"/],
   import: [[], /the source of the tables is not given/],
   simulate: [[], /the memory of the GPU is not given/],
+  accuracy: [['--only', 'no such row'], /no row of the ledger has "no such row"/],
   models: [['--format', 'csv'], /--format must be .*json.*"csv"/],
 };
 

@@ -71,6 +71,11 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     null,
     'minutes; the options are those of the others',
   ],
+  'npx lla-sim accuracy': ['npx lla-sim accuracy --only hla', 'test/accuracy/accuracy.test.ts prices all rows'],
+  'npx lla-sim accuracy --only h100 --format csv': [
+    'npx lla-sim accuracy --only threads --format csv',
+    'test/accuracy/accuracy.test.ts prices all rows',
+  ],
   'npx lla-sim bench': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --roofline': [null, 'two minutes; docs/extending.md runs it on a kernel'],
   'npx lla-sim bench --roofline --budget 2m': [null, 'two minutes; docs/extending.md runs it on a kernel'],

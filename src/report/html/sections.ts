@@ -51,7 +51,7 @@ export function sheetSection(view: View, simulated: Simulated | null): Html {
 <section><h3>What it loses, by task</h3>${
     loss === null
       ? html`<p>${rows.some((r) => !isUncompressed(r.plan.codec)) ? (report.fidelity ? 'Nothing was measured at this context.' : 'Nothing that counts at this context is published.') : 'Nothing: the cache is not compressed.'}</p>`
-      : html`<table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">uncompressed</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : scoreCell(s)}</td>`)}</tr>`)}</tbody></table>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
+      : html`<div class="scroll" role="region" aria-label="What is lost, by task" tabindex="0"><table class="loss"><thead><tr><th scope="col">task</th><th scope="col" class="number">uncompressed</th>${loss.plans.map((p) => html`<th scope="col" class="number">${p}</th>`)}</tr></thead><tbody>${loss.rows.map((r) => html`<tr><th scope="row">${r.task}</th><td class="number">${r.teacher}</td>${r.scores.map((s) => html`<td class="number">${s === null ? 'unknown' : scoreCell(s)}</td>`)}</tr>`)}</tbody></table></div>${loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : ''}`
   }</section>
 <section><h3>Risk</h3>${report.answer.risks.length === 0 ? html`<p>None but what is to be checked below.</p>` : html`<ul>${report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`)}</ul>`}<h3>Cost</h3><p>${costWords(view, simulated)}</p></section>
 </div>
