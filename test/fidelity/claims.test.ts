@@ -26,9 +26,10 @@ import { SEED } from '../gpu/random.js';
 const g = tinyGeometry();
 const random = randomFrom(SEED);
 
-/** An effect of so much on each of some texts, more or less. */
-const around = (value: number, spread = 0.1, texts = 12): Effect =>
-  meanEffect(Array.from({ length: texts }, () => value + spread * (random() - 0.5)));
+/** So much on each of some texts, more or less. */
+const draws = (value: number, spread: number, texts = 12): number[] =>
+  Array.from({ length: texts }, () => value + spread * (random() - 0.5));
+const around = (value: number, spread = 0.1, texts = 12): Effect => meanEffect(draws(value, spread, texts));
 
 describe(`the verdict (seed ${SEED})`, () => {
   const CASES: readonly (readonly [own: number, twin: number, Verdict])[] = [
@@ -49,9 +50,10 @@ describe(`the verdict (seed ${SEED})`, () => {
   for (const [own, twin, verdict] of CASES)
     it(`of ${own} beside ${twin} is: ${verdict}`, () => {
       // Of nothing, half the texts say more and half less.
-      const effect =
-        own === 0 ? meanEffect(Array.from({ length: 12 }, (_, i) => (i < 6 ? 0.2 : -0.2))) : around(own, 0.05);
-      expect(judged(effect, around(twin, 0.05)).verdict).toBe(verdict);
+      const values = own === 0 ? Array.from({ length: 12 }, (_, i) => (i < 6 ? 0.2 : -0.2)) : draws(own, 0.05);
+      // A twin of the same effect has more on half of the texts, and less by as much on the others.
+      const other = own === twin ? values.map((v, i) => v + (i % 2 === 0 ? 0.02 : -0.02)) : draws(twin, 0.05);
+      expect(judged(meanEffect(values), meanEffect(other)).verdict).toBe(verdict);
     });
 
   it('wants the effect to exceed the twin by more than their joint interval', () => {
