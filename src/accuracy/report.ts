@@ -5,7 +5,8 @@ import { UserError, show } from '../errors.js';
 import { PACKAGE_ROOT } from '../root.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
-import type { JudgedFile } from '../plan/tested.js';
+import type { JudgedFile, PricedBy } from '../plan/tested.js';
+import { isRuntime } from '../stacks/execution.js';
 import { causeOf } from './causes.js';
 import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
 import { geometryOf, Pricing } from './price.js';
@@ -18,7 +19,7 @@ export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): Judged
   const members = new Map<string, AccuracyFigure[]>();
   for (const f of figures) {
     if (f.use !== 'judges' || !TIMES.includes(f.kind)) continue;
-    const key = JSON.stringify([f.serverName, f.device, f.looped]);
+    const key = JSON.stringify([f.serverName, f.device, f.looped, pricedBy(f)]);
     members.set(key, [...(members.get(key) ?? []), f]);
   }
   return {
@@ -28,11 +29,15 @@ export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): Judged
       server: own[0]!.serverName,
       device: own[0]!.device,
       looped: own[0]!.looped,
+      priced: pricedBy(own[0]!),
       inside: own.filter((f) => f.inside).length,
       errors: own.map((f) => Number(Math.abs(f.error).toPrecision(3))),
     })),
   };
 }
+
+const pricedBy = ({ serverName: name, evidence }: AccuracyFigure): PricedBy =>
+  isRuntime(name) ? 'runtime' : evidence === 'attainable' ? 'attainable' : 'tables';
 
 /** How errors are grouped. */
 export const GROUPINGS = ['source', 'GPU', 'server', 'model'] as const;

@@ -3,12 +3,16 @@ import type { Geometry } from '../geometry/geometry.js';
 import { stackLabel } from '../stacks/choose.js';
 import { median } from '../statistics.js';
 
+export type PricedBy = 'tables' | 'attainable' | 'runtime';
+
 /** Figures of one server on one GPU that judge: sizes of the errors, and how many lie in their intervals. */
 export interface JudgedGroup {
   /** As the ledger names it. */
   readonly server: string;
   readonly device: string;
   readonly looped: boolean;
+  /** What priced them: kernel tables of a server, what tuned kernels reach, or a server's runtime. */
+  readonly priced: PricedBy;
   readonly inside: number;
   readonly errors: readonly number[];
 }
@@ -51,8 +55,11 @@ export function testedOf(
 ): Tested | null {
   if (stack === null || stack === 'lla-sim') return null;
   const looped = geometry.loops > 1;
-  const served = groups.filter((g) => stack === 'attainable' || g.server === stack);
-  const name = stack === 'attainable' ? 'real servers' : stackLabel(stack);
+  const estimated = stack === 'attainable';
+  const served = groups.filter((g) =>
+    estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',
+  );
+  const name = estimated ? 'servers without kernel tables' : stackLabel(stack);
   const models = looped ? 'looped models' : 'models without loops';
   const gpusOf = (own: readonly JudgedGroup[]): string => {
     const gpus = [...new Set(own.map((g) => g.device))];

@@ -257,7 +257,7 @@ function trust(r: SimulationReport): string[] {
     `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
     r.candidates
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
-      : 'in parentheses and fast–slow: every iteration takes the low, or the high end of its interval',
+      : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and the most of these runs and the estimate',
     ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,

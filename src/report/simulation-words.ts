@@ -19,8 +19,9 @@ export const targetWords = ({ targets }: SimulationReport): string =>
 export const knownBetween = (low: number | null, estimate: number | null, high: number | null, unit = 1): string =>
   low === null || estimate === null || high === null ? '–' : between(low / unit, estimate / unit, high / unit);
 
-const between = (low: number, estimate: number, high: number): string =>
-  `${formatNumber(estimate)} (${formatNumber(low)}–${formatNumber(high)})`;
+/** A queue that moves slower may meet other requests: the estimate need not lie between the ends. */
+const between = (...runs: [low: number, estimate: number, high: number]): string =>
+  `${formatNumber(runs[1])} (${formatNumber(Math.min(...runs))}–${formatNumber(Math.max(...runs))})`;
 
 /** GPUs of all replicas. */
 export const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);

@@ -1,0 +1,49 @@
+/** What plans say of figures that judge: the nearest ones, priced as the question is. */
+import { describe, expect, it } from 'vitest';
+import { testedOf, type JudgedGroup } from '../../src/plan/tested.js';
+import { randomOf, SEED } from '../gpu/random.js';
+
+describe(`figures of others (seed ${SEED})`, () => {
+  const random = randomOf(SEED);
+  const errors = (): number[] => Array.from({ length: random.whole(1, 9) }, () => random.whole(1, 90) / 100);
+  const group = (server: string, device: string, looped: boolean, priced: JudgedGroup['priced']): JudgedGroup => {
+    const list = errors();
+    return { server, device, looped, priced, inside: random.whole(0, list.length), errors: list };
+  };
+  const groups: readonly JudgedGroup[] = [
+    group('vllm', 'a100-80', true, 'tables'),
+    group('vllm', 'h100', true, 'tables'),
+    group('vllm', 'h200', false, 'tables'),
+    group('vllm', 'rtx-5090', true, 'attainable'),
+    group('vllm-rlt', 'h800-pcie', true, 'runtime'),
+    group('sglang', 'h100', false, 'tables'),
+  ];
+  const ask = (stack: string | null, device: string, loops: number) =>
+    testedOf(groups, { stack, device: { id: device }, geometry: { loops } });
+  const of = (...own: JudgedGroup[]) => ({
+    figures: own.reduce((sum, g) => sum + g.errors.length, 0),
+    inside: own.reduce((sum, g) => sum + g.inside, 0),
+  });
+
+  it('are those of the GPU, else of the kind of model, else of the server', () => {
+    expect(ask('vllm', 'a100-80', 4)).toMatchObject({ on: 'vLLM on a100-80, looped models', ...of(groups[0]!) });
+    const others = ask('vllm', 'b200', 4);
+    expect(others).toMatchObject({
+      on: 'vLLM, looped models, other GPUs (a100-80, h100)',
+      ...of(groups[0]!, groups[1]!),
+    });
+    const sorted = [...groups[0]!.errors, ...groups[1]!.errors].sort((a, b) => a - b);
+    const middle = (sorted.length - 1) / 2;
+    expect(others?.medianError).toBeCloseTo((sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2, 12);
+    expect(ask('sglang', 'h100', 4)).toMatchObject({ on: 'SGLang on h100, models without loops', ...of(groups[5]!) });
+  });
+
+  it('were priced as the question is: neither a runtime nor tables speak for estimates', () => {
+    expect(ask('attainable', 'h800-pcie', 4)).toMatchObject(of(groups[3]!));
+    expect(ask('attainable', 'rtx-5090', 4)).toMatchObject({
+      on: 'servers without kernel tables on rtx-5090, looped models',
+    });
+    expect(ask('vllm-rlt', 'b300', 4)).toMatchObject(of(groups[4]!));
+    for (const stack of [null, 'lla-sim', 'trtllm']) expect(ask(stack, 'h100', 4)).toBeNull();
+  });
+});
