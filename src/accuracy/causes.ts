@@ -11,7 +11,7 @@ interface Cause {
 
 /** Of Ouro in vLLM on A100. */
 const LAUNCHES =
-  'too slow by 2.2 ms at 1k to 0.7 ms at 16k with 96 layer calls, by twice as much with 192: 23 µs a call that CUDA graphs save and the kernels of the tables hold';
+  '2.2 ms too slow at 1k, 0.7 ms at 16k (96 layer calls; twice that with 192). At 1k that is 23 µs a call: launches in the kernel tables that CUDA graphs avoid. Why it shrinks with context is not explained';
 
 const CAUSES: readonly Cause[] = [
   { holds: ({ row, kind }) => row.campaign === 'a100-full' && kind === 'step', words: LAUNCHES },
@@ -23,12 +23,12 @@ const CAUSES: readonly Cause[] = [
   {
     holds: ({ row, kind }) => row.server.name === 'sglang' && kind === 'step',
     words:
-      'with outputs of 128 tokens 24 to 54 % too slow, of 512 4 to 20 %: SGLang takes prompts before steps and apart from them, the simulated scheduler between',
+      '24 to 54 % too slow with outputs of 128 tokens, 4 to 20 % with 512: SGLang runs prompts in batches of their own before decoding, the simulated scheduler mixes them with decode steps',
   },
   {
     holds: ({ row }) => row.device === 'gb200',
     words:
-      'the source has 8 ms a step with one user, 42 with two and 28 with eight, on a server that is said to hold one request: its flags or lengths are not those that it names',
+      'the source gives 8 ms a step at 1 user, 42 at 2, 28 at 8, on a server said to hold one request: its flags or lengths are probably misreported',
   },
   {
     holds: ({ row }) => row.id.startsWith('l20x-bf16-http-'),

@@ -8,6 +8,9 @@ const percent = (share: number): string => {
   return Math.abs(p) < 9.95 ? p.toFixed(1) : p.toFixed(0);
 };
 
+/** Memory is predicted as single numbers. */
+const hasInterval = ({ kind }: Pick<Group, 'kind'>): boolean => kind !== 'cache' && kind !== 'weights';
+
 /** Cells of a group, and their titles. */
 const CELLS: readonly (readonly [title: string, cell: (g: Group) => string])[] = [
   ['rows', (g) => String(g.rows)],
@@ -15,12 +18,12 @@ const CELLS: readonly (readonly [title: string, cell: (g: Group) => string])[] =
   ['median', (g) => `${percent(g.median)} %`],
   ['90th', (g) => `${percent(g.p90)} %`],
   ['bias', (g) => `${g.bias > 0 ? '+' : ''}${percent(g.bias)} %`],
-  ['inside', (g) => `${Math.round(100 * g.inside)} %`],
-  ['half-width', (g) => `${percent(g.halfWidth)} %`],
+  ['inside', (g) => (hasInterval(g) ? `${Math.round(100 * g.inside)} %` : '–')],
+  ['half-width', (g) => (hasInterval(g) ? `${percent(g.halfWidth)} %` : '–')],
 ];
 
 const LEGEND =
-  'median, 90th: sizes of the errors, predicted over measured less one. bias: median error with its sign. inside: share of the figures in their 90 % interval. half-width: of the median interval. cache and weights are exact numbers without an interval.';
+  'error: predicted / measured − 1. median, 90th: of its absolute value. bias: its signed median. inside: share of the figures in their 90 % interval. half-width: the median interval’s, relative to the prediction. Cache and weights are predicted as single numbers without an interval. Throughput below a server’s capacity is not counted.';
 
 const groupColumns = (head: string): Column<Group>[] => [
   { title: head, align: 'left', cell: (g) => g.name },
@@ -33,7 +36,7 @@ const fits = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use =
 
 /** `1,315 rows: 812 priced (…), 503 not`. */
 const intro = ({ rows, priced, figures }: AccuracyReport): string =>
-  `${rows} published rows of real servers; ${priced} are priced, with ${figures.length} figures. Rows that fit may give constants; rows that judge were named before the first one was priced.`;
+  `${rows} published rows of real servers; ${priced} are priced, with ${figures.length} figures. Rows that fit may set constants; rows that judge may not, but for one named row a machine that sets its host’s time for launches. Rows were divided before any was priced.`;
 
 export function accuracyTable(report: AccuracyReport, width: number): string {
   const part = (title: string, head: string, groups: readonly Group[]): string[] =>
@@ -101,10 +104,10 @@ export function accuracyMarkdown(report: AccuracyReport): string {
     '',
     '## Figures outside their intervals',
     '',
-    'Of rows that judge, by campaign, with the cause where one was found and checked.',
+    'Times of rows that judge, by campaign, with the cause where one was found and checked by a number.',
     '',
     ...table(
-      ['campaign', 'figure', 'outside', 'of', 'median error', 'cause'],
+      ['campaign', 'figure', 'outside', 'of', 'their median error', 'cause'],
       missesOf(report.figures).map((m) => [
         m.campaign,
         m.kind,

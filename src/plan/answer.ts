@@ -110,7 +110,11 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     notes.push(
       `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`,
     );
-  if (spec && spec.driverBytes === device.vramBytes && spec.driverBytes !== spec.vramBytes)
+  if (
+    spec &&
+    spec.driverBytes === device.vramBytes &&
+    formatDecimalBytes(spec.driverBytes) !== formatDecimalBytes(spec.vramBytes)
+  )
     notes.push(
       `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
     );

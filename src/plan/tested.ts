@@ -63,11 +63,11 @@ export function testedOf(
   const models = looped ? 'looped models' : 'models without loops';
   const gpusOf = (own: readonly JudgedGroup[]): string => {
     const gpus = [...new Set(own.map((g) => g.device))];
-    return gpus.length > MOST_NAMED ? String(gpus.length) : gpus.join(', ');
+    return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
   };
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, () => `${name} on ${device.id}, ${models}`],
-    [(g) => g.looped === looped, (own) => `${name}, ${models}, other GPUs (${gpusOf(own)})`],
+    [(g) => g.looped === looped, (own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`],
     [
       (g) => g.device === device.id,
       () => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,

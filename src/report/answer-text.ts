@@ -98,12 +98,12 @@ export function paragraph({ label, text }: AnswerLine, width: number): string[] 
   return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
 }
 
-/** `on figures of others: vLLM, looped models, other GPUs (a100-80): 8 of 16 inside, median error 10 %`. */
+/** `on published figures of vLLM, looped models, none on this GPU (a100-80): 9 of 16 inside the interval, …`. */
 function testedWords({ tested, device }: PlanReport): string | null {
   if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
   if (!tested) return 'no published figure of this server judges these times';
   const { on, figures, inside, medianError } = tested;
-  return `on what others measured: ${on}: ${inside} of ${figures} inside, median error ${Math.round(100 * medianError)} %`;
+  return `on published figures of ${on}: ${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %; first tokens not counted`;
 }
 
 const rowOf = (report: PlanReport, { planId }: Choice): Plan => report.plans.find((p) => p.id === planId) as Plan;

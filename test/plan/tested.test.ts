@@ -29,7 +29,7 @@ describe(`figures of others (seed ${SEED})`, () => {
     expect(ask('vllm', 'a100-80', 4)).toMatchObject({ on: 'vLLM on a100-80, looped models', ...of(groups[0]!) });
     const others = ask('vllm', 'b200', 4);
     expect(others).toMatchObject({
-      on: 'vLLM, looped models, other GPUs (a100-80, h100)',
+      on: 'vLLM, looped models, none on this GPU (a100-80, h100)',
       ...of(groups[0]!, groups[1]!),
     });
     const sorted = [...groups[0]!.errors, ...groups[1]!.errors].sort((a, b) => a - b);
