@@ -103,7 +103,7 @@ function testedWords({ tested, device }: PlanReport): string | null {
   if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
   if (!tested) return 'no published figure of this server judges these times';
   const { on, figures, inside, medianError } = tested;
-  return `on published figures of ${on}: ${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %; first tokens not counted`;
+  return `on published figures of ${on}: ${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %`;
 }
 
 const rowOf = (report: PlanReport, { planId }: Choice): Plan => report.plans.find((p) => p.id === planId) as Plan;

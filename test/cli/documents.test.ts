@@ -168,8 +168,11 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   js: 'run against the compiled package',
   yaml: 'written to the file it names, which a command reads',
   csv: 'written to the file it names, which a command reads',
+  json: 'written to the file it names, which a command reads',
   formula: 'mathematics: nothing to run',
 };
+
+const FILES = ['yaml', 'csv', 'json'];
 
 const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'fit', 'fidelity', 'validate', 'doctor'];
 const TINY_CONFIG = {
@@ -217,8 +220,7 @@ beforeAll(async () => {
   for (const folder of ['scenarios', 'src']) symlinkSync(join(ROOT, folder), join(session, folder));
   mkdirSync(join(session, 'tiny'));
   writeFileSync(join(session, 'tiny/config.json'), JSON.stringify(TINY_CONFIG));
-  for (const f of fences.filter((x) => x.language === 'yaml' || x.language === 'csv'))
-    writeFileSync(join(session, f.info), f.text);
+  for (const f of fences.filter((x) => FILES.includes(x.language))) writeFileSync(join(session, f.info), f.text);
 }, 120_000);
 afterAll(() => {
   program?.remove();
@@ -303,8 +305,8 @@ describe('blocks of the pages', () => {
       // The tree of DESIGN.md, which is compared with src/ below.
       if (f.page === 'DESIGN.md' && f.language === '') continue;
       expect(Object.keys(LANGUAGES), `${f.page}:${f.line}`).toContain(f.language);
-      if (f.language === 'yaml' || f.language === 'csv') {
-        expect(f.info, `${f.page}:${f.line}`).toMatch(/^[\w-]+\.(yaml|csv)$/);
+      if (FILES.includes(f.language)) {
+        expect(f.info, `${f.page}:${f.line}`).toMatch(/^[\w-]+\.(yaml|csv|json)$/);
         const readers = fences.filter(
           (x) => x.page === f.page && (x.language === 'sh' || x.language === 'console') && x.text.includes(f.info),
         );
