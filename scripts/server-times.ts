@@ -91,7 +91,10 @@ function line(residuals: readonly Residual[]): { step: number; sequence: number 
 
 const { rows } = readLedger(join(FOLDER, 'aiconfigurator.json'));
 const fits = rows.filter((r) => r.use === 'fits' && r.figures.tpotSeconds && r.workload.kind === 'closed-loop');
-/** From users at random times who find little queue: vLLM on RTX 4090. Less where a user shares the server's process. */
+/**
+ * From users at random times who find little queue: vLLM on RTX 4090. Less where a user shares the server's process. Two
+ * rows have no quantile: the high end is a quarter above the larger one.
+ */
 const late = await missingFirstTokens('vllm-workstation-gpus.json');
 const request: Interval = { estimate: round(quantile(late, 0.5)), low: 0, high: round(1.25 * Math.max(...late)) };
 const servers: Record<string, ServerTime & { rows: number }> = {};

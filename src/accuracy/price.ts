@@ -5,6 +5,7 @@ import { prepare } from '../plan/answer.js';
 import { readModel, readSources } from '../plan/ask.js';
 import type { Sources } from '../plan/answer.js';
 import { evaluate } from '../plan/evaluate.js';
+import { hasTables } from '../plan/stacks.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { FigureName } from '../schema/ledger.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -15,6 +16,7 @@ import { settle } from '../serving/answer.js';
 import { Service } from '../serving/candidate.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
 import { join } from 'node:path';
+import { STACKS } from '../stacks/serving.js';
 import { questionsOf, type Question } from './question.js';
 
 /** Statistics that a prediction has, in the order in which one of a row is chosen to be compared. */
@@ -60,7 +62,7 @@ export class Pricing {
 
   private async answer(row: Row, question: Exclude<Question, { by: 'nothing' }>): Promise<Priced> {
     if (question.by === 'plan') return this.steps(question);
-    const scenario = await this.withKernels(question.scenario);
+    const scenario = withKernels(question.scenario);
     const { setting, plan } = settle(scenario, await this.read(scenario), { percentile: null, skipBad: false });
     const shown = plan.plans[0];
     const candidate = setting.request.candidates[0]!;
@@ -85,7 +87,7 @@ export class Pricing {
     const step = { estimate: 0, low: 0, high: 0 };
     let evidence = 'unknown';
     for (const { loops: each, share } of loops) {
-      const scenario = await this.withKernels({ ...question.scenario, ...(await loopsOf(question.scenario, each)) });
+      const scenario = withKernels({ ...question.scenario, ...(await loopsOf(question.scenario, each)) });
       const { request } = prepare(scenario, await this.read(scenario));
       const { decode, maxBatch } = evaluate(request, request.candidates[0]!);
       if (!decode.secondsPerStep) return { why: `by the planner ${maxBatch.exact} of ${batch} sequences fit` };
@@ -104,19 +106,6 @@ export class Pricing {
     };
   }
 
-  /** Without kernel times of the row's server the user takes what tuned kernels reach. */
-  private async withKernels(scenario: Scenario): Promise<Scenario> {
-    if (scenario.stack === undefined) return scenario;
-    try {
-      await this.read(scenario);
-      return scenario;
-    } catch (error) {
-      if (error instanceof UserError && error.message.includes('no kernel times'))
-        return { ...scenario, stack: 'attainable' };
-      throw error;
-    }
-  }
-
   private read(scenario: Scenario): Promise<Sources> {
     const { model, loops, device, stack } = scenario;
     const key = JSON.stringify([model, loops, device, stack]);
@@ -125,6 +114,12 @@ export class Pricing {
     return sources;
   }
 }
+
+/** Without kernel times of the row's server the user takes what tuned kernels reach. */
+const withKernels = (scenario: Scenario): Scenario =>
+  STACKS.some((name) => name === scenario.stack) && !hasTables(scenario.device!, scenario.stack!)
+    ? { ...scenario, stack: 'attainable' }
+    : scenario;
 
 /** The first interval's estimate, within the ends of both. */
 const spanning = (a: Interval | null, b: Interval | null): Interval | null =>

@@ -3,6 +3,8 @@ import { csvCell, markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
 
+const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
+
 const percent = (share: number): string => {
   const p = 100 * share;
   return Math.abs(p) < 9.95 ? p.toFixed(1) : p.toFixed(0);
@@ -36,7 +38,7 @@ const fits = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use =
 
 /** `1,315 rows: 812 priced (…), 503 not`. */
 const intro = ({ rows, priced, figures }: AccuracyReport): string =>
-  `${rows} published rows of real servers; ${priced} are priced, with ${figures.length} figures. Rows that fit may set constants; rows that judge may not, but for one named row a machine that sets its host’s time for launches. Rows were divided before any was priced.`;
+  `${counted(rows, 'published row')} of real servers; ${priced} ${priced === 1 ? 'is' : 'are'} priced, with ${counted(figures.length, 'figure')}. Rows that fit may set constants; rows that judge may not, but for one named row a machine that sets its host’s time for launches. Rows were divided before any was priced.`;
 
 export function accuracyTable(report: AccuracyReport, width: number): string {
   const part = (title: string, head: string, groups: readonly Group[]): string[] =>

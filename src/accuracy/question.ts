@@ -104,12 +104,12 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
 }
 
 /** Why the planner has no answer to a row, whatever its load; null where it may have one. */
-function unpriced({ use, because, device, deviceName, codec, workload: w, model }: Row): string | null {
+function unpriced({ use, because, device, deviceName, codec, workload: w }: Row): string | null {
   if (use === 'out-of-reach') return because;
   if (device === undefined) return `${deviceName} is not in the catalogue`;
   if (codec) return codec.name === 'lla' ? LLA : `${codec.name} is not planned`;
   if ('speculation' in w && w.speculation) return 'speculation is not planned';
-  return model === '' ? 'no model' : null;
+  return null;
 }
 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';

@@ -30,7 +30,7 @@ export const accuracyCommand: Command = {
     ...OUTPUT,
   },
   examples: [
-    ['accuracy', 'every published row of a real server beside its prediction, in about a minute'],
+    ['accuracy', 'published rows of real servers beside their predictions, in half a minute'],
     ['accuracy --only h100 --format csv', 'figure by figure'],
     ['accuracy --ledger mine.json --tolerance 10%', 'three rows of your own server: whether to believe the tool'],
   ],

@@ -52,6 +52,9 @@ function stackPath(device: string, stack: string): string | null {
   return null;
 }
 
+/** Whether the package has kernel times of a stack on a device. */
+export const hasTables = (device: string, stack: string): boolean => stackPath(device, stack) !== null;
+
 async function findStack(device: string, stack: string): Promise<StackTables | null> {
   const path = stackPath(device, stack);
   return path === null ? null : readStackFile(path);
@@ -89,7 +92,7 @@ export async function chooseStack(
       );
     return { stack: tables.file.stack, gpu: await gpu(tables) };
   }
-  const decided = decideStack(asked, spec, model, calibrated, (stack) => stackPath(spec.id, stack) !== null);
+  const decided = decideStack(asked, spec, model, calibrated, (stack) => hasTables(spec.id, stack));
   notes.push(...decided.notes);
   if (decided.stack === 'lla-sim') return { stack: decided.stack, gpu: null };
   const tables = decided.tables === null ? null : await findStack(spec.id, decided.tables);
