@@ -190,7 +190,7 @@ describe('steps', () => {
       codec: ['full'],
       stack: 'vllm-rlt',
       attention: random.pick(['triton', 'flash-attn-4']),
-      workload: { arrivals: 'closed', users, requests: users, promptTokens, outputTokens: 2000 },
+      workload: { arrivals: 'closed', users, requests: users, ramp: 0, promptTokens, outputTokens: 2000 },
       server: { maxNumBatchedTokens: 8192 },
     } as const;
     const sources = await readSources(asked);
