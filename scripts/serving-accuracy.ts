@@ -115,6 +115,7 @@ function simulated(
       ...SERVED,
       maxModelLen: SERVED.longest,
       chunkedPrefill: true,
+    promptsFirst: false,
       capTokens: Infinity,
       prefixCaching: true,
       unitTokens: SERVED.blockTokens,

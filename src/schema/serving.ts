@@ -52,7 +52,7 @@ export const SERVER_SETTINGS = {
     kind: 'number',
     help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',
   },
-  maxNumBatchedTokens: { kind: 'number', help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048]' },
+  maxNumBatchedTokens: { kind: 'number', help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048; SGLang 2048 to 16384 by memory]' },
   maxModelLen: {
     kind: 'amount',
     help: "longest prompt with its answer; longer requests are refused [32768, or what the requests need, up to the model's limit]",
@@ -60,10 +60,15 @@ export const SERVER_SETTINGS = {
   blockTokens: { kind: 'number', help: 'tokens of a block of the cache [16; TRT-LLM and lla-sim 32]' },
   kvBlocks: { kind: 'number', help: 'blocks of the cache of a replica [as many as fit]' },
   chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },
+  promptsFirst: {
+    kind: 'text',
+    help: 'prompts take iterations of their own, and sequences wait [on for SGLang, else off]',
+    choices: ['on', 'off'],
+  },
   prefixCaching: { kind: 'text', help: 'keep blocks that later prompts may begin with [on]', choices: ['on', 'off'] },
   asyncScheduling: {
     kind: 'text',
-    help: 'schedule the next iteration while the GPU works [on for vLLM from 0.14.0, else off]',
+    help: 'schedule the next iteration while the GPU works [on for vLLM from 0.14.0 and SGLang from 0.4.0, else off]',
     choices: ['on', 'off'],
   },
   policy: {

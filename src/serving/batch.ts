@@ -23,6 +23,8 @@ export class MixedBatch {
   readonly offsets: Float64Array;
   /** Sequences that decode. */
   size = 0;
+  /** The iteration has prompts alone: sequences wait. */
+  paused = false;
   /** Sum of (length − iteration) of all. */
   offset = 0;
   /** Number of the iteration. */

@@ -10,6 +10,8 @@ export interface ReplicaOptions {
   readonly maxNumBatchedTokens: number;
   /** Prompts are divided where they do not fit the budget. False: whole prompts only, one beyond the budget alone. */
   readonly chunkedPrefill: boolean;
+  /** Prompts that have room take an iteration of their own, while sequences wait (SGLang). */
+  readonly promptsFirst: boolean;
   readonly blockTokens: number;
   /** Blocks of the cache of one replica. */
   readonly blocks: number;

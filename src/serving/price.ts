@@ -279,6 +279,9 @@ export class PriceTables {
 
 const relative = (price: SchedulePrice, bound: 'low' | 'high'): number => price[bound] / price.estimate;
 
+/** Sequences that get a token in the iteration. */
+const decoding = ({ paused, size }: MixedBatch): number => (paused ? 0 : size);
+
 /** Prices iterations at one bound of the interval. */
 export class CostModelPricer implements IterationPricer {
   readonly knots: Float64Array;
@@ -292,8 +295,8 @@ export class CostModelPricer implements IterationPricer {
 
   seconds(batch: MixedBatch): number {
     const { tables, bound } = this;
-    const { size } = batch;
     const { chunks } = batch;
+    const size = decoding(batch);
     let seconds = tables.overhead + tables.shared.at(size + chunks.total) + tables.head.at(size + chunks.ending);
     let attention = 0;
     if (size > 0) {
@@ -313,7 +316,8 @@ export class CostModelPricer implements IterationPricer {
    */
   private widened(batch: MixedBatch, bound: 'low' | 'high', seconds: number, attention: number): number {
     const { tables } = this;
-    const { size, chunks } = batch;
+    const { chunks } = batch;
+    const size = decoding(batch);
     const decode = size === 0 ? 0 : tables.overhead + tables.shared.at(size) + tables.head.at(size) + attention;
     let end = size === 0 ? 0 : decode * tables.stepWidth(bound, size, batch.meanLength);
     for (let i = 0; i < chunks.count; i++) {

@@ -14,8 +14,8 @@ import {
 import type { Scenario } from '../schema/settings.js';
 import { readProbabilities } from '../plan/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime.js';
-import { vllmDefaults } from '../stacks/server-memory.js';
-import { isAsynchronous, type StackTables } from '../stacks/serving.js';
+import { serverDefaults } from '../stacks/server-memory.js';
+import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
@@ -83,6 +83,7 @@ export interface ServerChoice {
   readonly blockTokens: number;
   readonly kvBlocks: number | null;
   readonly chunkedPrefill: boolean;
+  readonly promptsFirst: boolean;
   readonly prefixCaching: boolean;
   /** The server schedules while the GPU works: its own time adds nothing to an iteration. */
   readonly asyncScheduling: boolean;
@@ -332,7 +333,7 @@ export function readServer(
   const flag = (name: ServerName): string => `--${servingFlag(name)}`;
   const whole = (name: ServerName, min: number, max: number, otherwise: number): number =>
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
-  const on = (name: 'chunkedPrefill' | 'prefixCaching'): boolean =>
+  const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
   if (device.defaults && asked(s.prefillReplicas) && Number(s.prefillReplicas) > 0)
     throw new UserError(
@@ -341,7 +342,7 @@ export function readServer(
     );
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
-    : vllmDefaults(device.vramBytes, device.spec?.id ?? '');
+    : serverDefaults(device.stack, device.vramBytes, device.spec?.id ?? '');
   const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
   const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
   if (maxNumBatchedTokens < maxNumSeqs)
@@ -361,6 +362,7 @@ export function readServer(
     ),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill'),
+    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(device.stack),
     // What is cached of a token depends on its depth.
     prefixCaching: on('prefixCaching') && !asked(w.depth) && !device.defaults,
     asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),

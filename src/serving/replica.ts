@@ -1,6 +1,8 @@
 /**
  * One replica: a scheduler as vLLM's (v1/core/sched/scheduler.py, 0.19), without a loop over sequences. Every iteration
- * each decoding sequence gets a token; prompts take the rest of the token budget, in chunks. What sequences have in
+ * each decoding sequence gets a token; prompts take the rest of the token budget, in chunks. With `promptsFirst` as
+ * SGLang's (srt/managers/scheduler.py, 0.5): prompts that have room take an iteration of their own, and sequences
+ * wait. What sequences have in
  * common is counted: those that need a block now are found by (length − iteration) modulo the block size, which does
  * not change while they decode; those that end, or come to the next knot of the price, are in calendars.
  */
@@ -41,7 +43,9 @@ export class Replica {
   private readonly crossings = new Calendar();
   private readonly chunkSlots: Int32Array;
   private began = 0;
-  /** Sequences that came from another replica and decode for the first time. */
+  /** When sequences had their last token, where iterations of prompts alone came since; else −1. */
+  private pausedSince = -1;
+  /** Sequences that decode for the first time, and had their last token at a time of their own. */
   private readonly arrived: number[] = [];
 
   constructor(
@@ -72,10 +76,19 @@ export class Replica {
   begin(now: number): number {
     const { batch, metrics, options } = this;
     batch.clearChunks();
-    this.cross();
-    const preempted = this.growSequences(now);
-    const left = this.continuePrompt(now, options.maxNumBatchedTokens - batch.size);
-    const limit = preempted || left < 0 ? 0 : this.admit(now, left);
+    batch.paused = options.promptsFirst;
+    let limit = NONE;
+    if (options.promptsFirst) {
+      const left = this.continuePrompt(now, options.maxNumBatchedTokens);
+      limit = left < 0 ? 0 : this.admit(now, left, limit);
+    }
+    if (batch.chunks.count === 0) {
+      batch.paused = false;
+      this.cross();
+      const preempted = this.growSequences(now);
+      const left = this.continuePrompt(now, options.maxNumBatchedTokens - batch.size);
+      limit = preempted || left < 0 ? 0 : this.admit(now, left, limit);
+    }
     if (batch.size + batch.chunks.count === 0) return NONE;
     const seconds = this.pricer.seconds(batch);
     this.busy = true;
@@ -95,9 +108,23 @@ export class Replica {
 
   /** Ends the iteration that `begin` began. */
   end(now: number): void {
-    const { batch, requests, metrics } = this;
+    const { batch, requests } = this;
     this.busy = false;
-    const gap = now - this.began;
+    if (!batch.paused) this.endStep(now);
+    else if (this.pausedSince < 0) this.pausedSince = this.began;
+    const { chunks } = batch;
+    for (let i = 0; i < chunks.count; i++) {
+      const slot = this.chunkSlots[i]!;
+      this.endChunk(slot, chunks.tokens[i]!, now);
+      if (batch.paused && requests.state[slot] === STATE.decode) this.arrived.push(slot);
+    }
+  }
+
+  /** Every decoding sequence has a token. */
+  private endStep(now: number): void {
+    const { batch, requests, metrics } = this;
+    const gap = now - (this.pausedSince < 0 ? this.began : this.pausedSince);
+    this.pausedSince = -1;
     let together = batch.size;
     for (const slot of this.arrived) {
       metrics.itl.add(now - requests.lastToken[slot]!);
@@ -108,8 +135,6 @@ export class Replica {
     batch.iteration++;
     for (let slot = this.ends.take(batch.iteration); slot !== NONE; slot = this.ends.take(batch.iteration))
       this.complete(slot, now);
-    const { chunks } = batch;
-    for (let i = 0; i < chunks.count; i++) this.endChunk(this.chunkSlots[i]!, chunks.tokens[i]!, now);
   }
 
   /** Sequences whose length has come to the next knot. */
@@ -155,14 +180,20 @@ export class Replica {
     return budget - tokens;
   }
 
-  /** Begins requests that wait. @returns what keeps the next one waiting, as a number in LIMITS; −1 where none waits */
-  private admit(now: number, budget: number): number {
+  /**
+   * Begins requests that wait.
+   * @param limit what kept the next one waiting before
+   * @returns what keeps the next one waiting, as a number in LIMITS; −1 where none waits
+   */
+  private admit(now: number, budget: number, limit: number): number {
     const { options, requests, pool, waiting, batch } = this;
     while (waiting.size > 0) {
       if (this.running >= options.maxNumSeqs) return 1;
       if (budget <= 0) return 2;
       const slot = waiting.peek();
       const comes = requests.state[slot] === STATE.transfer;
+      // Beside sequences come those that decode at once, and beside prompts no others.
+      if (options.promptsFirst && comes === batch.paused) return limit;
       const tokens = requests.target[slot]! + (comes ? 1 : 0);
       const hits = comes ? 0 : this.hitsOf(slot, tokens);
       const before = comes ? tokens - 1 : hits * options.unitTokens;
@@ -283,7 +314,9 @@ export class Replica {
       this.stopDecoding(slot, length);
       const steps = batch.iteration - requests.began[slot]!;
       requests.emitted[slot]! += steps;
-      if (steps > 0) requests.lastToken[slot] = now;
+      if (steps > 0) requests.lastToken[slot] = this.pausedSince < 0 ? now : this.pausedSince;
+      const first = this.arrived.indexOf(slot);
+      if (first >= 0) this.arrived.splice(first, 1);
       requests.target[slot] = requests.prompt[slot]! + requests.emitted[slot]!;
     }
     if (slot === this.partial) this.partial = NONE;

@@ -57,6 +57,24 @@ export const vllmDefaults = (
     ? { sequences: 1024, batchedTokens: 8192 }
     : { sequences: 256, batchedTokens: 2048 };
 
+/** SGLang's chunk of prompts by memory (srt/server_args.py 0.5, chunked_prefill_size); it has no limit of sequences. */
+const SGLANG_CHUNKS = [
+  { belowBytes: 35 * GIB, tokens: 2048 },
+  { belowBytes: 60 * GIB, tokens: 4096 },
+  { belowBytes: 160 * GIB, tokens: 8192 },
+  { belowBytes: Infinity, tokens: 16_384 },
+] as const;
+
+/** A server's defaults for most sequences, and tokens of an iteration. */
+export const serverDefaults = (
+  stack: string | null,
+  vramBytes: number,
+  device: string,
+): { readonly sequences: number; readonly batchedTokens: number } =>
+  stack === 'sglang'
+    ? { sequences: 1024, batchedTokens: SGLANG_CHUNKS.find((c) => vramBytes < c.belowBytes)!.tokens }
+    : vllmDefaults(vramBytes, device);
+
 /** CUDA context and libraries: aiconfigurator's measured 551 MB, before it was raised for safety. */
 const CONTEXT_BYTES = 551 * MIB;
 /** What CUDA does not show of the memory that the driver reports: on H100 81,559 MiB against 79.19 GiB. */

@@ -51,7 +51,7 @@ export interface ServerFile {
 
 /**
  * Servers that schedule the next step while the GPU works on this one. What `servers.json` says of them was fitted to an
- * older version, which scheduled between steps.
+ * older version, or to others, which scheduled between steps.
  */
 const OVERLAPPED: Readonly<
   Record<string, { readonly since: string; readonly fittedTo: string; readonly source: string; readonly date: string }>
@@ -62,7 +62,26 @@ const OVERLAPPED: Readonly<
     source: 'release notes of vLLM 0.14.0: asynchronous scheduling is on by default (pull request 27614)',
     date: '2026-11-22',
   },
+  sglang: {
+    since: '0.4.0',
+    fittedTo: 'other servers',
+    source:
+      'SGLang 0.4, zero-overhead batch scheduler (lmsys.org/blog/2024-12-04-sglang-v0-4); --disable-overlap-schedule',
+    date: '2026-11-24',
+  },
 };
+
+/** Servers that give prompts an iteration of their own and let sequences wait, unless told otherwise. */
+const PROMPTS_FIRST: Readonly<Record<string, Served>> = {
+  sglang: {
+    source: 'SGLang, srt/managers/scheduler.py get_next_batch_to_run; --enable-mixed-chunk is off by default',
+    date: '2026-11-24',
+  },
+};
+
+/** True where a stack runs prompts that have room before the next decode step. */
+export const takesPromptsFirst = (stack: string | null): boolean =>
+  stack !== null && Object.hasOwn(PROMPTS_FIRST, stack);
 
 /**
  * Whether the server schedules the next step while the GPU works on this one.

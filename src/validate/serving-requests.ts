@@ -68,6 +68,7 @@ export function simulate(
     server: {
       ...options,
       maxNumSeqs: sequences,
+      promptsFirst: false,
       prefixCaching: false,
       unitTokens: options.blockTokens,
       sharedPrefixTokens: 0,

@@ -35,7 +35,8 @@ function requestsOf(seed: number, count: number, sharing: boolean): GivenRequest
 }
 
 const price = pricerOf((batch) => {
-  const { chunks, size } = batch;
+  const { chunks } = batch;
+  const size = batch.paused ? 0 : batch.size;
   return 1e-3 * (1 + 0.02 * size + 0.01 * chunks.total) + 1e-7 * size * batch.meanLength;
 });
 
@@ -43,6 +44,7 @@ const server = fc.record({
   maxNumSeqs: fc.constantFrom(1, 3, 16, 64),
   maxNumBatchedTokens: fc.constantFrom(64, 100, 512),
   chunkedPrefill: fc.boolean(),
+  promptsFirst: fc.boolean(),
   blocks: fc.constantFrom(70, 90, 200, 1000),
   blockTokens: fc.constantFrom(16, 32),
   capTokens: fc.constantFrom(Infinity, Infinity, 64, 256),

@@ -8,6 +8,7 @@ export const SERVER: ServerOptions = {
   maxNumSeqs: 64,
   maxNumBatchedTokens: 512,
   chunkedPrefill: true,
+  promptsFirst: false,
   blockTokens: 16,
   blocks: 400,
   capTokens: Infinity,

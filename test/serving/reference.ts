@@ -86,14 +86,27 @@ export function referenceRun(requests: readonly GivenRequest[], o: ServerOptions
   while (coming.length > 0 || waiting.length > 0 || running.length > 0) {
     if (waiting.length === 0 && running.length === 0) arriveOne();
     let preempted = false;
+    // Prompts that have room go first, and sequences wait; where none has, sequences go alone.
+    const first = (s: Sequence): number => (o.chunkedPrefill ? Math.min(s.target, o.maxNumBatchedTokens) : s.target);
+    let ahead = false;
+    if (o.promptsFirst) {
+      const partly = running.find((s) => !s.decoding);
+      const next = waiting[0];
+      if (partly) {
+        const until = Math.min(partly.target, partly.cached + o.maxNumBatchedTokens);
+        ahead = used + blocksFor(until) - blocksFor(partly.cached) <= o.blocks;
+        if (!ahead) preempt(partly);
+      } else if (next && running.length < o.maxNumSeqs)
+        ahead = used + blocksFor(o.reserveFullPrompt ? next.target : first(next)) <= o.blocks;
+    }
     const needs = (s: Sequence): number => (s.decoding ? blocksFor(s.cached + 1) - blocksFor(s.cached) : 0);
     const all = (): number => running.reduce((sum, s) => sum + needs(s), 0);
-    while (used + all() > o.blocks) {
+    while (!ahead && used + all() > o.blocks) {
       preempt(victim());
       preempted = true;
     }
-    used += all();
-    const decoding = running.filter((s) => s.decoding);
+    if (!ahead) used += all();
+    const decoding = ahead ? [] : running.filter((s) => s.decoding);
     const lengths = decoding.map((s) => s.cached);
     let budget = o.maxNumBatchedTokens - decoding.length;
     const chunks: { s: Sequence; tokens: number }[] = [];
@@ -110,7 +123,13 @@ export function referenceRun(requests: readonly GivenRequest[], o: ServerOptions
         chunks.push({ s: partial, tokens });
       }
     }
-    while (!preempted && waiting.length > 0 && running.length < o.maxNumSeqs && budget > 0) {
+    while (
+      (!o.promptsFirst || ahead) &&
+      !preempted &&
+      waiting.length > 0 &&
+      running.length < o.maxNumSeqs &&
+      budget > 0
+    ) {
       const s = waiting[0]!;
       if (!o.chunkedPrefill && s.target > budget && chunks.length > 0) break;
       const tokens = o.chunkedPrefill ? Math.min(s.target, budget) : s.target;
