@@ -4,27 +4,34 @@
  * calibrations/servers.json.
  *
  *   npx esbuild --bundle --platform=node --format=esm scripts/server-times.ts --packages=external --outfile=dist/plan/server-times.mjs
- *   node dist/plan/server-times.mjs [--write]
+ *   node dist/plan/server-times.mjs [--write [--keep]]      --keep: times stay, spreads are computed anew
  *
  * Least absolute relative errors of TPOT, by reweighting; the simulation is run again with each answer until it stays.
  * Between a user and the scheduler: what first tokens take longer than predicted where requests come at random (vLLM on
  * RTX 4090). Intervals: a tenth of the rows of up to 16 users needs less a step than `low`, a tenth more than `high`; of the others
  * the same of a sequence.
+ *
+ * Spreads: a group is a server, a GPU and a model. `here`: nine tenths of a group's figures lie within it. `elsewhere`: the
+ * same of the server's groups that gave no constant, the largest of them (with so few groups nothing less covers nine in
+ * ten); where it has none, and of `all`: the largest over all groups, each by the times of another server.
  */
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Pricing } from '../src/accuracy/price.js';
-import type { Interval } from '../src/cost/evidence.js';
+import type { Interval, ServerSpread } from '../src/cost/evidence.js';
 import { PACKAGE_ROOT } from '../src/root.js';
 import { readLedger, type Row } from '../src/schema/ledger-file.js';
 import { quantile } from '../src/statistics.js';
 import type { ServerFile, ServerTime } from '../src/stacks/serving.js';
+import { isRuntime } from '../src/stacks/execution.js';
 
-const { values } = parseArgs({ options: { write: { type: 'boolean', default: false } } });
+const { values } = parseArgs({
+  options: { write: { type: 'boolean', default: false }, keep: { type: 'boolean', default: false } },
+});
 const FOLDER = join(PACKAGE_ROOT, 'ledger');
 const FEW_USERS = 16;
-const ROUNDS = 4;
+const ROUNDS = 3;
 const round = (x: number): number => Number(Math.max(0, x).toPrecision(3));
 
 interface Residual {
@@ -98,40 +105,110 @@ const fits = rows.filter((r) => r.use === 'fits' && r.figures.tpotSeconds && r.w
 const late = await missingFirstTokens('vllm-workstation-gpus.json');
 const request: Interval = { estimate: round(quantile(late, 0.5)), low: 0, high: round(1.25 * Math.max(...late)) };
 const servers: Record<string, ServerTime & { rows: number }> = {};
-for (const stack of [...new Set(fits.map((r) => r.server.name)), 'all']) {
-  const own = fits.filter((r) => stack === 'all' || r.server.name === stack);
-  let [step, sequence] = [0, 0];
-  let residuals: Residual[] = [];
-  for (let i = 0; i < ROUNDS; i++) {
-    residuals = await residualsOf(own, timeOf(step, sequence));
-    if (i === ROUNDS - 1) break;
-    const more = line(residuals);
-    [step, sequence] = [Math.max(0, step + more.step), Math.max(0, sequence + more.sequence)];
-  }
-  const few = residuals.filter((r) => r.users <= FEW_USERS).map((r) => step + r.missing);
-  const many = residuals.filter((r) => r.users > FEW_USERS).map((r) => sequence + r.missing / r.users);
-  const spread = (middle: number, list: readonly number[]): Interval => ({
-    estimate: round(middle),
-    low: round(Math.min(middle, quantile(list, 0.1))),
-    high: round(Math.max(middle, quantile(list, 0.9))),
-  });
-  servers[stack] = {
-    rows: own.length,
-    secondsPerStep: spread(step, few),
-    secondsPerSequence: spread(sequence, many),
-    secondsPerRequest: request,
-  };
-  const errors = residuals.map((r) => Math.abs(r.missing / r.measured));
-  console.log(
-    `${stack}: ${own.length} rows, median error ${(100 * quantile(errors, 0.5)).toFixed(1)} %, 90th percentile ${(100 * quantile(errors, 0.9)).toFixed(1)} %: ${JSON.stringify(servers[stack])}`,
-  );
+const FILES = ['aiconfigurator', 'llmservingsim', 'vllm-workstation-gpus'];
+
+/** Rows of requests that fit, by server, GPU and model. */
+function groups(): Map<string, Row[]> {
+  const found = new Map<string, Row[]>();
+  for (const file of FILES)
+    for (const row of readLedger(join(FOLDER, `${file}.json`)).rows) {
+      const { use, server, device, model, figures } = row;
+      if (use !== 'fits' || isRuntime(server.name) || !figures.tpotSeconds?.mean) continue;
+      const key = [server.name, device, model].join(' ');
+      found.set(key, [...(found.get(key) ?? []), row]);
+    }
+  return found;
 }
+
+/** Within which nine tenths of the rows' figures lie. */
+async function spreadOf(rows: readonly Row[], server: ServerTime): Promise<ServerSpread> {
+  const pricing = new Pricing((sources) => (sources.gpu ? { ...sources, gpu: { ...sources.gpu, server } } : sources));
+  const errors = { tpotSeconds: [] as number[], ttftSeconds: [] as number[] };
+  for (const row of rows) {
+    const priced = await pricing.price(row, FOLDER);
+    if (!('predicted' in priced)) continue;
+    for (const figure of ['tpotSeconds', 'ttftSeconds'] as const) {
+      const measured = row.figures[figure]?.mean;
+      const predicted = priced.predicted(figure, 'mean');
+      if (measured !== undefined && predicted) errors[figure].push(Math.abs(Math.log(measured / predicted.estimate)));
+    }
+  }
+  const within = (list: readonly number[]): number => round(quantile(list, 0.9));
+  return { step: within(errors.tpotSeconds), firstToken: within(errors.ttftSeconds) };
+}
+
+const largest = (list: readonly ServerSpread[]): ServerSpread => ({
+  step: Math.max(...list.map((s) => s.step)),
+  firstToken: Math.max(...list.map((s) => s.firstToken)),
+});
+
+/** The spreads of every server, and of one that nobody measured. */
+async function spreads(
+  fitted: Readonly<Record<string, ServerTime>>,
+): Promise<Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }>> {
+  const here: Record<string, Record<string, ServerSpread>> = {};
+  const elsewhere: Record<string, ServerSpread[]> = {};
+  const unseen: ServerSpread[] = [];
+  for (const [key, rows] of groups()) {
+    const [stack, device] = key.split(' ') as [string, string];
+    const other = Object.keys(fitted).find((name) => name !== stack && name !== 'all')!;
+    const isFitted = rows.some((row) => fits.includes(row));
+    const own = await spreadOf(rows, fitted[stack]!);
+    const leftOut = await spreadOf(rows, fitted[other]!);
+    (here[stack] ??= {})[device] = here[stack]![device] ? largest([here[stack]![device]!, own]) : own;
+    if (!isFitted) (elsewhere[stack] ??= []).push(own);
+    unseen.push(leftOut);
+    console.log(key, rows.length, JSON.stringify({ own, leftOut }));
+  }
+  return {
+    ...Object.fromEntries(
+      Object.keys(here).map((stack) => [stack, { here: here[stack]!, elsewhere: largest(elsewhere[stack] ?? unseen) }]),
+    ),
+    all: { here: {}, elsewhere: largest(unseen) },
+  };
+}
+
+const FILE = join(PACKAGE_ROOT, 'calibrations/servers.json');
+const known = JSON.parse(readFileSync(FILE, 'utf8')) as ServerFile;
+if (values.keep) Object.assign(servers, known.servers);
+else
+  for (const stack of [...new Set(fits.map((r) => r.server.name)), 'all']) {
+    const own = fits.filter((r) => stack === 'all' || r.server.name === stack);
+    let [step, sequence] = [0, 0];
+    let residuals: Residual[] = [];
+    for (let i = 0; i < ROUNDS; i++) {
+      residuals = await residualsOf(own, timeOf(step, sequence));
+      if (i === ROUNDS - 1) break;
+      const more = line(residuals);
+      [step, sequence] = [Math.max(0, step + more.step), Math.max(0, sequence + more.sequence)];
+    }
+    const few = residuals.filter((r) => r.users <= FEW_USERS).map((r) => step + r.missing);
+    const many = residuals.filter((r) => r.users > FEW_USERS).map((r) => sequence + r.missing / r.users);
+    const spread = (middle: number, list: readonly number[]): Interval => ({
+      estimate: round(middle),
+      low: round(Math.min(middle, quantile(list, 0.1))),
+      high: round(Math.max(middle, quantile(list, 0.9))),
+    });
+    servers[stack] = {
+      rows: own.length,
+      secondsPerStep: spread(step, few),
+      secondsPerSequence: spread(sequence, many),
+      secondsPerRequest: request,
+    };
+    const errors = residuals.map((r) => Math.abs(r.missing / r.measured));
+    console.log(
+      `${stack}: ${own.length} rows, median error ${(100 * quantile(errors, 0.5)).toFixed(1)} %, 90th percentile ${(100 * quantile(errors, 0.9)).toFixed(1)} %: ${JSON.stringify(servers[stack])}`,
+    );
+  }
 if (values.write) {
+  const spread = await spreads(servers);
   const file: ServerFile = {
     schema: 'lla-sim/servers',
-    schemaVersion: 2,
-    source: 'rows of ledger/aiconfigurator.json that fit (scripts/server-times.ts)',
-    servers,
+    schemaVersion: 3,
+    source: 'rows of the ledger that fit (scripts/server-times.ts)',
+    servers: Object.fromEntries(
+      Object.entries(servers).map(([name, own]) => [name, { ...own, spread: spread[name]! }]),
+    ),
   };
-  writeFileSync(join(PACKAGE_ROOT, 'calibrations/servers.json'), `${JSON.stringify(file, null, 1)}\n`);
+  writeFileSync(FILE, `${JSON.stringify(file, null, 1)}\n`);
 }

@@ -263,6 +263,7 @@ const link = z
     perPeerBytesPerSecond: rate.nullable(),
     mostGpus: count(2 ** 20).nullable(),
     beyondBytesPerSecond: rate.nullable(),
+    throughHost: z.boolean().default(false),
   })
   .nullable();
 const device = z.object({

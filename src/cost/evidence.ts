@@ -36,3 +36,11 @@ export interface Floor {
   readonly memory: number;
   readonly compute: number;
 }
+
+/** How far whole servers were from their predictions, as natural logarithms: no interval is narrower. */
+export interface ServerSpread {
+  /** Of a step's time. */
+  readonly step: number;
+  /** Of the mean time to the first token under load. */
+  readonly firstToken: number;
+}

@@ -5,7 +5,15 @@
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
-import { EVIDENCE, isEstimate, type Evidence, type Floor, type Interval, type Price } from './evidence.js';
+import {
+  EVIDENCE,
+  isEstimate,
+  type Evidence,
+  type Floor,
+  type Interval,
+  type Price,
+  type ServerSpread,
+} from './evidence.js';
 
 /** What prices kernel calls on one device. */
 export interface Pricer {
@@ -16,6 +24,10 @@ export interface Pricer {
   readonly sequenceOverhead?: StepOverhead;
   /** Between a user and the server's scheduler, seconds a request; absent as above. */
   readonly requestOverhead?: Interval;
+  /** Units of the GPU, where a server's kernels give each sequence and KV head a block (cost/unequal.ts). */
+  readonly units?: number | null;
+  /** How far whole servers were from their predictions: no interval of a step or a prompt is narrower. */
+  readonly spread?: ServerSpread | null;
   /**
    * Seconds of one exchange between `gpus`, of which each holds `bytes` afterwards, or null where the link is unknown.
    */
@@ -191,7 +203,7 @@ class Sum {
     groups.add('step-overhead', pricer.stepOverhead, submissions);
     if (pricer.sequenceOverhead && sequences > 0) groups.add('step-overhead', pricer.sequenceOverhead, sequences);
     const floor = this.floored ? { memory: this.memory, compute: this.compute } : null;
-    return combine(groups, { octavesOutside, communicationPriced, floor });
+    return combine(groups, { octavesOutside, communicationPriced, floor }, Math.exp(pricer.spread?.step ?? 0));
   }
 }
 
@@ -203,6 +215,7 @@ function combine(
     communicationPriced,
     floor,
   }: Pick<SchedulePrice, 'octavesOutside' | 'communicationPriced' | 'floor'>,
+  leastFactor: number,
 ): SchedulePrice {
   let estimate = 0;
   let below2 = 0;
@@ -244,8 +257,11 @@ function combine(
   for (const by in pricedBy) pricedBy[by]! /= estimate;
   return {
     estimate,
-    low: Math.max(estimate - Math.sqrt(below2 + unmeasured.below ** 2), estimate * 1e-6),
-    high: estimate + Math.sqrt(above2 + unmeasured.above ** 2),
+    low: Math.min(
+      Math.max(estimate - Math.sqrt(below2 + unmeasured.below ** 2), estimate * 1e-6),
+      estimate / leastFactor,
+    ),
+    high: Math.max(estimate + Math.sqrt(above2 + unmeasured.above ** 2), estimate * leastFactor),
     evidence: wordFor(evidenceShare),
     evidenceShare,
     pricedBy,

@@ -24,7 +24,29 @@ export interface Link {
   readonly mostGpus: number | null;
   /** What joins more than that, bytes per second and direction; null where nothing is known. */
   readonly beyondBytesPerSecond: number | null;
+  /** It goes through the server's board and processor, which differ. */
+  readonly throughHost: boolean;
 }
+
+/**
+ * Exchanges through a host, at their slowest: NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to 41 of 64
+ * GB/s, and took 24 to 48 µs for 32 KB (voipmonitor/rtx6kpro 29f3863, hardware/pcie-bandwidth.md and
+ * optimization/nccl-tuning.md); vLLM's own exchange takes 5 µs where GPUs reach each other's memory.
+ */
+const SLOW_HOST = { seconds: 48e-6, shareOfRate: 22.2 / 64 } as const;
+
+/** Longest that such an exchange takes; 0 where no host is in the way. @param bytes of the result, as sent */
+export function throughHostSeconds(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): number {
+  const rate = linkRate(link, gpus);
+  if (link === null || rate === null) return 0;
+  const beyond = link.mostGpus !== null && gpus > link.mostGpus;
+  if (!link.throughHost && !beyond) return 0;
+  return SLOW_HOST.seconds + sentBytes(kind, bytes, gpus) / rate / SLOW_HOST.shareOfRate;
+}
+
+/** Bytes that each GPU sends: a ring's all-gather moves (n−1)/n of the result over each link, an all-reduce twice that. */
+const sentBytes = (kind: CollectiveKind, bytes: number, gpus: number): number =>
+  ((kind === 'all-reduce' ? 2 : 1) * (gpus - 1) * bytes) / gpus;
 
 /**
  * Rate at which `gpus` exchange, bytes per second and direction of each: with links to single neighbours, only those to
@@ -43,18 +65,15 @@ export function linkRate(link: Link | null, gpus: number): number | null {
  */
 const COLLECTIVE_LATENCY: Interval = { estimate: 6e-6, low: 3e-6, high: 30e-6 };
 
-/**
- * A ring all-gather moves (n−1)/n of the result over each link, an all-reduce twice that; 70 % of the link's rate
- * assumed, 100 % and 40 % bracket it.
- */
+/** An exchange by a ring: 70 % of the link's rate assumed, 100 % and 40 % bracket it. */
 function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): Price | null {
   const rate = linkRate(link, gpus);
   if (rate === null) return null;
-  const seconds = ((kind === 'all-reduce' ? 2 : 1) * (gpus - 1) * bytes) / gpus / rate;
+  const seconds = sentBytes(kind, bytes, gpus) / rate;
   return {
     estimate: COLLECTIVE_LATENCY.estimate + seconds / 0.7,
     low: COLLECTIVE_LATENCY.low + seconds,
-    high: COLLECTIVE_LATENCY.high + seconds / 0.4,
+    high: Math.max(COLLECTIVE_LATENCY.high + seconds / 0.4, throughHostSeconds(kind, bytes, gpus, link)),
     evidence: 'roofline',
     octavesOutside: 0,
     by: 'roofline',

@@ -25,6 +25,8 @@ export interface Rates {
   readonly f32FlopsPerSecond: number;
   /** Dense 16-bit matrix rate; null where there are no matrix units (or none that can be reached). */
   readonly matrixFlopsPerSecond: number | null;
+  /** Its multiprocessors or compute units. */
+  readonly units?: number;
 }
 
 interface Efficiency {

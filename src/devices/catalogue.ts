@@ -53,6 +53,8 @@ export interface Interconnect {
   readonly mostGpus: number | null;
   /** What joins more: the host's PCI Express. */
   readonly beyondBytesPerSecond: number | null;
+  /** The host's PCI Express is all that joins them: its board and processor decide how fast. */
+  readonly throughHost: boolean;
 }
 
 const GB = 1e9;
@@ -101,6 +103,7 @@ function nvidia(
       perPeerBytesPerSecond: null,
       mostGpus: link[2]?.gpus ?? null,
       beyondBytesPerSecond: link[2] ? link[2].pcie * GB : null,
+      throughHost: link[0].startsWith('PCIe'),
     },
   };
 }
@@ -180,6 +183,7 @@ function amd(
       perPeerBytesPerSecond: n.perPeer * GB,
       mostGpus: n.peers + 1,
       beyondBytesPerSecond: n.pcie * GB,
+      throughHost: false,
     },
   };
 }

@@ -327,6 +327,7 @@ export const pricesOn = (spec: DeviceSpec, gpu: GpuSources): Pricer =>
       bytesPerSecond: spec.memoryBytesPerSecond,
       f32FlopsPerSecond: spec.f32FlopsPerSecond,
       matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
+      units: spec.units,
     },
     spec.interconnect,
   );

@@ -52,7 +52,10 @@ export const SERVER_SETTINGS = {
     kind: 'number',
     help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',
   },
-  maxNumBatchedTokens: { kind: 'number', help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048; SGLang 2048 to 16384 by memory]' },
+  maxNumBatchedTokens: {
+    kind: 'number',
+    help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048; SGLang 2048 to 16384 by memory]',
+  },
   maxModelLen: {
     kind: 'amount',
     help: "longest prompt with its answer; longer requests are refused [32768, or what the requests need, up to the model's limit]",

@@ -90,6 +90,13 @@ export class MixedBatch {
     return this.size === 0 ? 0 : this.offset / this.size + this.iteration;
   }
 
+  /** Length of the longest sequences: the mean of those that have come to the last knot that any has come to. */
+  get longestLength(): number {
+    for (let j = this.counts.length - 1; j >= 0; j--)
+      if (this.counts[j]! > 0) return this.offsets[j]! / this.counts[j]! + this.iteration;
+    return 0;
+  }
+
   /** Empties it of sequences and chunks. */
   clear(): void {
     this.counts.fill(0);

@@ -3,7 +3,7 @@ import { bytesPerToken } from '../codecs/layout.js';
 import { takesPositions } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import type { Evidence } from '../cost/evidence.js';
+import type { Evidence, ServerSpread } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
 import { candidateId } from '../plan/candidates.js';
 import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate.js';
@@ -180,7 +180,7 @@ export class Service {
     asked: Depth | null = this.setting.server.depth,
   ): RunOptions {
     const { options, tables, weightOf } = this;
-    const { runtime, geometry } = this.setting.request;
+    const { runtime, geometry, pricer } = this.setting.request;
     const depth = asked ?? (runtime ? allLoops(geometry.loops) : null);
     const prices = (): LoopPricer =>
       runtime ? new RuntimeLoopPricer(runtime, tables, bound) : new LoopCostPricer(tables, bound);
@@ -188,7 +188,8 @@ export class Service {
       server: options,
       source,
       pricer: new CostModelPricer(tables, bound),
-      requestSeconds: this.setting.request.pricer?.requestOverhead?.[bound] ?? 0,
+      requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
+      firstTokenFactor: firstTokenFactor(pricer?.spread ?? null, bound),
       ...(depth ? { depth: { of: depth, pricer: prices(), weightOf } } : {}),
     };
   }
@@ -289,4 +290,11 @@ export function figuresOf(m: Metrics): RunFigures {
     sketched: Object.entries(distributions).flatMap(([name, sketch]) => (sketch.isExact ? [] : [name as Metric])),
     ...(times as Pick<RunFigures, keyof RunFigures & `${string}_ms`>),
   };
+}
+
+/** Iterations have the spread of steps already. */
+function firstTokenFactor(spread: ServerSpread | null, bound: Bound): number {
+  if (spread === null || bound === 'estimate') return 1;
+  const further = Math.max(0, spread.firstToken - spread.step);
+  return Math.exp(bound === 'low' ? -further : further);
 }

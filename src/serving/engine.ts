@@ -35,6 +35,8 @@ export interface RunOptions {
   readonly pricer: IterationPricer;
   /** What lies between a user and the server's scheduler, seconds a request. */
   readonly requestSeconds?: number;
+  /** At an end of the interval: how much further from the estimate first tokens are than steps (ServerSpread). */
+  readonly firstTokenFactor?: number;
   /** Tokens that leave the loops early; one replica's prompts and tokens together, without a prefix cache. */
   readonly depth?: {
     readonly of: Depth;
@@ -259,15 +261,17 @@ class Simulation implements Surroundings {
     const outputTokens = requests.output[slot]!;
     const promptTokens = requests.prompt[slot]!;
     const first = requests.firstToken[slot]!;
+    const firstToken = first - arrival + this.requestSeconds;
+    const factor = this.options.firstTokenFactor ?? 1;
     metrics.end({
       number: requests.number[slot]!,
       arrival,
       promptTokens,
       outputTokens,
       queueSeconds: requests.scheduled[slot]! - arrival,
-      ttftSeconds: first - arrival + this.requestSeconds,
+      ttftSeconds: firstToken * factor,
       tpotSeconds: outputTokens > 1 ? (now - first) / (outputTokens - 1) : null,
-      e2elSeconds: now - arrival + this.requestSeconds,
+      e2elSeconds: now - arrival + this.requestSeconds + firstToken * (factor - 1),
       preemptions: requests.preemptions[slot]!,
       replica: requests.replica[slot]!,
     });

@@ -12,7 +12,7 @@
  * Everything is computed when it is first asked for. Attention is tabulated over batch × context and taken as linear
  * between neighbouring knots; chunks over tokens × tokens before them.
  */
-import { takesTwoPasses } from '../codecs/registry.js';
+import { isUncompressed, takesTwoPasses } from '../codecs/registry.js';
 import { priceCalls, type Pricer, type SchedulePrice } from '../cost/latency.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
@@ -20,6 +20,7 @@ import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../schedule
 import { OPERATIONS_OF_A_SUBMISSION } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration, type Schedule } from '../schedule/schedule.js';
 import { headSchedule, labelsOf, sharedSchedule } from '../schedule/shared-ops.js';
+import { unequalLoss } from '../cost/unequal.js';
 import type { IterationPricer, MixedBatch } from './batch.js';
 
 /** Which end of the cost model's interval prices a run. */
@@ -152,6 +153,8 @@ export class PriceTables {
   readonly overhead: number;
   /** Of the server, for each sequence of an iteration. */
   readonly perSequence: number;
+  /** Of each sequence, for each of the GPU's units: 0 where a kernel does not give sequences blocks of their own. */
+  readonly blocksPerUnit: number;
   /** Passes of a prompt's tokens through the layers. */
   readonly passes: number;
   /** By batch knot: intercept and slope of a sequence's share of attention, for each segment. */
@@ -170,6 +173,8 @@ export class PriceTables {
     this.batches = octaveKnots(mostSequences);
     this.passes = takesTwoPasses(c.codec) ? 2 : 1;
     this.overhead = pricer.stepOverhead.estimate;
+    const { units } = pricer;
+    this.blocksPerUnit = units && isUncompressed(c.codec) ? Math.max(1, c.geometry.kvHeads / c.gpus) / units : 0;
     this.perSequence = pricer.sequenceOverhead?.estimate ?? 0;
     this.sharedLabels = labelsOf(sharedSchedule(c, 2));
     this.headLabels = labelsOf(headSchedule(c, 2));
@@ -332,12 +337,10 @@ export class CostModelPricer implements IterationPricer {
  * Seconds of attention of every sequence at its own length, between the two neighbouring batch knots.
  * @param rows sequences that the step has room for; those beyond the batch's hold one token
  */
-export function attentionOf(
-  tables: PriceTables,
-  { size, counts, offsets, iteration }: MixedBatch,
-  rows = size,
-): number {
-  const { batches } = tables;
+export function attentionOf(tables: PriceTables, batch: MixedBatch, rows = batch.size): number {
+  const { size, counts, offsets, iteration } = batch;
+  const { batches, blocksPerUnit } = tables;
+  const unequal = 1 + unequalLoss(blocksPerUnit * size, batch.longestLength / batch.meanLength);
   const at = (knot: number): number => {
     const lines = tables.linesOf(knot);
     const empty = (rows - size) * (lines[0]! + lines[1]!);
@@ -346,7 +349,7 @@ export function attentionOf(
   const below = placeOf(batches, rows);
   const share = shareOf(batches, below, rows);
   const first = at(below);
-  return share === 0 ? first / rows : ((1 - share) * first + share * at(below + 1)) / rows;
+  return (unequal * (share === 0 ? first : (1 - share) * first + share * at(below + 1))) / rows;
 }
 
 /** Σ over segments of intercept · sequences + slope · sum of lengths. */

@@ -1,5 +1,5 @@
 /** Whose kernels price a plan: the rule, without the files. The browser page chooses by it too. */
-import type { Interval } from '../cost/evidence.js';
+import type { Interval, ServerSpread } from '../cost/evidence.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { lawsOf, type AttainableFile } from './attainable.js';
@@ -129,12 +129,19 @@ function serverOf({ servers }: ServerFile, stack: string | null): ServerTime {
   return own && own.rows >= FEWEST_ROWS ? own : servers['all']!;
 }
 
+/** Where whole servers were measured: on this GPU, this server on others, or other servers. */
+function spreadOf({ servers }: ServerFile, stack: string, device: string): ServerSpread {
+  const own = servers[stack]?.spread;
+  return own?.here[device] ?? own?.elsewhere ?? servers['all']!.spread.elsewhere;
+}
+
 const NOTHING: Interval = { estimate: 0, low: 0, high: 0 };
 
 /** Prices of kernels without what a server adds to a step. */
 export const kernelsAlone = (sources: GpuSources): GpuSources => ({
   ...sources,
   server: { secondsPerStep: NOTHING, secondsPerSequence: NOTHING, secondsPerRequest: NOTHING },
+  spread: null,
 });
 
 /** Files of the package that hold for every GPU. */
@@ -164,5 +171,6 @@ export function gpuSources(
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id]),
     server: serverOf(files.servers, stack?.file.stack ?? null),
+    spread: stack === null || isRuntime(asked) ? null : spreadOf(files.servers, stack.file.stack, spec.id),
   };
 }

@@ -2,9 +2,9 @@
  * Prices of a GPU that this project has no calibration of: kernels of a serving stack where others measured them, and
  * what a tuned kernel would reach where nobody did. Needs no Node module: the browser page uses it too.
  */
-import type { Floor, Interval, Price } from '../cost/evidence.js';
+import type { Floor, Interval, Price, ServerSpread } from '../cost/evidence.js';
 import type { Pricer } from '../cost/latency.js';
-import { eachVariant, linkRate, remembering, type Link } from '../cost/pricers.js';
+import { eachVariant, linkRate, remembering, throughHostSeconds, type Link } from '../cost/pricers.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';
@@ -28,6 +28,8 @@ export interface GpuSources {
   readonly laws: AttainableLaws;
   /** What a server adds to its kernels. */
   readonly server: ServerTime;
+  /** How far whole servers were from their predictions; null where no server is priced, or one by its runtime. */
+  readonly spread: ServerSpread | null;
   /** The program around the kernels, where it is known for more than seconds a step. */
   readonly runtime?: RuntimeSource;
 }
@@ -87,14 +89,18 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
     sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },
     requestOverhead: sources.server.secondsPerRequest,
+    spread: sources.spread,
+    units: stack && datasheet.units ? datasheet.units : null,
     collective: (kind, bytes, gpus) => {
       const rate = linkRate(link, gpus);
       if (rate === null) return null;
-      const sum = listed('all-reduce', { gpus, bytes: (bytes * STORAGE_BYTES) / F32_BYTES });
+      const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
+      const sum = listed('all-reduce', { gpus, bytes: sent });
       // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
       const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
       const call = kind === 'all-reduce' && joined ? sum : { class: sum.class, work: sum.work };
-      return priced(call, ratesOf(datasheet, rate));
+      const price = priced(call, ratesOf(datasheet, rate));
+      return { ...price, high: Math.max(price.high, throughHostSeconds(kind, sent, gpus, link)) };
     },
     source: named,
   };

@@ -1,7 +1,7 @@
 /**
  * Serving stacks as facts: which of them serves which model, where that is written, and how the tables of one are named.
  */
-import type { Interval } from '../cost/evidence.js';
+import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
 import { RUNTIMES, type RuntimeName } from './execution.js';
 import type { StackFile } from './stack-schema.js';
@@ -43,10 +43,19 @@ export interface ServerTime {
 /** calibrations/servers.json: what servers add to their kernels, fitted to rows of the ledger (scripts/server-times.ts). */
 export interface ServerFile {
   readonly schema: 'lla-sim/servers';
-  readonly schemaVersion: 2;
+  readonly schemaVersion: 3;
   readonly source: string;
   /** By stack, and `all` together. */
-  readonly servers: Readonly<Record<string, ServerTime & { readonly rows: number }>>;
+  readonly servers: Readonly<
+    Record<
+      string,
+      ServerTime & {
+        readonly rows: number;
+        /** 90 % of a GPU's own figures lie within this; of a GPU that was left out, all groups' 90 % did. */
+        readonly spread: { readonly here: Readonly<Record<string, ServerSpread>>; readonly elsewhere: ServerSpread };
+      }
+    >
+  >;
 }
 
 /**

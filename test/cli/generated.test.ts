@@ -243,6 +243,7 @@ async function libraryArguments() {
     perPeerBytesPerSecond: null,
     mostGpus: null,
     beyondBytesPerSecond: null,
+    throughHost: false,
   };
   const report = await library.plan({ vram: '80GB', codec: ['full'] });
   const memory = library.memoryModel(configuration, 4096, 32);

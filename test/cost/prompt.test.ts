@@ -17,6 +17,7 @@ const LINK = {
   perPeerBytesPerSecond: null,
   mostGpus: null,
   beyondBytesPerSecond: null,
+  throughHost: false,
 };
 const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
 const CONFIGURATIONS: readonly Partial<Configuration>[] = [

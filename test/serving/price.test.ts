@@ -10,7 +10,7 @@ import type { Configuration } from '../../src/schedule/schedule.js';
 import { MixedBatch } from '../../src/serving/batch.js';
 import { streamOf } from '../../src/serving/draws.js';
 import { run } from '../../src/serving/engine.js';
-import { CostModelPricer, PriceTables, type Bound } from '../../src/serving/price.js';
+import { attentionOf, CostModelPricer, PriceTables, type Bound } from '../../src/serving/price.js';
 import { SEED } from '../gpu/random.js';
 import { given, SERVER } from './harness.js';
 
@@ -27,8 +27,12 @@ function configuration(id: string): Configuration {
   const candidate = request.candidates.find((c) => candidateId(request.geometry, c, 'f16') === id)!;
   return configurationOf(request, candidate);
 }
-const tablesOf = (id: string, method: 'accumulated' | 'chunked' = 'accumulated'): PriceTables =>
-  new PriceTables(configuration(id), request.pricer!, { method, longest: LONGEST, mostSequences: 256 });
+const tablesOf = (
+  id: string,
+  method: 'accumulated' | 'chunked' = 'accumulated',
+  units: number | null = null,
+): PriceTables =>
+  new PriceTables(configuration(id), { ...request.pricer!, units }, { method, longest: LONGEST, mostSequences: 256 });
 
 /** A batch of these lengths. */
 function batchOf(tables: PriceTables, lengths: readonly number[]): MixedBatch {
@@ -54,6 +58,34 @@ describe('a mixed batch', () => {
       worst = Math.max(worst, Math.abs(price / exact - 1));
     }
     expect(worst, `${id}: largest error ${worst}`).toBeLessThan(0.015);
+  });
+
+  it('loses where its sequences are unequal, by the longest one and the rounds of the units', () => {
+    const id = 'full/full';
+    const units = request.pricer!.units!;
+    expect(units).toBe(132);
+    const uniform = streamOf(SEED, 4);
+    const n = 20 + Math.floor(uniform() * 100);
+    const longest = 4096;
+    const short = 64 + Math.floor(uniform() * 900);
+    const lengths = Array.from({ length: n }, (_, i) => (i === 0 ? longest : short));
+    const plain = tablesOf(id);
+    const tables = tablesOf(id, 'accumulated', units);
+    const attention = attentionOf(plain, batchOf(plain, lengths));
+    const mean = (longest + (n - 1) * short) / n;
+    // Ouro-1.4B: 16 KV heads.
+    const share = (0.188 * (longest / mean - 1)) / ((16 * n) / units);
+    expect(attentionOf(tables, batchOf(tables, lengths)) / attention - 1).toBeCloseTo(share, 9);
+    const equal = batchOf(
+      tables,
+      lengths.map(() => short),
+    );
+    expect(attentionOf(tables, equal)).toBe(attentionOf(plain, equal));
+    // Less than two rounds: kernels divide sequences.
+    const few = batchOf(tables, lengths.slice(0, 15));
+    expect(attentionOf(tables, few)).toBe(attentionOf(plain, few));
+    const latent = tablesOf('lla-21.33x/block-absorbed', 'accumulated', units);
+    expect(latent.blocksPerUnit).toBe(0);
   });
 
   it('is mispriced by the mean length where lengths differ: a plain cache by 1 %, with eviction by half', () => {

@@ -1,0 +1,72 @@
+/** What whole servers teach beside their kernels: the least width of an interval, slow hosts, how prompts are taken. */
+import { describe, expect, it } from 'vitest';
+import { priceStep } from '../../src/cost/latency.js';
+import { prepare } from '../../src/plan/answer.js';
+import { readSources } from '../../src/plan/ask.js';
+import { configurationOf } from '../../src/plan/evaluate.js';
+import type { PlanRequest } from '../../src/plan/types.js';
+import { randomFrom } from '../../src/random.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { serverDefaults } from '../../src/stacks/server-memory.js';
+import { schedulesMeanwhile, takesPromptsFirst } from '../../src/stacks/serving.js';
+import { SEED } from '../gpu/random.js';
+
+const requestOf = async (scenario: Scenario): Promise<PlanRequest> =>
+  prepare(scenario, await readSources(scenario)).request;
+
+describe('the interval of a step', () => {
+  it.each(['h100', 'h200', 'a100-80', 'rtx-pro-6000'])(
+    'is no narrower than whole servers were off: %s',
+    async (device) => {
+      const request = await requestOf({ device, codec: ['full'] });
+      const { step, firstToken } = request.pricer!.spread!;
+      expect(step).toBeGreaterThan(0.02);
+      expect(firstToken).toBeGreaterThan(step);
+      const c = configurationOf(request, request.candidates[0]!);
+      const random = randomFrom(SEED);
+      for (let i = 0; i < 20; i++) {
+        const [batch, context] = [1 + Math.floor(64 * random()), 1 + Math.floor(16_384 * random())];
+        const { estimate, low, high } = priceStep(c, request.pricer!, batch, context);
+        expect(Math.log(high / estimate), `${batch} × ${context}`).toBeGreaterThanOrEqual(step * (1 - 1e-9));
+        expect(Math.log(estimate / low), `${batch} × ${context}`).toBeGreaterThanOrEqual(step * (1 - 1e-9));
+      }
+    },
+  );
+
+  it('is as wide on a GPU that was measured as its own figures, else as those of others', async () => {
+    const of = async (stack: string, device: string): Promise<number> =>
+      (await requestOf({ device, codec: ['full'], model: 'ouro-1.4b', stack })).pricer!.spread!.step;
+    expect(await of('vllm', 'h100')).toBeLessThan(await of('vllm', 'h200'));
+    expect(await of('vllm', 'h200')).toBe(await of('vllm', 'a100-80'));
+    expect(await of('vllm', 'h200')).toBeLessThan(await of('sglang', 'h200'));
+  });
+});
+
+describe('an exchange', () => {
+  it('through a host is at its slowest that of a slow host; over NVLink it is as the table says', async () => {
+    const bytes = 4e6;
+    const pair = await requestOf({ device: 'rtx-pro-6000', gpus: 2, codec: ['full'] });
+    const { estimate, high } = pair.pricer!.collective('all-reduce', bytes, 2)!;
+    // Activations in the schedule are f32, on the link bf16: 48 µs, and 64 GB/s at 22.2 of 64.
+    expect(high).toBeCloseTo(48e-6 + bytes / 2 / 22.2e9, 9);
+    expect(high / estimate).toBeGreaterThan(2);
+    const joined = await requestOf({ device: 'h100', gpus: 2, codec: ['full'] });
+    const price = joined.pricer!.collective('all-reduce', bytes, 2)!;
+    expect(price.high / price.estimate).toBeLessThan(1.5);
+  });
+});
+
+describe('SGLang', () => {
+  it('takes prompts first, in chunks by memory, and schedules meanwhile', () => {
+    expect([takesPromptsFirst('sglang'), takesPromptsFirst('vllm'), takesPromptsFirst(null)]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    const GIB = 2 ** 30;
+    const chunk = (gib: number): number => serverDefaults('sglang', gib * GIB, 'some').batchedTokens;
+    expect([24, 48, 80, 141, 192].map(chunk)).toEqual([2048, 4096, 8192, 8192, 16_384]);
+    expect(schedulesMeanwhile('sglang', '0.3.6')).toBe(false);
+    expect(schedulesMeanwhile('sglang', '0.5.1.post1')).toBe(true);
+  });
+});
