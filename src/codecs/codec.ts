@@ -13,15 +13,24 @@ export const CODEC_KINDS = [
   'final-loop',
   'mean-loop',
   'lla-window',
+  'hla',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
-export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed'] as const;
+export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed', 'rotated'] as const;
 /** How attention reads the cache. */
 export type Path = (typeof PATHS)[number];
 
 /** Paths as a user names them (paths.ts): `materialised` is the reconstruct path that writes K and V out. */
-export const PATH_CHOICES = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'] as const;
+export const PATH_CHOICES = [
+  'full',
+  'fast',
+  'reconstruct',
+  'materialised',
+  'absorbed',
+  'block-absorbed',
+  'rotated',
+] as const;
 export type PathChoice = (typeof PATH_CHOICES)[number];
 
 /**
@@ -38,12 +47,14 @@ export type Sharing = (typeof SHARINGS)[number];
 /** A codec with its settings. Which of them apply depends on the kind. */
 export interface Codec {
   readonly kind: CodecKind;
-  /** Latent widths of K and V (lla, lla-2d, mla-head). */
+  /** Latent widths of K and V (lla, lla-2d, mla-head; hla's of the loops after the first). */
   readonly rankK?: number;
   readonly rankV?: number;
+  /** Latent width of the first loop's K, and of its V (hla). */
+  readonly rankFirst?: number;
   /** Adjacent layers that share one cache (cla). */
   readonly shareLayers?: number;
-  /** Last tokens whose exact K and V are kept beside the latents (lla-window). */
+  /** Last tokens whose exact K and V are kept beside the latents (lla-window, hla). */
   readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
@@ -81,6 +92,11 @@ export interface CodecSpec {
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;
+  /**
+   * Latents are encoded from attention's input and their keys rotated; the first loop has its own, the others share one
+   * (hla). Prompts attend to exact rows, whole.
+   */
+  readonly hybrid?: true;
   /** When loops share rows: the choices of `shared`, the one that is meant where none is given first. */
   readonly sharings?: readonly Sharing[];
   /** The rows that loops share are the mean over all loops; those of the last loop unless given. */
@@ -111,4 +127,6 @@ export interface CodecSpec {
   core(g: Geometry, core: LayerBlock, codec: Codec, choice: StorageChoice): CacheTensor[];
   /** Codec parameters in scalars, for the whole model (Eq. encode and decode: W_down, W_up, mu). */
   parameters(g: Geometry, codec: Codec): number;
+  /** Those of them that every GPU holds whole; none unless given. */
+  wholeParameters?(g: Geometry, codec: Codec): number;
 }

@@ -17,6 +17,8 @@ const scoresLatents = (m: DecodeStep, { place }: Visit): boolean =>
 const attend: Executor<DecodeStep> = (m, visit) => {
   if (visit.op.kernel === 'attend_rebuild') return attendLatent.rebuild(m, visit);
   if (visit.op.kernel === 'attend_block_absorbed') return attendLatent.blocks(m, visit);
+  if (pathSpec(m.c.path).rotated && visit.place && readsLatents(m.c, visit.place.block))
+    return attendLatent.rotated(m, visit);
   return scoresLatents(m, visit) ? attendLatent.absorbed(m, visit) : attendFullWidth(m, visit);
 };
 
