@@ -2,7 +2,7 @@
 import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
-import { genericRatios } from '../codecs/ranks.js';
+import { genericRatios, ranksText } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -21,7 +21,7 @@ export interface Row {
 
 /** `lla-4x/reconstruct/f16`, with eviction, initialisation and branch where they are not the plain ones. Unique in a grid. */
 export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation, branch }: Row): string {
-  const ranks = codec.rankK === undefined ? '' : `(${codec.rankK},${codec.rankV})`;
+  const ranks = codec.rankK === undefined ? '' : `(${ranksText(codec, ',')})`;
   return [
     `${codecLabel(g, codec)}${ranks}`,
     path,

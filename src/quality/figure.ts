@@ -119,6 +119,8 @@ export interface QualityFigure {
   readonly codec: CodecKind;
   /** When loops share rows; absent where none reads another's. */
   readonly shared?: Sharing;
+  /** Exact tokens beside latents, of a codec that keeps some. */
+  readonly windowTokens?: number;
   /**
    * Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal.
    */
@@ -171,6 +173,7 @@ export interface Common {
   readonly codec?: CodecKind;
   /** The codec's usual way unless given. */
   readonly shared?: Sharing;
+  readonly windowTokens?: number;
   readonly ratioLabel?: string;
   readonly andAbove?: boolean;
   readonly pathClass?: PathClass;
@@ -189,6 +192,7 @@ export function figure(common: Common, metric: Metric, value: number): QualityFi
     model: common.model,
     codec,
     ...(shared ? { shared } : {}),
+    ...(common.windowTokens === undefined ? {} : { windowTokens: common.windowTokens }),
     ratio: exactRatio(ratioLabel),
     ratioLabel,
     andAbove: common.andAbove ?? false,
