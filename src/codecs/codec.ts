@@ -113,6 +113,8 @@ export interface CodecSpec {
   ratio(g: Geometry, codec: Codec): number;
   /** Short and unique among published settings; `kind-RATIOx` unless given. */
   label?(codec: Codec): string;
+  /** Behind the label, of a setting that is not the usual one. */
+  suffix?(codec: Codec): string;
   /** The storage type that the codec brings along, for prelude and coda too; the one chosen unless given. */
   storage?(codec: Codec): Storage;
   /** True when one latent serves all loops and is complete only after the last one. */

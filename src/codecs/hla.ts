@@ -68,6 +68,7 @@ export const hla: CodecSpec = {
   hybrid: true,
   closes: 'last-loop',
   refusesEviction: 'its latents are those of all tokens',
+  suffix: ({ windowTokens }) => (windowTokens === PUBLISHED_WINDOW_TOKENS ? '' : `-w${windowTokens}`),
   ratio: (g, codec) => (2 * g.loops * g.kvHeads * g.headDim) / scalars(codec),
   publishedRatios: (g) => (isOuroStack(g) ? [PUBLISHED_RATIO] : []),
   fromRatio: ofRatio,

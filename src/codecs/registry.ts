@@ -209,4 +209,5 @@ export function paddedCodecParameters(
 
 /** `lla-4x`, `cla-6x`, `kv-quant-4bit`, `full`: short, unique among published settings. */
 export const codecLabel = (g: Geometry, codec: Codec): string =>
-  codecSpec(codec).label?.(codec) ?? `${codec.kind}-${ratioLabel(coreRatio(g, codec))}x`;
+  codecSpec(codec).label?.(codec) ??
+  `${codec.kind}-${ratioLabel(coreRatio(g, codec))}x${codecSpec(codec).suffix?.(codec) ?? ''}`;

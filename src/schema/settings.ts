@@ -72,7 +72,11 @@ export const SETTINGS = {
     choices: CODEC_KINDS,
   },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
-  ranks: { kind: 'list', group: 'Candidates', help: "K/V ranks instead of ratios, such as 96/160; K/V/first with hla's first loop" },
+  ranks: {
+    kind: 'list',
+    group: 'Candidates',
+    help: "K/V ranks instead of ratios, such as 96/160; K/V/first with hla's first loop",
+  },
   window: {
     kind: 'amount',
     group: 'Candidates',
