@@ -16,6 +16,8 @@ const PUBLISHED_RANK_FIRST = 256;
 const PUBLISHED_RATIO = 32 / 3;
 const PUBLISHED_WINDOW_TOKENS = 128;
 
+const ONE_LOOP = 'hla needs a model with at least two loops';
+
 /** Widths of the latents that one loop reads. */
 export interface LoopRanks {
   readonly rankK: number;
@@ -44,6 +46,7 @@ export const rankFirstOf = (g: Geometry): number =>
 
 /** A setting of a ratio, split as the paper does: r_1 a sixth of the scalars, r_k a third, r_v the rest. */
 function ofRatio(g: Geometry, ratio: number): Codec | string {
+  if (g.loops < 2) return ONE_LOOP;
   const d = g.headDim;
   const sum = Math.round((2 * g.loops * g.kvHeads * d) / exactRatio(ratio));
   const heads = (share: number, most: number): number => Math.min(most, Math.max(1, Math.round((share * sum) / d)));
@@ -99,7 +102,7 @@ const headScalars = (g: Geometry, { rankK = 0, rankV = 0, rankFirst = 0 }: Codec
   g.layers * g.kvHeads * g.headDim * ((g.loops - 1) * (rankK + rankV) + 2 * rankFirst);
 
 function refusal(g: Geometry, { rankK, rankV, rankFirst, windowTokens }: Codec): string | undefined {
-  if (g.loops < 2) return 'hla needs a model with at least two loops';
+  if (g.loops < 2) return ONE_LOOP;
   const { headDim: d, kvHeads, loops } = g;
   const later = (loops - 1) * kvHeads * d;
   for (const [name, rank, most, limit] of [

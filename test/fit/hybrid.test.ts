@@ -108,6 +108,7 @@ describe(`fit of hla, seed ${SEED}`, () => {
     const codec = hla(8, 5, 4);
     for (const widest of [1024, 8]) {
       const { read, energy } = fitted(codec, widest);
+      expect(energy.some(({ below }) => below !== undefined)).toBe(widest === 8);
       for (const { part, group, axis } of parts) {
         const kept = 1 - lossOf(codec, part, axis, read);
         const own = energy.find((e) => e.axis === axis && e.group === group)!;
