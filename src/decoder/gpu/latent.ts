@@ -167,7 +167,7 @@ const ropeLatentQuery: Executor<DecodeStep> = (m, visit) => {
 };
 
 /** Attention on latents that carry their rotation. */
-const attendRotated: Executor<DecodeStep> = (m, visit) => {
+export const attendRotated: Executor<DecodeStep> = (m, visit) => {
   const { loop } = placed(visit);
   const { heads, headDim } = m.c.geometry;
   const part = m.partOf(visit);
@@ -249,10 +249,5 @@ export const LATENT_EXECUTORS: Executors<DecodeStep> = {
 };
 
 /** Executors of one label whose kernel or rows depend on the path. */
-export const attendLatent = {
-  absorbed: attendAbsorbed,
-  rotated: attendRotated,
-  rebuild: attendRebuild(),
-  blocks: attendBlocks,
-};
+export const attendLatent = { absorbed: attendAbsorbed, rebuild: attendRebuild(), blocks: attendBlocks };
 export const ropeSinksAbsorbed = ropeBranch(1);
