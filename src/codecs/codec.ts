@@ -14,6 +14,8 @@ export const CODEC_KINDS = [
   'mean-loop',
   'lla-window',
   'hla',
+  'loop-window',
+  'melt',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
@@ -54,7 +56,7 @@ export interface Codec {
   readonly rankFirst?: number;
   /** Adjacent layers that share one cache (cla). */
   readonly shareLayers?: number;
-  /** Last tokens whose exact K and V are kept beside the latents (lla-window, hla). */
+  /** Last tokens whose exact K and V are kept beside the latents (lla-window, hla), or in later loops (loop-window). */
   readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
@@ -107,6 +109,12 @@ export interface CodecSpec {
   readonly onlyAsked?: true;
   /** K and V are rebuilt inside attention only, not in memory before it. */
   readonly fusedOnly?: true;
+  /** Loops after the first attend to its rows and to a window of their own, mixed by a gate of each head (loop-window). */
+  readonly windowsLoops?: true;
+  /** Keys and values of later loops are projected from a state that a gate mixes (melt). */
+  readonly gatesState?: true;
+  /** What the decoder does not run; any codec is decoded unless given. */
+  readonly undecodable?: string;
   /** Why no eviction policy goes with it; any does unless given. */
   readonly refusesEviction?: string;
   /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */

@@ -9,6 +9,8 @@ import { hla } from './hla.js';
 import { lla } from './lla.js';
 import { llaWindow } from './lla-window.js';
 import { lla2d } from './lla-2d.js';
+import { loopWindow } from './loop-window.js';
+import { melt } from './melt.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
 import { finalLoop, meanLoop } from './shared-loops.js';
@@ -25,6 +27,8 @@ export const CODECS = {
   'mean-loop': meanLoop,
   'lla-window': llaWindow,
   hla,
+  'loop-window': loopWindow,
+  melt,
 } satisfies Record<CodecKind, CodecSpec>;
 
 const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];
@@ -46,6 +50,10 @@ export const sharingOf = ({ kind, shared }: Pick<Codec, 'kind' | 'shared'>): Sha
  */
 export const takesTwoPasses = (codec: Codec): boolean =>
   (isLatent(codec) && !isHybrid(codec)) || sharingOf(codec) === 'two-pass';
+
+/** Last tokens of their own that loops after the first attend to beside the first one's rows; undefined without. */
+export const laterWindowOf = (g: Geometry, codec: Codec): number | undefined =>
+  g.laterLoopsWindow ?? (specOf(codec.kind).windowsLoops ? codec.windowTokens : undefined);
 
 /** True for rotated latents, of which the first loop has its own. */
 export const isHybrid = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).hybrid === true;

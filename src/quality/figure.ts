@@ -44,6 +44,8 @@ export const METRICS = {
   'openbook-qa': { unit: 'fraction', higherIsBetter: true },
   /** Mean over a suite of multiple-choice tasks. */
   'mc-avg': { unit: 'fraction', higherIsBetter: true },
+  /** Mean over tasks that a summary does not list. */
+  'task-avg': { unit: 'fraction', higherIsBetter: true },
   /** Held-out, teacher-forced KL of a fully trained codec. */
   'train-kl': { unit: 'nats', higherIsBetter: false },
   /** Held-out KL after the 300 steps of the design ablations: not that of a finished codec. */

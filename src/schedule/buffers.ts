@@ -4,7 +4,7 @@
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
-import { averagesLoops, codecSpec, isHybrid, isLatent, layoutOf } from '../codecs/registry.js';
+import { averagesLoops, codecSpec, isHybrid, isLatent, laterWindowOf, layoutOf } from '../codecs/registry.js';
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
@@ -157,12 +157,17 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   add('stats', heads * 2);
   if (mergesLatents(c)) add('merged', heads * mergedWidth(c));
   if (rotates(c)) add('latent queries', heads * widestRanks(c).rankK);
-  if (g.laterLoopsWindow !== undefined) {
+  if (codecSpec(c.codec).gatesState) {
+    // States of all layers, and a gate.
+    add('gated states', g.hidden, g.layers, 'in-flight');
+    add('state gate', g.hidden);
+  }
+  if (laterWindowOf(g, c.codec) !== undefined) {
     // Attention over the window, until it is mixed with that over the first loop's rows.
     add('window attention', heads * d);
     add('window stats', heads * 2);
   }
-  if (c.codec.windowTokens) {
+  if (isLatent(c.codec) && c.codec.windowTokens) {
     // The part of attention that reads latents, until it is joined with that of exact rows.
     add('older', heads * d);
     add('older stats', heads * 2);
@@ -273,6 +278,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
   }
   if (averagesLoops(c.codec)) add('mean rows', room * meanRow(c), g.layers);
+  if (codecSpec(c.codec).gatesState) add('gated states', room * g.hidden, g.layers);
   if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
   if (weighs) {

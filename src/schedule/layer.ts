@@ -6,6 +6,7 @@
  * oldest token). Latents are encoded from the key before its rotation.
  */
 import { pathSpec } from '../codecs/paths.js';
+import { laterWindowOf } from '../codecs/registry.js';
 import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
@@ -287,7 +288,7 @@ function fullWidth(l: Layer, type: Storage): Op[] {
  */
 function laterWindow(l: Layer): Op[] {
   const { c, block, batch, heads, kvHeads, group, storage } = l;
-  const window = c.geometry.laterLoopsWindow;
+  const window = laterWindowOf(c.geometry, c.codec);
   if (window === undefined || block.name !== 'core') return [];
   const d = c.geometry.headDim;
   const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };

@@ -68,7 +68,7 @@ export const SETTINGS = {
   codec: {
     kind: 'list',
     group: 'Candidates',
-    help: 'codecs to plan [all but mean-loop and lla-window]',
+    help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt]',
     choices: CODEC_KINDS,
   },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
@@ -80,7 +80,7 @@ export const SETTINGS = {
   window: {
     kind: 'amount',
     group: 'Candidates',
-    help: 'last tokens whose exact K and V lla-window and hla keep beside their latents [128]',
+    help: 'last tokens whose exact K and V lla-window and hla keep beside latents [128], loop-window in later loops [64]',
   },
   shared: {
     kind: 'list',

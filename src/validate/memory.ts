@@ -141,7 +141,8 @@ export function memoryCandidates(g: Geometry): Candidate[] {
       .candidates;
   return [
     ...CODEC_KINDS.flatMap((kind) => {
-      const { latentFor, settings, publishedRatios, fromRatio }: CodecSpec = CODECS[kind];
+      const { latentFor, settings, publishedRatios, fromRatio, undecodable }: CodecSpec = CODECS[kind];
+      if (undecodable !== undefined) return [];
       // Small models have a ratio of 2 where any ratio can be; with one loop, not that of what loops share.
       const all = latentFor || settings.includes('shareLayers') ? [2] : [...publishedRatios(g)];
       const ratios = all.filter((ratio) => typeof fromRatio(g, ratio) !== 'string');

@@ -67,16 +67,19 @@ function coreScalars(g: Geometry, c: Codec): number {
     'mean-loop': full / T,
     'lla-window': r * H * D,
     hla: (r + 2 * (c.rankFirst ?? 0)) * D,
+    'loop-window': full / T,
+    melt: full / T,
   };
   return table[c.kind];
 }
 
 const tiled = (tokens: number): number => 32 * Math.ceil(tokens / 32);
 
-/** Bytes of exact rows of the last tokens, of all loops: K and V of each head, in whole tiles. */
-function ringBytes(g: Geometry, { windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
+/** Bytes of exact rows of the last tokens, of all loops or of the later ones: K and V of each head, in whole tiles. */
+function ringBytes(g: Geometry, { kind, windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
   const row = storedBytes(choice.storage, g.headDim, choice.groupSize);
-  return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
+  const loops = kind === 'loop-window' ? g.loops - 1 : g.loops;
+  return 2 * g.layers * loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
 }
 
 /** ρ, by the same table. */
@@ -93,6 +96,8 @@ function tableRatio(g: Geometry, c: Codec): number {
     'mean-loop': T,
     'lla-window': (2 * T * d) / r,
     hla: (2 * T * H * d) / (r + 2 * (c.rankFirst ?? 0)),
+    'loop-window': T,
+    melt: T,
   };
   return table[c.kind];
 }
@@ -105,6 +110,8 @@ function tableParameters(g: Geometry, c: Codec): number {
   if (c.kind === 'lla' || c.kind === 'lla-window') return D * H * both(T * d);
   if (c.kind === 'lla-2d') return D * both(T * H * d);
   if (c.kind === 'mla-head') return D * T * both(H * d);
+  if (c.kind === 'loop-window') return D * g.heads * (d + 1);
+  if (c.kind === 'melt') return D * (2 * g.hidden ** 2 + g.hidden);
   const { rankK = 0, rankV = 0, rankFirst = 0 } = c;
   if (c.kind === 'hla') return D * (g.hidden + H * d) * ((T - 1) * (rankK + rankV) + 2 * rankFirst);
   return 0;
@@ -133,6 +140,10 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
       : {}),
     ...(g.loops > 1
       ? {
+          melt: fc.constant<Codec>({ kind: 'melt' }),
+          'loop-window': fc
+            .integer({ min: 1, max: 300 })
+            .map((windowTokens): Codec => ({ kind: 'loop-window', windowTokens })),
           hla: fc
             .record({
               rankK: fc.integer({ min: 1, max: (g.loops - 1) * g.kvHeads }).map((heads) => heads * g.headDim),
@@ -176,10 +187,13 @@ const anyCase: fc.Arbitrary<Case> = anyGeometry.chain((g) =>
 
 const outside = (g: Geometry) => (g.preludeLayers + g.codaLayers) * 2 * g.kvHeads * g.headDim;
 
+/** Kinds that need several loops. */
+const LOOPED: readonly CodecKind[] = ['final-loop', 'mean-loop', 'hla', 'loop-window', 'melt'];
+
 describe.each(CODEC_KINDS)('codec %s', (kind) => {
   const spec: CodecSpec = CODECS[kind];
   // Some geometries admit no codec of a kind (one layer cannot be shared): those are left out before a codec is drawn.
-  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : spec.sharings || spec.hybrid ? g.loops > 1 : true);
+  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : LOOPED.includes(kind) ? g.loops > 1 : true);
   const ofKind = anyGeometry.filter(admits).chain((g) => codecFor(g, kind).map((codec) => ({ g, codec })));
 
   it('names paths that exist, and one at least', () => {
@@ -394,6 +408,8 @@ describe('numbers that must come out', () => {
     ['1.4B HLA', OURO, hla(512, 128), 'rotated', 72 * KiB],
     ['2.6B HLA', OURO_26, hla(512, 128), 'rotated', 144 * KiB],
     ['1.4B HLA of ranks 256', OURO, hla(256, 0), 'rotated', 48 * KiB],
+    ['1.4B windows of later loops', OURO, { kind: 'loop-window', windowTokens: 64 }, 'full', 192 * KiB],
+    ['1.4B MELT', OURO, { kind: 'melt' }, 'full', 192 * KiB],
   ] as [string, Geometry, Codec, Path, number][])('KV a token: %s', (_name, g, codec, path, bytes) => {
     expect(kv(g, codec, path)).toBe(bytes);
   });
@@ -435,6 +451,19 @@ describe('numbers that must come out', () => {
       expect(of(128).codecBytes).toBe(2 * count);
     },
   );
+
+  it('windows of 64 tokens in three later loops of 1.4B are 36 MiB a sequence', () => {
+    const codec: Codec = { kind: 'loop-window', windowTokens: 64 };
+    expect(CODECS['loop-window'].fromRatio(OURO, 4)).toEqual(codec);
+    const m = memoryModel(configuration({ codec, path: 'full' }), 4096, 32);
+    expect(m.kvBytesPerSequence).toBe(4096 * 192 * KiB + 36 * MiB);
+  });
+
+  it('MELT of 1.4B has its published parameters, gates of later loops alone, and states of all layers in flight', () => {
+    const codec: Codec = { kind: 'melt' };
+    expect(codecParameters(OURO, codec, 'full', NO_BRANCH)).toBe(201_375_744);
+    expect(inFlightScalars(configuration({ codec, path: 'full' }))).toBe(24 * 2048);
+  });
 
   it('Huginn holds 132 slots', () => expect(cacheSlots(HUGINN)).toBe(132));
 
@@ -598,6 +627,7 @@ describe('refusals', () => {
     ['hla', { ...hla(512, 128), rankK: 6272 }, /exceeds \(T−1\)·H·d = 6144/],
     ['hla', { ...hla(512, 128), rankFirst: 2176 }, /exceeds H·d = 2048/],
     ['hla', hla(512, -1), /at least 0, not -1/],
+    ['loop-window', { kind: 'loop-window', windowTokens: 0 }, /at least 1 in later loops, not 0/],
   ] as [CodecKind, Codec, RegExp][])('%s refuses %j', (kind, codec, reason) => {
     expect(CODECS[kind].refuse(OURO, codec)).toMatch(reason);
   });

@@ -91,6 +91,8 @@ export class ReferenceDecoder {
     const spec = codecSpec(codec);
     const reason = spec.refuse(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
+    if (spec.undecodable !== undefined)
+      throw new UserError(`${codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
     if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
     if (eviction && spec.refusesEviction)
