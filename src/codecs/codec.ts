@@ -109,7 +109,7 @@ export interface CodecSpec {
   readonly onlyAsked?: true;
   /** K and V are rebuilt inside attention only, not in memory before it. */
   readonly fusedOnly?: true;
-  /** Loops after the first attend to its rows and to a window of their own, mixed by a gate of each head (loop-window). */
+  /** Loops after the first attend to its rows and a window of their own, mixed by gates of heads (loop-window). */
   readonly windowsLoops?: true;
   /** Keys and values of later loops are projected from a state that a gate mixes (melt). */
   readonly gatesState?: true;

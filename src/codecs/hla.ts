@@ -1,6 +1,6 @@
 /**
- * HLA, Hybrid Latent Attention (arXiv 2610.07940): one latent of K and V for all heads and for the loops after the first
- * together, one of the first loop's own, and beside them the exact K and V of all loops of the last W tokens in a ring.
+ * HLA, Hybrid Latent Attention (arXiv 2610.07940): one latent of K and V for all heads and all loops after the first,
+ * one of the first loop's own, and beside them the exact K and V of all loops of the last W tokens in a ring.
  * Latents are encoded from attention's input. Their keys carry their rotation: pair p turns at the frequency of pair
  * p mod d/2 of a head, so a key latent rotates as r_k/d heads of width d.
  *
@@ -54,7 +54,7 @@ function ofRatio(g: Geometry, ratio: number): Codec | string {
   const rankK = d * heads(1 / 3, (g.loops - 1) * g.kvHeads);
   const rankV = sum - rankK - 2 * rankFirst;
   return rankV < 1
-    ? `a ratio of ${ratioLabel(ratio)} leaves ${sum} latent scalars, and hla needs more than ${rankK + 2 * rankFirst} on this model`
+    ? `a ratio of ${ratioLabel(ratio)} leaves ${sum} latent scalars, of which hla's keys take ${rankK + 2 * rankFirst}`
     : { kind: 'hla', rankK, rankV, rankFirst, windowTokens: PUBLISHED_WINDOW_TOKENS };
 }
 
@@ -114,7 +114,7 @@ function refusal(g: Geometry, { rankK, rankV, rankFirst, windowTokens }: Codec):
       return `the ${name} must be a whole number of at least 1`;
     if (rank > most) return `the ${name} ${rank} exceeds ${limit} = ${most}, the width of what it compresses`;
     if (name !== 'rank V' && rank % d !== 0)
-      return `the ${name} ${rank} is no multiple of the head width ${d}: its pairs take the frequencies of a head in turn`;
+      return `the ${name} ${rank} is no multiple of the head width ${d}, whose frequencies its pairs take in turn`;
   }
   return windowTokens === undefined || !Number.isInteger(windowTokens) || windowTokens < 0
     ? `hla keeps a whole number of exact tokens of at least 0, not ${windowTokens}`

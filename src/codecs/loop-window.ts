@@ -1,6 +1,6 @@
 /**
  * loop-window: the first loop caches every token, as an ordinary model does. Later loops attend to the first one's rows
- * and to their own of the last W tokens, itself included, in two softmaxes that a gate of each head mixes on the rotated
+ * and to their own of the last W tokens, itself included, in two softmaxes; a gate of each head mixes them, on its rotated
  * query: o = g·global + (1−g)·local, g = sigmoid(q·w + b) (IQuest-Coder-Loop: `iquestloopcoder.py` of mlx-lm). Models
  * are trained so; those that are have a shape of their own (geometry/families). What it does to others nobody has
  * published.

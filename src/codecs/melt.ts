@@ -4,7 +4,7 @@
  *
  *   z = σ(x_t W_z + s_{t−1} U_z + b),  s_t = z⊙s_{t−1} + (1−z)⊙x_t,  k = W_K s_t,  v = W_V s_t
  *
- * Assumed, as summaries alone were at hand: t counts loops, and s_0 = x_1, so that the first loop has no gate. Loops read
+ * Assumed, as summaries alone were at hand: t counts loops, and s_0 = x_1: the first loop has no gate. Loops read
  * earlier tokens' rows as their last loop left them; a prompt is one pass in which each loop reads its own rows.
  */
 import type { CodecSpec } from './codec.js';

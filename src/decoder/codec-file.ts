@@ -6,7 +6,7 @@
  *   codec.layers.{i}.key.up       f16 [group, stacked width, rank K]    W_up
  *   codec.layers.{i}.key.mean     f32 [group, stacked width]            mu
  *   codec.layers.{i}.value.*      the same of V
- *   codec.layers.{i}.first.encode f16 [1, hidden, 2·first rank]         E of hla, and A (.key), B (.value): `hybridTensors`
+ *   codec.layers.{i}.first.encode f16 [1, hidden, 2·first rank]         E of hla; A (.key), B (.value): `hybridTensors`
  *   codec.layers.{i}.shared.*     the same of the loops after the first
  *   codec.layers.{i}.branch.query f16 [heads × width, hidden]           rotary branch of the absorbed path (lla)
  *   codec.layers.{i}.branch.key   f16 [width, hidden], or [KV heads × width, hidden] with one key a head

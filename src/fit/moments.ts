@@ -125,10 +125,11 @@ export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): numbe
  */
 export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: number, tokens: number): number[][] {
   const [each, work] = [layerBytes(plan), workBytes(g, plan, tokens)];
+  const stacks = AXES.flatMap((axis) => plan.stacks[axis]);
   const together = Math.floor((memoryBytes - work) / each);
   if (together < 1)
     throw new UserError(
-      `one layer takes ${formatBytes(each)} of ${plan.columns ? 'sketches' : 'covariances'} (${plan.stacks.key.length + plan.stacks.value.length} of stacks of at most ${Math.max(...AXES.flatMap((axis) => plan.stacks[axis]).map(({ width }) => width))}) and ${formatBytes(work)} to work in, more than the ${formatBytes(memoryBytes)} of --memory`,
+      `one layer takes ${formatBytes(each)} of ${plan.columns ? 'sketches' : 'covariances'} (${stacks.length} of stacks of at most ${Math.max(...stacks.map(({ width }) => width))}) and ${formatBytes(work)} to work in, more than the ${formatBytes(memoryBytes)} of --memory`,
       `give --memory ${formatBytes(each + work)} or more, a higher --ratio or a shorter --window`,
     );
   const passes: number[][] = [];

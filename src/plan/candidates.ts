@@ -17,7 +17,7 @@ import {
 } from '../codecs/registry.js';
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { rankFirstOf } from '../codecs/hla.js';
-import { exactRatio, ranksText, ratioLabel, type Ranks } from '../codecs/ranks.js';
+import { exactRatio, genericRatios, ranksText, ratioLabel, type Ranks } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
 import { evictionLabel, ringHasGaps, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -142,7 +142,10 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
       continue;
     }
     // The full cache is always worth comparing with, whatever ratios are asked.
-    const ratios = spec.uncompressed ? [1] : (filter.ratios ?? spec.publishedRatios(g));
+    // A codec that is named is planned on models that nobody tried it on, too.
+    const published = spec.publishedRatios(g);
+    const tried = published.length === 0 && filter.kinds ? genericRatios(g) : published;
+    const ratios = spec.uncompressed ? [1] : (filter.ratios ?? tried);
     for (const ratio of ratios) {
       const codec = spec.fromRatio(g, exactRatio(ratio));
       if (typeof codec !== 'string') sharingsOf(codec, filter).forEach(add);

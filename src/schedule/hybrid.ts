@@ -1,5 +1,5 @@
 /**
- * The operations of latents that carry their rotation (codecs/hla.ts), in steps and prompts: each loop has the widths of
+ * The operations of latents that carry their rotation (codecs/hla.ts), in steps and prompts. Loops have the widths of
  * the latents that it reads, its own in the first loop, those of all others after it.
  */
 import { isHybrid } from '../codecs/registry.js';

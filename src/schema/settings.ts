@@ -80,7 +80,7 @@ export const SETTINGS = {
   window: {
     kind: 'amount',
     group: 'Candidates',
-    help: 'last tokens whose exact K and V lla-window and hla keep beside latents [128], loop-window in later loops [64]',
+    help: 'last tokens whose exact K and V lla-window, hla [128] or later loops of loop-window [64] keep',
   },
   shared: {
     kind: 'list',

@@ -2,7 +2,7 @@
  * Latents that carry their rotation (codecs/hla.ts), for one token and core layer, in float64.
  *
  *   c = Σ_t E_tᵀ x_t, of the loops that share it; its keys are rotated once, at the token's position
- *   s_j = rotate(A_tᵀ q)·c_K,j / √d for tokens before the window, rotate(q)·rotate(k_j) / √d in it and for the token itself
+ *   s_j = rotate(A_tᵀ q)·c_K,j / √d for tokens before the window, rotate(q)·rotate(k_j) / √d from there on
  *   output = B_t Σ_j p_j c_V,j + Σ_j p_j v_j, under one softmax
  */
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';

@@ -1,6 +1,6 @@
 /**
- * What other groups than the paper's publish: of codecs that came after it, of codecs whose loops share rows, and of LLA
- * as they trained it. Each table stands beside the uncompressed model in its own harness: its shares are compared, not
+ * What other groups than the paper's publish: of codecs that came after it, of codecs whose loops share rows, and of
+ * LLA as they trained it. Each table stands beside the uncompressed model in its own harness: its shares are compared, not
  * its values.
  */
 import { type Common, type Metric, type QualityFigure, type QualityModel, figure } from '../figure.js';
