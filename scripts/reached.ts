@@ -15,7 +15,7 @@ export async function reachedBy(i: Implementation): Promise<Partial<Record<PathC
     device: i.device,
     model: i.model,
     context: String(i.contextTokens),
-    codec: ['lla'],
+    codec: [i.kind ?? 'lla'],
     ratio: [i.ratio],
     path: paths,
     ...(i.batch === null ? {} : { batch: i.batch }),

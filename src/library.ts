@@ -174,8 +174,9 @@ const codec = z
     kind: z.enum(CODEC_KINDS),
     rankK: rank,
     rankV: rank,
+    rankFirst: rank,
     shareLayers: count(LIMITS.layers).optional(),
-    windowTokens: tokens.optional(),
+    windowTokens: count(MAX_TOKENS, 0).optional(),
     bits: z.literal([2, 3, 4, 8]).optional(),
     shared: z.enum(SHARINGS).optional(),
   })
@@ -289,7 +290,7 @@ const filter = z.object({
   shared: z.array(z.enum(SHARINGS)).max(8).nullish(),
   ratios: z.array(finite.min(1).max(1e5)).max(64).nullable(),
   ranks: z
-    .array(z.object({ rankK: count(1e7), rankV: count(1e7) }))
+    .array(z.object({ rankK: count(1e7), rankV: count(1e7), rankFirst: rank }))
     .max(64)
     .nullable(),
   paths: z.array(z.enum(PATH_CHOICES)).max(64).nullable(),

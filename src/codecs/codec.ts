@@ -13,15 +13,26 @@ export const CODEC_KINDS = [
   'final-loop',
   'mean-loop',
   'lla-window',
+  'hla',
+  'loop-window',
+  'melt',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
-export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed'] as const;
+export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed', 'rotated'] as const;
 /** How attention reads the cache. */
 export type Path = (typeof PATHS)[number];
 
 /** Paths as a user names them (paths.ts): `materialised` is the reconstruct path that writes K and V out. */
-export const PATH_CHOICES = ['full', 'fast', 'reconstruct', 'materialised', 'absorbed', 'block-absorbed'] as const;
+export const PATH_CHOICES = [
+  'full',
+  'fast',
+  'reconstruct',
+  'materialised',
+  'absorbed',
+  'block-absorbed',
+  'rotated',
+] as const;
 export type PathChoice = (typeof PATH_CHOICES)[number];
 
 /**
@@ -38,12 +49,14 @@ export type Sharing = (typeof SHARINGS)[number];
 /** A codec with its settings. Which of them apply depends on the kind. */
 export interface Codec {
   readonly kind: CodecKind;
-  /** Latent widths of K and V (lla, lla-2d, mla-head). */
+  /** Latent widths of K and V (lla, lla-2d, mla-head; hla's of the loops after the first). */
   readonly rankK?: number;
   readonly rankV?: number;
+  /** Latent width of the first loop's K, and of its V (hla). */
+  readonly rankFirst?: number;
   /** Adjacent layers that share one cache (cla). */
   readonly shareLayers?: number;
-  /** Last tokens whose exact K and V are kept beside the latents (lla-window). */
+  /** Last tokens whose exact K and V are kept beside the latents (lla-window, hla), or in later loops (loop-window). */
   readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
@@ -81,6 +94,11 @@ export interface CodecSpec {
   /** Which KV heads one latent serves; without latents not given. */
   readonly latentFor?: 'one-head' | 'all-heads';
   readonly closes: Closing;
+  /**
+   * Latents are encoded from attention's input and their keys rotated; the first loop has its own, the others share one
+   * (hla). Prompts attend to exact rows, whole.
+   */
+  readonly hybrid?: true;
   /** When loops share rows: the choices of `shared`, the one that is meant where none is given first. */
   readonly sharings?: readonly Sharing[];
   /** The rows that loops share are the mean over all loops; those of the last loop unless given. */
@@ -91,12 +109,20 @@ export interface CodecSpec {
   readonly onlyAsked?: true;
   /** K and V are rebuilt inside attention only, not in memory before it. */
   readonly fusedOnly?: true;
+  /** Loops after the first attend to its rows and a window of their own, mixed by gates of heads (loop-window). */
+  readonly windowsLoops?: true;
+  /** Keys and values of later loops are projected from a state that a gate mixes (melt). */
+  readonly gatesState?: true;
+  /** What the decoder does not run; any codec is decoded unless given. */
+  readonly undecodable?: string;
   /** Why no eviction policy goes with it; any does unless given. */
   readonly refusesEviction?: string;
   /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */
   ratio(g: Geometry, codec: Codec): number;
   /** Short and unique among published settings; `kind-RATIOx` unless given. */
   label?(codec: Codec): string;
+  /** Behind the label, of a setting that is not the usual one. */
+  suffix?(codec: Codec): string;
   /** The storage type that the codec brings along, for prelude and coda too; the one chosen unless given. */
   storage?(codec: Codec): Storage;
   /** True when one latent serves all loops and is complete only after the last one. */
@@ -111,4 +137,6 @@ export interface CodecSpec {
   core(g: Geometry, core: LayerBlock, codec: Codec, choice: StorageChoice): CacheTensor[];
   /** Codec parameters in scalars, for the whole model (Eq. encode and decode: W_down, W_up, mu). */
   parameters(g: Geometry, codec: Codec): number;
+  /** Those of them that every GPU holds whole; none unless given. */
+  wholeParameters?(g: Geometry, codec: Codec): number;
 }

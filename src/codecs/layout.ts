@@ -13,7 +13,8 @@ export const TILE_TOKENS = 32;
 
 export interface CacheTensor {
   readonly block: LayerBlock['name'];
-  readonly role: 'key' | 'value' | 'key-latent' | 'value-latent' | 'rotary-key';
+  readonly role:
+    'key' | 'value' | 'key-latent' | 'value-latent' | 'first-key-latent' | 'first-value-latent' | 'rotary-key';
   /** Distinct layer slots stored (layers / s under cross-layer sharing). */
   readonly layers: number;
   /** Distinct loop slots stored: T for a loop-indexed cache, 1 where the loops share. */

@@ -11,6 +11,8 @@ export interface PathSpec {
   readonly branch?: true;
   /** Rotations are expanded for blocks of consecutive positions. */
   readonly blocks?: true;
+  /** Latents carry their rotation: queries are brought to them, rotated, and scored on them. */
+  readonly rotated?: true;
   /** K and V may also be rebuilt in memory before attention reads them: the choice `materialised`. */
   readonly materialises?: true;
   /** In a narrow column. */
@@ -23,6 +25,7 @@ export const PATH_SPECS = {
   reconstruct: { latents: true, materialises: true, short: 'reconstr' },
   absorbed: { latents: true, branch: true, short: 'absorbed' },
   'block-absorbed': { latents: true, blocks: true, short: 'block-abs' },
+  rotated: { latents: true, rotated: true, short: 'rotated' },
 } satisfies Record<Path, PathSpec>;
 
 export const pathSpec = (path: Path): PathSpec => PATH_SPECS[path];

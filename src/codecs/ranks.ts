@@ -2,6 +2,13 @@
 import type { Geometry } from '../geometry/geometry.js';
 import type { Codec } from './codec.js';
 
+/** Widths of latents, as they are asked for: of K, V and, with hla, of the first loop's. */
+export type Ranks = Required<Pick<Codec, 'rankK' | 'rankV'>> & Pick<Codec, 'rankFirst'>;
+
+/** `96/160`, of hla `512/512/256`. */
+export const ranksText = ({ rankK, rankV, rankFirst }: Codec | Ranks, between = '/'): string =>
+  [rankK, rankV, ...(rankFirst === undefined ? [] : [rankFirst])].join(between);
+
 /** Scalars of one pair of latents. */
 export const latentScalars = ({ rankK = 0, rankV = 0 }: Codec): number => rankK + rankV;
 

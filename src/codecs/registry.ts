@@ -5,9 +5,12 @@ import { CODEC_KINDS } from './codec.js';
 import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, StorageChoice } from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
+import { hla } from './hla.js';
 import { lla } from './lla.js';
 import { llaWindow } from './lla-window.js';
 import { lla2d } from './lla-2d.js';
+import { loopWindow } from './loop-window.js';
+import { melt } from './melt.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
 import { finalLoop, meanLoop } from './shared-loops.js';
@@ -23,6 +26,9 @@ export const CODECS = {
   'final-loop': finalLoop,
   'mean-loop': meanLoop,
   'lla-window': llaWindow,
+  hla,
+  'loop-window': loopWindow,
+  melt,
 } satisfies Record<CodecKind, CodecSpec>;
 
 const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];
@@ -42,7 +48,15 @@ export const sharingOf = ({ kind, shared }: Pick<Codec, 'kind' | 'shared'>): Sha
  * True where a prompt takes two passes: the second attends to what the cache keeps of the first. Decoding goes on from
  * it.
  */
-export const takesTwoPasses = (codec: Codec): boolean => isLatent(codec) || sharingOf(codec) === 'two-pass';
+export const takesTwoPasses = (codec: Codec): boolean =>
+  (isLatent(codec) && !isHybrid(codec)) || sharingOf(codec) === 'two-pass';
+
+/** Last tokens of their own that loops after the first attend to beside the first one's rows; undefined without. */
+export const laterWindowOf = (g: Geometry, codec: Codec): number | undefined =>
+  g.laterLoopsWindow ?? (specOf(codec.kind).windowsLoops ? codec.windowTokens : undefined);
+
+/** True for rotated latents, of which the first loop has its own. */
+export const isHybrid = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).hybrid === true;
 
 /** True where a prompt's token needs the rows that tokens before it have after their last loop. */
 export const takesPositions = (codec: Pick<Codec, 'kind' | 'shared'>): boolean => sharingOf(codec) === 'all';
@@ -172,7 +186,7 @@ export function codecParameters(g: Geometry, codec: Codec, path: Path, branch: B
 
 /** Scalars of the means μ among the codec's parameters. */
 export const codecMeans = (g: Geometry, codec: Codec): number =>
-  isLatent(codec) ? codecSpec(codec).parameters(g, { ...codec, rankK: 0, rankV: 0 }) : 0;
+  isLatent(codec) && !isHybrid(codec) ? codecSpec(codec).parameters(g, { ...codec, rankK: 0, rankV: 0 }) : 0;
 
 /**
  * Scalars of the codec's matrices as they are stored, without the means. Words hold pairs, so rows of an odd rank are
@@ -188,6 +202,9 @@ export function paddedCodecParameters(
 ): number {
   if (!isLatent(codec)) return codecParameters(g, codec, path, branch);
   const { rankK = 0, rankV = 0 } = codec;
+  // Key ranks are even, and K and V are encoded side by side: an odd sum pads each row of E.
+  if (isHybrid(codec))
+    return codecParameters(g, codec, path, branch) + (evenRow(rankV) - rankV) * g.layers * (g.loops - 1) * g.hidden;
   const means = codecMeans(g, codec);
   const matrices = (k: number, v: number): number =>
     codecSpec(codec).parameters(g, { ...codec, rankK: k, rankV: v }) - means;
@@ -200,4 +217,5 @@ export function paddedCodecParameters(
 
 /** `lla-4x`, `cla-6x`, `kv-quant-4bit`, `full`: short, unique among published settings. */
 export const codecLabel = (g: Geometry, codec: Codec): string =>
-  codecSpec(codec).label?.(codec) ?? `${codec.kind}-${ratioLabel(coreRatio(g, codec))}x`;
+  codecSpec(codec).label?.(codec) ??
+  `${codec.kind}-${ratioLabel(coreRatio(g, codec))}x${codecSpec(codec).suffix?.(codec) ?? ''}`;

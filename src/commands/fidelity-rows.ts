@@ -1,4 +1,5 @@
 /** Rows of `fidelity` and of its claims: their weights, and files that keep them. */
+import { ranksText } from '../codecs/ranks.js';
 import { isLatent } from '../codecs/registry.js';
 import type { TensorSource } from '../decoder/index.js';
 import { existsSync } from 'node:fs';
@@ -58,7 +59,7 @@ export const jsonOf = (head: Head, rows: readonly Judged[]): string =>
 
 /** Rows with the same key have the same weights. */
 export const weightsKey = ({ codec, initialisation }: Row): string =>
-  `${codec.kind} ${codec.rankK}/${codec.rankV} ${initialisation}`;
+  `${codec.kind} ${ranksText(codec)} ${initialisation}`;
 
 /** Fits the codecs of all rows in one go. */
 export async function fitted(

@@ -1,6 +1,6 @@
 /** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
 import { isLatent } from '../codecs/registry.js';
-import { codecFacts, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
+import { codecFacts, codecOf, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../files.js';
 import { jsonText } from '../json.js';
@@ -132,8 +132,7 @@ function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined
   if (path === null) return undefined;
   const open = new SafetensorsFile(path);
   try {
-    const { codec, rankK, rankV } = codecFacts(open);
-    return openCodecFile(path, fingerprint, { kind: codec, rankK, rankV });
+    return openCodecFile(path, fingerprint, codecOf(codecFacts(open)));
   } finally {
     open.close();
   }
@@ -144,7 +143,7 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
   const facts = file && codecFacts(file);
   const all = facts
-    ? gridOf({ kind: facts.codec, rankK: facts.rankK, rankV: facts.rankV }).map((row) =>
+    ? gridOf(codecOf(facts)).map((row) =>
         isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
       )
     : args.flags.full === true

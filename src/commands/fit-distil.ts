@@ -1,11 +1,11 @@
 /** `fit --distil`: its options, and the training of a fitted codec against the model. */
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
+import { combined, type TensorSource } from '../decoder/index.js';
 import { UserError } from '../errors.js';
 import type { Need } from '../fidelity/claims/claim.js';
 import { branchTensors } from '../fit/branch.js';
-import { exactConfiguration, type Teacher } from '../fit/capture.js';
+import { exactConfiguration, tensorsOf, type Teacher } from '../fit/capture.js';
 import { LAMBDA_ATTN, refuseDistil } from '../fit/distillable.js';
 import { sourceOf } from '../fit/fit.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -110,14 +110,6 @@ export function heldOutOf(windows: readonly (readonly number[])[]): {
     );
   return { texts: whole.slice(0, whole.length - count), heldOut: whole.slice(whole.length - count) };
 }
-
-/** The model's tensors, as its weights are given. */
-const tensorsOf = ({ geometry: g, weights }: Teacher): TensorSource =>
-  storedAs(
-    weights.model ??
-      fabricate(modelTensors(g), { seed: weights.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' }),
-    weights.storage,
-  );
 
 /** The tensors of a codec on a path: those that were fitted, and an untrained rotary branch where the path has one. */
 export const onPath = (teacher: Teacher, path: Path, branch: Branch, fitted: TensorSource): TensorSource =>

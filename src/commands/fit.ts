@@ -27,7 +27,7 @@ import { explained } from './run.js';
 import { readCandidate } from './run-question.js';
 
 const FORMATS = ['text', 'json'] as const;
-const KINDS = ['lla', 'lla-2d', 'mla-head'] as const;
+const KINDS = ['lla', 'lla-2d', 'mla-head', 'hla'] as const;
 const DEFAULT_MEMORY = '2GB';
 
 const CODEC_OPTIONS: OptionTable = {
@@ -99,13 +99,13 @@ async function run(args: Args): Promise<ExitCode> {
         ...args.flags,
         codec: textFlag(args, 'codec') ?? 'lla',
         ratio: textFlag(args, 'ratio') ?? (textFlag(args, 'ranks') === null ? '4' : undefined),
-        // Here it is of the text; a candidate's is of lla-window.
+        // Here it is of the text; a candidate's is of exact tokens beside latents.
         window: undefined,
       },
     };
     const { configuration } = readCandidate(asked, geometry, 1);
     const { codec, path, branch } = configuration;
-    if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d or mla-head');
+    if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d, mla-head or hla');
     const training = readDistil(args, geometry, codec, path);
     const windows = calibrationWindows(args, loaded);
     const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
@@ -139,6 +139,7 @@ async function run(args: Args): Promise<ExitCode> {
       codec: codec.kind,
       rankK: codec.rankK as number,
       rankV: codec.rankV as number,
+      ...(codec.rankFirst === undefined ? {} : { rankFirst: codec.rankFirst }),
       model: fingerprint,
       initialisation,
       tokens: fitted.tokens,

@@ -6,6 +6,7 @@ import { pathSpec } from '../codecs/paths.js';
 import {
   codecMeans,
   codecSpec,
+  isHybrid,
   isLatent,
   latentHeads,
   paddedCodecParameters,
@@ -100,12 +101,13 @@ function codecBytesPerGpu(c: Configuration): number {
   const total =
     paddedCodecParameters(c.geometry, c.codec, c.path, c.branch, c.materialised) * CODEC_BYTES +
     (codecMeans(c.geometry, c.codec) + centreScalars(c)) * F32;
-  return Math.ceil((total * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
+  const whole = (codecSpec(c.codec).wholeParameters?.(c.geometry, c.codec) ?? 0) * CODEC_BYTES;
+  return Math.ceil(whole + ((total - whole) * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
 }
 
 /** −μ·W_down of every latent, added as it is appended; `fast` decodes instead. */
 function centreScalars(c: Configuration): number {
-  if (!isLatent(c.codec) || pathSpec(c.path).restores) return 0;
+  if (!isLatent(c.codec) || isHybrid(c.codec) || pathSpec(c.path).restores) return 0;
   const { rankK = 0, rankV = 0 } = c.codec;
   const latents = latentHeads(c.codec, c.geometry.kvHeads) * (codecSpec(c.codec).loopAxis ? 1 : c.geometry.loops);
   return (rankK + rankV) * latents * c.geometry.layers;
@@ -179,7 +181,8 @@ export function onGrid(batch: number): number {
  *   the chunk do not lie as its own do, attention takes several calls: the largest score and the mass of each query are carried between
  *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their branch keys.
  *
- * Where a prompt is taken position by position, all kinds are chunks of one token.
+ * Where a prompt is taken position by position, all kinds are chunks of one token. Where it is one exact pass over rows
+ * that no cache keeps, all are `accumulated`.
  *
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention
  * cannot read them there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the
@@ -205,16 +208,16 @@ export function prefillPeaks(
   ]);
   const peak = (extent: PromptExtent): number => bytesOf(prefillBuffers(c, extent), 'prefill').fixed;
   const rows = Math.max(chunk, most);
-  const chunked = peak({ room: chunk, rows, chunk, captures: undefined, carries: run < context });
+  const inChunks = peak({ room: chunk, rows, chunk, captures: undefined, carries: run < context });
   const whole = (method: WholePrompt): number =>
     takesPositions(c.codec)
-      ? chunked
+      ? inChunks
       : peak({ room: context, rows: context, chunk, captures: capturesOf(c, method), carries: false });
   const accumulated = whole('accumulated');
   return {
-    'one-shot': isLatent(c.codec) ? whole('one-shot') : accumulated,
-    'by-layer': isLatent(c.codec) ? whole('by-layer') : accumulated,
+    'one-shot': capturesOf(c, 'one-shot') ? whole('one-shot') : accumulated,
+    'by-layer': capturesOf(c, 'by-layer') ? whole('by-layer') : accumulated,
     accumulated,
-    chunked,
+    chunked: taken.method === 'chunked' ? inChunks : accumulated,
   };
 }

@@ -6,6 +6,8 @@
  *   codec.layers.{i}.key.up       f16 [group, stacked width, rank K]    W_up
  *   codec.layers.{i}.key.mean     f32 [group, stacked width]            mu
  *   codec.layers.{i}.value.*      the same of V
+ *   codec.layers.{i}.first.encode f16 [1, hidden, 2·first rank]         E of hla; A (.key), B (.value): `hybridTensors`
+ *   codec.layers.{i}.shared.*     the same of the loops after the first
  *   codec.layers.{i}.branch.query f16 [heads × width, hidden]           rotary branch of the absorbed path (lla)
  *   codec.layers.{i}.branch.key   f16 [width, hidden], or [KV heads × width, hidden] with one key a head
  *
@@ -13,6 +15,8 @@
  * (`latentGroups`).
  */
 import { CODEC_KINDS, PATHS, type Codec, type CodecKind, type Path } from '../codecs/codec.js';
+import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
+import { ranksText } from '../codecs/ranks.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { halfBits } from '../gpu/half.js';
@@ -30,6 +34,8 @@ export interface CodecFacts {
   readonly codec: CodecKind;
   readonly rankK: number;
   readonly rankV: number;
+  /** Of the first loop's own latents. */
+  readonly rankFirst?: number;
   /** Fingerprint of the model (fingerprint.ts). */
   readonly model: string;
   readonly initialisation: Initialisation;
@@ -52,6 +58,12 @@ export interface DistilFacts {
 const SCHEMA = 'lla-sim/codec';
 const VERSION = '1';
 const AGAIN = 'make the file with lla-sim fit';
+
+/** The codec of a file. How many exact tokens it keeps is no matter of its weights: as many as usual. */
+export function codecOf({ codec: kind, rankK, rankV, rankFirst }: CodecFacts): Codec {
+  const ranks = { kind, rankK, rankV, ...(rankFirst === undefined ? {} : { rankFirst }) };
+  return codecSpec(ranks).settings.includes('windowTokens') ? { ...ranks, windowTokens: DEFAULT_WINDOW_TOKENS } : ranks;
+}
 
 /** Bytes of an f16 or f32 tensor, little-endian. */
 function bytesOf(values: Float32Array, half: boolean): Uint8Array {
@@ -77,7 +89,7 @@ export function writeCodecFile(
       schema: SCHEMA,
       schemaVersion: VERSION,
       codec: facts.codec,
-      ranks: `${facts.rankK}/${facts.rankV}`,
+      ranks: ranksText(facts),
       model: facts.model,
       initialisation: facts.initialisation,
       tokens: String(facts.tokens),
@@ -112,18 +124,20 @@ export function codecFacts({ file, metadata }: SafetensorsFile): CodecFacts {
       `${file} says of itself ${show(metadata['schema'])} version ${show(metadata['schemaVersion'])}, not ${SCHEMA} version ${VERSION}`,
       AGAIN,
     );
-  const [rankK, rankV] = (metadata['ranks'] ?? '').split('/').map(Number) as [number, number | undefined];
+  const [rankK, rankV, rankFirst] = (metadata['ranks'] ?? '').split('/').map(Number);
   const codec = CODEC_KINDS.find((kind) => kind === metadata['codec']);
   const initialisation = INITIALISATIONS.find((kind) => kind === metadata['initialisation']);
   const tokens = Number(metadata['tokens']);
   const model = metadata['model'] ?? '';
-  if (!codec || !initialisation || !isRank(rankK) || !isRank(rankV) || !/^[0-9a-f]{64}$/.test(model))
+  const ranked = isRank(rankK) && isRank(rankV) && (rankFirst === undefined || isRank(rankFirst));
+  if (!codec || !initialisation || !ranked || !/^[0-9a-f]{64}$/.test(model))
     throw new UserError(`${file} does not say which codec it holds and of which model`, AGAIN);
   const distilled = distilFacts(metadata);
   return {
     codec,
     rankK,
     rankV,
+    ...(rankFirst === undefined ? {} : { rankFirst }),
     model,
     initialisation,
     tokens: Number.isSafeInteger(tokens) ? tokens : 0,
@@ -162,12 +176,12 @@ export function openCodecFile(path: string, model: string, codec: Codec): Safete
         `${open.file} was fitted to another model (${facts.model.slice(0, 12)}… and not ${model.slice(0, 12)}…)`,
         'fit a codec to this model: lla-sim fit',
       );
-    if (facts.codec !== tensorsOf(codec.kind) || facts.rankK !== codec.rankK || facts.rankV !== codec.rankV)
+    if (facts.codec !== tensorsOf(codec.kind) || ranksText(facts) !== ranksText(codec))
       throw new UserError(
-        `${open.file} holds ${facts.codec} of ranks ${facts.rankK}/${facts.rankV}, not ${codec.kind}${
-          codec.rankK === undefined ? '' : ` of ranks ${codec.rankK}/${codec.rankV}`
+        `${open.file} holds ${facts.codec} of ranks ${ranksText(facts)}, not ${codec.kind}${
+          codec.rankK === undefined ? '' : ` of ranks ${ranksText(codec)}`
         }`,
-        `decode it with --codec ${facts.codec} --ranks ${facts.rankK}/${facts.rankV}`,
+        `decode it with --codec ${facts.codec} --ranks ${ranksText(facts)}`,
       );
     return open;
   } catch (error) {

@@ -2,6 +2,7 @@
 export { openCheckpoint, openSharded, type Checkpoint, type OpenTensors } from './checkpoint.js';
 export {
   codecFacts,
+  codecOf,
   INITIALISATIONS,
   openCodecFile,
   writeCodecFile,

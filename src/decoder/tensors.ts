@@ -3,7 +3,8 @@
  * (Llama's, where the model has no loop); every matrix is [outputs, inputs], row-major, as Hugging Face stores it.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { codecSpec, headsOfLatent } from '../codecs/registry.js';
+import { ranksOfLoops } from '../codecs/hla.js';
+import { codecSpec, headsOfLatent, isHybrid } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
 import { layerExtras, storedLayers, type Geometry } from '../geometry/geometry.js';
@@ -114,6 +115,31 @@ export type CodecAxis = 'key' | 'value';
 /** A codec tensor of core layer `layer`. */
 export const codecTensor = (layer: number, axis: CodecAxis, part: 'down' | 'up' | 'mean'): string =>
   `codec.layers.${layer}.${axis}.${part}`;
+/** Latents of the first loop, and of those after it (codecs/hla.ts). */
+export type HybridPart = 'first' | 'shared';
+/** A map of core layer `layer`: E, A or B of each loop that reads these latents. */
+export const hybridTensor = (layer: number, part: HybridPart, map: 'encode' | 'key' | 'value'): string =>
+  `codec.layers.${layer}.${part}.${map}`;
+
+/**
+ * The maps of rotated latents in a core layer: E is [loop, hidden, r_k + r_v], A [loop, KV heads × head width, r_k], B
+ * [loop, KV heads × head width, r_v]. c = Σ_t E_tᵀ x_t; a query is brought to the keys' latents by A_tᵀ, their values
+ * to a head by B_t. Key components p and p + d/2 of each d (or 2p and 2p + 1, as the model pairs) turn together.
+ */
+function hybridTensors(g: Geometry, codec: Codec, layer: number): TensorSpec[] {
+  const width = g.kvHeads * g.headDim;
+  const ranks = ranksOfLoops(codec);
+  return (['first', 'shared'] as const).flatMap((part): TensorSpec[] => {
+    const { rankK, rankV } = ranks[part];
+    const loops = part === 'first' ? 1 : g.loops - 1;
+    return [
+      { name: hybridTensor(layer, part, 'encode'), shape: [loops, g.hidden, rankK + rankV], role: 'codec' },
+      { name: hybridTensor(layer, part, 'key'), shape: [loops, width, rankK], role: 'codec' },
+      { name: hybridTensor(layer, part, 'value'), shape: [loops, width, rankV], role: 'codec' },
+    ];
+  });
+}
+
 /** Projections of the absorbed path's rotary branch in core layer `layer`. */
 export const branchTensor = (layer: number, part: 'query' | 'key'): string => `codec.layers.${layer}.branch.${part}`;
 
@@ -125,6 +151,7 @@ export const branchTensor = (layer: number, part: 'query' | 'key'): string => `c
  */
 export function codecTensors(g: Geometry, codec: Codec, path: Path, branch: Branch): TensorSpec[] {
   if (codec.rankK === undefined || codec.rankV === undefined) return [];
+  if (isHybrid(codec)) return Array.from({ length: g.layers }, (_, layer) => hybridTensors(g, codec, layer)).flat();
   const { count, width } = latentGroups(g, codec);
   const specs: TensorSpec[] = [];
   for (let layer = 0; layer < g.layers; layer++) {

@@ -9,6 +9,7 @@ import { averagesLoops, layoutOf } from '../codecs/registry.js';
 import { attendHead } from '../decoder/reference/attend.js';
 import { SequenceCache } from '../decoder/reference/cache.js';
 import { loadCodec } from '../decoder/reference/codec.js';
+import { loadHybrid } from '../decoder/reference/hybrid.js';
 import { exactAttention } from '../decoder/reference/forward.js';
 import type { Model } from '../decoder/reference/model.js';
 import { run, type Projection, type Site } from '../decoder/reference/network.js';
@@ -56,11 +57,12 @@ export function attentionError(
   const { geometry: g } = model;
   const branch = { width: 2, perHead: false };
   const codecs = loadCodec(g, row.codec, path, branch, codec);
+  const hybrids = loadHybrid(g, row.codec, codec);
   const group = g.heads / g.kvHeads;
   let [difference, size] = [0, 0];
   for (const sequence of sequences) {
     const cache = new SequenceCache(g, layoutOf(g, row.codec, path, choice, branch), null, false);
-    const writer = new CacheWriter(path, codecs, cache, 'accumulated', averagesLoops(row.codec));
+    const writer = new CacheWriter(path, codecs, cache, 'accumulated', averagesLoops(row.codec), 'f64', hybrids);
     for (const { site, tokens } of sequence) for (const token of tokens) writer.capture(site, token);
     writer.finish();
     for (const { site, tokens, outputs } of sequence) {
@@ -76,6 +78,8 @@ export function attentionError(
               kvHead: Math.floor(head / group),
               reindexed: false,
               codec: codecs[site.layer],
+              hybrid: hybrids[site.layer],
+              exactFrom: token.position - (row.codec.windowTokens ?? 0),
             },
             query,
             token.position,

@@ -2,7 +2,7 @@
 import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
-import { genericRatios } from '../codecs/ranks.js';
+import { genericRatios, ranksText } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -21,7 +21,7 @@ export interface Row {
 
 /** `lla-4x/reconstruct/f16`, with eviction, initialisation and branch where they are not the plain ones. Unique in a grid. */
 export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation, branch }: Row): string {
-  const ranks = codec.rankK === undefined ? '' : `(${codec.rankK},${codec.rankV})`;
+  const ranks = codec.rankK === undefined ? '' : `(${ranksText(codec, ',')})`;
   return [
     `${codecLabel(g, codec)}${ranks}`,
     path,
@@ -60,13 +60,17 @@ export function defaultGrid(g: Geometry): Row[] {
   const others = (['lla-2d', 'mla-head', 'kv-quant'] as const).flatMap((kind) =>
     codecsAt(g, kind, [common, (4 / 3) * common]),
   );
+  // Latents alone, and beside a window shorter than the items.
+  const windowed = codecsAt(g, 'hla', [common]).flatMap((codec) =>
+    [0, 16].map((windowTokens) => ({ ...codec, windowTokens })),
+  );
   const single = [...codecsAt(g, 'cla', [2]), ...codecsAt(g, 'final-loop', [g.loops])];
   const full: Codec = { kind: 'full' };
   const rows: Row[] = [
     { codec: full, path: 'full', ...plain },
     { codec: full, path: 'full', ...plain, storage: 'q8' },
     ...codecsAt(g, 'lla', genericRatios(g)).flatMap((codec) => LLA_PATHS.map((path) => ({ codec, path, ...plain }))),
-    ...[...others, ...single].map((codec) => ({ codec, path: pathFor(codec), ...plain })),
+    ...[...others, ...windowed, ...single].map((codec) => ({ codec, path: pathFor(codec), ...plain })),
     ...(lla
       ? (['q8', 'q4'] as const).map((storage) => ({ codec: lla, path: 'reconstruct' as const, ...plain, storage }))
       : []),
@@ -79,7 +83,7 @@ export function defaultGrid(g: Geometry): Row[] {
 
 /** Every codec, ratio, path, storage and eviction. */
 export function fullGrid(g: Geometry): Row[] {
-  const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop'] as const;
+  const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop', 'hla'] as const;
   const codecs = kinds
     .flatMap((kind) => codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]))
     .flatMap(inEverySharing);

@@ -11,7 +11,7 @@ import type { Geometry } from '../geometry/geometry.js';
 type Tensors = Map<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
 
 /** Component `half` (0 or 1) of rotary pair `pair` in a vector of this width. */
-const component = (pairing: 'half-split' | 'adjacent', width: number, pair: number, half: number): number =>
+export const component = (pairing: 'half-split' | 'adjacent', width: number, pair: number, half: number): number =>
   pairing === 'adjacent' ? 2 * pair + half : pair + (half * width) / 2;
 
 /** Gives zero rows small random values of the others' size: a key that queries can learn to use. */

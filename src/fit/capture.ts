@@ -4,6 +4,7 @@
  */
 import { openDecoder, type CachedRows, type DecoderWeights } from '../decoder/gpu/index.js';
 import { rotate } from '../decoder/reference/arithmetic.js';
+import { fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
 import type { CodecAxis } from '../decoder/tensors.js';
 import { cacheSlots, type Geometry } from '../geometry/geometry.js';
 import type { Device } from '../gpu/index.js';
@@ -17,6 +18,14 @@ export interface Teacher {
   readonly normEpsilon: number;
   readonly weights: DecoderWeights;
 }
+
+/** The model's tensors, as its weights are given. */
+export const tensorsOf = ({ geometry: g, weights }: Teacher): TensorSource =>
+  storedAs(
+    weights.model ??
+      fabricate(modelTensors(g), { seed: weights.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' }),
+    weights.storage,
+  );
 
 /** The configuration of an uncompressed f32 cache. */
 export const exactConfiguration = ({ device, geometry }: Teacher): Configuration => ({

@@ -18,7 +18,11 @@ export abstract class Moments {
   count = 0;
   readonly mean: Float64Array;
 
-  constructor(readonly width: number) {
+  /** @param centred false: second moments about 0, and no mean is kept */
+  constructor(
+    readonly width: number,
+    private readonly centred = true,
+  ) {
     this.mean = new Float64Array(width);
   }
 
@@ -31,7 +35,7 @@ export abstract class Moments {
         const own = column.slice(from, from + size);
         let sum = 0;
         for (const x of own) sum += x;
-        const average = sum / size;
+        const average = this.centred ? sum / size : 0;
         delta[i] = average - (this.mean[i] as number);
         for (let n = 0; n < size; n++) own[n] = (own[n] as number) - average;
         return own;
@@ -62,8 +66,8 @@ export class Covariance extends Moments {
   /** Σ (x − mean)(x − mean)ᵀ, [width][width]; the upper triangle is kept up to date. */
   private readonly products: Float64Array;
 
-  constructor(width: number) {
-    super(width);
+  constructor(width: number, centred = true) {
+    super(width, centred);
     this.products = new Float64Array(width * width);
   }
 

@@ -3,12 +3,14 @@
  * narrow stacks, sketches of wide ones, of as many layers in a pass as the memory holds.
  */
 import type { Codec } from '../codecs/codec.js';
+import { isHybrid } from '../codecs/registry.js';
 import { latentGroups, type CodecAxis, type LatentGroups } from '../decoder/tensors.js';
 import type { Initialisation } from '../decoder/index.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { formatBytes } from '../units.js';
 import type { Captured } from './capture.js';
+import { hybridStacks } from './hybrid.js';
 import { BLOCK, Covariance, type Moments } from './covariance.js';
 import { Sketch, sketchColumns } from './sketch.js';
 
@@ -26,8 +28,21 @@ export interface Asked {
   readonly initialisation: Initialisation;
 }
 
+/** Vectors whose moments are kept: those that a latent stands for, or those of one frequency of it. */
+export interface Stack {
+  readonly width: number;
+  readonly rank: number;
+  /** Columns of its sketch; null where its covariance is kept. */
+  readonly columns: number | null;
+  /** Second moments about 0 unless centred. */
+  readonly centred: boolean;
+  /** Its vectors, [component][token], out of those of a layer, [loop][KV head][component][token]: one set or several. */
+  readonly vectors: (layer: readonly Float64Array[][][]) => readonly Float64Array[][];
+}
+
 /** How the latents of one kind of codec are kept. */
 export interface MomentsPlan {
+  readonly stacks: Readonly<Record<CodecAxis, readonly Stack[]>>;
   readonly groups: LatentGroups;
   /** Largest ranks that are asked for. */
   readonly ranks: Readonly<Record<CodecAxis, number>>;
@@ -42,18 +57,47 @@ const rankOf = ({ codec }: Asked, axis: CodecAxis): number => (axis === 'key' ? 
  * @param asked of one kind of codec
  */
 export function momentsPlan(g: Geometry, asked: readonly Asked[], widestExact = WIDEST_EXACT): MomentsPlan {
-  const groups = latentGroups(g, (asked[0] as Asked).codec);
+  const { codec } = asked[0] as Asked;
+  const groups = latentGroups(g, codec);
   const most = (axis: CodecAxis): number => Math.max(...asked.map((own) => rankOf(own, axis)));
   const ranks = { key: most('key'), value: most('value') };
   const columns = { key: sketchColumns(groups.width, ranks.key), value: sketchColumns(groups.width, ranks.value) };
   const wide = groups.width > widestExact && Math.max(columns.key, columns.value) < groups.width;
   const sketched = wide && asked.every(({ initialisation }) => initialisation === 'svd');
-  return { groups, ranks, columns: sketched ? columns : null };
+  const plan = { groups, ranks, columns: sketched ? columns : null };
+  if (isHybrid(codec)) {
+    const codecs = asked.map((own) => own.codec);
+    return { ...plan, columns: null, stacks: hybridStacks(g, codecs, widestExact) };
+  }
+  return { ...plan, stacks: { key: stacksOf(g, plan, 'key'), value: stacksOf(g, plan, 'value') } };
+}
+
+/** A stack for each latent of a layer and axis. */
+function stacksOf(g: Geometry, { groups, ranks, columns }: Omit<MomentsPlan, 'stacks'>, axis: CodecAxis): Stack[] {
+  const headGroups = g.kvHeads / groups.heads;
+  return Array.from({ length: groups.count }, (_, group) => {
+    const firstLoop = Math.floor(group / headGroups) * groups.loops;
+    const firstHead = (group % headGroups) * groups.heads;
+    return {
+      width: groups.width,
+      rank: ranks[axis],
+      columns: columns?.[axis] ?? null,
+      centred: true,
+      vectors: (layer) => [
+        layer
+          .slice(firstLoop, firstLoop + groups.loops)
+          .flatMap((heads) => heads.slice(firstHead, firstHead + groups.heads).flat()),
+      ],
+    };
+  });
 }
 
 /** Bytes of the moments of one layer. */
-export const layerBytes = ({ groups: { count, width }, columns }: MomentsPlan): number =>
-  AXES.reduce((sum, axis) => sum + count * (columns ? Sketch.bytes(width, columns[axis]) : Covariance.bytes(width)), 0);
+export const layerBytes = ({ stacks }: MomentsPlan): number =>
+  AXES.flatMap((axis) => stacks[axis]).reduce(
+    (sum, { width, columns }) => sum + (columns ? Sketch.bytes(width, columns) : Covariance.bytes(width)),
+    0,
+  );
 
 /**
  * Bytes beside the moments: keys or values of a layer in a batch and the block that is centred; or, once a pass is over,
@@ -61,17 +105,17 @@ export const layerBytes = ({ groups: { count, width }, columns }: MomentsPlan): 
  * @param tokens of a batch
  */
 export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): number {
-  const { groups, ranks, columns } = plan;
-  const { width, count } = groups;
-  const widest = Math.max(columns?.key ?? 0, columns?.value ?? 0);
+  const stacks = AXES.flatMap((axis) => plan.stacks[axis]);
+  const width = Math.max(...stacks.map((stack) => stack.width));
+  const widest = Math.max(...stacks.map(({ columns }) => columns ?? 0));
   // One loop's rows are there twice more while they are turned back.
   const captured = 8 * g.kvHeads * g.headDim * tokens * (g.loops + 2) + 8 * BLOCK * (width + widest);
   const basis = Math.max(
-    ...AXES.map((axis) =>
-      columns ? Sketch.basisBytes(width, columns[axis], ranks[axis]) : Covariance.basisBytes(width, ranks[axis]),
+    ...stacks.map(({ width: own, columns, rank }) =>
+      columns ? Sketch.basisBytes(own, columns, rank) : Covariance.basisBytes(own, rank),
     ),
   );
-  return Math.max(captured, basis + 8 * count * width * (ranks.key + ranks.value));
+  return Math.max(captured, basis + 8 * stacks.reduce((sum, { width: own, rank }) => sum + own * rank, 0));
 }
 
 /**
@@ -81,10 +125,11 @@ export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): numbe
  */
 export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: number, tokens: number): number[][] {
   const [each, work] = [layerBytes(plan), workBytes(g, plan, tokens)];
+  const stacks = AXES.flatMap((axis) => plan.stacks[axis]);
   const together = Math.floor((memoryBytes - work) / each);
   if (together < 1)
     throw new UserError(
-      `one layer takes ${formatBytes(each)} of ${plan.columns ? 'sketches' : 'covariances'} (${2 * plan.groups.count} of stacks of ${plan.groups.width}) and ${formatBytes(work)} to work in, more than the ${formatBytes(memoryBytes)} of --memory`,
+      `one layer takes ${formatBytes(each)} of ${plan.columns ? 'sketches' : 'covariances'} (${stacks.length} of stacks of at most ${Math.max(...stacks.map(({ width }) => width))}) and ${formatBytes(work)} to work in, more than the ${formatBytes(memoryBytes)} of --memory`,
       `give --memory ${formatBytes(each + work)} or more, a higher --ratio or a shorter --window`,
     );
   const passes: number[][] = [];
@@ -96,30 +141,25 @@ export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: numb
 /** Moments of one layer, by axis and latent. */
 export type LayerMoments = Readonly<Record<CodecAxis, readonly Moments[]>>;
 
-export function emptyMoments({ groups: { count, width }, columns }: MomentsPlan): LayerMoments {
+export function emptyMoments({ stacks }: MomentsPlan): LayerMoments {
   const make = (axis: CodecAxis): Moments[] =>
-    Array.from({ length: count }, () => (columns ? new Sketch(width, columns[axis]) : new Covariance(width)));
+    stacks[axis].map(({ width, columns, centred }) =>
+      columns ? new Sketch(width, columns, centred) : new Covariance(width, centred),
+    );
   return { key: make('key'), value: make('value') };
 }
 
 /** Joins captured keys and values of a layer to its moments. */
 export async function accumulate(
-  g: Geometry,
-  groups: LatentGroups,
+  { stacks }: MomentsPlan,
   layer: number,
   into: LayerMoments,
   captured: Captured,
 ): Promise<void> {
-  const headGroups = g.kvHeads / groups.heads;
   for (const axis of AXES) {
     const columns = await captured.columns(axis, layer);
-    into[axis].forEach((moments, group) => {
-      const firstLoop = Math.floor(group / headGroups) * groups.loops;
-      const firstHead = (group % headGroups) * groups.heads;
-      const stacked = columns
-        .slice(firstLoop, firstLoop + groups.loops)
-        .flatMap((heads) => heads.slice(firstHead, firstHead + groups.heads).flat());
-      moments.add(stacked, captured.tokens);
+    into[axis].forEach((moments, i) => {
+      for (const vectors of (stacks[axis][i] as Stack).vectors(columns)) moments.add(vectors, captured.tokens);
     });
   }
 }

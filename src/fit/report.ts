@@ -1,6 +1,7 @@
 /** What a fit reports: energy kept by layer and head, and which lose most. */
 import type { Codec, Path } from '../codecs/codec.js';
-import { codecLabel, coreRatio } from '../codecs/registry.js';
+import { ranksText } from '../codecs/ranks.js';
+import { codecLabel, coreRatio, isHybrid } from '../codecs/registry.js';
 import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -119,11 +120,14 @@ const WORST = 5;
 export function fitText(g: Geometry, r: FitReport): string {
   const { heads, loops, count } = latentGroups(g, r.codec);
   const headGroups = g.kvHeads / heads;
+  const hybrid = isHybrid(r.codec);
   const nameOf = (group: number): string =>
-    [
-      ...(loops < g.loops ? [`loop ${Math.floor(group / headGroups)}`] : []),
-      ...(headGroups > 1 ? [`head ${group % headGroups}`] : []),
-    ].join(' ') || 'all';
+    hybrid
+      ? (['first loop', 'later loops'][group] as string)
+      : [
+          ...(loops < g.loops ? [`loop ${Math.floor(group / headGroups)}`] : []),
+          ...(headGroups > 1 ? [`head ${group % headGroups}`] : []),
+        ].join(' ') || 'all';
   const rows = [...new Set(r.energy.map(({ layer }) => layer))].flatMap((layer) =>
     (['key', 'value'] as const).map((axis) => ({
       layer,
@@ -134,14 +138,14 @@ export function fitText(g: Geometry, r: FitReport): string {
   const worst = [...r.energy].sort((a, b) => a.kept - b.kept).slice(0, WORST);
   const controls = Object.entries(r.meanKept).filter(([name]) => name !== r.initialisation);
   return [
-    `${codecLabel(g, r.codec)} (ranks ${r.codec.rankK}/${r.codec.rankV}, ${r.initialisation}) fitted to ${g.name} on ${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
+    `${codecLabel(g, r.codec)} (ranks ${ranksText(r.codec)}, ${r.initialisation}) fitted to ${g.name} on ${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
     '',
     'share of the variance kept, by layer and latent:',
     ...columns(
       [
         { title: 'layer', align: 'right', cell: (row) => String(row.layer) },
         { title: 'axis', align: 'left', cell: (row) => (row.axis === 'key' ? 'K' : 'V') },
-        ...Array.from({ length: Math.min(count, 16) }, (_, group) => ({
+        ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) => ({
           title: nameOf(group),
           align: 'right' as const,
           cell: (row: (typeof rows)[number]) => percent(row.own.find((e) => e.group === group)?.kept ?? 0),

@@ -1,13 +1,21 @@
 /** A whole fit: passes over the text, the codec of every layer, and the energy that controls would keep. */
 import { setImmediate as turn } from 'node:timers/promises';
-import { isLatent } from '../codecs/registry.js';
+import { isHybrid, isLatent } from '../codecs/registry.js';
 import type { CodecKind } from '../codecs/codec.js';
 import type { Initialisation } from '../decoder/index.js';
-import type { LatentGroups } from '../decoder/tensors.js';
 import { EXIT, UserError } from '../errors.js';
-import { capture, longestOf, windowsTogether, type Teacher } from './capture.js';
+import { capture, longestOf, tensorsOf, windowsTogether, type Teacher } from './capture.js';
+import { fitHybridLayer, refuseHybridFit } from './hybrid.js';
 import { fitLayer, type FitRequest, type FittedCodec } from './fit.js';
-import { accumulate, AXES, emptyMoments, layersOfPasses, momentsPlan, type LayerMoments } from './moments.js';
+import {
+  accumulate,
+  AXES,
+  emptyMoments,
+  layersOfPasses,
+  momentsPlan,
+  type LayerMoments,
+  type MomentsPlan,
+} from './moments.js';
 import { LayersInMemory, type FitFolder, type LayerStore } from './store.js';
 
 export interface FitRun {
@@ -69,7 +77,8 @@ async function fitInPasses(
 ): Promise<FitRun[]> {
   const { geometry: g } = teacher;
   const strange = requests.find(({ codec }) => !isLatent(codec));
-  if (strange) throw new UserError(`${strange.codec.kind} has no weights to fit`, 'fit lla, lla-2d or mla-head');
+  if (strange) throw new UserError(`${strange.codec.kind} has no weights to fit`, 'fit lla, lla-2d, mla-head or hla');
+  for (const { codec, initialisation } of requests) if (isHybrid(codec)) refuseHybridFit(g, initialisation);
   const { memoryBytes, onProgress, signal, folder, widestExact } = options;
   const plans = new Map(
     [...new Set(requests.map(({ codec }) => codec.kind))].map((kind) => [
@@ -89,10 +98,10 @@ async function fitInPasses(
   const jobs = requests.map((request) => ({ request, store: storeOf() }));
   for (const [pass, layers] of passes.entries()) {
     if (jobs.every(({ store }) => layers.every((layer) => store.has(layer)))) continue;
-    const kept = new Map<CodecKind, { readonly groups: LatentGroups; readonly moments: Map<number, LayerMoments> }>(
+    const kept = new Map<CodecKind, { readonly plan: MomentsPlan; readonly moments: Map<number, LayerMoments> }>(
       [...plans].map(([kind, plan]) => [
         kind,
-        { groups: plan.groups, moments: new Map(layers.map((layer) => [layer, emptyMoments(plan)])) },
+        { plan, moments: new Map(layers.map((layer) => [layer, emptyMoments(plan)])) },
       ]),
     );
     const all = [...kept.values()].flatMap((own) =>
@@ -111,8 +120,8 @@ async function fitInPasses(
       teacher,
       windows,
       async (captured, done) => {
-        for (const { groups, moments } of kept.values())
-          for (const [layer, into] of moments) await accumulate(g, groups, layer, into, captured);
+        for (const { plan, moments } of kept.values())
+          for (const [layer, into] of moments) await accumulate(plan, layer, into, captured);
         const saves = folder?.isDue || done >= windows.length;
         if (saves) folder?.save(layers, done, all);
         onProgress?.((pass + done / windows.length) / passes.length, 'keys and values');
@@ -126,7 +135,10 @@ async function fitInPasses(
     for (const layer of layers) {
       for (const { request, store } of jobs) {
         const own = kept.get(request.codec.kind)?.moments.get(layer) as LayerMoments;
-        if (!store.has(layer)) store.put(layer, fitLayer({ ...request, geometry: g }, layer, own));
+        const fit = isHybrid(request.codec)
+          ? () => fitHybridLayer(g, request.codec, layer, own, tensorsOf(teacher))
+          : () => fitLayer({ ...request, geometry: g }, layer, own);
+        if (!store.has(layer)) store.put(layer, fit());
       }
       onProgress?.((pass + 1) / passes.length, `directions of layer ${layer + 1} of ${g.layers}`);
       await turn();

@@ -60,8 +60,9 @@ export class Sketch extends Moments {
   constructor(
     width: number,
     readonly columns: number,
+    centred = true,
   ) {
-    super(width);
+    super(width, centred);
     this.image = Array.from({ length: columns }, () => new Float64Array(width));
     this.rows = Array.from({ length: width }, (_, i) => sparseRow(i, columns));
   }

@@ -1,5 +1,5 @@
 /** The speed of latents with kernels as they have been built so far, beside what tuned ones would reach. */
-import { codecSpec, isUncompressed } from '../codecs/registry.js';
+import { codecSpec, isHybrid, isUncompressed } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../quality/implementations.js';
 import { pathLabel } from './names.js';
@@ -23,8 +23,9 @@ export function withAsPublished(plans: readonly Plan[]): Plan[] {
   return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isBuilt(p) ? (best.get(key(p)) ?? null) : null) }));
 }
 
-/** Whether anybody has built kernels of these latents: of those of each head, not of one for all heads. */
-export const isBuilt = ({ codec }: Pick<Plan, 'codec'>): boolean => codecSpec(codec).latentFor === 'one-head';
+/** Whether anybody has built kernels of these latents: of those of each head and of rotated ones. */
+export const isBuilt = ({ codec }: Pick<Plan, 'codec'>): boolean =>
+  codecSpec(codec).latentFor === 'one-head' || isHybrid(codec);
 
 /**
  * T = T_rest + T_att / s: T_att what tuned kernels take for the latents' part of the step, s the share of their speed

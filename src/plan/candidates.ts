@@ -16,7 +16,8 @@ import {
   sharedAs,
 } from '../codecs/registry.js';
 import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
-import { exactRatio, ratioLabel } from '../codecs/ranks.js';
+import { rankFirstOf } from '../codecs/hla.js';
+import { exactRatio, genericRatios, ranksText, ratioLabel, type Ranks } from '../codecs/ranks.js';
 import { UserError } from '../errors.js';
 import { evictionLabel, ringHasGaps, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -25,7 +26,7 @@ import type { Candidate, PlanRequest } from './types.js';
 export interface CandidateFilter {
   readonly kinds: readonly CodecKind[] | null;
   readonly ratios: readonly number[] | null;
-  readonly ranks: readonly { readonly rankK: number; readonly rankV: number }[] | null;
+  readonly ranks: readonly Ranks[] | null;
   readonly paths: readonly PathChoice[] | null;
   readonly evictions: readonly (Eviction | null)[];
   /** Why a codec under a policy cannot be stored as asked; undefined where it can. */
@@ -132,11 +133,19 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
   for (const kind of kinds) {
     const spec: CodecSpec = CODECS[kind];
     if (filter.ranks && LATENT_KINDS.includes(kind)) {
-      for (const ranks of filter.ranks) add({ kind, ...ranks });
+      for (const ranks of filter.ranks) {
+        const first = spec.settings.includes('rankFirst');
+        if (ranks.rankFirst !== undefined && !first)
+          refused.push({ id: describe({ kind, ...ranks }), reason: `${kind} has no latents of the first loop's own` });
+        else add({ kind, ...(first ? { ...ranks, rankFirst: ranks.rankFirst ?? rankFirstOf(g) } : ranks) });
+      }
       continue;
     }
     // The full cache is always worth comparing with, whatever ratios are asked.
-    const ratios = spec.uncompressed ? [1] : (filter.ratios ?? spec.publishedRatios(g));
+    // A codec that is named is planned on models that nobody tried it on, too.
+    const published = spec.publishedRatios(g);
+    const tried = published.length === 0 && filter.kinds ? genericRatios(g) : published;
+    const ratios = spec.uncompressed ? [1] : (filter.ratios ?? tried);
     for (const ratio of ratios) {
       const codec = spec.fromRatio(g, exactRatio(ratio));
       if (typeof codec !== 'string') sharingsOf(codec, filter).forEach(add);
@@ -161,7 +170,7 @@ const inOrder = (codec: Codec): Codec => ({
   ...Object.fromEntries(CODECS[codec.kind].settings.map((name) => [name, codec[name]])),
 });
 
-const describe = (c: Codec): string => (c.rankK === undefined ? c.kind : `${c.kind} ${c.rankK}/${c.rankV}`);
+const describe = (c: Codec): string => (c.rankK === undefined ? c.kind : `${c.kind} ${ranksText(c)}`);
 
 function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice[] {
   const have = pathChoices(codec);
@@ -174,7 +183,7 @@ function pathsOf(codec: Codec, wanted: readonly PathChoice[] | null): PathChoice
 export function candidateId(g: Geometry, c: Candidate, cacheType: string): string {
   const spec = CODECS[c.codec.kind];
   const published = spec.publishedRatios(g).some((r) => sameRanks(spec.fromRatio(g, r), c.codec));
-  const ranks = c.codec.rankK !== undefined && !published ? `(${c.codec.rankK},${c.codec.rankV})` : '';
+  const ranks = c.codec.rankK !== undefined && !published ? `(${ranksText(c.codec, ',')})` : '';
   const type = cacheType === 'f16' || cacheType === 'bf16' || hasOwnStorage(c.codec) ? '' : `@${cacheType}`;
   const parts = [`${codecLabel(g, c.codec)}${ranks}${type}`, c.materialised ? `${c.path}-materialised` : c.path];
   if (c.eviction) parts.push(evictionLabel(c.eviction));
@@ -188,4 +197,4 @@ export const candidateOf = (
 ): Candidate | undefined => candidates.find((c) => candidateId(geometry, c, cacheType) === planId);
 
 const sameRanks = (a: Codec | string, b: Codec): boolean =>
-  typeof a !== 'string' && a.rankK === b.rankK && a.rankV === b.rankV;
+  typeof a !== 'string' && a.rankK === b.rankK && a.rankV === b.rankV && a.rankFirst === b.rankFirst;

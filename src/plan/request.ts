@@ -11,6 +11,7 @@ import {
   PLANNED_KINDS,
   PLANNED_SHARINGS,
 } from '../codecs/registry.js';
+import type { Ranks } from '../codecs/ranks.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -103,8 +104,9 @@ export function readQuestion(
       `--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ${groupSize}`,
       'use 32, 64 or 128',
     );
+  const contextTokens = s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context'));
   return {
-    contextTokens: s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context')),
+    contextTokens,
     cacheType,
     choice: { storage, groupSize },
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
@@ -130,7 +132,7 @@ export function readQuestion(
     confidence: number('confidence', { min: 0.5, max: 0.999 }, 0.9),
     keep: number('keep', { min: 0, max: 1 }, 0.9),
     usdPerHour: s.usdPerHour === undefined ? null : number('usdPerHour', { min: 0.0001, max: 1e6 }, 1),
-    filter: readFilter(s, storage),
+    filter: readFilter(s, storage, contextTokens),
   };
 }
 
@@ -188,7 +190,7 @@ function readMinimum([key, value]: [string, number]): MinimumTarget {
   return { metric, value, table };
 }
 
-function readFilter(s: Scenario, storage: Storage): CandidateFilter {
+function readFilter(s: Scenario, storage: Storage, contextTokens: number): CandidateFilter {
   const list = (name: 'codec' | 'ratio' | 'ranks' | 'path' | 'eviction' | 'shared'): string[] | null => {
     const value = s[name];
     if (value === undefined) return null;
@@ -221,12 +223,18 @@ function readFilter(s: Scenario, storage: Storage): CandidateFilter {
     list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);
   if (s.budget !== undefined)
     evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
-  const windowTokens = s.window === undefined ? null : parseTokens(text(s.window), flag('window'));
+  const window = s.window === undefined ? null : text(s.window);
+  const windowTokens = window === null ? null : window === '0' ? 0 : parseTokens(window, flag('window'));
   const windowed = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'windowTokens'));
   if (windowTokens !== null && !kinds?.some((kind) => windowed.includes(kind)))
     throw new UserError(
       '--window means nothing without a codec that keeps exact tokens beside its latents',
       `add --codec ${windowed.join(' or ')}, or leave --window out`,
+    );
+  if (windowTokens !== null && windowTokens > contextTokens)
+    throw new UserError(
+      `--window keeps ${windowTokens} tokens of a context of ${contextTokens}`,
+      'give a smaller --window, or a longer --context',
     );
   const shared = oneOf<Sharing>('shared', SHARINGS);
   const sharing = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'shared'));
@@ -288,16 +296,17 @@ const EXAMPLES = {
   eviction: 'streaming:4+256',
 } as const;
 
-function readRanks(word: string): { rankK: number; rankV: number } {
-  const match = /^([0-9]{1,7})\/([0-9]{1,7})$/.exec(word);
+function readRanks(word: string): Ranks {
+  const match = /^([0-9]{1,7})\/([0-9]{1,7})(?:\/([0-9]{1,7}))?$/.exec(word);
   if (!match)
     throw new UserError(
-      `--ranks must be K/V ranks such as 96/160, not ${show(word)}`,
-      'write two whole numbers with a slash',
+      `--ranks must be K/V ranks such as 96/160, or K/V/first such as 512/512/256 of hla, not ${show(word)}`,
+      'write two or three whole numbers with slashes',
     );
   const rule = { min: 1, max: 1e7, whole: true };
   return {
     rankK: parseNumber(match[1] as string, '--ranks (K)', rule),
     rankV: parseNumber(match[2] as string, '--ranks (V)', rule),
+    ...(match[3] === undefined ? {} : { rankFirst: parseNumber(match[3], '--ranks (first)', rule) }),
   };
 }

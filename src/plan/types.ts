@@ -213,6 +213,7 @@ export interface Plan {
     readonly rankV?: number;
     readonly bits?: number;
     readonly shareLayers?: number;
+    readonly rankFirst?: number;
     readonly windowTokens?: number;
     /** When all loops read one set of rows; absent where they do not. */
     readonly shared?: Sharing;

@@ -44,6 +44,8 @@ export const METRICS = {
   'openbook-qa': { unit: 'fraction', higherIsBetter: true },
   /** Mean over a suite of multiple-choice tasks. */
   'mc-avg': { unit: 'fraction', higherIsBetter: true },
+  /** Mean over tasks that a summary does not list. */
+  'task-avg': { unit: 'fraction', higherIsBetter: true },
   /** Held-out, teacher-forced KL of a fully trained codec. */
   'train-kl': { unit: 'nats', higherIsBetter: false },
   /** Held-out KL after the 300 steps of the design ablations: not that of a finished codec. */
@@ -119,6 +121,8 @@ export interface QualityFigure {
   readonly codec: CodecKind;
   /** When loops share rows; absent where none reads another's. */
   readonly shared?: Sharing;
+  /** Exact tokens beside latents, of a codec that keeps some. */
+  readonly windowTokens?: number;
   /**
    * Exact ratio where ranks give one (16/3 for "5.33×"). Huginn's is that of the looped core; kv-quant's is nominal.
    */
@@ -171,6 +175,7 @@ export interface Common {
   readonly codec?: CodecKind;
   /** The codec's usual way unless given. */
   readonly shared?: Sharing;
+  readonly windowTokens?: number;
   readonly ratioLabel?: string;
   readonly andAbove?: boolean;
   readonly pathClass?: PathClass;
@@ -189,6 +194,7 @@ export function figure(common: Common, metric: Metric, value: number): QualityFi
     model: common.model,
     codec,
     ...(shared ? { shared } : {}),
+    ...(common.windowTokens === undefined ? {} : { windowTokens: common.windowTokens }),
     ratio: exactRatio(ratioLabel),
     ratioLabel,
     andAbove: common.andAbove ?? false,

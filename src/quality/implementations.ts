@@ -3,7 +3,7 @@
  * implementation reached. `reached` is that share by this program's prices: scripts/implementations.ts computes it from
  * the figures beside it, and a test holds both equal.
  */
-import type { PathChoice } from '../codecs/codec.js';
+import type { CodecKind, PathChoice } from '../codecs/codec.js';
 
 /** One published measurement. */
 export interface Implementation {
@@ -13,7 +13,9 @@ export interface Implementation {
   /** Of the catalogue. */
   readonly device: string;
   readonly model: string;
-  /** Of the loop-axis latents. */
+  /** The codec; lla unless given. */
+  readonly kind?: CodecKind;
+  /** Of the latents. */
   readonly ratio: number;
   readonly contextTokens: number;
   /** Sequences; null: as many as fit. */
@@ -60,6 +62,28 @@ export const IMPLEMENTATIONS: readonly Implementation[] = [
     tokensPerSecond: 27.8,
     full: 373,
     reached: { reconstruct: 0.0985, materialised: 0.138 },
+  },
+  {
+    ...HLA,
+    model: 'ouro-1.4b',
+    kind: 'hla',
+    ratio: 32 / 3,
+    contextTokens: 4096,
+    batch: 1,
+    secondsPerStep: 20.8e-3,
+    full: 20.6e-3,
+    reached: { rotated: 0.553 },
+  },
+  {
+    ...HLA,
+    model: 'ouro-1.4b',
+    kind: 'hla',
+    ratio: 32 / 3,
+    contextTokens: 4096,
+    batch: null,
+    tokensPerSecond: 1429,
+    full: 373,
+    reached: { rotated: 0.986 },
   },
   {
     ...PAPER,

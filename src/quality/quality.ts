@@ -39,6 +39,8 @@ export interface QualityQuery {
   readonly codec: CodecKind;
   /** When loops share rows, of a codec whose loops do; its usual way unless given. */
   readonly shared?: Sharing | null | undefined;
+  /** Exact tokens beside latents, of a codec that keeps some. */
+  readonly windowTokens?: number | undefined;
   readonly ratio: number;
   readonly pathClass: PathClass;
   readonly eviction: Eviction | null;
@@ -59,9 +61,12 @@ const evictionKey = (eviction: Eviction | null): string =>
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .join();
 
-const key = (model: string, q: Pick<QualityQuery, 'codec' | 'shared' | 'pathClass' | 'eviction'>): string => {
+const key = (
+  model: string,
+  q: Pick<QualityQuery, 'codec' | 'shared' | 'windowTokens' | 'pathClass' | 'eviction'>,
+): string => {
   const shared = sharingOf({ kind: q.codec, ...(q.shared ? { shared: q.shared } : {}) });
-  return `${model}|${q.codec}|${shared ?? ''}|${q.pathClass}|${evictionKey(q.eviction)}`;
+  return `${model}|${q.codec}|${shared ?? ''}|${q.windowTokens ?? ''}|${q.pathClass}|${evictionKey(q.eviction)}`;
 };
 
 const INDEX = new Map<string, QualityFigure[]>();

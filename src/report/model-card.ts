@@ -13,6 +13,7 @@ import {
   refusalOf,
 } from '../codecs/registry.js';
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
+import { ranksText } from '../codecs/ranks.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
@@ -78,7 +79,7 @@ function cachedBy(g: Geometry, kind: CodecKind): CachedBy[] {
     return {
       codec: codecLabel(g, codec),
       kind,
-      ranks: isLatent(codec) ? `${codec.rankK}/${codec.rankV}` : null,
+      ranks: isLatent(codec) ? ranksText(codec) : null,
       ratio: coreRatio(g, codec),
       kvBytesPerToken: each,
       kvBytesAt1M: each * MILLION,
@@ -91,6 +92,7 @@ function settingName(f: QualityFigure): string {
   // The paper's own way of sharing has the bare name, as in a plan.
   const way = f.shared === undefined || f.shared === 'two-pass' ? '' : `-${f.shared}`;
   const parts = [isUncompressed({ kind: f.codec }) ? 'full' : `${f.codec}${way}-${Number(f.ratioLabel)}x`];
+  if (f.windowTokens !== undefined) parts.push(`${f.windowTokens} exact tokens`);
   if (f.andAbove) parts.push('and above');
   if (f.pathClass === 'absorbed') parts.push('absorbed (another computation)');
   if (f.eviction !== null) parts.push(evictionLabel(f.eviction));

@@ -4,7 +4,8 @@
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
-import { averagesLoops, codecSpec, isLatent, layoutOf } from '../codecs/registry.js';
+import { averagesLoops, codecSpec, isHybrid, isLatent, laterWindowOf, layoutOf } from '../codecs/registry.js';
+import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
@@ -19,6 +20,7 @@ import {
   type Configuration,
 } from './configuration.js';
 import { evictingRows } from './eviction-ops.js';
+import { widestRanks } from './hybrid.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { storedBytes } from '../../kernels/spec.js';
@@ -64,6 +66,7 @@ export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: 
 }
 
 const hasBranch = (c: Configuration): boolean => pathSpec(c.path).branch === true;
+const rotates = (c: Configuration): boolean => pathSpec(c.path).rotated === true;
 const restores = (c: Configuration): boolean => pathSpec(c.path).restores === true;
 /** Scalars of a layer's rotary key: made in the first loop, scored in each, cached in the last. */
 const branchKeyScalars = (c: Configuration): number => c.branch.width * branchHeadsOf(c);
@@ -87,6 +90,20 @@ export function packedRow(c: Configuration): number {
 export const queryWidth = (c: Configuration): number =>
   hasBranch(c) ? (c.codec.rankK ?? 0) + c.branch.width : c.geometry.headDim;
 
+/** Latents in flight: of the first loop until they are written there, of the others in all layers. */
+function addHybridLatents(
+  c: Configuration,
+  tokens: number,
+  add: (label: string, floats: number, count?: number, kind?: BufferKind) => void,
+): void {
+  const { first, shared } = ranksOfLoops(c.codec);
+  add('first latents', tokens * (first.rankK + first.rankV));
+  add('shared latents', tokens * (shared.rankK + shared.rankV), c.geometry.layers, 'in-flight');
+}
+
+/** Width of merged values before they are brought to full width. */
+const mergedWidth = (c: Configuration): number => (rotates(c) ? widestRanks(c).rankV : (c.codec.rankV ?? 0));
+
 /** True where attention reads latents and its output is projected to full width after the merge. */
 const mergesLatents = (c: Configuration): boolean =>
   isLatent(c.codec) && pathSpec(c.path).latents === true && !c.materialised;
@@ -104,9 +121,9 @@ export function querySets(c: Configuration): 1 | 2 {
  */
 function partials(c: Configuration, capacity: number): Pick<BufferRow, 'fixedBytes' | 'sequenceBytes'> {
   const { heads, kvHeads, headDim } = c.geometry;
-  const row = Math.max(headDim, mergesLatents(c) ? (c.codec.rankV ?? 0) : 0) + 2;
+  const row = Math.max(headDim, mergesLatents(c) ? mergedWidth(c) : 0) + 2;
   const group =
-    hasBranch(c) && codecSpec(c.codec).latentFor === 'all-heads'
+    (hasBranch(c) || rotates(c)) && codecSpec(c.codec).latentFor === 'all-heads'
       ? headsOf(c)
       : Math.ceil(heads / Math.min(kvHeads, heads));
   const splits = pinnedSlots(c.eviction, capacity) > 0 ? 2 : 1;
@@ -138,13 +155,19 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
   add('attention', heads * d);
   add('stats', heads * 2);
-  if (mergesLatents(c)) add('merged', heads * rankV);
-  if (g.laterLoopsWindow !== undefined) {
+  if (mergesLatents(c)) add('merged', heads * mergedWidth(c));
+  if (rotates(c)) add('latent queries', heads * widestRanks(c).rankK);
+  if (codecSpec(c.codec).gatesState) {
+    // States of all layers, and a gate.
+    add('gated states', g.hidden, g.layers, 'in-flight');
+    add('state gate', g.hidden);
+  }
+  if (laterWindowOf(g, c.codec) !== undefined) {
     // Attention over the window, until it is mixed with that over the first loop's rows.
     add('window attention', heads * d);
     add('window stats', heads * 2);
   }
-  if (c.codec.windowTokens) {
+  if (isLatent(c.codec) && c.codec.windowTokens) {
     // The part of attention that reads latents, until it is joined with that of exact rows.
     add('older', heads * d);
     add('older stats', heads * 2);
@@ -156,7 +179,8 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   // Field by field: spreads after other fields make slow objects.
   const { fixedBytes, sequenceBytes } = partials(c, capacity);
   rows.push({ kind: 'workspace', label: 'partials', count: undefined, fixedBytes, sequenceBytes, binding: 'parts' });
-  if (isLatent(c.codec)) {
+  if (isHybrid(c.codec)) addHybridLatents(c, 1, add);
+  else if (isLatent(c.codec)) {
     const [layers, kind] = [accumulatingLayers(c), spansLoops(c) ? 'in-flight' : 'workspace'] as const;
     add('latent key', latentsOf(c) * rankK, layers, kind);
     add('latent value', latentsOf(c) * rankV, layers, kind);
@@ -228,6 +252,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   const mlp = Math.ceil(g.mlpHidden / c.gpus);
   const { rankK = 0, rankV = 0 } = c.codec;
   const latent = isLatent(c.codec);
+  const hybrid = isHybrid(c.codec);
   const list: BufferRow[] = [];
   const addBytes = (label: string, bytes: number, count?: number): void =>
     void list.push({ kind: 'prefill', label, count, fixedBytes: bytes, sequenceBytes: 0, binding: 'whole' });
@@ -239,7 +264,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
   add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));
   // Attention's output, the MLP's, before these a token's key or value latents.
-  const latents = latent ? latentsOf(c) * Math.max(rankK, rankV) : 0;
+  const latents = latent && !hybrid ? latentsOf(c) * Math.max(rankK, rankV) : 0;
   add('results', chunk * Math.max(mlp, heads * d, latents));
   add('logits', Math.ceil(g.vocab / c.gpus));
   if (keepsRows(c)) {
@@ -247,11 +272,13 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     addBytes('kept keys', bytes, slotsAlive(c, captures));
     addBytes('kept values', bytes, slotsAlive(c, captures));
   }
-  if (latent && !captures) {
+  if (hybrid) addHybridLatents(c, room, add);
+  else if (latent && !captures) {
     add('latent key', room * latentsOf(c) * rankK, accumulatingLayers(c));
     add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
   }
   if (averagesLoops(c.codec)) add('mean rows', room * meanRow(c), g.layers);
+  if (codecSpec(c.codec).gatesState) add('gated states', room * g.hidden, g.layers);
   if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
   if (weighs) {

@@ -10,6 +10,7 @@ import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsOf, headsPerGpu, kvHeadsOf, partsOf, type Configuration, type Part } from './configuration.js';
 import { blockPlan } from './block-absorbed.js';
+import { latentsByLoop } from './hybrid.js';
 import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
@@ -53,11 +54,13 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
  */
 function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
   const absorbed = readsLatents(c, block) && pathSpec(c.path).branch;
+  const rotated = readsLatents(c, block) && pathSpec(c.path).rotated;
   const queries = headsOf(c) * (absorbed ? (c.codec.rankK as number) + branchWidth(c, block) : c.geometry.headDim);
   // Under H2O also maximum and sum of each head, and its scores; StreamingLLM's positions of pinned tokens where keys
   // are rotated as they are read.
   const strides = [
     queries,
+    ...(rotated ? latentsByLoop(c).map(({ rankK }) => headsOf(c) * rankK) : []),
     ...(weighsTokens(c.eviction) ? [2 * headsOf(c), headsOf(c) * slots] : []),
     ...(pinsSinks(c.eviction) && readsLatents(c, block) ? [slots] : []),
   ];

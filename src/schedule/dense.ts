@@ -2,6 +2,7 @@
  * Operations that every layer has, whatever its cache: norms, projections with their biases, MLP, adapter and output
  * head, of `rows` tokens. A decode step has a row a sequence, a prompt's prefill one a token of a chunk.
  */
+import { codecSpec } from '../codecs/registry.js';
 import { layerExtras, tableWidth, type LayerBlock } from '../geometry/geometry.js';
 import {
   branchHeadsOf,
@@ -93,6 +94,15 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
       ...biasOp('kv-bias', rows, biased('kv'), owning),
       ...norms,
     ];
+  if (block.name === 'core' && codecSpec(c.codec).gatesState)
+    return [
+      ...project(c, 'q', rows, hidden, columns.queries),
+      ...biasOp('q-bias', rows, biased('q')),
+      ...stateGate(c, rows),
+      ...project(c, 'kv', rows, hidden, columns.keysAndValues),
+      ...biasOp('kv-bias', rows, biased('kv')),
+      ...norms,
+    ];
   const branch = branchWidth(c, block);
   return [
     ...project(c, 'qkv', rows, hidden, columns.queries + columns.keysAndValues + branch * heads),
@@ -103,6 +113,20 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
       : []),
   ];
 }
+
+/**
+ * The state that keys and values are projected from: a gate of the input and of the state before, and their mixture, an
+ * operation over two rows as the MLP's gate is. In the first loop the input is the state.
+ */
+const stateGate = (c: Configuration, rows: number): Op[] => {
+  const { hidden } = c.geometry;
+  return [
+    ...project(c, 'state-gate', rows, hidden, hidden, 'later-loops'),
+    ...project(c, 'state-gate-before', rows, hidden, hidden, 'later-loops'),
+    ...biasOp('state-gate-bias', rows, hidden, 'later-loops'),
+    op('state-mix', 'swiglu', 'f32', { rows, width: hidden }, 'later-loops'),
+  ];
+};
 
 /** The gate of attention's output, and its projection. */
 export function attentionOut(c: Configuration, rows: number): Op[] {

@@ -6,6 +6,7 @@
  * oldest token). Latents are encoded from the key before its rotation.
  */
 import { pathSpec } from '../codecs/paths.js';
+import { laterWindowOf } from '../codecs/registry.js';
 import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
@@ -25,6 +26,14 @@ import {
   type Configuration,
   type Op,
 } from './configuration.js';
+import {
+  hasHybridLatents,
+  hybridAppendOps,
+  hybridEncodeOps,
+  latentQueryRope,
+  latentsByLoop,
+  type LoopLatents,
+} from './hybrid.js';
 import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
@@ -74,7 +83,7 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
   };
   const attention = [
     ...queryKeyValue(c, block, batch),
-    ...encodeOps(c, block, batch),
+    ...(hasHybridLatents(c, block) ? hybridEncodeOps(c, batch) : encodeOps(c, block, batch)),
     ...turnOps(l),
     ...meanOps(c, block, batch),
     ...attentionOps(l),
@@ -154,6 +163,8 @@ function attentionOps(l: Layer): Op[] {
   const after = [valueUp, ...(window > 0 ? join : current)];
   const over = (segments: readonly Segment[], rowsEach: number, setUp?: SetUp) =>
     attendAndMerge(l, storage, segments, { rowsEach, width: rankV, ...(setUp ? { setUp } : {}) });
+  if (pathSpec(c.path).rotated)
+    return [...latentsByLoop(c).flatMap((ranks) => rotatedOps(l, kept, ranks)), ...(window > 0 ? join : current)];
   if (l.absorbed) {
     const shape = {
       kvHeads: latentHeads,
@@ -217,6 +228,22 @@ function attentionOps(l: Layer): Op[] {
   ];
 }
 
+/** Attention of the loops that read some latents: rotated queries on rotated keys, and values brought back to heads. */
+function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLatents): Op[] {
+  const { c, batch, heads, storage } = l;
+  const d = c.geometry.headDim;
+  const shape = { kvHeads: 1, group: heads, keyWidth: rankK, valueWidth: rankV, branchWidth: 0, branchHeads: 0 };
+  return [
+    perQueryHead(l, 'query-absorb', d, rankK),
+    latentQueryRope(c, batch, heads, rankK),
+    ...attendAndMerge(l, storage, [{ label: 'attend', kernel: 'attend', tokens, shape }], {
+      rowsEach: 1,
+      width: rankV,
+    }),
+    perQueryHead(l, 'value-up', rankV, d),
+  ].map((o) => ({ ...o, when: read }));
+}
+
 /** Tokens that one kernel attends to, in units of `unit`; those of one row write splits of the same partials. */
 interface Segment {
   readonly label: string;
@@ -261,7 +288,7 @@ function fullWidth(l: Layer, type: Storage): Op[] {
  */
 function laterWindow(l: Layer): Op[] {
   const { c, block, batch, heads, kvHeads, group, storage } = l;
-  const window = c.geometry.laterLoopsWindow;
+  const window = laterWindowOf(c.geometry, c.codec);
   if (window === undefined || block.name !== 'core') return [];
   const d = c.geometry.headDim;
   const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
@@ -339,8 +366,9 @@ function appendOps(l: Layer): Op[] {
     const rows = latentsOf(c);
     const branch = branchWidth(c, block);
     return [
-      ...append('append-k', rows, rankK),
-      ...append('append-v', rows, rankV),
+      ...(hasHybridLatents(c, block)
+        ? hybridAppendOps(c, l.batch, l.parts)
+        : [...append('append-k', rows, rankK), ...append('append-v', rows, rankV)]),
       ...(branch > 0 ? append('append-branch', branchHeadsOf(c), branch) : []),
       // No later loop reads a loop's exact rows.
       ...(windowOf(c, block) > 0

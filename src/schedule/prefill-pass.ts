@@ -1,6 +1,6 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
 import { pathSpec } from '../codecs/paths.js';
-import { averagesLoops, codecSpec, isLatent, takesPositions, takesTwoPasses } from '../codecs/registry.js';
+import { averagesLoops, codecSpec, isHybrid, isLatent, takesPositions, takesTwoPasses } from '../codecs/registry.js';
 import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration, type Op, type When } from './configuration.js';
@@ -58,17 +58,19 @@ export interface Taken {
 
 /**
  * How a method takes a prompt. Where a token needs what tokens before it have after their last loop, each is a run of
- * its own, whatever the method; H2O still loads the cache in chunks.
+ * its own, whatever the method; H2O still loads the cache in chunks. Where a prompt attends to exact rows alone, which
+ * no cache keeps, it is one run.
  */
 export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: number): Taken {
   if (takesPositions(c.codec))
     return { method: 'chunked', chunkTokens: weighsTokens(c.eviction) ? chunkTokens : 1, runTokens: 1 };
+  if (isHybrid(c.codec)) return { method: 'accumulated', chunkTokens, runTokens: Infinity };
   return { method, chunkTokens, runTokens: method === 'chunked' ? chunkTokens : Infinity };
 }
 
 /** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
 export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
-  isLatent(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
+  isLatent(c.codec) && takesTwoPasses(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
 
 /** The runs of a prompt, as positions. `before`: tokens that were there already. */
 export const runsOf = ({ runTokens }: Pick<Taken, 'runTokens'>, before: number, promptTokens: number): Chunk[] =>

@@ -8,7 +8,7 @@
  * (prefill-captured.ts).
  */
 import { isLatent, takesTwoPasses } from '../codecs/registry.js';
-import { blocksOf } from '../geometry/geometry.js';
+import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js';
 import {
@@ -43,6 +43,7 @@ import {
   type WholePrompt,
 } from './prefill-pass.js';
 import { heldOps } from './prefill-held.js';
+import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from './hybrid.js';
 import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
 import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
 import { stayingOps } from './prefill-staying.js';
@@ -185,7 +186,7 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const keyed = !again || (latents && !there && branchWidth(c, block) === 0);
   return [
     ...queryKeyValue(c, block, rows, !again),
-    ...(again ? readBackOps(p, rows) : p.captures ? [] : encodeOps(c, block, rows)),
+    ...(again ? readBackOps(p, rows) : p.captures ? [] : encodingOps(c, block, rows)),
     ...rotateOps(c, block, rows, !turnsQueries(p), keyed),
     ...(again ? [] : meanOps(c, block, rows)),
     ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
@@ -201,6 +202,9 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   ];
 }
 
+const encodingOps = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
+  hasHybridLatents(c, block) ? hybridEncodeOps(c, rows) : encodeOps(c, block, rows);
+
 const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && isLatent(c.codec);
 
 /** Writing of rows of full width, before attention may read them. */
@@ -214,6 +218,8 @@ function appendOps(p: Pass, rows: number): Op[] {
 
 /** The end of a chunk's attention: writing the latents that are complete, and their branch keys. */
 const closingOps = (p: Pass, rows: number): Op[] =>
-  isCoreLatent(p)
-    ? [...(p.captures ? [] : AXES.flatMap((axis) => writeLatentOps(p, axis, rows))), ...writeBranchOps(p, rows)]
-    : [];
+  hasHybridLatents(p.c, p.block)
+    ? hybridAppendOps(p.c, rows)
+    : isCoreLatent(p)
+      ? [...(p.captures ? [] : AXES.flatMap((axis) => writeLatentOps(p, axis, rows))), ...writeBranchOps(p, rows)]
+      : [];

@@ -3,7 +3,7 @@
  * it contains and the decoder executes it. layer.ts lists a layer.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { codecSpec, isLatent } from '../codecs/registry.js';
+import { codecSpec, isHybrid, isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
@@ -120,7 +120,8 @@ export function exchanges(c: Configuration, n: Exchanged): Collective[] {
   const { rankK = 0, rankV = 0 } = c.codec;
   const { loopAxis, latentFor } = codecSpec(c.codec);
   const calls = g.layers * (loopAxis ? 1 : g.loops);
-  if (latentFor === 'all-heads')
+  // Attention's input, which these encode, is whole on every GPU.
+  if (latentFor === 'all-heads' && !isHybrid(c.codec))
     list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.encoded * (rankK + rankV) * 4 });
   const core = blocksOf(g).find((b) => b.name === 'core');
   const pooled = core !== undefined && !pathSpec(c.path).restores && g.kvHeads > 1 && evictingRows(c, core) === 1;

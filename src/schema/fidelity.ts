@@ -35,6 +35,7 @@ const fidelitySchema = z.object({
           kind: z.enum(CODEC_KINDS),
           rankK: count.optional(),
           rankV: count.optional(),
+          rankFirst: count.optional(),
           shareLayers: count.optional(),
           windowTokens: count.optional(),
           shared: z.enum(SHARINGS).optional(),

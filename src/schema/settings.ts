@@ -68,15 +68,19 @@ export const SETTINGS = {
   codec: {
     kind: 'list',
     group: 'Candidates',
-    help: 'codecs to plan [all but mean-loop and lla-window]',
+    help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt]',
     choices: CODEC_KINDS,
   },
   ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
-  ranks: { kind: 'list', group: 'Candidates', help: 'K/V ranks instead of ratios, such as 96/160' },
+  ranks: {
+    kind: 'list',
+    group: 'Candidates',
+    help: "K/V ranks instead of ratios, such as 96/160; K/V/first with hla's first loop",
+  },
   window: {
     kind: 'amount',
     group: 'Candidates',
-    help: 'last tokens whose exact K and V lla-window keeps beside its latents [128]',
+    help: 'last tokens whose exact K and V lla-window, hla [128] or later loops of loop-window [64] keep',
   },
   shared: {
     kind: 'list',

@@ -1,5 +1,5 @@
 /** From a scenario with a workload to what happens when its requests come. */
-import { isUncompressed, takesPositions } from '../codecs/registry.js';
+import { isHybrid, isUncompressed, takesPositions } from '../codecs/registry.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateOf } from '../plan/candidates.js';
@@ -9,6 +9,7 @@ import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
+import type { Depth } from './depth.js';
 import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload } from './question.js';
 import type { Bound } from './price.js';
@@ -76,7 +77,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   const all = o.only
     ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
-    : choose(plan, request, o.findRate);
+    : choose(plan, request, server.depth, o.findRate);
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
   if (all.length === 0) throw nothingLeft(plan);
   const runs: Run[] = [];
@@ -174,9 +175,11 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
  * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else all of
  * a few, a path each of a few codecs, or the recommended one and the full cache.
  */
-function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
-  // A server refuses prompts that go position by position: they are left out, unless nothing else was asked for.
-  const together = plan.plans.filter((p) => !takesPositions(p.codec));
+function choose(plan: PlanReport, r: PlanRequest, depth: Depth | null, all: boolean): Plan[] {
+  // A server refuses prompts that go position by position, and sums over loops that were left out: such rows are left
+  // out, unless nothing else was asked for.
+  const sums = depth === null || depth.skippedKv === 'recompute';
+  const together = plan.plans.filter(({ codec }) => !takesPositions(codec) && (sums || !isHybrid(codec)));
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = plans.filter(
     (p) =>

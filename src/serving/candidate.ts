@@ -1,6 +1,6 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
-import { takesPositions } from '../codecs/registry.js';
+import { isHybrid, takesPositions } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence, ServerSpread } from '../cost/evidence.js';
@@ -58,10 +58,18 @@ export class Service {
         `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
         'plan it, or simulate another way of sharing with --shared',
       );
+    const whole = isHybrid(c.codec);
+    if (whole && server.depth && server.depth.skippedKv !== 'recompute')
+      throw new UserError(
+        `${this.id} sums latents over the inputs of all later loops, and a loop that was left out has no input to add`,
+        'take --skipped-kv recompute, or another codec',
+      );
     this.evidence = plan?.decode.evidence ?? null;
     // Of the servers, only those that schedule loop by loop let tokens leave early.
     this.servedBy = server.depth === null || request.runtime ? (plan?.servedBy ?? null) : null;
-    const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
+    // Prompts of exact rows that no cache keeps are taken whole, and nothing of them can be found again.
+    const chunkedPrefill = server.chunkedPrefill && !whole;
+    const method: WholePrompt = chunkedPrefill ? 'chunked' : request.prefill;
     this.capacity = capacityOf(c, {
       usableBytes: usableBytes(request),
       longest: server.maxModelLen,
@@ -79,9 +87,10 @@ export class Service {
     const capTokens = c.eviction === null ? Infinity : allocatedTokens(c.eviction, Infinity);
     this.options = {
       ...server,
+      chunkedPrefill,
       blocks,
       capTokens,
-      prefixCaching: server.prefixCaching && identities && c.eviction === null,
+      prefixCaching: server.prefixCaching && identities && c.eviction === null && !whole,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
       reserveFullPrompt: true,

@@ -141,9 +141,11 @@ export function memoryCandidates(g: Geometry): Candidate[] {
       .candidates;
   return [
     ...CODEC_KINDS.flatMap((kind) => {
-      const { latentFor, settings, publishedRatios }: CodecSpec = CODECS[kind];
-      // Small models have a ratio of 2 where any ratio can be.
-      const ratios = latentFor || settings.includes('shareLayers') ? [2] : [...publishedRatios(g)];
+      const spec: CodecSpec = CODECS[kind];
+      if (spec.undecodable !== undefined) return [];
+      // Small models have a ratio of 2 where any ratio can be; with one loop, not that of what loops share.
+      const all = spec.latentFor || spec.settings.includes('shareLayers') ? [2] : [...spec.publishedRatios(g)];
+      const ratios = all.filter((ratio) => typeof spec.fromRatio(g, ratio) !== 'string');
       return ratios.length > 0 ? list([kind], { ratios }) : [];
     }),
     ...list(['lla'], { ranks: [{ rankK: 5, rankV: 7 }] }),

@@ -66,16 +66,20 @@ function coreScalars(g: Geometry, c: Codec): number {
     'final-loop': full / T,
     'mean-loop': full / T,
     'lla-window': r * H * D,
+    hla: (r + 2 * (c.rankFirst ?? 0)) * D,
+    'loop-window': full / T,
+    melt: full / T,
   };
   return table[c.kind];
 }
 
 const tiled = (tokens: number): number => 32 * Math.ceil(tokens / 32);
 
-/** Bytes of exact rows of the last tokens, of all loops: K and V of each head, in whole tiles. */
-function ringBytes(g: Geometry, { windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
+/** Bytes of exact rows of the last tokens, of all loops or of the later ones: K and V of each head, in whole tiles. */
+function ringBytes(g: Geometry, { kind, windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
   const row = storedBytes(choice.storage, g.headDim, choice.groupSize);
-  return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
+  const loops = kind === 'loop-window' ? g.loops - 1 : g.loops;
+  return 2 * g.layers * loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
 }
 
 /** ρ, by the same table. */
@@ -91,6 +95,9 @@ function tableRatio(g: Geometry, c: Codec): number {
     'final-loop': T,
     'mean-loop': T,
     'lla-window': (2 * T * d) / r,
+    hla: (2 * T * H * d) / (r + 2 * (c.rankFirst ?? 0)),
+    'loop-window': T,
+    melt: T,
   };
   return table[c.kind];
 }
@@ -103,6 +110,10 @@ function tableParameters(g: Geometry, c: Codec): number {
   if (c.kind === 'lla' || c.kind === 'lla-window') return D * H * both(T * d);
   if (c.kind === 'lla-2d') return D * both(T * H * d);
   if (c.kind === 'mla-head') return D * T * both(H * d);
+  if (c.kind === 'loop-window') return D * g.heads * (d + 1);
+  if (c.kind === 'melt') return D * (2 * g.hidden ** 2 + g.hidden);
+  const { rankK = 0, rankV = 0, rankFirst = 0 } = c;
+  if (c.kind === 'hla') return D * (g.hidden + H * d) * ((T - 1) * (rankK + rankV) + 2 * rankFirst);
   return 0;
 }
 
@@ -129,6 +140,18 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
       : {}),
     ...(g.loops > 1
       ? {
+          melt: fc.constant<Codec>({ kind: 'melt' }),
+          'loop-window': fc
+            .integer({ min: 1, max: 300 })
+            .map((windowTokens): Codec => ({ kind: 'loop-window', windowTokens })),
+          hla: fc
+            .record({
+              rankK: fc.integer({ min: 1, max: (g.loops - 1) * g.kvHeads }).map((heads) => heads * g.headDim),
+              rankV: fc.integer({ min: 1, max: (g.loops - 1) * g.kvHeads * g.headDim }),
+              rankFirst: fc.integer({ min: 1, max: g.kvHeads }).map((heads) => heads * g.headDim),
+              windowTokens: fc.integer({ min: 0, max: 300 }),
+            })
+            .map((settings): Codec => ({ kind: 'hla', ...settings })),
           'final-loop': fc.constantFrom<Codec>(...inEverySharing({ kind: 'final-loop' })),
           'mean-loop': fc.constantFrom<Codec>(...inEverySharing({ kind: 'mean-loop' })),
         }
@@ -164,10 +187,13 @@ const anyCase: fc.Arbitrary<Case> = anyGeometry.chain((g) =>
 
 const outside = (g: Geometry) => (g.preludeLayers + g.codaLayers) * 2 * g.kvHeads * g.headDim;
 
+/** Kinds that need several loops. */
+const LOOPED: readonly CodecKind[] = ['final-loop', 'mean-loop', 'hla', 'loop-window', 'melt'];
+
 describe.each(CODEC_KINDS)('codec %s', (kind) => {
   const spec: CodecSpec = CODECS[kind];
   // Some geometries admit no codec of a kind (one layer cannot be shared): those are left out before a codec is drawn.
-  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : spec.sharings ? g.loops > 1 : true);
+  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : LOOPED.includes(kind) ? g.loops > 1 : true);
   const ofKind = anyGeometry.filter(admits).chain((g) => codecFor(g, kind).map((codec) => ({ g, codec })));
 
   it('names paths that exist, and one at least', () => {
@@ -359,6 +385,14 @@ describe('layout', () => {
   });
 });
 
+const hla = (rank: number, windowTokens: number): Codec => ({
+  kind: 'hla',
+  rankK: rank,
+  rankV: rank,
+  rankFirst: 256,
+  windowTokens,
+});
+
 const kv = (g: Geometry, codec: Codec, path: Path, b: Branch = SHARED, choice: StorageChoice = F16): number =>
   bytesPerToken(layoutOf(g, codec, path, choice, b));
 
@@ -371,6 +405,11 @@ describe('numbers that must come out', () => {
     ['1.4B 21.33×', OURO, lla(18, 30), 'reconstruct', 36 * KiB],
     ['2.6B 21.33×', OURO_26, lla(18, 30), 'reconstruct', 72 * KiB],
     ['Huginn full', HUGINN, { kind: 'full' }, 'full', 2_787_840],
+    ['1.4B HLA', OURO, hla(512, 128), 'rotated', 72 * KiB],
+    ['2.6B HLA', OURO_26, hla(512, 128), 'rotated', 144 * KiB],
+    ['1.4B HLA of ranks 256', OURO, hla(256, 0), 'rotated', 48 * KiB],
+    ['1.4B windows of later loops', OURO, { kind: 'loop-window', windowTokens: 64 }, 'full', 192 * KiB],
+    ['1.4B MELT', OURO, { kind: 'melt' }, 'full', 192 * KiB],
   ] as [string, Geometry, Codec, Path, number][])('KV a token: %s', (_name, g, codec, path, bytes) => {
     expect(kv(g, codec, path)).toBe(bytes);
   });
@@ -393,6 +432,37 @@ describe('numbers that must come out', () => {
       expect(m.kvBytesPerSequence).toBe(36 * MiB);
       expect(m.kvBytesAt1M).toBe(36 * MiB);
     }
+  });
+
+  // HLA's paper, Table 1 and section 4: its setting is what a ratio of 10.67 means.
+  it.each([
+    ['1.4B', OURO, 96, 352_321_536],
+    ['2.6B', OURO_26, 192, 704_643_072],
+  ] as const)(
+    'HLA of %s holds a window of %d MiB a sequence, and has its published parameters',
+    (_n, g, mib, count) => {
+      const codec = CODECS.hla.fromRatio(g, 10.67) as Codec;
+      expect(codec).toEqual(hla(512, 128));
+      const of = (windowTokens: number) =>
+        memoryModel(configuration({ geometry: g, codec: { ...codec, windowTokens }, path: 'rotated' }), 4096, 32);
+      expect(of(128).kvBytesPerSequence - of(0).kvBytesPerSequence).toBe(mib * MiB);
+      expect(of(0).kvBytesPerSequence).toBe(4096 * of(0).kvBytesPerToken);
+      expect(codecParameters(g, codec, 'rotated', NO_BRANCH)).toBe(count);
+      expect(of(128).codecBytes).toBe(2 * count);
+    },
+  );
+
+  it('windows of 64 tokens in three later loops of 1.4B are 36 MiB a sequence', () => {
+    const codec: Codec = { kind: 'loop-window', windowTokens: 64 };
+    expect(CODECS['loop-window'].fromRatio(OURO, 4)).toEqual(codec);
+    const m = memoryModel(configuration({ codec, path: 'full' }), 4096, 32);
+    expect(m.kvBytesPerSequence).toBe(4096 * 192 * KiB + 36 * MiB);
+  });
+
+  it('MELT of 1.4B has its published parameters, gates of later loops alone, and states of all layers in flight', () => {
+    const codec: Codec = { kind: 'melt' };
+    expect(codecParameters(OURO, codec, 'full', NO_BRANCH)).toBe(201_375_744);
+    expect(inFlightScalars(configuration({ codec, path: 'full' }))).toBe(24 * 2048);
   });
 
   it('Huginn holds 132 slots', () => expect(cacheSlots(HUGINN)).toBe(132));
@@ -553,6 +623,11 @@ describe('refusals', () => {
     ['cla', { kind: 'cla', shareLayers: 1 }, /at least 2/],
     ['cla', { kind: 'cla', shareLayers: 48 }, /divides/],
     ['kv-quant', { kind: 'kv-quant' }, /2, 3, 4 or 8/],
+    ['hla', { ...hla(512, 128), rankK: 500 }, /no multiple of the head width 128/],
+    ['hla', { ...hla(512, 128), rankK: 6272 }, /exceeds \(T−1\)·H·d = 6144/],
+    ['hla', { ...hla(512, 128), rankFirst: 2176 }, /exceeds H·d = 2048/],
+    ['hla', hla(512, -1), /at least 0, not -1/],
+    ['loop-window', { kind: 'loop-window', windowTokens: 0 }, /at least 1 in later loops, not 0/],
   ] as [CodecKind, Codec, RegExp][])('%s refuses %j', (kind, codec, reason) => {
     expect(CODECS[kind].refuse(OURO, codec)).toMatch(reason);
   });

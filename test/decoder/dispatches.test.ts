@@ -3,7 +3,7 @@
  * buffers is what is allocated. Decoders run on a device that only records.
  */
 import { expect, test } from 'vitest';
-import { isLatent, sharingOf } from '../../src/codecs/registry.js';
+import { isLatent, sharingOf, takesTwoPasses } from '../../src/codecs/registry.js';
 import { TILE_TOKENS } from '../../src/codecs/layout.js';
 import { bytesPerSequence, memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Allocation, GpuDecoder } from '../../src/decoder/gpu/index.js';
@@ -136,7 +136,9 @@ for (const [i, { kind, cases }] of KINDS.entries()) {
     for (const of of FULL ? cases : [random.pick(cases)]) {
       try {
         for (const batch of [1, 3]) await checkStep(of, batch);
-        for (const method of isLatent(of.codec) ? METHODS : (['accumulated', 'chunked'] as const))
+        for (const method of isLatent(of.codec) && takesTwoPasses(of.codec)
+          ? METHODS
+          : (['accumulated', 'chunked'] as const))
           await checkPrompt(of, method, random.whole(1, CONTEXT));
       } catch (error) {
         throw new Error(label(of), { cause: error });

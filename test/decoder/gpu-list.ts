@@ -1,7 +1,7 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
 import { pathSpec } from '../../src/codecs/paths.js';
-import { inEverySharing, isLatent, sharingOf } from '../../src/codecs/registry.js';
+import { inEverySharing, isHybrid, isLatent, sharingOf, takesTwoPasses } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
@@ -50,6 +50,15 @@ const windowed = (geometry: Geometry): Codec => ({
   windowTokens: 20,
 });
 
+/** Rotated latents, with exact tokens and without. */
+const hybrid = ({ loops, kvHeads, headDim: d }: Geometry, windowTokens: number): Codec => ({
+  kind: 'hla',
+  rankK: loops > 2 ? 3 * d : d,
+  rankV: Math.round(0.7 * (loops - 1) * kvHeads * d),
+  rankFirst: d,
+  windowTokens,
+});
+
 /** Codecs whose loops read one set of rows, in every way. */
 const SHARED_LOOPS: readonly Codec[] = (['final-loop', 'mean-loop'] as const).flatMap((kind) =>
   inEverySharing({ kind }),
@@ -75,6 +84,9 @@ export const ALL: Case[] = [
   ),
   ...[OURO, GROUPED, HUGINN].flatMap((geometry) =>
     (['reconstruct', 'block-absorbed'] as const).map((path): Case => ({ geometry, codec: windowed(geometry), path })),
+  ),
+  ...[OURO, GROUPED, HUGINN].flatMap((geometry) =>
+    [0, 20].map((tokens): Case => ({ geometry, codec: hybrid(geometry, tokens), path: 'rotated' })),
   ),
   ...absorbed(OURO),
   ...[HUGINN, ORDINARY].flatMap((geometry): Case[] => [
@@ -174,11 +186,18 @@ export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 3);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
 export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 3, 2);
 /** The same, taken in chunk by chunk. */
-export const CHUNKED_CASES = everyNth(sampled(ALL, SEED + 3), 5, 3);
+export const CHUNKED_CASES = everyNth(
+  sampled(
+    ALL.filter(({ codec }) => !isHybrid(codec)),
+    SEED + 3,
+  ),
+  5,
+  3,
+);
 /** Those whose latents can be encoded from captures. */
 export const CAPTURED_CASES = everyNth(
   sampled(
-    ALL.filter((of) => isLatent(of.codec)),
+    ALL.filter(({ codec }) => isLatent(codec) && takesTwoPasses(codec)),
     SEED + 4,
   ),
   4,

@@ -43,6 +43,7 @@ function scoresOf(report: PlanReport, p: Plan, { checkpoint }: Named): QualityFi
     codec: p.codec.kind,
     ratio: p.codec.ratio,
     shared: p.codec.shared,
+    windowTokens: p.codec.windowTokens,
     pathClass: pathClassOf(p.codec.kind, p.path),
     eviction: p.eviction,
   });

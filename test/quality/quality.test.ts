@@ -57,6 +57,7 @@ describe('figures', () => {
         f.model,
         f.codec,
         f.shared,
+        f.windowTokens,
         f.ratio,
         f.pathClass,
         f.eviction,

@@ -108,7 +108,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
       // Devices whose small operations another table has are few: some of the first settings ask for one.
       if (i < WITH_SMALL) Object.assign(values, { device: SMALL[(SEED + i) % SMALL.length], stack: '' });
       // One of them asks for a fleet in any case.
-      else if (i === WITH_SMALL) Object.assign(values, { users: '7', batch: '' });
+      else if (i === WITH_SMALL) Object.assign(values, { users: '7', batch: '', gpus: '', stack: '' });
       const given = Object.entries(values).filter(([, v]) => v !== '');
       const scenario = Object.fromEntries(
         given.map(([name, v]) => [name, name === 'min' ? { gsm8k: Number(v.split('=')[1]) } : v]),

@@ -263,6 +263,17 @@ describe('refusals', () => {
     expect(o.err).toContain(message);
   });
 
+  it('sums over loops that were left out', async () => {
+    const depth = ['--depth', '0.1,0.2,0.3,0.4', '--requests', '20'];
+    const hla = ['--device', 'h200', '--codec', 'hla', ...depth];
+    for (const kv of ['copy', 'share']) {
+      const o = await simulate(...hla, '--skipped-kv', kv);
+      expectBadInput(o);
+      expect(o.err).toContain('a loop that was left out has no input to add');
+    }
+    expect((await simulate(...hla, '--skipped-kv', 'recompute')).code).toBe(0);
+  });
+
   it('prompts position by position, which no iteration of a server takes', async () => {
     const o = await simulate('--device', 'h200', '--codec', 'final-loop', '--shared', 'all');
     expectBadInput(o);

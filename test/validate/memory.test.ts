@@ -50,6 +50,7 @@ test('the cases are every codec with every path it has, with and without evictio
     'cla',
     'final-loop',
     'full',
+    'hla',
     'kv-quant',
     'lla',
     'lla-2d',
@@ -57,7 +58,7 @@ test('the cases are every codec with every path it has, with and without evictio
     'mean-loop',
     'mla-head',
   ]);
-  expect(new Set(cases.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(6);
+  expect(new Set(cases.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(7);
   expect(new Set(cases.map(({ c }) => c.eviction?.policy ?? 'none'))).toEqual(new Set(['none', 'streaming', 'h2o']));
   expect(new Set(cases.map((c) => c.batch)).size).toBeGreaterThan(1);
 });

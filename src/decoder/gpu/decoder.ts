@@ -17,7 +17,7 @@ import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { checkOptions, plannedContext } from './options.js';
 import { prefillPrompts } from './prefill.js';
-import { requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
+import { requireOneRun, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, compile, type Operation } from './program.js';
 import { allocateWorkspace, DecodeStep } from './step.js';
 import { stepExecutors } from './step-executors.js';
@@ -201,6 +201,8 @@ class Decoder implements GpuDecoder {
     ends: boolean,
   ): Promise<StepResult> {
     const { machine, options } = this;
+    const begun = prompts.some((prompt, i) => prompt.length > 0 && (this.lengths[i] as number) > 0);
+    requireOneRun(machine.c.codec, begun, ends);
     let started = false;
     try {
       const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;

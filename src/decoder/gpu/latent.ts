@@ -36,7 +36,7 @@ function perQueryHead(
 const valueUp: Executor<DecodeStep> = async (m, visit) => {
   const place = placed(visit);
   const { heads, headDim } = m.c.geometry;
-  const rank = m.rankOf('value');
+  const rank = m.readRank(place.loop, 'value');
   const planned = perQueryHead(
     m,
     visit,
@@ -47,7 +47,7 @@ const valueUp: Executor<DecodeStep> = async (m, visit) => {
     plan: planned,
     buffers: {
       x: m.buffer('merged'),
-      weights: await m.weights.upColumns(place.layer, place.loop, 'value'),
+      weights: await m.upMap(place, 'value'),
       y: m.buffer(m.tokensOf(visit) === 'all' ? 'attention' : 'older'),
     },
   };
@@ -63,7 +63,7 @@ const attendJoin: Executor<DecodeStep> = async (m, visit) => {
       stats: m.buffer('stats'),
       latent: m.buffer('older'),
       latentStats: m.buffer('older stats'),
-      valueMeans: await m.weights.mean(place.layer, place.loop, 'value'),
+      valueMeans: await m.valueMeans(place),
     },
   };
 };
@@ -79,7 +79,7 @@ const attendCurrent: Executor<DecodeStep> = async (m, visit) => {
   const shared = {
     output: m.buffer('attention'),
     stats: m.buffer('stats'),
-    valueMeans: await m.weights.mean(place.layer, place.loop, 'value'),
+    valueMeans: await m.valueMeans(place),
     newKeys: packed,
     newValues: packed,
   };
@@ -115,7 +115,8 @@ const queryAbsorb =
   async (m, visit) => {
     const place = placed(visit);
     const { heads, headDim } = m.c.geometry;
-    const width = m.queryWidth(place);
+    const rotated = pathSpec(m.c.path).rotated === true;
+    const width = rotated ? m.readRank(place.loop, 'key') : m.queryWidth(place);
     const { queries } = m.packed;
     return {
       plan: perQueryHead(
@@ -126,8 +127,8 @@ const queryAbsorb =
       ),
       buffers: {
         x: m.buffer('query key value'),
-        weights: await m.weights.upRows(place.layer, place.loop, 'key'),
-        y: m.buffer('queries'),
+        weights: await m.upMap(place, 'key'),
+        y: m.buffer(rotated ? 'latent queries' : 'queries'),
       },
     };
   };
@@ -154,6 +155,29 @@ const attendAbsorbed: Executor<DecodeStep> = (m, visit) => {
     keys: m.cached(visit, 'key-latent'),
     values: m.cached(visit, 'value-latent'),
     branch: m.cached(visit, 'rotary-key'),
+    ...m.attends(visit, planned),
+  };
+  return { plan: planned, buffers };
+};
+
+/** Queries that were brought to a latent's keys, in place. */
+const ropeLatentQuery: Executor<DecodeStep> = (m, visit) => {
+  const stride = m.c.geometry.heads * m.readRank(placed(visit).loop, 'key');
+  return rotate(m, visit, { rows: m.buffer('latent queries'), at: { offset: 0, stride } }, m.c.geometry.headDim);
+};
+
+/** Attention on latents that carry their rotation. */
+export const attendRotated: Executor<DecodeStep> = (m, visit) => {
+  const { loop } = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const part = m.partOf(visit);
+  const planned = plan(m, visit, { scale: headDim ** -0.5, run: runOf(m, visit) });
+  const first = loop === 0 ? 'first-' : '';
+  const words = heads * m.readRank(loop, 'key');
+  const buffers = {
+    queries: m.own('latent queries', part, words),
+    keys: m.cached(visit, `${first}key-latent`),
+    values: m.cached(visit, `${first}value-latent`),
     ...m.attends(visit, planned),
   };
   return { plan: planned, buffers };
@@ -217,6 +241,7 @@ export const LATENT_EXECUTORS: Executors<DecodeStep> = {
   'rebuild-k': rebuild('key'),
   'rebuild-v': rebuild('value'),
   ...BLOCK_EXECUTORS,
+  'rope-latent-query': ropeLatentQuery,
   'value-up': valueUp,
   'attend-current': attendCurrent,
   'attend-join': attendJoin,

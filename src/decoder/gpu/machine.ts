@@ -2,6 +2,8 @@
  * What the operations of a pass read and write: weights, caches, and activations of n rows. A decode step has a row a
  * sequence (step.ts), a prompt one a token (prompt.ts). Buffers are asked for by the label that they have in a step.
  */
+import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import { isHybrid } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { GpuError, partOf, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
 import type { AppendOptions } from '../../../kernels/append/launch.js';
@@ -142,10 +144,21 @@ export abstract class Machine {
 
   /** Accumulated latents of an operation's rows. */
   latents(visit: Visit, axis: CodecAxis): Placed {
+    if (isHybrid(this.c.codec)) return this.hybridLatents(visit, axis);
     return {
       rows: this.buffer(`latent ${axis} ${this.ownLayer(visit)}`),
       at: this.rowsOf(visit, this.latentRow(axis)),
     };
+  }
+
+  /** Rotated latents that the visit's loop adds to, keys and values side by side. */
+  private hybridLatents(visit: Visit, axis: CodecAxis): Placed {
+    const { layer, loop } = placed(visit);
+    const part = latentOfLoop(loop);
+    const { rankK, rankV } = ranksOfLoops(this.c.codec)[part];
+    const { offset, stride } = this.rowsOf(visit, rankK + rankV);
+    const rows = this.buffer(part === 'first' ? 'first latents' : `shared latents ${layer}`);
+    return { rows, at: { offset: offset + (axis === 'value' ? rankK : 0), stride } };
   }
 
   /** The mean over the loops of an operation's rows, keys and values side by side, or one of them. */

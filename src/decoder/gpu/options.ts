@@ -34,6 +34,8 @@ export function checkOptions(c: Configuration, o: GpuDecoderOptions): void {
   const spec = codecSpec(c.codec);
   const reason = spec.refuse(c.geometry, c.codec);
   if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
+  if (spec.undecodable !== undefined)
+    throw new UserError(`${c.codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
   if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
     throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
   if (c.eviction && spec.refusesEviction)

@@ -1,4 +1,6 @@
 /** The methods of prefill, and where each may be used. */
+import type { Codec } from '../../codecs/codec.js';
+import { isHybrid } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
@@ -20,6 +22,19 @@ export const PREFILL_METHODS = [
 
 /** @param begun sequences hold tokens already */
 export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token' : 'accumulated');
+
+/**
+ * @param begun a sequence that takes a part of a prompt holds tokens already
+ * @param ends its prompt ends with this part
+ * @throws UserError where prompts attend to exact rows, which a cache does not keep for a later part
+ */
+export function requireOneRun(codec: Codec, begun: boolean, ends: boolean): void {
+  if (isHybrid(codec) && (begun || !ends))
+    throw new UserError(
+      `${codec.kind} takes a prompt in one pass over exact rows, and its cache keeps none for a later part`,
+      'give the whole prompt at once, to a sequence without tokens',
+    );
+}
 
 /** @throws UserError where the method cannot prefill whole prompts */
 export function requireWhole(method: WholePrompt, begun: boolean): void {

@@ -3,7 +3,7 @@
  * restoring rows of full width from latents, and writing to the cache.
  */
 import { pathSpec } from '../../codecs/paths.js';
-import { averagesLoops, codecSpec, isLatent } from '../../codecs/registry.js';
+import { averagesLoops, codecSpec, isHybrid, isLatent } from '../../codecs/registry.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { Rows } from '../../../kernels/matmul/launch.js';
 import type { RopeOptions } from '../../../kernels/rope/launch.js';
@@ -31,6 +31,22 @@ const encode =
       buffers: { x: from.rows, weights, y: to.rows },
     };
   };
+
+/** Rotated latents, of attention's input: those of loops after the first accumulate. */
+const encodeInput: Executor = async (m, visit) => {
+  const { layer, loop } = placed(visit);
+  const [from, to] = [normedRows(m, visit), m.latents(visit, 'key')];
+  const matmul = {
+    x: { offset: from.at.offset, row: from.at.stride },
+    y: { offset: to.at.offset, row: to.at.stride },
+    accumulate: loop > 1,
+  };
+  const weights = await m.weights.hybridMap(layer, loop, 'encode');
+  return { plan: plan(m, visit, { matmul }), buffers: { x: from.rows, weights, y: to.rows } };
+};
+
+/** Key latents that are complete: heads of ordinary width side by side. */
+const ropeLatent: Executor = (m, visit) => rotate(m, visit, m.latents(visit, 'key'), m.c.geometry.headDim);
 
 const branchKey: Executor = (m, visit) => {
   const { layer } = placed(visit);
@@ -165,6 +181,10 @@ const appendRows =
       return append(m, visit, m.target(visit, axis), averaged ? m.means(visit, axis) : m.projected(axis));
     }
     const loop = loopOf(visit);
+    if (isHybrid(m.c.codec)) {
+      const role = `${loop === 0 ? 'first-' : ''}${axis}-latent` as const;
+      return append(m, visit, m.target(visit, role), m.latents(visit, axis));
+    }
     if (!pathSpec(m.c.path).restores) {
       const centre = await m.weights.centre(layer, loop, axis);
       return append(m, visit, m.target(visit, `${axis}-latent`), m.latents(visit, axis), centre);
@@ -194,6 +214,8 @@ const appendRecent =
 export const ROW_EXECUTORS: Executors = {
   'encode-k': encode('key'),
   'encode-v': encode('value'),
+  encode: encodeInput,
+  'rope-latent': ropeLatent,
   'branch-key': branchKey,
   'rope-k': ropeKeys,
   'rope-branch-key': ropeBranchKey,

@@ -6,7 +6,7 @@ import type { Sampling } from '../sampler.js';
 import { ATTENTION_EXECUTORS, attendFullWidth, ropeSinks } from './attention.js';
 import { denseExecutors, type Executor, type Executors } from './dense.js';
 import { evict, mass } from './eviction.js';
-import { attendLatent, LATENT_EXECUTORS, ropeSinksAbsorbed } from './latent.js';
+import { attendLatent, attendRotated, LATENT_EXECUTORS, ropeSinksAbsorbed } from './latent.js';
 import { ROW_EXECUTORS } from './rows.js';
 import type { DecodeStep } from './step.js';
 
@@ -17,6 +17,7 @@ const scoresLatents = (m: DecodeStep, { place }: Visit): boolean =>
 const attend: Executor<DecodeStep> = (m, visit) => {
   if (visit.op.kernel === 'attend_rebuild') return attendLatent.rebuild(m, visit);
   if (visit.op.kernel === 'attend_block_absorbed') return attendLatent.blocks(m, visit);
+  if (pathSpec(m.c.path).rotated && visit.place && readsLatents(m.c, visit.place.block)) return attendRotated(m, visit);
   return scoresLatents(m, visit) ? attendLatent.absorbed(m, visit) : attendFullWidth(m, visit);
 };
 

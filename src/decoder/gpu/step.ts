@@ -1,4 +1,6 @@
 /** The machine of decode steps: a row a sequence, and the few numbers that change from step to step. */
+import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import { isHybrid } from '../../codecs/registry.js';
 import { pinsSinks, weighsTokens } from '../../eviction/policy.js';
 import { blocksOf } from '../../geometry/geometry.js';
 import {
@@ -128,6 +130,24 @@ export class DecodeStep extends Machine {
     return { positions: this.buffer(set === 0 ? 'positions' : 'places') };
   }
 
+  /** Width of the latents of an axis that a loop reads. */
+  readRank(loop: number, axis: CodecAxis): number {
+    if (!isHybrid(this.c.codec)) return this.rankOf(axis);
+    const { rankK, rankV } = ranksOfLoops(this.c.codec)[latentOfLoop(loop)];
+    return axis === 'key' ? rankK : rankV;
+  }
+
+  /** Matrices of a loop that bring queries to latents, or latents of values to heads. */
+  upMap({ layer, loop }: Place, axis: CodecAxis): Promise<Buffer> {
+    if (isHybrid(this.c.codec)) return this.weights.hybridMap(layer, loop, axis);
+    return axis === 'key' ? this.weights.upRows(layer, loop, axis) : this.weights.upColumns(layer, loop, axis);
+  }
+
+  /** Means of a loop's values; rotated latents have none. */
+  valueMeans({ layer, loop }: Place): Promise<Buffer> | Buffer {
+    return isHybrid(this.c.codec) ? this.buffer('no means') : this.weights.mean(layer, loop, 'value');
+  }
+
   /** Width of a query as attention reads it: of latents where it is absorbed. */
   queryWidth(place: Place): number {
     return place.block.name === 'core' ? queryWidth(this.c) : this.c.geometry.headDim;
@@ -194,6 +214,7 @@ async function allocateControl(
   if (weighsTokens(c.eviction))
     await make('moves', 2 * batch * Math.max(1, ...blocks.map((block) => evictingRows(c, block))));
   await make('draws', 2 * batch);
+  if (isHybrid(c.codec)) await make('no means', g.kvHeads * g.headDim);
   for (const width of new Set([g.headDim, ...blocks.map((block) => branchWidth(c, block)).filter((n) => n > 0)])) {
     const table = rotaryTable(width, { ropeBase: g.rope.theta, positions: contextTokens + 1 });
     await device.write(await make(`turns ${width}`, table.bytes / 4), table.data?.() as Float32Array<ArrayBuffer>);

@@ -1,4 +1,5 @@
 /** The weights of a decoder on the device, packed as the kernels read them; each is made when it is first asked for. */
+import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { CODECS } from '../../codecs/registry.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { evenRow } from '../../../kernels/spec.js';
@@ -6,6 +7,7 @@ import type { Buffer, Device } from '../../gpu/index.js';
 import {
   codecTensor,
   codecTensors,
+  hybridTensor,
   latentGroups,
   modelTensors,
   requireTensors,
@@ -287,6 +289,28 @@ export class Weights {
       width,
       column0: 0,
       source: { at, group: 0, row: 1, column: rank },
+    });
+  }
+
+  /**
+   * A map of rotated latents in a loop, of as many groups: E [hidden][r_k + r_v], or A [KV head][component][r_k], or B
+   * [KV head][r_v][component].
+   */
+  async hybridMap(layer: number, loop: number, map: 'encode' | 'key' | 'value'): Promise<Buffer> {
+    const { hidden, headDim, kvHeads } = this.c.geometry;
+    const part = latentOfLoop(loop);
+    const { rankK, rankV } = ranksOfLoops(this.c.codec)[part];
+    const rank = { encode: rankK + rankV, key: rankK, value: rankV }[map];
+    const [groups, rows] = map === 'encode' ? [1, hidden] : [kvHeads, headDim];
+    const name = hybridTensor(layer, part, map);
+    const at = Math.max(0, loop - 1) * groups * rows * rank;
+    const source = { at, group: rows * rank, row: rank, column: 1 };
+    const box = map === 'value' ? { groups, rows: rank, columns: rows } : { groups, rows, columns: rank };
+    return this.codecMatrix(`${name} loop ${loop}`, name, {
+      ...box,
+      width: box.columns,
+      column0: 0,
+      source: map === 'value' ? { ...source, row: 1, column: rank } : source,
     });
   }
 

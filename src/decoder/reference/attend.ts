@@ -5,6 +5,7 @@
  *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed kernels compute
  *   block-absorbed        the same sums in another order; materialised rows are rounded to what they are kept in
  *   lla-window            a step reads the last tokens' own k and v, which a ring keeps
+ *   rotated               latents that carry their rotation: hybrid.ts
  *   absorbed              s = ((W_up,tᵀ q)ᵀ c + q·mu_t + RoPE(q_b)·RoPE(k_b)) (d + d_rope)^−½, content without RoPE;
  *                         output = W_up,t (Σ p c_v) + mu_t Σ p
  *
@@ -18,6 +19,7 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { accumulate, dot, rotate, softmax, turned, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { absorb, decode, expand, meanOf, type AxisCodec, type LayerCodec } from './codec.js';
+import { attendHybrid, type HybridLayer } from './hybrid.js';
 import type { Projection, Site } from './network.js';
 import { kept, type CacheType } from './storage.js';
 
@@ -40,6 +42,8 @@ export interface AttendContext {
   readonly reindexed: boolean;
   /** Of the site's layer; undefined where rows are of full width. */
   readonly codec: LayerCodec | undefined;
+  /** The same of rotated latents. */
+  readonly hybrid?: HybridLayer | undefined;
   /** Cached tokens from this position on are read as their exact rows, not as latents. */
   readonly exactFrom?: number;
   /**
@@ -61,6 +65,7 @@ export function attendHead(
   position: number,
   visible: Visible,
 ): { output: Vector; weights: number[] } {
+  if (c.hybrid) return attendHybrid(c, c.hybrid, query, position, visible);
   const positions = [...visible.cached, ...visible.exact.map((t) => t.position)];
   /** The position by which a token's key is rotated: the query is the last of all. */
   const place = (i: number): number => (c.reindexed ? position - (positions.length - 1 - i) : (positions[i] as number));

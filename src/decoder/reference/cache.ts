@@ -147,19 +147,19 @@ export class SequenceCache {
    * @param decisions those of the policy and of rounding to the nearest unless given
    */
   constructor(
-    g: Geometry,
+    readonly geometry: Geometry,
     layout: CacheLayout,
     private readonly eviction: Eviction | null,
     exact: boolean,
     private readonly decisions: Decisions = {},
   ) {
-    this.rope = g.rope;
-    for (const block of blocksOf(g))
+    this.rope = geometry.rope;
+    for (const block of blocksOf(geometry))
       this.blocks.set(
         block.name,
         new BlockCache(
           block,
-          g.kvHeads,
+          geometry.kvHeads,
           layout.filter((t) => t.block === block.name),
           exact,
         ),
@@ -168,6 +168,10 @@ export class SequenceCache {
 
   private block(site: Site): BlockCache {
     return this.blocks.get(site.block) as BlockCache;
+  }
+
+  loopsOf(block: LayerBlock['name']): number {
+    return (this.blocks.get(block) as BlockCache).block.loops;
   }
 
   has(role: Role, site: Site): boolean {

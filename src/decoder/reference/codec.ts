@@ -4,6 +4,7 @@
  */
 import type { Branch, Codec, Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
+import { isHybrid } from '../../codecs/registry.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import {
   branchTensor,
@@ -39,12 +40,12 @@ export interface LayerCodec {
 }
 
 /**
- * Gathers the codec of every core layer; empty for codecs without parameters.
+ * Gathers the codec of every core layer; empty for codecs without parameters, and for rotated latents (hybrid.ts).
  * @throws UserError for a tensor that is missing or of another shape
  */
 export function loadCodec(g: Geometry, codec: Codec, path: Path, branch: Branch, source: TensorSource): LayerCodec[] {
   requireTensors(codecTensors(g, codec, path, branch), source.shapes, `the codec of ${g.name}`);
-  if (codec.rankK === undefined || codec.rankV === undefined) return [];
+  if (codec.rankK === undefined || codec.rankV === undefined || isHybrid(codec)) return [];
   const groups = latentGroups(g, codec);
   const axisOf = (layer: number, axis: CodecAxis, rank: number): AxisCodec => ({
     groups,

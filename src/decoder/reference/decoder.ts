@@ -23,6 +23,8 @@
  * attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
  * `all` a prompt is decoded token by token, whatever the kind of prefill.
  *
+ * **Rotated latents** (hybrid.ts). A prompt is one exact pass, whole: later tokens read its latents and its last rows.
+ *
  * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all
  * that lose tokens together (cache.ts); its weight on itself does not count, in steps as in prompts. A prompt is one
  * chunk as in the published implementation: nothing is evicted within it, every token attends to all before it, and at
@@ -33,7 +35,7 @@
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
-import { averagesLoops, codecSpec, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
+import { averagesLoops, codecSpec, isHybrid, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
@@ -42,6 +44,7 @@ import { joined, product, split, type Vector } from './arithmetic.js';
 import { attendHead, type AttendContext } from './attend.js';
 import { SequenceCache, type Decisions } from './cache.js';
 import { loadCodec, type LayerCodec } from './codec.js';
+import { loadHybrid, type HybridLayer } from './hybrid.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
 import type { CacheType } from './storage.js';
@@ -69,6 +72,7 @@ type OwnTokens = 'exact' | 'cached';
 export class ReferenceDecoder {
   private readonly cache: SequenceCache;
   private readonly codecs: readonly LayerCodec[];
+  private readonly hybrids: readonly HybridLayer[];
   /** Keys of the rotary branch of the tokens of this pass: made in the first loop that shares them. */
   private readonly branchKeys = new Map<string, readonly Vector[]>();
   private tokens = 0;
@@ -87,6 +91,8 @@ export class ReferenceDecoder {
     const spec = codecSpec(codec);
     const reason = spec.refuse(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
+    if (spec.undecodable !== undefined)
+      throw new UserError(`${codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
     if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
     if (eviction && spec.refusesEviction)
@@ -96,6 +102,7 @@ export class ReferenceDecoder {
     if (pathSpec(path).branch && !(branch.width > 0 && branch.width % 2 === 0))
       throw new UserError(`a rotary branch has an even width, not ${branch.width}`, 'give a width such as 64');
     this.codecs = loadCodec(g, codec, path, branch, codecWeights);
+    this.hybrids = loadHybrid(g, codec, codecWeights);
     this.cache = new SequenceCache(
       g,
       layoutOf(g, codec, path, options.choice, branch),
@@ -145,7 +152,16 @@ export class ReferenceDecoder {
     }
     const { codec } = this.options;
     const passes = takesTwoPasses(codec) ? 2 : 1;
-    const size = takesPositions(codec) ? 1 : kind === 'chunked' ? (chunkTokens as number) : prompt.length;
+    if (isHybrid(codec) && this.tokens > 0)
+      throw new UserError(
+        `${codec.kind} takes a prompt in one pass over exact rows, and its cache has none of the ${this.tokens} tokens before`,
+        'begin a sequence with the whole prompt',
+      );
+    const size = takesPositions(codec)
+      ? 1
+      : kind === 'chunked' && !isHybrid(codec)
+        ? (chunkTokens as number)
+        : prompt.length;
     const rows = this.options.exactStorage ? 'f64' : keptRowType(this.options, capturesOf(this.options, kind));
     const encoding = kind === 'chunked' ? 'accumulated' : kind;
     const logits: Vector[] = [];
@@ -161,7 +177,7 @@ export class ReferenceDecoder {
   private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2, rows?: CacheType): Vector[] {
     const positions = tokens.map((_, i) => this.tokens + i);
     const { path, codec } = this.options;
-    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows);
+    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows, this.hybrids);
     const kept = this.keptRows(rows);
     let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer));
     writer.finish();
@@ -201,6 +217,7 @@ export class ReferenceDecoder {
         values: (owners[n] as Projection).values,
       }));
       const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
+      const hybrid = site.block === 'core' ? this.hybrids[site.layer] : undefined;
       if (codec?.branch) this.projectBranchKeys(codec, site, tokens, writer !== undefined);
       const outputs = tokens.map((token, n) => {
         const branchQueries =
@@ -227,7 +244,8 @@ export class ReferenceDecoder {
               reindexed: reindexes(this.options.eviction),
               codec,
               // Prompts attend through latents alone.
-              ...(codec && own === 'exact' && counts
+              hybrid,
+              ...((codec ?? hybrid) && own === 'exact' && counts
                 ? { exactFrom: token.position - (this.options.codec.windowTokens ?? 0) }
                 : {}),
               ...(kept ? { kept } : {}),

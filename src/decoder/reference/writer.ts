@@ -5,6 +5,7 @@ import type { CodecAxis } from '../tensors.js';
 import { accumulate, rotate, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type LayerCodec } from './codec.js';
+import { encodeInput, partsOf, rolesOf, rotateLatent, type HybridLayer } from './hybrid.js';
 import type { Projection, Site } from './network.js';
 import { stored, type CacheType } from './storage.js';
 
@@ -35,6 +36,8 @@ type Rows = Pick<Projection, 'keys' | 'values'>;
 
 export class CacheWriter {
   private readonly pending = new Map<string, Pending>();
+  /** Latents of layers and tokens whose last loop is to come. */
+  private readonly accumulated = new Map<string, Vector>();
   /** Means of layers and tokens whose last loop is to come. */
   private readonly means = new Map<string, Rows>();
 
@@ -47,14 +50,19 @@ export class CacheWriter {
     private readonly averages: boolean,
     /** Element type of captured rows, which are those that attention of pass 1 reads. */
     private readonly capturesAs: CacheType = 'f64',
+    /** Of rotated latents, in place of `codecs`. */
+    private readonly hybrids: readonly HybridLayer[] = [],
   ) {}
 
   /** Takes a token's exact keys and values at a site: writes what is complete, keeps what is not. */
   capture(site: Site, token: Projection): void {
     const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
     if (codec) this.captureLatents(codec, site, token);
+    const hybrid = site.block === 'core' ? this.hybrids[site.layer] : undefined;
+    if (hybrid) this.captureHybrid(hybrid, site, token);
     // A window has exact rows beside latents.
-    if (!codec || (this.cache.has('key-latent', site) && this.cache.has('key', site))) this.writeFullWidth(site, token);
+    if ((!codec && !hybrid) || (this.cache.has('key-latent', site) && this.cache.has('key', site)))
+      this.writeFullWidth(site, token);
   }
 
   /** The pass is over: encodes the remaining stacks. */
@@ -86,6 +94,21 @@ export class CacheWriter {
       mean[what].forEach((row, head) => accumulate(row, token[what][head] as Vector, 1 / loops));
     if ((loop + 1) % loops === 0) this.means.delete(key);
     return mean;
+  }
+
+  /** The first loop's latent is complete at once, that of the others after the last of them. */
+  private captureHybrid(layer: HybridLayer, { block, ...site }: Site, { input, position }: Projection): void {
+    const key = [site.layer, position].join();
+    const latent = encodeInput(layer, site.loop, input);
+    if (site.loop > 1) accumulate(latent, this.accumulated.get(key) as Vector);
+    this.accumulated.set(key, latent);
+    if (site.loop > 0 && site.loop + 1 < this.cache.loopsOf(block)) return;
+    this.accumulated.delete(key);
+    const parts = partsOf(layer, site.loop, latent);
+    const roles = rolesOf(site.loop);
+    const at = { block, ...site };
+    this.cache.write(roles.key, at, 0, position, rotateLatent(parts.key, position, this.cache.geometry));
+    this.cache.write(roles.value, at, 0, position, parts.value);
   }
 
   private captureLatents(codec: LayerCodec, site: Site, token: Projection): void {
