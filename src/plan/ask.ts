@@ -6,7 +6,7 @@ import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../devices/find.js';
 import { LIMITS } from '../geometry/config.js';
 import { isPreset, withLoops } from '../geometry/presets.js';
-import type { Scenario } from '../schema/settings.js';
+import { isPath, type Scenario } from '../schema/settings.js';
 import { formatDecimalBytes, parseNumber } from '../units.js';
 import type { Rows } from './plan.js';
 import { answer, presetSource, readVram, type ModelSource, type Sources } from './answer.js';
@@ -24,13 +24,16 @@ export async function ask(scenario: Scenario, rows: Rows = {}): Promise<PlanRepo
 }
 
 /**
- * Reads what a scenario names: its model, its device, what was measured there. @throws UserError for what cannot be
- * read
+ * Reads what a scenario names: its model, its device, what was measured there.
+ * @param given the model, where the scenario names none that can be read
+ * @throws UserError for what cannot be read
  */
-export async function readSources(scenario: Scenario): Promise<Sources> {
+export async function readSources(scenario: Scenario, given: ModelSource | null = null): Promise<Sources> {
   const notes: string[] = [];
   const stackNotes: string[] = [];
-  const model = await readModel(scenario.model ?? DEFAULT_MODEL, scenario.loops);
+  const model = given
+    ? withChosenLoops(given, scenario.loops)
+    : await readModel(scenario.model ?? DEFAULT_MODEL, scenario.loops);
   const fidelity = await readMeasured(scenario);
   const { device, spec, loaded } = await chooseDevice(scenario, notes);
   const chosen =
@@ -56,7 +59,7 @@ export async function readSources(scenario: Scenario): Promise<Sources> {
   };
 }
 
-const isFile = (name: string): boolean => /[/\\]|\.json$/i.test(name) && !isPreset(name);
+const isFile = (name: string): boolean => isPath(name) && !isPreset(name);
 
 /** What `lla-sim fidelity` measured of the model of a scenario; null where no file is named. */
 async function readMeasured({ fidelity, model = DEFAULT_MODEL }: Scenario): Promise<Fidelity | null> {
@@ -71,7 +74,10 @@ async function readMeasured({ fidelity, model = DEFAULT_MODEL }: Scenario): Prom
  * @param loops other loops than these; where the model leaves them open
  */
 export async function readModel(name: string, loops?: string | number): Promise<ModelSource> {
-  const source = isFile(name) ? await modelFile(name) : presetSource(name);
+  return withChosenLoops(isFile(name) ? await modelFile(name) : presetSource(name), loops);
+}
+
+function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSource {
   if (loops === undefined) return source;
   const geometry = withLoops(
     source.geometry,
@@ -81,7 +87,7 @@ export async function readModel(name: string, loops?: string | number): Promise<
 }
 
 async function modelFile(path: string): Promise<ModelSource> {
-  const { readModelFile } = await import('../geometry/hf-config.js');
+  const { readModelFile } = await import('../geometry/model-file.js');
   return { geometry: readModelFile(path), publishedAs: null };
 }
 

@@ -6,6 +6,7 @@ import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
 import { PACKAGE_ROOT } from '../root.js';
+import { isPath } from '../schema/settings.js';
 import type { AttainableFile } from '../stacks/attainable.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../stacks/choose.js';
 import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
@@ -83,7 +84,7 @@ export async function chooseStack(
 ): Promise<Chosen> {
   const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
     gpuSources(spec, tables, small ? await smallOperations(spec.id) : null, bundledFiles(), asked);
-  if (asked !== undefined && /[/\\]|\.json$/i.test(asked)) {
+  if (asked !== undefined && isPath(asked)) {
     const tables = await readStackFile(asked);
     if (tables.file.device !== spec.id)
       throw new UserError(

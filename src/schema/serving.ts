@@ -29,7 +29,7 @@ export const WORKLOAD_SETTINGS = {
     help: 'lengths of prompts: 512, uniform:100-900, lognormal:MEAN:DEVIATION [lognormal:1024:1024]',
   },
   outputTokens: { kind: 'amount', help: 'lengths of outputs, in the same words [lognormal:256:256]' },
-  lengthsOf: { kind: 'text', help: 'draw lengths of prompts and outputs from those of this trace' },
+  lengthsOf: { kind: 'text', file: 'always', help: 'draw lengths of prompts and outputs from those of this trace' },
   turns: { kind: 'number', help: 'turns of a conversation; each prompt holds what was said before [1]' },
   sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with' },
   depth: {
@@ -38,7 +38,11 @@ export const WORKLOAD_SETTINGS = {
   },
   requests: { kind: 'number', help: 'requests to simulate [1000]' },
   seed: { kind: 'number', help: 'of all random draws [1]' },
-  trace: { kind: 'text', help: 'CSV or JSONL of real requests: Azure, Vidur, Mooncake, BurstGPT, vLLM' },
+  trace: {
+    kind: 'text',
+    file: 'always',
+    help: 'CSV or JSONL of real requests: Azure, Vidur, Mooncake, BurstGPT, vLLM',
+  },
   speedUp: { kind: 'number', help: "divide a trace's arrival times by this [1]" },
   limit: { kind: 'number', help: 'only the first requests of a trace' },
 } as const satisfies Record<string, ServingSetting>;

@@ -28,12 +28,18 @@ export interface Setting {
   readonly flag?: string;
   /** `plan` takes several, separated by commas, and plans each. */
   readonly several?: boolean;
+  /** It names a file: always, or where it is written as a path (`isPath`). */
+  readonly file?: 'always' | 'path';
 }
+
+/** Whether a word that may name a file is one: it has a slash or ends as such files do. */
+export const isPath = (word: string): boolean => /[/\\]|\.json$/i.test(word);
 
 export const SETTINGS = {
   model: {
     kind: 'text',
     group: 'Question',
+    file: 'path',
     help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]',
   },
   loops: {
@@ -163,16 +169,19 @@ export const SETTINGS = {
   fidelity: {
     kind: 'text',
     group: 'Measurements',
+    file: 'always',
     help: 'quality from this file of lla-sim fidelity, of the very model in the folder --model [published tables]',
   },
   calibration: {
     kind: 'text',
     group: 'Measurements',
+    file: 'always',
     help: 'calibration file to price with [the one that fits the device]',
   },
   stack: {
     kind: 'text',
     group: 'Measurements',
+    file: 'path',
     help: 'whose kernels: vllm, sglang, trtllm, vllm-rlt with its runtime, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
   },
   execution: {
