@@ -17,6 +17,8 @@ import * as CONFIGS from '../geometry/configs.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
 
 const folder = scratch();
+mkdirSync(join(folder.path, 'mine'));
+writeFileSync(join(folder.path, 'mine', 'config.json'), JSON.stringify(CONFIGS.OURO));
 afterAll(() => folder.remove());
 
 const linkFor = async (...argv: string[]): Promise<string> => {
@@ -74,8 +76,6 @@ context: [4k]
       expect(geometryFromConfig(fields, name)).toEqual(geometryFromConfig(config, name));
       expect(Object.keys(fields).length).toBeLessThan(Object.keys(config).length);
     }
-    mkdirSync(join(folder.path, 'mine'));
-    writeFileSync(join(folder.path, 'mine', 'config.json'), JSON.stringify(CONFIGS.OURO));
     const argv = ['--model', join(folder.path, 'mine'), '--device', 'h200', '--ctx', '8k'];
     const link = await linkFor(...argv);
     expect(link.length).toBeLessThan(800);
