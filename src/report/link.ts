@@ -8,9 +8,8 @@ import { geometryFromConfig } from '../geometry/hf-config.js';
 import type { ModelSource } from '../plan/answer.js';
 import { isPreset } from '../geometry/presets.js';
 import { parseJson } from '../json.js';
-import { SERVER_SETTINGS, servingFlag, WORKLOAD_SETTINGS } from '../schema/serving.js';
-import { readSetting, settingText } from '../schema/setting-text.js';
-import { flagOf, isPath, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
+import { FIELDS, fieldText, putField, type Field, type OpenScenario } from '../schema/fields.js';
+import { isPath, type Scenario } from '../schema/settings.js';
 import { VERSION } from '../version.js';
 
 /** Longer addresses are cut by some programs. */
@@ -35,32 +34,9 @@ export interface Link {
   readonly was: string | null;
 }
 
-/** A field of a link: where a scenario holds it. */
-interface Field {
-  readonly flag: string;
-  readonly setting: Omit<Setting, 'group'>;
-  readonly part: 'workload' | 'server' | null;
-  readonly name: string;
-}
-
-const WORD: Omit<Setting, 'group'> = { kind: 'text', help: '' };
-const fieldsOf = (
-  settings: Readonly<Record<string, Omit<Setting, 'group'>>>,
-  part: Field['part'],
-  flag: (name: string) => string,
-): [string, Field][] =>
-  Object.entries(settings).map(([name, setting]) => {
-    const key = `${part === null ? '' : `${part}.`}${flag(name)}`;
-    return [key, { flag: flag(name), setting, part, name }];
-  });
-
-/** Every field of a scenario by its key in a link. */
-const FIELDS: ReadonlyMap<string, Field> = new Map([
-  ...fieldsOf({ name: WORD, description: WORD }, null, (name) => name),
-  ...fieldsOf(SETTINGS, null, (name) => flagOf(name as SettingName)),
-  ...fieldsOf(WORKLOAD_SETTINGS, 'workload', (name) => servingFlag(name as keyof typeof WORKLOAD_SETTINGS)),
-  ...fieldsOf(SERVER_SETTINGS, 'server', (name) => servingFlag(name as keyof typeof SERVER_SETTINGS)),
-]);
+/** Beside the settings: what a scenario is called. */
+const WORDS = ['name', 'description'] as const;
+const isWords = (key: string): key is (typeof WORDS)[number] => (WORDS as readonly string[]).includes(key);
 
 /** Percent-encoded, but for what both an address and a shell take as it is. */
 const encoded = (text: string): string =>
@@ -77,6 +53,9 @@ const packed = (value: unknown): string =>
     .replace(/\//g, '_')
     .replace(/=/g, '');
 
+const isFile = ({ setting }: Field, text: string): boolean =>
+  setting.file === 'always' || (setting.file === 'path' && isPath(text) && !isPreset(text));
+
 /**
  * @param model where the scenario's model is no preset
  * @param was what it answers, if that is known
@@ -84,17 +63,18 @@ const packed = (value: unknown): string =>
  */
 export function linkOf(scenario: Scenario, model: LinkedModel | null, was: string | null): string {
   const parts = [`v${VERSION}`];
-  for (const [key, { flag, setting, part, name }] of FIELDS) {
-    const holder = (part === null ? scenario : scenario[part]) as Readonly<Record<string, unknown>> | undefined;
-    const value = holder?.[name] as Parameters<typeof settingText>[0] | undefined;
-    if (value === undefined) continue;
-    const text = name === 'model' && model ? model.name : settingText(value);
-    if (setting.file === 'always' || (setting.file === 'path' && isPath(text) && !isPreset(text)))
+  const add = (key: string, text: string): void =>
+    void parts.push(`${key}=${encoded(text.replace(/\p{Cs}/gu, printable))}`);
+  for (const key of WORDS) if (scenario[key] !== undefined) add(key, scenario[key]);
+  for (const field of FIELDS.values()) {
+    const text = field.key === 'model' && model ? model.name : fieldText(scenario, field);
+    if (text === null) continue;
+    if (isFile(field, text))
       throw new UserError(
-        `a link carries settings, not files: --${flag} ${show(text)} is one`,
+        `a link carries settings, not files: ${field.flag} ${show(text)} is one`,
         'leave it out, or send the file with the command line',
       );
-    parts.push(`${key}=${encoded(text.replace(/\p{Cs}/gu, printable))}`);
+    add(field.key, text);
   }
   if (model) parts.push(`config=${packed(model.config)}`);
   if (was !== null) parts.push(`was=${encoded(was)}`);
@@ -108,7 +88,7 @@ export function linkOf(scenario: Scenario, model: LinkedModel | null, was: strin
 }
 
 /** The model that a link carries. @throws UserError as for its config.json; null where it is a preset */
-export const linkedModel = ({ model }: Link): ModelSource | null =>
+export const linkedModel = ({ model }: Pick<Link, 'model'>): ModelSource | null =>
   model && { geometry: geometryFromConfig(model.config, model.name), publishedAs: null };
 
 /** Whether a fragment is meant as a link: pages have other fragments, too. */
@@ -126,7 +106,7 @@ export function readLink(address: string): Link {
   const version = /^v([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6}(?:-[0-9a-z.]{1,32})?)$/.exec(head)?.[1];
   if (version === undefined)
     throw new UserError(`a link begins with a version, such as v${VERSION}, not with ${show(head)}`, HINT);
-  const scenario: Record<string, unknown> = {};
+  const scenario: OpenScenario = {};
   const seen = new Map<string, string>();
   for (const part of parts) {
     const at = part.indexOf('=');
@@ -140,7 +120,7 @@ export function readLink(address: string): Link {
   const config = seen.get('config');
   const was = seen.get('was') ?? null;
   if (was !== null && !/^[\w.:@+, -]{1,4096}$/.test(was)) throw new UserError(`the link's answer is damaged`, HINT);
-  return { scenario: scenario as Scenario, model: config === undefined ? null : modelOf(config, seen), version, was };
+  return { scenario, model: config === undefined ? null : modelOf(config, seen), version, was };
 }
 
 const HINT = 'make it again with lla-sim plan --link';
@@ -152,26 +132,24 @@ function valueOf(key: string, text: string): string {
   } catch {
     throw new UserError(`the link's ${show(key)} is damaged: ${show(text)}`, HINT);
   }
-  if (value.trim() === '' && FIELDS.get(key)?.setting !== WORD)
-    throw new UserError(`the link gives ${show(key)} no value`, HINT);
+  if (value.trim() === '' && !isWords(key)) throw new UserError(`the link gives ${show(key)} no value`, HINT);
   if (key !== 'config' && value.length > MAX_VALUE)
     throw new UserError(`the link's ${show(key)} has more than ${MAX_VALUE} characters`, HINT);
   return value;
 }
 
 /** Puts a field into a scenario. @throws UserError for one that this version does not know, and for files */
-function put(scenario: Record<string, unknown>, key: string, text: string, version: string): void {
+function put(scenario: OpenScenario, key: string, text: string, version: string): void {
+  if (isWords(key)) return void (scenario[key] = text);
   const field = FIELDS.get(key);
   if (!field)
     throw new UserError(
       `the link has ${show(key)}, which lla-sim ${VERSION} does not know`,
       version === VERSION ? HINT : `the link was made by lla-sim ${version}: open it with that version`,
     );
-  const { flag, setting, part, name } = field;
-  if (setting.file === 'always' || (setting.file === 'path' && isPath(text) && !isPreset(text)))
-    throw new UserError(`the link names a file, --${flag} ${show(text)}, which no link may`, HINT);
-  const holder = part === null ? scenario : ((scenario[part] ??= {}) as Record<string, unknown>);
-  holder[name] = readSetting(text, `--${flag}`, setting);
+  if (isFile(field, text))
+    throw new UserError(`the link names a file, ${field.flag} ${show(text)}, which no link may`, HINT);
+  putField(scenario, field, text);
 }
 
 /** @throws UserError for what is no base64url of an object in JSON */
