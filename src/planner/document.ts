@@ -32,7 +32,8 @@ pre{overflow-x:auto;background:var(--soft);padding:.6rem;border-radius:.4rem;fon
 .bar{height:.8rem;border:1px solid var(--muted);border-radius:.4rem;overflow:hidden;margin:.6rem 0}.bar div{height:100%;background:var(--good);width:0}
 #p-pictures,#p-served{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));gap:1.2rem;margin-top:1rem}
 #p-run+details>summary{font-weight:600}
-@media (max-width:40rem){.share{grid-template-columns:1fr}}
+.verdict p{max-width:100ch;margin:.3rem 0}#p-changed::first-letter{text-transform:uppercase}
+@media (max-width:40rem){.share{grid-template-columns:1fr}.fields{grid-template-columns:repeat(auto-fit,minmax(min(100%,9rem),1fr))}.questions button{width:100%}}
 @media print{#p-form,#p-first,#p-simulate,.row,.share button{display:none}#p-pictures,#p-served{display:block}}
 `;
 
@@ -94,7 +95,7 @@ ${planControls()}
 <section id="p-compared" aria-label="Two settings side by side" hidden><h2>Side by side</h2><div id="p-sides"></div><div class="row"><button type="button" id="p-back">Go back to the kept one</button> <button type="button" id="p-drop-kept">Compare no more</button></div></section>
 <div id="p-pictures"></div>
 <section id="p-sheet"></section>
-<section id="p-rows" hidden><h2>Combinations</h2><label class="all"><input type="checkbox" id="p-all"> every combination, not one row a codec</label><div id="p-table"></div></section>
+<section id="p-rows" hidden><h2>Combinations</h2><label id="p-every"><input type="checkbox" id="p-all"> every combination, not one row a codec</label><div id="p-table"></div></section>
 <section id="p-simulate" hidden><h2>When requests arrive</h2>
 <p>The same question with requests that come, wait, share a server and go. A plan above knows of none of that.</p>
 <form id="p-serving" aria-label="Requests and server">${servingControls()}

@@ -54,7 +54,7 @@ function control(field: Field): Html {
   const proposals = setting.kind === 'list' && setting.choices ? setting.choices : null;
   const none = unless(field);
   const input = choices
-    ? html`<select id="${id}" name="${key}"><option value="">${none === '' ? 'not said' : `not said: ${none}`}</option>${choices.map(([value, title]) => html`<option value="${value}">${title}</option>`)}${key === 'device' ? html`<option value="${SEVERAL}">several, to be typed …</option>` : ''}</select>`
+    ? html`<select id="${id}" name="${key}"><option value="">${none === '' ? '–' : `default: ${none}`}</option>${choices.map(([value, title]) => html`<option value="${value}">${title}</option>`)}${key === 'device' ? html`<option value="${SEVERAL}">several, to be typed …</option>` : ''}</select>`
     : html`<input type="text" id="${id}" name="${key}" placeholder="${none}" autocomplete="off" autocapitalize="off" spellcheck="false"${proposals ? html` list="${id}-list"` : ''}>${proposals ? html`<datalist id="${id}-list">${proposals.map((p) => html`<option value="${p}">`)}</datalist>` : ''}`;
   return html`<div class="field"><label for="${id}">${setting.title ?? field.flag}</label>${input}<small id="${id}-hint">${hint(field)}</small></div>
 `;

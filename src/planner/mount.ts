@@ -127,11 +127,11 @@ export function mountPlanner(): void {
           ? answerHtml(answered[0]!)
           : answered.map(
               (a) =>
-                html`<details><summary>${a.view.report.answer.question}</summary>${answerHtml(a)}${tableHtml(a, everyRow)}</details>`,
+                html`<details><summary>${a.view.report.answer.question}</summary>${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
             )
       }`,
     );
-    for (const id of ['take-away', 'notes', 'simulate']) element(id).hidden = false;
+    for (const id of ['take-away', 'simulate']) element(id).hidden = false;
     const whole = scenario.workload === undefined && scenario.server === undefined && own === null;
     element('command').textContent =
       whole || link === null ? commandLine(scenario) : `lla-sim open ${shellWord(`plan.html#${link}`)}`;
@@ -141,8 +141,10 @@ export function mountPlanner(): void {
     const [first] = answered.length === 1 ? answered : [];
     fill('sheet', first && !first.view.fleet ? sheetHtml(first) : html``);
     element('rows').hidden = !first;
+    element('every').hidden = first?.view.fleet !== null;
     fill('table', first ? tableHtml(first, everyRow) : html``);
-    fill('note-list', notesHtml(answered));
+    element('notes').hidden = !first;
+    fill('note-list', first ? notesHtml(first) : html``);
     const pictures = first ? picturesOfAnswer(first) : [];
     fill('pictures', figuresSection(pictures));
     charts.draw(pictures);

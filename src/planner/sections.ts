@@ -64,11 +64,8 @@ export function tableHtml({ view }: Answered, all: boolean): Html {
   )}</p>`;
 }
 
-/** Notes of all answers, each once. */
-export function notesHtml(answered: readonly Answered[]): Html {
-  const messages = new Set(answered.flatMap(({ view }) => view.report.warnings.map((w) => w.message)));
-  return messages.size === 0 ? html`<p>None.</p>` : html`<ul>${[...messages].map((m) => html`<li>${m}</li>`)}</ul>`;
-}
+export const notesHtml = ({ view }: Answered): Html =>
+  html`<ul>${view.report.warnings.map(({ message }) => html`<li>${message}</li>`)}</ul>`;
 
 /** What two answers are compared by; of users the GPUs, else the plans that the answers put first. */
 function figuresOf({ view, failure }: Answered): readonly (readonly [string, string])[] {
