@@ -69,4 +69,6 @@ await browser.close();
 console.log(
   `first answer: wall ${words(opened.wall)}; the page's thread until then and a little longer ${words(opened.thread)}`,
 );
-console.log(`changed setting: its answer ${words(changed.words)}; with table and pictures ${words(changed.wall)}; the page's thread ${words(changed.thread)}`);
+console.log(
+  `changed setting: its answer ${words(changed.words)}; with table and pictures ${words(changed.wall)}; the page's thread ${words(changed.thread)}`,
+);

@@ -59,6 +59,10 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
     help: 'kernel times of serving stacks that others measured, as a stack file',
     load: async () => (await import('./import.js')).importCommand,
   },
+  mcp: {
+    help: 'plan, simulate, compare, models and accuracy for programs, over standard input (Model Context Protocol)',
+    load: async () => (await import('./mcp.js')).mcpCommand,
+  },
   models: {
     help: 'models and devices that are known by name',
     load: async () => (await import('./models.js')).modelsCommand,

@@ -27,7 +27,8 @@ export const readSources = (scenario: Scenario, given: ModelSource | null = null
 export const readModel = (name: string, loops?: string | number): Promise<ModelSource> =>
   modelFrom(onDisk, name, loops);
 
-const onDisk: Shelf = {
+/** What lies on this machine. */
+export const onDisk: Shelf = {
   ...tablesOnDisk,
   async model(path) {
     const { readModelFile } = await import('../geometry/model-file.js');

@@ -1,4 +1,5 @@
 /** The planner of the command line, as the page asks it: one question, or several devices, contexts and cache types. */
+import type { UserError } from '../errors.js';
 import type { ModelSource } from '../plan/answer.js';
 import { hasSolution } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
@@ -14,7 +15,7 @@ export interface Answered {
   readonly scenario: Scenario;
   readonly view: View;
   /** Why nothing answers, and what would help; null where something does. */
-  readonly failure: string | null;
+  readonly failure: UserError | null;
 }
 
 /**
@@ -33,8 +34,7 @@ export async function answersTo(
     const sources = await sourcesFrom(shelf, one, model);
     const view = viewOf(one, sources, null, { everyRow });
     const failed = view.fleet ? view.fleet.fleet.rows.length === 0 : !hasSolution(view.report);
-    const error = failed ? await noSolutionError(view.report, one, sources) : null;
-    answered.push({ scenario: one, view, failure: error && `${error.message}; ${error.hint}` });
+    answered.push({ scenario: one, view, failure: failed ? await noSolutionError(view.report, one, sources) : null });
   }
   return answered;
 }

@@ -20,7 +20,7 @@ export const answerHtml = ({ view, failure }: Answered): Html =>
   html`<div class="asked">${questionSection(view, null)}</div>${
     failure === null
       ? answerSection(view, null)
-      : html`<div class="verdict not-recommended"><p class="lines">${failure}</p></div>`
+      : html`<div class="verdict not-recommended"><p class="lines">${failure.message}; ${failure.hint}</p></div>`
   }`;
 
 /** Numbers, losses by task, risks and checks of one answer. */
@@ -69,7 +69,7 @@ export const notesHtml = ({ view }: Answered): Html =>
 
 /** What two answers are compared by; of users the GPUs, else the plans that the answers put first. */
 function figuresOf({ view, failure }: Answered): readonly (readonly [string, string])[] {
-  if (failure !== null) return [['answer', failure.split('\n')[0] as string]];
+  if (failure !== null) return [['answer', failure.message.split('\n')[0] as string]];
   const { report, fleet } = view;
   const row = fleet && (fleet.fleet.deploy ?? fleet.fleet.upside ?? fleet.fleet.cheapest);
   if (fleet)
