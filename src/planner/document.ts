@@ -34,7 +34,7 @@ pre{overflow-x:auto;background:var(--soft);padding:.6rem;border-radius:.4rem;fon
 #p-run+details>summary{font-weight:600}
 .verdict p{max-width:100ch;margin:.3rem 0}#p-changed::first-letter{text-transform:uppercase}
 @media (max-width:40rem){.share{grid-template-columns:1fr}.fields{grid-template-columns:repeat(auto-fit,minmax(min(100%,9rem),1fr))}.questions button{width:100%}}
-@media print{#p-form,#p-first,#p-simulate,.row,.share button{display:none}#p-pictures,#p-served{display:block}}
+@media print{#p-form,#p-first,#p-simulate,#p-every,.row,.share button{display:none}.share{display:block}.rows td,.rows th{white-space:normal!important}#p-pictures,#p-served{display:block}}
 `;
 
 /** What the page opens with needs these alone: they come before the program, all others after it. */

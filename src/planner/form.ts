@@ -40,7 +40,13 @@ const CATALOGUES: Readonly<Record<string, readonly Choice[]>> = {
 
 /** What is taken where nothing is said: `[4096]` at the end of a setting's help. */
 const unless = ({ setting }: Field): string => /\[([^\]]*)\]$/.exec(setting.help)?.[1] ?? '';
-const hint = ({ setting }: Field): string => setting.help.replace(/ *\[[^\]]*\]$/, '');
+/** What a page says in place of a terminal. */
+const HINTS: Readonly<Record<string, string>> = {
+  model: 'shape and published scores; drop the config.json of another one below',
+  device: 'memory, and whose kernels are known; or several',
+  stack: 'whose kernels price the plan',
+};
+const hint = ({ key, setting }: Field): string => HINTS[key] ?? setting.help.replace(/ *\[[^\]]*\]$/, '');
 
 /** A choice of several values is typed: `h100,h200`. */
 export const SEVERAL = '…';

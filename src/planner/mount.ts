@@ -232,7 +232,8 @@ export function mountPlanner(): void {
     const question = QUESTIONS[Number(button?.dataset['question'])];
     if (!button || !question) return;
     ask(question.scenario, null);
-    now();
+    // On a small screen the answer is below all controls.
+    void plan().then(() => element('answer').scrollIntoView({ block: 'nearest' }));
   });
   element('keep').addEventListener('click', () => {
     kept = { link, answered };
