@@ -129,6 +129,10 @@ export function mountPlanner(): void {
               (a) =>
                 html`<details><summary>${a.view.report.answer.question}</summary>${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
             )
+      }${
+        scenario.users !== undefined && scenario.workload !== undefined
+          ? html`<p class="units">On the command line these requests are simulated on the replicas, too, and may ask for more of them.</p>`
+          : ''
       }`,
     );
     for (const id of ['take-away', 'simulate']) element(id).hidden = false;
