@@ -21,7 +21,8 @@ import {
 } from '../dist/src/index.js';
 // What a plan calls: the library's functions look at their arguments first, each time.
 import { priceStep } from '../dist/src/cost/latency.js';
-import { chooseStack } from '../dist/src/plan/stacks.js';
+import { chooseStack } from '../dist/src/plan/sources.js';
+import { tablesOnDisk } from '../dist/src/plan/stacks.js';
 import { gpuPricer } from '../dist/src/stacks/gpu-pricer.js';
 
 const SECONDS = 2;
@@ -80,7 +81,7 @@ console.log(
   `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`,
 );
 
-const { gpu } = await chooseStack('vllm', h200, null, null, []);
+const { gpu } = await chooseStack(tablesOnDisk, 'vllm', h200, null, null, []);
 const stackPricer = gpuPricer(gpu, rates, h200.interconnect);
 const stack = priced(stackPricer);
 console.log(`priced by a serving stack, with interval: ${Math.round(stack).toLocaleString('en')} plans/s`);

@@ -1,7 +1,7 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
- * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs), and
- * the measuring page is dist/measure.html. dist/LICENCES.txt holds the licences of the packages in both.
+ * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs);
+ * the planner's page is dist/plan.html, the measuring page dist/measure.html. dist/LICENCES.txt holds the licences of the packages in both.
  * dist/src/ and dist/kernels/ lie as src/ and kernels/ do.
  *
  * `--checked`: the types have been checked just now. `--if-changed`: nothing is done where dist/ is newer than all that it
@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { commandBundles } from './command-bundles.mjs';
 import { licencesOf } from './licences.mjs';
 import { isNewest } from './newest.mjs';
-import { measureBundle, pageBundle } from './page-bundle.mjs';
+import { measureBundle, pageBundle, plannerBundle } from './page-bundle.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const madeFrom = [
@@ -48,4 +48,8 @@ writeFileSync(
   `${root}dist/measure.html`,
   measureDocument(measure.text.trim(), { attainable: carried('attainable'), servers: carried('servers') }),
 );
-writeFileSync(last, licencesOf([...bundled, ...page.inputs, ...measure.inputs]));
+const planner = await plannerBundle();
+const { plannerDocument } = await import('../dist/src/planner/document.js');
+const { judgedGroups, knownStacks } = await import('../dist/src/plan/stacks.js');
+writeFileSync(`${root}dist/plan.html`, plannerDocument(planner.text.trim(), await knownStacks(), judgedGroups()));
+writeFileSync(last, licencesOf([...bundled, ...page.inputs, ...measure.inputs, ...planner.inputs]));

@@ -1,7 +1,7 @@
 /**
  * Bundles the programs of the pages for browsers, each one script: of a report (src/report/html/page.ts), with the
- * planner and chart.js, and of the measuring page (src/measure/page.ts), with the kernels and what measures them too. A
- * module of Node that slips into them makes this fail.
+ * planner and chart.js, of the planner's page (src/planner/page.ts), with the simulator too, and of the measuring page
+ * (src/measure/page.ts), with the kernels and what measures them. A module of Node that slips into them makes this fail.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -33,6 +33,20 @@ const kernelTexts = {
     }),
 };
 
+/** Requests of a trace are read from its file: a page has none, and its settings name none. */
+const withoutTraces = {
+  name: 'without-traces',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /\/src\/serving\/trace\.ts$/ }, () => ({
+      contents: `const none = () => { throw new Error('a page reads no trace'); };
+        export { none as observedLengths, none as summarise, none as TraceSource };`,
+      loader: 'js',
+    })),
+};
+
+/** The planner's page's program, as pageBundle() gives that of a report. */
+export const plannerBundle = () => pageBundle('src/planner/page.ts');
+
 /** The measuring page's program, as pageBundle() gives that of a report. */
 export const measureBundle = () => pageBundle('src/measure/page.ts');
 
@@ -44,7 +58,7 @@ export async function pageBundle(entry = 'src/report/html/page.ts') {
   const result = await build({
     absWorkingDir: root,
     entryPoints: [entry],
-    plugins: [kernelTexts],
+    plugins: [kernelTexts, withoutTraces],
     bundle: true,
     write: false,
     platform: 'browser',

@@ -9,7 +9,7 @@ import { hasTables } from '../plan/stacks.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { FigureName } from '../schema/ledger.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { readModelFile } from '../geometry/hf-config.js';
+import { readModelFile } from '../geometry/model-file.js';
 import { findPreset, isPreset } from '../geometry/presets.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle } from '../serving/answer.js';

@@ -7,6 +7,10 @@ import { planCommand } from './plan.js';
 
 export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly load: () => Promise<Command> }>> = {
   plan: { help: 'what fits, how fast it decodes, what to take', load: () => Promise.resolve(planCommand) },
+  open: {
+    help: 'the plan that a link asks for (plan --link, or the page)',
+    load: async () => (await import('./open.js')).openCommand,
+  },
   simulate: {
     help: 'what happens when requests arrive: latencies, throughput, the rate that a configuration sustains',
     load: async () => (await import('./simulate.js')).simulateCommand,
@@ -54,6 +58,10 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
   import: {
     help: 'kernel times of serving stacks that others measured, as a stack file',
     load: async () => (await import('./import.js')).importCommand,
+  },
+  mcp: {
+    help: 'plan, simulate, compare, models and accuracy for programs, over standard input (Model Context Protocol)',
+    load: async () => (await import('./mcp.js')).mcpCommand,
   },
   models: {
     help: 'models and devices that are known by name',

@@ -41,10 +41,16 @@ async function run(args: Args): Promise<ExitCode> {
   const destination = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
-    const card = modelCard(await readModel(args.positional));
-    await print(format === 'json' ? jsonText(card) : modelCardTable(card, WIDTH), destination);
+    await print(await modelText(args.positional, format), destination);
     return EXIT.ok;
   }
+  await print(listing(devices ? 'devices' : 'models', format), destination);
+  return EXIT.ok;
+}
+
+/** All models or devices that have names. */
+export function listing(of: 'models' | 'devices', format: (typeof FORMATS)[number]): string {
+  const devices = of === 'devices';
   const table = devices
     ? columns(DEVICE_COLUMNS, DEVICES)
     : [
@@ -63,8 +69,13 @@ async function run(args: Args): Promise<ExitCode> {
         schemaVersion: 1,
         models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })),
       };
-  await print(format === 'json' ? jsonText(json) : `${table.join('\n')}\n`, destination);
-  return EXIT.ok;
+  return format === 'json' ? jsonText(json) : `${table.join('\n')}\n`;
+}
+
+/** All that is known of a model. @throws UserError for a name that is not known */
+export async function modelText(name: string, format: (typeof FORMATS)[number]): Promise<string> {
+  const card = modelCard(await readModel(name));
+  return format === 'json' ? jsonText(card) : modelCardTable(card, WIDTH);
 }
 
 const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [

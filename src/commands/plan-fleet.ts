@@ -3,7 +3,7 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { jsonText } from '../json.js';
 import { readSources } from '../plan/ask.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
-import type { Sources } from '../plan/answer.js';
+import type { ModelSource, Sources } from '../plan/answer.js';
 import { remedyWords } from '../plan/remedies.js';
 import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
@@ -18,6 +18,7 @@ export async function planFleets(
   best: boolean,
   { format, width, colour }: { readonly format: string; readonly width: number; readonly colour: boolean },
   output: OutputOptions,
+  model: ModelSource | null,
 ): Promise<ExitCode> {
   if (format !== 'table' && format !== 'json')
     throw new UserError(`--users prints a table or JSON, not ${format}`, 'leave --format out, or write --format json');
@@ -25,7 +26,7 @@ export async function planFleets(
   for (const scenario of scenarios) {
     const users = readUsers(scenario);
     if (users === null) continue;
-    const sources = await readSources(scenario);
+    const sources = await readSources(scenario, model);
     const fleet = planFleet(scenario, users, sources);
     planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources) });
   }

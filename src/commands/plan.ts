@@ -5,13 +5,16 @@ import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { jsonText } from '../json.js';
-import { prepare, type Sources } from '../plan/answer.js';
+import { prepare, type ModelSource, type Sources } from '../plan/answer.js';
 import { readSources } from '../plan/ask.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
-import type { Plan, PlanReport } from '../plan/types.js';
+import type { PlanReport } from '../plan/types.js';
+import { noSolutionError } from '../report/no-solution.js';
+import { plansJson } from '../report/plan-json.js';
 import { planTable, WIDTH } from '../report/plan-table.js';
 import type { Sweep } from '../report/sweep-text.js';
+import { readBounds } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
   choiceFlag,
@@ -23,7 +26,6 @@ import {
   type OptionSpec,
   type OptionTable,
 } from './command.js';
-import { formatDecimalBytes } from '../units.js';
 import { print, type OutputOptions } from './output.js';
 
 export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
@@ -62,20 +64,30 @@ export const singleOptions: OptionTable = {
   },
 };
 
+/** How a plan is printed. */
+export const planOutput: OptionTable = {
+  ...formatOption(FORMATS),
+  all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
+  notes: { type: 'boolean', help: 'explain the columns, and list every note', group: 'Output' },
+  best: { type: 'boolean', help: 'one line a device, context and cache type', group: 'Output' },
+  sweep: {
+    type: 'boolean',
+    help: 'batch against time, rate and price of the plans that the answer names',
+    group: 'Output',
+  },
+  ...OUTPUT,
+};
+
 export const planCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...settingOptions,
-    ...formatOption(FORMATS),
-    all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
-    notes: { type: 'boolean', help: 'explain the columns, and list every note', group: 'Output' },
-    best: { type: 'boolean', help: 'one line a device, context and cache type', group: 'Output' },
-    sweep: {
+    ...planOutput,
+    link: {
       type: 'boolean',
-      help: 'batch against time, rate and price of the plans that the answer names',
+      help: 'print a link to this question and its answer, for the page and lla-sim open',
       group: 'Output',
     },
-    ...OUTPUT,
   },
   shown: ['model', 'ctx', 'device', 'vram', 'gpus', 'users', 'tpot', 'usd-per-hour', 'codec', 'ratio', 'format'],
   examples: [
@@ -86,25 +98,43 @@ export const planCommand: Command = {
     ['plan --model ./mine --fidelity mine.json --device h200 --max-kl 0.05', 'with quality measured on your model'],
     ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
   ],
-  run,
+  run: async (args) => {
+    const { scenario } = await readScenario(args);
+    if (!isSet(args, 'link')) return planScenario(scenario, args);
+    const { printLink } = await import('./link.js');
+    return inFileWords(args, () => printLink(scenario, outputOf(args)));
+  },
 };
 
-/** Runs the command. The report goes to stdout (or --output). */
-async function run(args: Args): Promise<ExitCode> {
+const outputOf = (args: Args): OutputOptions => ({
+  file: textFlag(args, 'output'),
+  quiet: args.flags['quiet'] === true,
+});
+
+/**
+ * Plans a scenario and prints the report to stdout (or --output).
+ * @param model where the scenario names none that can be read
+ */
+export async function planScenario(
+  scenario: Scenario,
+  args: Args,
+  model: ModelSource | null = null,
+): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
-  const { scenario } = await readScenario(args);
+  const output = outputOf(args);
   const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
   if (scenario.users !== undefined) {
     if (isSet(args, 'sweep'))
       throw new UserError('--users and --sweep ask two questions', 'ask --sweep for one replica, with --gpus');
     const { planFleets } = await import('./plan-fleet.js');
-    return inFileWords(args, () => planFleets(scenarios, isSet(args, 'best'), { format, ...terminal(output) }, output));
+    return inFileWords(args, () =>
+      planFleets(scenarios, isSet(args, 'best'), { format, ...terminal(output) }, output, model),
+    );
   }
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];
   for (const one of scenarios)
-    planned.push(await inFileWords(args, () => planOne(one, everyRow, isSet(args, 'sweep'))));
+    planned.push(await inFileWords(args, () => planOne(one, everyRow, isSet(args, 'sweep'), model)));
   const reports = planned.map((p) => p.report);
   const solved = reports.filter(hasSolution);
   if (solved.length === 0) {
@@ -126,8 +156,13 @@ interface Planned {
   readonly sweeps: readonly Sweep[] | null;
 }
 
-async function planOne(scenario: Scenario, everyRow: boolean, sweep: boolean): Promise<Planned> {
-  const sources = await readSources(scenario);
+async function planOne(
+  scenario: Scenario,
+  everyRow: boolean,
+  sweep: boolean,
+  model: ModelSource | null,
+): Promise<Planned> {
+  const sources = await readSources(scenario, model);
   const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused, { everyRow });
   if (!sweep) return { report, scenario, sources, sweeps: null };
@@ -140,15 +175,7 @@ async function planOne(scenario: Scenario, everyRow: boolean, sweep: boolean): P
 
 const withSweeps = ({ report, sweeps }: Planned): object => (sweeps === null ? report : { ...report, sweeps });
 
-/** One report as it is; several as `runs`. */
-function json(planned: readonly Planned[]): string {
-  const [first] = planned;
-  const body =
-    planned.length === 1 && first
-      ? withSweeps(first)
-      : { schema: 'lla-sim/plan', schemaVersion: 2, runs: planned.map(withSweeps) };
-  return jsonText(body);
-}
+const json = (planned: readonly Planned[]): string => jsonText(plansJson(planned.map(withSweeps)));
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
   width: widthOf(output),
@@ -219,7 +246,7 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];
     if (value === undefined) continue;
-    flags[name] = setting.kind === 'bounds' ? readBounds(value as readonly string[], flagOf(name)) : value;
+    flags[name] = setting.kind === 'bounds' ? readBounds(value as readonly string[], `--${flagOf(name)}`) : value;
   }
   return { scenario: { ...overridden(fromFile, flags as Scenario), ...(flags as Scenario) }, fromFile };
 }
@@ -230,69 +257,4 @@ function overridden(fromFile: Scenario, { codec }: Scenario): Scenario {
   if (!codec?.every((word) => isKind(word) && isUncompressed({ kind: word }))) return fromFile;
   const { ratio: _ratio, ranks: _ranks, path: _path, window: _window, ...rest } = fromFile;
   return rest;
-}
-
-function readBounds(pairs: readonly string[], name: string): Record<string, number> {
-  const bounds: Record<string, number> = Object.create(null) as Record<string, number>;
-  for (const pair of pairs) {
-    const match = /^([^=]+)=(.+)$/.exec(pair);
-    const value = match ? Number(match[2]) : NaN;
-    if (!match || !Number.isFinite(value))
-      throw new UserError(
-        `--${name} must be METRIC=VALUE, not ${show(pair)}`,
-        `write for example --${name} gsm8k=0.75`,
-      );
-    const metric = (match[1] as string).trim().toLowerCase();
-    if (metric in bounds) throw new UserError(`--${name} bounds ${show(metric)} twice`, 'give each metric once');
-    bounds[metric] = value;
-  }
-  return bounds;
-}
-
-/** Why a question has no answer, and what would help. */
-export async function noSolutionError(report: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {
-  const hint =
-    report.removed.length > 0
-      ? 'relax a target, or take a larger GPU or a shorter context'
-      : keptTooMuch(report)
-        ? 'lower --reserve, raise --utilization, or take a larger GPU'
-        : (await import('../plan/remedies.js')).remedyWords(scenario, sources);
-  return new UserError(noSolution(report), hint, EXIT.noSolution);
-}
-
-/** The largest part of memory when not one sequence fits. */
-function nothingFits(report: PlanReport): string {
-  const smallest = report.plans.filter((p) => !p.beside).reduce((a, b) => (need(b) < need(a) ? b : a));
-  const { memory } = smallest;
-  const have = `${formatDecimalBytes(report.device.vramBytes)}${memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : ''}`;
-  const parts = [
-    `weights ${formatDecimalBytes(memory.weightsBytes)}`,
-    `codec ${formatDecimalBytes(memory.codecBytes)}`,
-    `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`,
-  ];
-  return `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens (${parts.join(', ')})`;
-}
-
-/** Whether the weights would fit without what is kept from them. */
-const keptTooMuch = ({ plans }: PlanReport): boolean =>
-  plans.every(
-    ({ memory }) =>
-      memory.usableBytes < memory.weightsBytes && memory.usableBytes + memory.reservedBytes > memory.weightsBytes,
-  );
-
-const need = ({ memory }: Plan): number =>
-  memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;
-
-/** Why no plan is left: nothing fits, or which target removed how many rows. */
-function noSolution(report: PlanReport): string {
-  if (report.removed.length === 0) return nothingFits(report);
-  const byTarget = new Map<string, Set<string>>();
-  for (const r of report.removed) byTarget.set(r.target, (byTarget.get(r.target) ?? new Set()).add(r.id));
-  const all = new Set(report.removed.map((r) => r.id)).size;
-  const lines = [...byTarget].map(([target, ids]) => {
-    const example = report.removed.find((r) => r.target === target);
-    return `  ${target} removed ${ids.size} of ${all}, such as ${example?.id}: ${example?.reason}`;
-  });
-  if (report.nearest) lines.push(report.nearest.text);
-  return `no plan meets the targets\n${lines.join('\n')}`;
 }

@@ -6,7 +6,8 @@ import { readSources } from '../plan/ask.js';
 import { hasSolution } from '../plan/plan.js';
 import { knownStacks } from '../plan/stacks.js';
 import { textFlag, type Args, type Command } from './command.js';
-import { inFileWords, noSolutionError, readScenario, singleOptions } from './plan.js';
+import { noSolutionError } from '../report/no-solution.js';
+import { inFileWords, readScenario, singleOptions } from './plan.js';
 import type { Draw } from '../report/folder.js';
 
 export const reportCommand: Command = {

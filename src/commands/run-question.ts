@@ -14,7 +14,8 @@ import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-meth
 import { UserError, show } from '../errors.js';
 import { fingerprintOfFolder, fingerprintOfSeed } from '../fingerprint.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { readModelFile } from '../geometry/hf-config.js';
+import { isPath } from '../schema/settings.js';
+import { readModelFile } from '../geometry/model-file.js';
 import { LIMITS } from '../geometry/config.js';
 import { findPreset, isPreset, withLoops } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
@@ -60,8 +61,7 @@ export function loadModel(args: Args): Loaded {
   const checkpoint = hasWeights ? openCheckpoint(name) : null;
   try {
     const named =
-      checkpoint?.geometry ??
-      (isFolder || (/[/\\]|\.json$/i.test(name) && !isPreset(name)) ? readModelFile(name) : findPreset(name));
+      checkpoint?.geometry ?? (isFolder || (isPath(name) && !isPreset(name)) ? readModelFile(name) : findPreset(name));
     const loops = textFlag(args, 'loops');
     const whole =
       loops === null

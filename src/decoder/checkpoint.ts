@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { readModelFile } from '../geometry/hf-config.js';
+import { readModelFile } from '../geometry/model-file.js';
 import { parseJson } from '../json.js';
 import { repeatedKey } from './json-keys.js';
 import { isCarriedAlong, ravenLayout, ravenTensors, refuseRavenOptions } from './raven.js';

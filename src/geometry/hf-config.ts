@@ -2,10 +2,7 @@
  * Reads the shape of a model from its Hugging Face `config.json`. Only families whose layout was checked against
  * their modelling code are read; everything else is refused, because a wrong number is worse than none.
  */
-import { existsSync, statSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
 import { Config, CONVENTIONAL, displayName, received } from './config.js';
 import type { Family } from './families/fields.js';
@@ -16,15 +13,9 @@ import { type Geometry, parameterCount } from './geometry.js';
 import { refuseKnown, refuseLoops, refuseOwnCode, refuseUnsupported } from './refusals.js';
 
 /** A config.json is a few KiB; more is some other file. */
-const MAX_CONFIG_BYTES = 2 ** 20;
+export const MAX_CONFIG_BYTES = 2 ** 20;
 const MAX_CONFIG_VALUES = 200_000;
 const MAX_PARAMETERS = 1e13;
-
-/** Lies beside the config.json of TaH models (arXiv 2609.35748), which itself is that of their base. */
-const TAH_FILE = 'tah_config.json';
-
-/** `owner/name` as Hugging Face has it. */
-const HUB_ID = /^[a-z0-9][\w.-]{0,95}\/[a-z0-9](?!.*\.json$)[\w.-]{0,95}$/i;
 
 /** Families that are read, by `model_type`. Parcae's files have none. */
 const FAMILIES: Readonly<Record<string, Family>> = {
@@ -101,48 +92,43 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   return geometry;
 }
 
-function isFolder(path: string): boolean {
-  try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false;
-  }
-}
-
 /**
- * Reads a model from a `config.json`, or from the folder that holds one. Its name is the last part of
- * `_name_or_path`, or else the folder's.
- * @throws UserError when the path is no such file, is larger than 1 MiB or is not JSON, and as `geometryFromConfig`
+ * Parses the text of a `config.json`.
+ * @param subject what it is, as a message begins
+ * @throws UserError when it is not JSON, or holds more than such a file does
  */
-export function readModelFile(path: string): Geometry {
-  if (path === '-' || path === '')
-    throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
-  const file = isFolder(path) ? join(path, 'config.json') : path;
-  if (HUB_ID.test(path) && !existsSync(path))
-    throw new UserError(
-      `${show(path)} is no preset and no file here`,
-      `if it is a Hugging Face model, download huggingface.co/${path}/resolve/main/config.json and give its path`,
-    );
-  const json = parseJson(readTextFile(file, 'model file', MAX_CONFIG_BYTES), `model file ${show(file)}`, {
+export const parseConfig = (text: string, subject: string): unknown =>
+  parseJson(text, subject, {
     maxValues: MAX_CONFIG_VALUES,
     hint: 'give the config.json of a Hugging Face model',
     byteOrderMark: 'allowed',
   });
-  const name = nameOf(json, file);
-  if (existsSync(join(dirname(file), TAH_FILE)))
-    throw new UserError(
-      `${TAH_FILE} beside ${show(file)} says that ${name} runs some of its tokens again, each with rows of its own; how many is not in the file, and such a cache is not planned`,
-      `plan the model without it: give a copy of config.json from a folder without ${TAH_FILE}`,
-    );
-  return geometryFromConfig(json, name);
-}
 
-/** The last part of `_name_or_path`, or else the name of the file's folder. */
-function nameOf(json: unknown, file: string): string {
+/** A model's name: the last part of `_name_or_path`, or else what the file lies in. */
+export function nameInConfig(json: unknown, otherwise: string): string {
   const said: unknown =
     typeof json === 'object' && json !== null && Object.hasOwn(json, '_name_or_path')
       ? (json as Record<string, unknown>)['_name_or_path']
       : undefined;
-  const last = typeof said === 'string' ? basename(said) : '';
-  return displayName(last !== '' ? last : basename(dirname(resolve(file))));
+  const last = typeof said === 'string' ? (said.split('/').findLast((part) => part !== '') ?? '') : '';
+  return displayName(last !== '' ? last : otherwise);
+}
+
+/** The fewest fields of a `config.json` that give the same shape. @throws UserError as `geometryFromConfig` */
+export function neededFields(json: unknown, name: string): Record<string, unknown> {
+  const shape = JSON.stringify(geometryFromConfig(json, name));
+  const isSame = (fields: object): boolean => {
+    try {
+      return JSON.stringify(geometryFromConfig(fields, name)) === shape;
+    } catch (error) {
+      if (error instanceof UserError) return false;
+      throw error;
+    }
+  };
+  let needed: Record<string, unknown> = { ...(json as Record<string, unknown>) };
+  for (const key of Object.keys(needed)) {
+    const { [key]: _without, ...rest } = needed;
+    if (isSame(rest)) needed = rest;
+  }
+  return needed;
 }

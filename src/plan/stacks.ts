@@ -1,4 +1,4 @@
-/** Finding and reading stack files, for the stack that prices a plan. */
+/** Finding and reading the files of serving stacks. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DEVICES, type DeviceSpec } from '../devices/catalogue.js';
@@ -7,11 +7,12 @@ import { displayPath, readTextFile } from '../files.js';
 import { issueWords, parseJson } from '../json.js';
 import { PACKAGE_ROOT } from '../root.js';
 import type { AttainableFile } from '../stacks/attainable.js';
-import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../stacks/choose.js';
-import { SMALL_OPERATIONS, STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
+import type { KnownFiles } from '../stacks/choose.js';
+import { STACKS, type ServerFile, type StackTables } from '../stacks/serving.js';
 import type { RuntimeFile } from '../stacks/runtime.js';
 import type { StackFile } from '../stacks/stack-schema.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
+import { tunedOn, type Shelf } from './sources.js';
 import type { JudgedFile } from './tested.js';
 
 /** Tables and laws that come with the package. */
@@ -60,63 +61,15 @@ async function findStack(device: string, stack: string): Promise<StackTables | n
   return path === null ? null : readStackFile(path);
 }
 
-/** Whose kernels price a plan, and the sentences that a reader needs about the choice. */
-export interface Chosen {
-  /** As asked with `--stack`, or chosen: a stack's name, `lla-sim` or `attainable`. */
-  readonly stack: string;
-  /** Null for `lla-sim`: then the calibration prices. */
-  readonly gpu: GpuSources | null;
+/** The package's tables of a stack on a device; null for none. */
+function bundledTables(device: string, stack: string): StackTables | null {
+  const name = join('stacks', `${device}-${stack}.json`);
+  if (!existsSync(join(BUNDLED, name))) return null;
+  return { path: join('calibrations', name), file: bundled<StackFile>(name) };
 }
-
-/**
- * Chooses by `decideStack` and reads the tables.
- * @param asked `--stack`: a name, or the path of a stack file
- * @param model the name under which stacks list the model; null where it is not a preset
- * @param calibrated a calibration of this device that was found, by file name
- */
-export async function chooseStack(
-  asked: string | undefined,
-  spec: DeviceSpec,
-  model: string | null,
-  calibrated: string | null,
-  notes: string[],
-): Promise<Chosen> {
-  const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
-    gpuSources(spec, tables, small ? await smallOperations(spec.id) : null, bundledFiles(), asked);
-  if (asked !== undefined && /[/\\]|\.json$/i.test(asked)) {
-    const tables = await readStackFile(asked);
-    if (tables.file.device !== spec.id)
-      throw new UserError(
-        `${show(asked)} holds times of ${tables.file.device}, not of ${spec.id}`,
-        `leave --stack out, or plan for --device ${tables.file.device}`,
-      );
-    return { stack: tables.file.stack, gpu: await gpu(tables) };
-  }
-  const decided = decideStack(asked, spec, model, calibrated, (stack) => hasTables(spec.id, stack));
-  notes.push(...decided.notes);
-  if (decided.stack === 'lla-sim') return { stack: decided.stack, gpu: null };
-  const tables = decided.tables === null ? null : await findStack(spec.id, decided.tables);
-  if (decided.unserved && tables) notes.push(unservedNote(model, tables));
-  return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable') };
-}
-
-/** Reads the package's tables of the other stacks on a device. @param chosen whose tables price */
-export const otherStacksOn = (spec: DeviceSpec, chosen: GpuSources) => (): readonly GpuSources[] =>
-  STACKS.filter((stack) => stack !== chosen.stack?.file.stack).flatMap((stack) => {
-    const name = join('stacks', `${spec.id}-${stack}.json`);
-    if (!existsSync(join(BUNDLED, name))) return [];
-    const tables = { path: join('calibrations', name), file: bundled<StackFile>(name) };
-    return [gpuSources(spec, tables, chosen.small, bundledFiles())];
-  });
 
 /** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
-export const tunedSources = (spec: DeviceSpec): GpuSources =>
-  kernelsAlone(gpuSources(spec, null, null, bundledFiles()));
-
-async function smallOperations(device: string): Promise<StackTables | null> {
-  const measured = SMALL_OPERATIONS[device];
-  return measured === undefined ? null : findStack(measured, 'vidur');
-}
+export const tunedSources = (spec: DeviceSpec): GpuSources => tunedOn(tablesOnDisk, spec);
 
 /** Figures that judge, as `accuracy` found them. */
 export const judgedGroups = (): JudgedFile['groups'] => bundled<JudgedFile>('accuracy.json').groups;
@@ -134,6 +87,16 @@ const bundled = <T>(name: string): T =>
     maxValues: MAX_VALUES,
     hint: 'install lla-sim again',
   }) as T;
+
+/** Tables and laws as they lie on a machine. */
+export const tablesOnDisk = {
+  stackFile: readStackFile,
+  has: hasTables,
+  tables: findStack,
+  bundled: bundledTables,
+  files: bundledFiles,
+  judged: judgedGroups,
+} satisfies Partial<Shelf>;
 
 /** What a report's page needs to plan for other devices and stacks: the tables of all. */
 export async function knownStacks() {

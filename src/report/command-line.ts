@@ -1,24 +1,26 @@
 /** The command that gives the same answer as a page, whole: it needs no file that the reader does not have. */
-import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/settings.js';
+import { FIELDS } from '../schema/fields.js';
+import type { Scenario } from '../schema/settings.js';
 
 /** A word as a POSIX shell takes it. */
 export const shellWord = (text: string): string =>
   /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
 
-function flagsOf(name: SettingName, value: unknown): string[] {
-  const flag = `--${flagOf(name)}`;
+function flagsOf(flag: string, value: unknown): string[] {
   if (Array.isArray(value)) return [flag, value.join(',')];
   if (typeof value === 'object' && value !== null)
     return Object.entries(value).flatMap(([metric, least]) => [flag, `${metric}=${String(least)}`]);
   return [flag, String(value)];
 }
 
-/** `lla-sim plan --flags` with a flag for each field of the scenario. */
-export function commandLine(scenario: Scenario): string {
-  const words = ['lla-sim', 'plan'];
-  for (const name of Object.keys(SETTINGS) as SettingName[]) {
-    const value = scenario[name];
-    if (value !== undefined) words.push(...flagsOf(name, value));
+/** `lla-sim plan --flags` with a flag for each field of the scenario; `simulate` takes those of requests and server. */
+export function commandLine(scenario: Scenario, command: 'plan' | 'simulate' = 'plan'): string {
+  const words = ['lla-sim', command];
+  for (const { flag, part, name } of FIELDS.values()) {
+    if (part !== null && command === 'plan') continue;
+    const holder = (part === null ? scenario : scenario[part]) as Readonly<Record<string, unknown>> | undefined;
+    const value = holder?.[name];
+    if (value !== undefined) words.push(...flagsOf(flag, value));
   }
   return words.map(shellWord).join(' ');
 }

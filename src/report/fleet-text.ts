@@ -202,7 +202,7 @@ function rowWords(row: FleetRow, device: string): string {
 const MOST_ROWS = 14;
 
 /** The fewest GPUs first; what the answer names is among them. */
-function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
+export function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
   const named = rows.filter((row) => row === deploy || row === upside);
   const others = rows.filter((row) => !named.includes(row)).slice(0, MOST_ROWS - named.length);
   return rows.filter((row) => named.includes(row) || others.includes(row));
@@ -224,14 +224,8 @@ function fitting(spec: readonly Column<FleetRow>[], rows: readonly FleetRow[], w
   return kept;
 }
 
-/** The answer, then one line a codec. */
-export function fleetText(
-  fleet: Fleet,
-  report: PlanReport,
-  { width, colour, best }: { width: number; colour: boolean; best: boolean },
-  simulated: SimulatedFleet | null = null,
-): string {
-  const c = pc.createColors(colour);
+/** What a table of codecs says, `>` to deploy and `+` the upside. */
+export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
   const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
   const column = (
     title: string,
@@ -242,7 +236,7 @@ export function fleetText(
     align,
     cell,
   });
-  const spec = [
+  return [
     column(' ', mark, 'left'),
     column('codec', (row) => row.planId.split('/')[0] as string, 'left'),
     column('GPUs', (row) => String(row.gpus)),
@@ -257,6 +251,21 @@ export function fleetText(
       row.quality === 'unknown' ? 'unknown' : row.worst ? shareText(row.worst.share) : '100 %',
     ),
   ];
+}
+
+/** What its columns mean. */
+export const FLEET_LEGEND =
+  '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its time rests on. keeps: worst published score.';
+
+/** The answer, then one line a codec. */
+export function fleetText(
+  fleet: Fleet,
+  report: PlanReport,
+  { width, colour, best }: { width: number; colour: boolean; best: boolean },
+  simulated: SimulatedFleet | null = null,
+): string {
+  const c = pc.createColors(colour);
+  const spec = fleetColumns(fleet);
   return `${[
     ...wrap(fleetQuestion(fleet, report, simulated), width, '  ').map(c.bold),
     ...fleetLines(fleet, report, simulated).flatMap((line) => paragraph(line, width)),
@@ -267,10 +276,7 @@ export function fleetText(
           ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
           ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
-          ...wrap(
-            '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its time rests on. keeps: worst published score.',
-            width,
-          ).map(c.dim),
+          ...wrap(FLEET_LEGEND, width).map(c.dim),
         ]),
   ].join('\n')}\n`;
 }

@@ -61,7 +61,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
       return plan.maxBatch.exact < 1 ? c.dim(line) : line;
     }),
     '',
-    ...wrap((options.notes ? legend : shortLegend)(report, shown, head), width).map(c.dim),
+    ...wrap((options.notes ? longLegend : shortLegend)(report, shown, head), width).map(c.dim),
     ...(printed.length > 0 ? [''] : []),
     ...printed.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
   ];
@@ -153,7 +153,8 @@ function fittingTable(
   return { head, lines };
 }
 
-function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
+/** Columns of the table; where `shortNames`, and without some, for a narrow terminal. */
+export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
   const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
@@ -253,22 +254,33 @@ function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly strin
   const hidden = r.plans.length - shown.length;
   const more = r.warnings.filter((w) => w.code !== 'input').length;
   return [
+    actLegend(r, shown, head),
+    `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
+  ].join(' ');
+}
+
+/** What a reader needs to act on the table. @param head titles of its columns */
+const actLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string =>
+  [
     '> deploy, + upside, * Pareto-optimal in batch, speed and quality.',
     ...(head.includes('published') ? ['published: tok/s with kernels of latents as fast as those that exist.'] : []),
     ...(head.includes('keeps')
       ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
       : []),
     ...twoPassWords(r, shown),
-    `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
   ].join(' ');
-}
+
+/** What the columns say, and how many rows are hidden. */
+const longLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string => {
+  const hidden = r.plans.length - shown.length;
+  return `${legend(r, shown, head)}${hidden > 0 ? ` --all adds ${hidden} rows.` : ''}`;
+};
 
 /** What the columns say, of those that are shown. */
-function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+export function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
   const has = (title: string): boolean => head.includes(title);
   const kernels = new Set(shown.map(kernelsLabel));
   const share = `${Math.round(r.settings.keep * 100)} %`;
-  const hidden = r.plans.length - shown.length;
   return [
     `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; all times are at this batch, with their 90 % interval. a user: tok/s of each.`,
     ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
@@ -306,6 +318,5 @@ function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]):
         ]
       : []),
     ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
-    ...(hidden > 0 ? [`--all adds ${hidden} rows.`] : []),
   ].join(' ');
 }

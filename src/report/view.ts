@@ -5,7 +5,8 @@ import { chosenId } from './answer-text.js';
 import { evaluate } from '../plan/evaluate.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
 import { served, type ServingMost } from '../plan/decide.js';
-import { decidedAgain, makePlan } from '../plan/plan.js';
+import { candidateId } from '../plan/candidates.js';
+import { decidedAgain, makePlan, type Rows } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
@@ -28,26 +29,41 @@ export interface View {
   readonly fleet: PlannedFleet | null;
   /** Predictions compared with a real decoder, where a file of them was given. */
   readonly validation: Validation | null;
-  /** Every combination that can exist, also those that miss a target. */
+  /** Every combination that can exist, also those that miss a target; of a short view those alone that answer. */
   readonly all: readonly Evaluated[];
 }
 
-/** Plans a scenario and keeps what its pictures need. @throws UserError for settings that cannot be */
-export function viewOf(scenario: Scenario, sources: Sources, validation: Validation | null = null): View {
+/**
+ * Plans a scenario and keeps what its pictures need.
+ * @param rows a short view plans in a third of the time
+ * @throws UserError for settings that cannot be
+ */
+export function viewOf(
+  scenario: Scenario,
+  sources: Sources,
+  validation: Validation | null = null,
+  rows: Rows = {},
+): View {
   const users = readUsers(scenario);
-  if (users === null) return viewWith(scenario, sources, null, validation);
+  if (users === null) return viewWith(scenario, sources, null, validation, rows);
   const fleet = planFleet(scenario, users, sources);
-  return viewWith({ ...scenario, gpus: replicaOf(fleet) }, sources, fleet, validation);
+  return viewWith({ ...scenario, gpus: replicaOf(fleet) }, sources, fleet, validation, rows);
 }
 
-function viewWith(scenario: Scenario, sources: Sources, fleet: View['fleet'], validation: View['validation']): View {
+function viewWith(
+  scenario: Scenario,
+  sources: Sources,
+  fleet: View['fleet'],
+  validation: View['validation'],
+  rows: Rows,
+): View {
   const { request, refused } = prepare(scenario, sources);
-  const report = makePlan(request, refused);
+  const report = makePlan(request, refused, rows);
   const kept = new Map(report.plans.map((p) => [p.id, p]));
-  const all = request.candidates.map((candidate): Evaluated => {
-    const evaluated = evaluate(request, candidate);
-    const plan = kept.get(evaluated.id);
-    return { candidate, plan: plan ?? evaluated, kept: plan !== undefined };
+  const all = request.candidates.flatMap((candidate): Evaluated[] => {
+    const plan = kept.get(candidateId(request.geometry, candidate, request.cacheType));
+    if (plan) return [{ candidate, plan, kept: true }];
+    return rows.everyRow === false ? [] : [{ candidate, plan: evaluate(request, candidate), kept: false }];
   });
   return { report, request, sources, fleet, validation, all };
 }
@@ -55,7 +71,9 @@ function viewWith(scenario: Scenario, sources: Sources, fleet: View['fleet'], va
 /** The same view of the replica that a simulated fleet deploys. */
 export function ofReplica(view: View, scenario: Scenario, { deploy, upside }: SimulatedFleet): View {
   const gpus = (deploy ?? upside)?.tensorParallel ?? view.request.gpus;
-  return gpus === view.request.gpus ? view : viewWith({ ...scenario, gpus }, view.sources, view.fleet, view.validation);
+  return gpus === view.request.gpus
+    ? view
+    : viewWith({ ...scenario, gpus }, view.sources, view.fleet, view.validation, {});
 }
 
 /**

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { DEVICES } from '../devices/catalogue.js';
 import { show, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
-import { readModelFile } from '../geometry/hf-config.js';
+import { readModelFile } from '../geometry/model-file.js';
 import { isPreset } from '../geometry/presets.js';
 import { issueWords, parseJson } from '../json.js';
 import { FIGURES, ledgerSchema, rowSchema, type LedgerFile, type LedgerRow, type Use } from './ledger.js';

@@ -13,32 +13,55 @@ type ServingSetting = Omit<Setting, 'group'>;
 export const WORKLOAD_SETTINGS = {
   arrivals: {
     kind: 'text',
+    title: 'Arrivals',
     help: 'how requests come: at random (poisson), burstier or calmer (gamma), evenly, or from users who wait (closed)',
     choices: ['poisson', 'gamma', 'constant', 'closed'],
   },
-  rate: { kind: 'number', help: 'requests a second [1]; on a trace its arrival times are scaled to it' },
+  rate: {
+    kind: 'number',
+    title: 'Requests a second',
+    help: 'requests a second [1]; on a trace its arrival times are scaled to it',
+  },
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
   ramp: {
     kind: 'amount',
     help: 'closed: users begin one after the other within this time; 0: all at once [--think, else the time of a request]',
   },
-  think: { kind: 'amount', help: "mean time between an answer and the user's next request, such as 5s [0]" },
+  think: {
+    kind: 'amount',
+    title: 'Time to think',
+    help: "mean time between an answer and the user's next request, such as 5s [0]",
+  },
   promptTokens: {
     kind: 'amount',
+    title: 'Prompt tokens',
     help: 'lengths of prompts: 512, uniform:100-900, lognormal:MEAN:DEVIATION [lognormal:1024:1024]',
   },
-  outputTokens: { kind: 'amount', help: 'lengths of outputs, in the same words [lognormal:256:256]' },
-  lengthsOf: { kind: 'text', help: 'draw lengths of prompts and outputs from those of this trace' },
-  turns: { kind: 'number', help: 'turns of a conversation; each prompt holds what was said before [1]' },
+  outputTokens: {
+    kind: 'amount',
+    title: 'Output tokens',
+    help: 'lengths of outputs, in the same words [lognormal:256:256]',
+  },
+  lengthsOf: { kind: 'text', file: 'always', help: 'draw lengths of prompts and outputs from those of this trace' },
+  turns: {
+    kind: 'number',
+    title: 'Turns',
+    help: 'turns of a conversation; each prompt holds what was said before [1]',
+  },
   sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with' },
   depth: {
     kind: 'text',
+    title: 'Exit depth',
     help: 'shares of output tokens that leave after loop 1, 2, …, one for each loop, such as 0.1,0.2,0.3,0.4 [all loops]',
   },
-  requests: { kind: 'number', help: 'requests to simulate [1000]' },
-  seed: { kind: 'number', help: 'of all random draws [1]' },
-  trace: { kind: 'text', help: 'CSV or JSONL of real requests: Azure, Vidur, Mooncake, BurstGPT, vLLM' },
+  requests: { kind: 'number', title: 'Requests', help: 'requests to simulate [1000]' },
+  seed: { kind: 'number', title: 'Seed', help: 'of all random draws [1]' },
+  trace: {
+    kind: 'text',
+    file: 'always',
+    help: 'CSV or JSONL of real requests: Azure, Vidur, Mooncake, BurstGPT, vLLM',
+  },
   speedUp: { kind: 'number', help: "divide a trace's arrival times by this [1]" },
   limit: { kind: 'number', help: 'only the first requests of a trace' },
 } as const satisfies Record<string, ServingSetting>;
@@ -65,6 +88,7 @@ export const SERVER_SETTINGS = {
   chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },
   promptsFirst: {
     kind: 'text',
+    title: 'Prompts first',
     help: 'prompts take iterations of their own, and sequences wait [on for SGLang, else off]',
     choices: ['on', 'off'],
   },

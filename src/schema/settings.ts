@@ -21,6 +21,8 @@ export type SettingKind =
 export interface Setting {
   readonly kind: SettingKind;
   readonly help: string;
+  /** What a form calls it; unless given, its flag. */
+  readonly title?: string;
   readonly group: 'Question' | 'Candidates' | 'Memory' | 'Targets' | 'Measurements';
   /** The only values that it takes. */
   readonly choices?: readonly string[];
@@ -28,76 +30,114 @@ export interface Setting {
   readonly flag?: string;
   /** `plan` takes several, separated by commas, and plans each. */
   readonly several?: boolean;
+  /** It names a file: always, or where it is written as a path (`isPath`). */
+  readonly file?: 'always' | 'path';
 }
+
+/** Whether a word that may name a file is one: it has a slash or ends as such files do. */
+export const isPath = (word: string): boolean => /[/\\]|\.json$/i.test(word);
 
 export const SETTINGS = {
   model: {
     kind: 'text',
+    title: 'Model',
     group: 'Question',
+    file: 'path',
     help: 'preset (see lla-sim models) or path of a Hugging Face config.json [ouro-1.4b]',
   },
   loops: {
     kind: 'number',
+    title: 'Loops',
     group: 'Question',
     help: 'passes over the core, where whoever runs the model chooses them (Ouro, Huginn, Parcae, ...) [as trained]',
   },
   context: {
     kind: 'amount',
+    title: 'Context',
     group: 'Question',
     flag: 'ctx',
     help: 'tokens of each sequence: 4096, 4k, 1M, or several: 4k,32k [4096]',
   },
-  vram: { kind: 'amount', group: 'Question', help: 'memory of one GPU, taken literally: 141GB, 80GiB' },
+  vram: {
+    kind: 'amount',
+    title: 'Memory of a GPU',
+    group: 'Question',
+    help: 'memory of one GPU, taken literally: 141GB, 80GiB',
+  },
   device: {
     kind: 'text',
+    title: 'GPU',
     group: 'Question',
     help: 'a device of the catalogue (lla-sim models --devices), or several: h100,h200',
   },
   users: {
     kind: 'number',
+    title: 'Users',
     group: 'Question',
     help: 'users at once: the fewest GPUs over replicas and tensor parallelism',
   },
-  gpus: { kind: 'number', group: 'Question', help: 'GPUs that share the model by tensor parallelism [1]' },
-  batch: { kind: 'number', group: 'Question', help: 'sequences decoded together [as many as fit]' },
+  gpus: {
+    kind: 'number',
+    title: 'GPUs together',
+    group: 'Question',
+    help: 'GPUs that share the model by tensor parallelism [1]',
+  },
+  batch: { kind: 'number', title: 'Batch', group: 'Question', help: 'sequences decoded together [as many as fit]' },
   usdPerHour: {
     kind: 'number',
+    title: 'Price of a GPU-hour, $',
     group: 'Question',
     help: 'price of one GPU-hour, or of each: h100=2.5,h200=3.6; adds $ per million output tokens',
   },
   codec: {
     kind: 'list',
+    title: 'Codec',
     group: 'Candidates',
     help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt]',
     choices: CODEC_KINDS,
   },
-  ratio: { kind: 'list', group: 'Candidates', help: 'compression ratios, such as 4,5.33,21.33 [all published]' },
+  ratio: {
+    kind: 'list',
+    title: 'Ratio',
+    group: 'Candidates',
+    help: 'compression ratios, such as 4,5.33,21.33 [all published]',
+  },
   ranks: {
     kind: 'list',
+    title: 'Ranks',
     group: 'Candidates',
     help: "K/V ranks instead of ratios, such as 96/160; K/V/first with hla's first loop",
   },
   window: {
     kind: 'amount',
+    title: 'Window',
     group: 'Candidates',
     help: 'last tokens whose exact K and V lla-window, hla [128] or later loops of loop-window [64] keep',
   },
   shared: {
     kind: 'list',
+    title: 'Shared rows',
     group: 'Candidates',
     help: 'when final-loop, mean-loop read one set of rows: while decoding, in prompts too (all), or in the second of two passes [all of a codec that is named, else two-pass,decode]',
     choices: SHARINGS,
   },
   path: {
     kind: 'list',
+    title: 'Path',
     group: 'Candidates',
     help: 'decode paths [all]',
     choices: PATH_CHOICES,
   },
-  eviction: { kind: 'list', group: 'Candidates', help: `none, ${POLICY_FORMS.join(', ')} [none]` },
-  budget: { kind: 'amount', group: 'Candidates', help: 'keep this many tokens by an unnamed eviction policy' },
+  eviction: { kind: 'list', title: 'Eviction', group: 'Candidates', help: `none, ${POLICY_FORMS.join(', ')} [none]` },
+  budget: {
+    kind: 'amount',
+    title: 'Budget',
+    group: 'Candidates',
+    help: 'keep this many tokens by an unnamed eviction policy',
+  },
   cacheType: {
     kind: 'text',
+    title: 'Type of the cache',
     group: 'Candidates',
     help: "element type of the cache; fp8 is a server's [f16]",
     choices: ['f16', 'bf16', 'f32', 'fp8', 'int8', 'int4'],
@@ -113,11 +153,13 @@ export const SETTINGS = {
   },
   utilization: {
     kind: 'number',
+    title: 'Utilization',
     group: 'Memory',
     help: "share of the memory that may be used, 0.1 to 1 [the server's; else 1]",
   },
   reserve: {
     kind: 'amount',
+    title: 'Reserve',
     group: 'Memory',
     help: "memory kept for context, activations, allocator [the server's; else 512MiB]",
   },
@@ -128,29 +170,44 @@ export const SETTINGS = {
   },
   prefill: {
     kind: 'text',
+    title: 'Prefill',
     group: 'Memory',
     help: 'how prompts are encoded [accumulated]',
     choices: ['one-shot', 'by-layer', 'accumulated', 'chunked'],
   },
   min: {
     kind: 'bounds',
+    title: 'Least quality',
     group: 'Targets',
     help: 'least published quality, such as gsm8k=0.75, or gsm8k@isocache=0.75 for one table',
   },
-  retrieval: { kind: 'amount', group: 'Targets', help: 'least published reliable-retrieval length, such as 32k' },
+  retrieval: {
+    kind: 'amount',
+    title: 'Reliable retrieval',
+    group: 'Targets',
+    help: 'least published reliable-retrieval length, such as 32k',
+  },
   tpot: {
     kind: 'amount',
+    title: 'Longest time a token',
     group: 'Targets',
     help: 'longest time per output token, such as 80ms',
   },
   ttft: {
     kind: 'amount',
+    title: 'Longest time to the first token',
     group: 'Targets',
     help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s',
   },
-  confidence: { kind: 'number', group: 'Targets', help: 'probability with which --tpot and --ttft are met [0.9]' },
+  confidence: {
+    kind: 'number',
+    title: 'Confidence',
+    group: 'Targets',
+    help: 'probability with which --tpot and --ttft are met [0.9]',
+  },
   keep: {
     kind: 'number',
+    title: 'Scores to keep',
     group: 'Targets',
     help: "share of the uncompressed model's scores that a recommended plan keeps, each in its own table [0.9]",
   },
@@ -167,16 +224,21 @@ export const SETTINGS = {
   fidelity: {
     kind: 'text',
     group: 'Measurements',
+    file: 'always',
     help: 'quality from this file of lla-sim fidelity, of the very model in the folder --model [published tables]',
   },
   calibration: {
     kind: 'text',
+    title: 'Calibration',
     group: 'Measurements',
+    file: 'always',
     help: 'calibration file to price with [the one that fits the device]',
   },
   stack: {
     kind: 'text',
+    title: 'Kernels',
     group: 'Measurements',
+    file: 'path',
     help: 'whose kernels: vllm, sglang, trtllm, vllm-rlt with its runtime, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
   },
   execution: {

@@ -7,6 +7,7 @@ import { makePlan } from '../plan/plan.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
+import { turn } from '../turn.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import type { Depth } from './depth.js';
@@ -86,15 +87,15 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   for (const [i, row] of chosen.entries()) {
     const candidate = candidateOf(request, row.id)!;
     const service = new Service(setting, candidate, row);
-    const turn = (share: number): boolean => o.progress((i + share) / chosen.length, row.id);
+    const ended = (share: number): boolean => o.progress((i + share) / chosen.length, row.id);
     if (o.findRate) {
       const pause = async (share: number): Promise<boolean> => {
-        await new Promise((resolve) => setImmediate(resolve));
-        return turn(share);
+        await turn();
+        return ended(share);
       };
       const found = await findRate(service, setting, pause, o.curve);
       if (found) rates.push(found);
-      partial = found === null || turn(1);
+      partial = found === null || ended(1);
     } else if (service.options.blocks < 1) {
       if (chosen.length === 1)
         throw new UserError(
@@ -103,7 +104,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
           EXIT.noSolution,
         );
     } else {
-      const done = await service.runAll(turn, i === 0 && o.onEnd ? o.onEnd : () => {}, o.bounds);
+      const done = await service.runAll(ended, i === 0 && o.onEnd ? o.onEnd : () => {}, o.bounds);
       runs.push(done.run);
       partial = done.partial;
     }

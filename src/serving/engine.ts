@@ -1,4 +1,5 @@
 /** The simulation: requests come, replicas work, and one queue of events says what is next. */
+import { turn } from '../turn.js';
 import type { IterationPricer } from './batch.js';
 import type { Depth } from './depth.js';
 import { DepthReplica, type LoopPricer } from './depth-replica.js';
@@ -73,13 +74,13 @@ export function run(options: RunOptions): RunResult {
   }
 }
 
-/** The same, in turns: signals are handled meanwhile. @param turn called between them; true ends the run early */
-export async function runInTurns(options: RunOptions, turn: (metrics: Metrics) => boolean): Promise<RunResult> {
+/** The same, in turns: signals are handled meanwhile. @param ended called between them; true ends the run early */
+export async function runInTurns(options: RunOptions, ended: (metrics: Metrics) => boolean): Promise<RunResult> {
   const simulation = new Simulation(options);
   try {
     while (simulation.advance(EVENTS_A_TURN)) {
-      await new Promise((resolve) => setImmediate(resolve));
-      if (turn(simulation.metrics)) break;
+      await turn();
+      if (ended(simulation.metrics)) break;
     }
     return simulation.result();
   } finally {

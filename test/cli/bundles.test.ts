@@ -16,6 +16,8 @@ import { bundle, expectBadInput, plan, read, ROOT, scratch, type Program } from 
 /** What each command's own code refuses, after its arguments are parsed, and what it says. */
 const REFUSED: Readonly<Record<string, readonly [args: readonly string[], message: RegExp]>> = {
   plan: [['--vram', '5 apples'], /--vram .*"5 apples"/],
+  open: [[], /no link is given/],
+  mcp: [['now'], /"now" is one word too many/],
   paper: [['--format', 'csv'], /--format must be .*markdown.*"csv"/],
   report: [['--device', 'h200'], /the folder of the report is not given/],
   calibrate: [['--budget', 'soon'], /--budget .*"soon"/],

@@ -6,7 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { type Geometry, cacheSlots, parameterCount } from '../../src/geometry/geometry.js';
 import { displayName } from '../../src/geometry/config.js';
-import { geometryFromConfig, readModelFile } from '../../src/geometry/hf-config.js';
+import { geometryFromConfig } from '../../src/geometry/hf-config.js';
+import { readModelFile } from '../../src/geometry/model-file.js';
 import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
 import {
   HRM_TEXT,

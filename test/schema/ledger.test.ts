@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { isPreset } from '../../src/geometry/presets.js';
-import { readModelFile } from '../../src/geometry/hf-config.js';
+import { readModelFile } from '../../src/geometry/model-file.js';
 import { FIGURES, USES } from '../../src/schema/ledger.js';
 import { readLedger, type Row } from '../../src/schema/ledger-file.js';
 import { formatOf } from '../../src/serving/trace-formats.js';

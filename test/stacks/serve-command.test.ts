@@ -1,7 +1,7 @@
 /** A plan in a server's words: only documented flags, only for what that server runs. */
 import { describe, expect, it } from 'vitest';
 import { findPreset, isPreset } from '../../src/geometry/presets.js';
-import { readModelFile } from '../../src/geometry/hf-config.js';
+import { readModelFile } from '../../src/geometry/model-file.js';
 import { plan } from '../../src/index.js';
 import { weightBytes } from '../../src/cost/memory.js';
 import { reserveOf, serverMemory, trtllmFreeShare } from '../../src/stacks/server-memory.js';

@@ -1,7 +1,7 @@
 /** The page's controls: which settings they change, what they show, and how their text becomes a scenario again. */
 import { DEVICES, memoryOf } from '../../devices/catalogue.js';
-import { UserError, show } from '../../errors.js';
 import type { Sources } from '../../plan/answer.js';
+import { readBounds, settingText } from '../../schema/setting-text.js';
 import type { Scenario } from '../../schema/settings.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { STACKS } from '../../stacks/serving.js';
@@ -50,9 +50,7 @@ export function initialValues({ scenario, sources }: PageData): ControlValues {
     context: scenario.context === undefined ? formatTokens(4096) : text(scenario.context),
     tpot: text(scenario.tpot),
     ttft: text(scenario.ttft),
-    min: Object.entries(scenario.min ?? {})
-      .map(([metric, least]) => `${metric}=${least}`)
-      .join(', '),
+    min: settingText(scenario.min ?? {}),
     retrieval: text(scenario.retrieval),
     keep: text(scenario.keep),
   };
@@ -103,17 +101,6 @@ export function controlsOf(data: PageData, presets: readonly string[]): Control[
   ];
 }
 
-function readBounds(text: string): Record<string, number> {
-  const bounds: Record<string, number> = Object.create(null) as Record<string, number>;
-  for (const pair of text.split(',')) {
-    const match = /^\s*([^=\s]+)\s*=\s*([0-9.eE+-]+)\s*$/.exec(pair);
-    if (!match)
-      throw new UserError(`--min must be METRIC=VALUE, not ${show(pair.trim())}`, 'write for example gsm8k=0.75');
-    bounds[(match[1] as string).toLowerCase()] = Number(match[2]);
-  }
-  return bounds;
-}
-
 /** A question of the controls. */
 export interface Asked {
   readonly scenario: Scenario;
@@ -134,7 +121,7 @@ export function asked(data: PageData, values: ControlValues): Asked {
   for (const name of changed) {
     const now = values[name].trim();
     if (now === '') delete scenario[name];
-    else if (name === 'min') scenario.min = readBounds(now);
+    else if (name === 'min') scenario.min = readBounds(now.split(','), '--min');
     else scenario[name] = now;
   }
   if (changed.has('device')) {

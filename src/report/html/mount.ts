@@ -3,36 +3,17 @@
  * The program of a report in a page: it draws the pictures, sorts and filters the table, and plans again when a control
  * changes, with the planner that the command line runs.
  */
-import {
-  BarController,
-  BarElement,
-  CategoryScale,
-  Chart,
-  type ChartType,
-  Filler,
-  Legend,
-  LinearScale,
-  LineController,
-  LineElement,
-  LogarithmicScale,
-  PointElement,
-  ScatterController,
-  SubTitle,
-  Title,
-  Tooltip,
-} from 'chart.js';
 import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
 import { fleetJson } from '../fleet-json.js';
 import type { PageData } from '../page-data.js';
 import { decisionPicture, picturesOf, servingPictures } from '../pictures/index.js';
-import type { Picture } from '../pictures/picture.js';
-import { DARK, LIGHT, type Theme } from '../pictures/theme.js';
 import { UserError } from '../../errors.js';
 import { jsonText } from '../../json.js';
 import type { Simulated } from '../simulation.js';
 import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
+import { drawing } from './charts.js';
 import type { Html } from './html.js';
 import {
   answerSection,
@@ -44,23 +25,6 @@ import {
   tableSection,
 } from './sections.js';
 import { filterRows, sortRows } from './table.js';
-
-Chart.register(
-  BarController,
-  BarElement,
-  CategoryScale,
-  Filler,
-  Legend,
-  LinearScale,
-  LineController,
-  LineElement,
-  LogarithmicScale,
-  PointElement,
-  ScatterController,
-  SubTitle,
-  Title,
-  Tooltip,
-);
 
 /** Typing pauses this long, milliseconds, before the page plans. */
 const PAUSE = 250;
@@ -78,26 +42,12 @@ function element<T extends HTMLElement>(id: string): T {
 export function mountReport(data: PageData, signal?: AbortSignal): void {
   const until = signal ? { signal } : {};
   const form = element<HTMLFormElement>('controls');
-  const dark = matchMedia('(prefers-color-scheme: dark)');
-  const fontFamily = getComputedStyle(document.body).fontFamily;
+  const charts = drawing(signal);
 
   // Of the report's own question, whatever the controls ask.
   const served = data.simulated?.report ? servingPictures(data.simulated.report) : [];
-  let charts: Chart[] = [];
-  let pictures: readonly Picture[] = [];
   /** What the page saves. */
   let answered: object | null = null;
-
-  const theme = (isDark: boolean): Theme => ({ ...(isDark ? DARK : LIGHT), font: fontFamily, embedded: true });
-
-  function draw(isDark = dark.matches): void {
-    for (const chart of charts) chart.destroy();
-    charts = pictures.flatMap((p) => {
-      const canvas = document.querySelector<HTMLCanvasElement>(`#figure-${p.id} canvas`);
-      // Named, as working the type out of these arguments takes the compiler seconds.
-      return canvas ? [new Chart<ChartType>(canvas, p.chart(theme(isDark)))] : [];
-    });
-  }
 
   const fill = (id: string, content: Html): void => {
     // Sections escape every value (html.ts); the page's content policy runs no other script either way.
@@ -137,7 +87,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
       return;
     }
     answered = shown.fleet ? fleetJson([{ ...shown.fleet, simulated: simulated?.fleet ?? null }]) : shown.report;
-    pictures = [...picturesOf(shown), ...served];
+    const pictures = [...picturesOf(shown), ...served];
     if (!first) {
       fill('question', questionSection(shown, simulated));
       fill('answer', answerSection(shown, simulated));
@@ -157,7 +107,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     }
     sortRows(null);
     filter();
-    draw();
+    charts.draw(pictures);
   }
 
   function filter(): void {
@@ -196,17 +146,6 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     const button = event.target instanceof Element ? event.target.closest('thead button') : null;
     if (button instanceof HTMLButtonElement) sortRows(button);
   });
-  dark.addEventListener('change', () => draw(), until);
-  // Paper is white whatever the screen is.
-  addEventListener(
-    'beforeprint',
-    () => {
-      draw(false);
-      for (const chart of charts) chart.resize();
-    },
-    until,
-  );
-  addEventListener('afterprint', () => draw(), until);
   // Browsers restore what was typed: the report opens with its own question.
   form.reset();
   clearTimeout(pause);

@@ -3,14 +3,11 @@ import { findDevice } from '../../devices/find.js';
 import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/answer.js';
-import type { Scenario } from '../../schema/settings.js';
+import { isPath, type Scenario } from '../../schema/settings.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../../stacks/choose.js';
 import type { GpuSources } from '../../stacks/gpu-pricer.js';
 import { SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
-
-/** A stack file that the user gave, not a stack of the list. */
-const isFile = (stack: string | undefined): boolean => stack !== undefined && /[/\\]|\.json$/i.test(stack);
 
 /**
  * @param changed names of the controls that were changed
@@ -46,8 +43,9 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
   const spec = other ? findDevice(String(scenario.device)) : (own.spec as DeviceSpec);
   const device = other ? { id: spec.id, name: spec.name, vramBytes: memoryOf(spec), calibration: null } : own.device;
   const shared = { ...own, device, spec, calibration: null, notes: other ? [] : own.notes };
-  if (isFile(stack)) {
-    if (other) throw new UserError(`${show(String(stack))} holds times of another device`, 'choose other kernels');
+  // A stack file that the user gave, not a stack of the list.
+  if (stack !== undefined && isPath(stack)) {
+    if (other) throw new UserError(`${show(stack)} holds times of another device`, 'choose other kernels');
     return shared;
   }
   const calibrated = other ? null : (own.calibration?.file ?? null);

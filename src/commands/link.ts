@@ -1,0 +1,54 @@
+/** `lla-sim plan --link`: the question and its answer as a link. */
+import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { isPreset } from '../geometry/presets.js';
+import { answer, type ModelSource } from '../plan/answer.js';
+import { readSources } from '../plan/ask.js';
+import { planFleet, readUsers } from '../plan/fleet.js';
+import { runsOf } from '../plan/runs.js';
+import { fleetGist, gistOf } from '../report/gist.js';
+import { linkOf, type LinkedModel } from '../report/link.js';
+import { isPath, type Scenario } from '../schema/settings.js';
+import { print, type OutputOptions } from './output.js';
+
+/** The page that opens links, as the package has it: whoever publishes it elsewhere puts its address in front. */
+const PAGE = 'plan.html';
+
+/** @throws UserError for what a link cannot carry, and as `plan` does */
+export async function printLink(scenario: Scenario, output: OutputOptions): Promise<ExitCode> {
+  const model = await modelOf(scenario);
+  await print(`${PAGE}#${linkOf(scenario, model, await answeredBy(scenario, null))}\n`, output);
+  return EXIT.ok;
+}
+
+async function modelOf({ model }: Scenario): Promise<LinkedModel | null> {
+  if (model === undefined || !isPath(model) || isPreset(model)) return null;
+  const [{ readConfig }, { neededFields }] = await Promise.all([
+    import('../geometry/model-file.js'),
+    import('../geometry/hf-config.js'),
+  ]);
+  const { json, name } = readConfig(model);
+  return { name, config: neededFields(json, name) };
+}
+
+/**
+ * What a scenario is answered, in a few characters a run.
+ * @throws UserError where prices come from a file that no link carries
+ */
+export async function answeredBy(scenario: Scenario, model: ModelSource | null): Promise<string> {
+  const gists: string[] = [];
+  for (const one of runsOf(scenario)) {
+    const sources = await readSources(one, model);
+    if (sources.calibration)
+      throw new UserError(
+        `a link carries settings, not files: times are those of ${sources.calibration.file}`,
+        'name the kernels of a server with --stack, or send the file with the command line',
+      );
+    const users = readUsers(one);
+    gists.push(
+      users === null
+        ? gistOf(answer(one, sources, { everyRow: false }))
+        : fleetGist(planFleet(one, users, sources).fleet),
+    );
+  }
+  return gists.join(',');
+}

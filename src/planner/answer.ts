@@ -1,0 +1,50 @@
+/** The planner of the command line, as the page asks it: one question, or several devices, contexts and cache types. */
+import type { UserError } from '../errors.js';
+import type { ModelSource } from '../plan/answer.js';
+import { hasSolution } from '../plan/plan.js';
+import { runsOf } from '../plan/runs.js';
+import { sourcesFrom, type Shelf } from '../plan/sources.js';
+import { compareText } from '../report/compare-text.js';
+import { fleetGist, gistOf } from '../report/gist.js';
+import { noSolutionError } from '../report/no-solution.js';
+import { viewOf, type View } from '../report/view.js';
+import type { Scenario } from '../schema/settings.js';
+
+/** A question and its answer. */
+export interface Answered {
+  readonly scenario: Scenario;
+  readonly view: View;
+  /** Why nothing answers, and what would help; null where something does. */
+  readonly failure: UserError | null;
+}
+
+/**
+ * Answers each run of a scenario.
+ * @param everyRow false: rows of a short table alone
+ * @throws UserError for settings that cannot be
+ */
+export async function answersTo(
+  scenario: Scenario,
+  model: ModelSource | null,
+  shelf: Shelf,
+  everyRow: boolean,
+): Promise<Answered[]> {
+  const answered: Answered[] = [];
+  for (const one of runsOf(scenario)) {
+    const sources = await sourcesFrom(shelf, one, model);
+    const view = viewOf(one, sources, null, { everyRow });
+    const failed = view.fleet ? view.fleet.fleet.rows.length === 0 : !hasSolution(view.report);
+    answered.push({ scenario: one, view, failure: failed ? await noSolutionError(view.report, one, sources) : null });
+  }
+  return answered;
+}
+
+/** All answers in a few characters, as a link carries them. */
+export const gistsOf = (answered: readonly Answered[]): string =>
+  answered.map(({ view }) => (view.fleet ? fleetGist(view.fleet.fleet) : gistOf(view.report))).join(',');
+
+/** Several answers side by side, as `plan` prints them; null of one, and of users, which have a table each. */
+export function comparedText(answered: readonly Answered[]): string | null {
+  const reports = answered.filter(({ view }) => !view.fleet).map(({ view }) => view.report);
+  return reports.length > 1 ? compareText(reports, { width: 110, colour: false }) : null;
+}

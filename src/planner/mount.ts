@@ -1,0 +1,320 @@
+/// <reference lib="dom" />
+/** The page: what its controls ask is planned, shown, and kept in the address. */
+import { UserError } from '../errors.js';
+import { jsonText } from '../json.js';
+import type { ModelSource } from '../plan/answer.js';
+import type { NamedCalibration } from '../plan/measured.js';
+import { commandLine, shellWord } from '../report/command-line.js';
+import { fleetJson } from '../report/fleet-json.js';
+import { changedWords } from '../report/gist.js';
+import { drawing } from '../report/html/charts.js';
+import { html } from '../report/html/html.js';
+import { figuresSection } from '../report/html/sections.js';
+import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
+import { plansJson } from '../report/plan-json.js';
+import type { Scenario } from '../schema/settings.js';
+import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
+import { element, fill } from './dom.js';
+import { scenarioOf, SEVERAL, valuesOf } from './form.js';
+import { QUESTIONS } from './questions.js';
+import { answerHtml, compareHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
+import { mountServing } from './serving.js';
+import { shelfOf, type Carried } from './shelf.js';
+
+/** Typing pauses this long, milliseconds, before the page plans. */
+const PAUSE = 200;
+
+/** An answer that is kept beside the next one. */
+interface Kept {
+  readonly link: string | null;
+  readonly answered: readonly Answered[];
+}
+
+const controls = (): (HTMLInputElement | HTMLSelectElement)[] => [
+  ...document.querySelectorAll<HTMLInputElement | HTMLSelectElement>('form [name]'),
+];
+
+export function mountPlanner(): void {
+  const carried = JSON.parse(element('carried').textContent ?? '') as Carried;
+  const charts = drawing();
+  let model: LinkedModel | null = null;
+  let held: NamedCalibration | null = null;
+  let words: Pick<Scenario, 'name' | 'description'> = {};
+  let answered: readonly Answered[] = [];
+  let link: string | null = null;
+  let kept: Kept | null = null;
+  /** The latest question: an answer that comes after a newer one is asked is not shown. */
+  let turn = 0;
+  const shelf = shelfOf(
+    carried,
+    () => held,
+    (id) => document.getElementById(id)?.textContent ?? null,
+    () => new Promise((resolve) => document.addEventListener('DOMContentLoaded', () => resolve(), { once: true })),
+  );
+
+  function status(text: string, wrong = false): void {
+    element('status').textContent = text;
+    element('status').classList.toggle('wrong', wrong);
+  }
+
+  /** Shows a value in its control; a choice that the control lacks is added to it. */
+  function show(key: string, value: string): void {
+    const control = controls().find((c) => c.name === key);
+    if (!control) return;
+    if (control instanceof HTMLSelectElement && value !== '' && ![...control.options].some((o) => o.value === value))
+      control.add(new Option(value, value), 1);
+    control.value = value;
+  }
+
+  const values = (): Record<string, string> => Object.fromEntries(controls().map((c) => [c.name, c.value]));
+
+  function asked(): Scenario {
+    const now = scenarioOf(values(), words);
+    return held ? { ...now, calibration: held.file } : now;
+  }
+
+  /** The model of the question, where it is no preset. */
+  const given = (scenario: Scenario): LinkedModel | null => (model && scenario.model === model.name ? model : null);
+  const sourceOf = (own: LinkedModel | null): ModelSource | null => own && linkedModel({ model: own });
+
+  /** Plans what the controls ask. @param before what a link was answered */
+  async function plan(before: { was: string | null; version: string } | null = null): Promise<void> {
+    const mine = ++turn;
+    try {
+      const scenario = asked();
+      const own = given(scenario);
+      const everyRow = element<HTMLInputElement>('all').checked;
+      const now = await answersTo(scenario, sourceOf(own), shelf, everyRow);
+      if (mine !== turn) return;
+      answered = now;
+      element('changed').hidden = true;
+      const changed = before && changedWords(before, gistsOf(now));
+      if (changed) {
+        element('changed').textContent = changed;
+        element('changed').hidden = false;
+      }
+      keepInAddress(scenario, own);
+      renderAnswer(scenario, own, everyRow);
+      status('');
+      // The words first: pictures take longer.
+      await new Promise((resolve) => setTimeout(resolve));
+      if (mine === turn) renderRest(everyRow);
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      if (mine === turn) status(`Not planned: ${error.message}; ${error.hint}.`, true);
+    }
+  }
+
+  /** The question in the address, so that it can be kept, sent and opened again. */
+  function keepInAddress(scenario: Scenario, own: LinkedModel | null): void {
+    try {
+      link = linkOf(scenario, own, gistsOf(answered));
+      history.replaceState(null, '', `#${link}`);
+      element('link').textContent = location.href;
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      link = null;
+      element('link').textContent = `No link: ${error.message}.`;
+    }
+  }
+
+  function renderAnswer(scenario: Scenario, own: LinkedModel | null, everyRow: boolean): void {
+    const several = comparedText(answered);
+    fill(
+      'answer',
+      html`${several === null ? '' : html`<div class="scroll" role="region" aria-label="Side by side" tabindex="0"><pre>${several}</pre></div>`}${
+        answered.length === 1
+          ? answerHtml(answered[0]!)
+          : answered.map(
+              (a) =>
+                html`<details><summary>${a.view.report.answer.question}</summary>${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
+            )
+      }${
+        scenario.users !== undefined && scenario.workload !== undefined
+          ? html`<p class="units">On the command line these requests are simulated on the replicas, too, and may ask for more of them.</p>`
+          : ''
+      }`,
+    );
+    for (const id of ['take-away', 'simulate']) element(id).hidden = false;
+    const whole = scenario.workload === undefined && scenario.server === undefined && own === null;
+    element('command').textContent =
+      whole || link === null ? commandLine(scenario) : `lla-sim open ${shellWord(`plan.html#${link}`)}`;
+  }
+
+  function renderRest(everyRow: boolean): void {
+    const [first] = answered.length === 1 ? answered : [];
+    fill('sheet', first && !first.view.fleet ? sheetHtml(first) : html``);
+    element('rows').hidden = !first;
+    element('every').hidden = first?.view.fleet !== null;
+    fill('table', first ? tableHtml(first, everyRow) : html``);
+    element('notes').hidden = !first;
+    fill('note-list', first ? notesHtml(first) : html``);
+    const pictures = first ? picturesOfAnswer(first) : [];
+    fill('pictures', figuresSection(pictures));
+    charts.draw(pictures);
+    compare();
+  }
+
+  function compare(): void {
+    element('compared').hidden = kept === null;
+    if (kept) fill('sides', compareHtml(kept.answered, answered));
+  }
+
+  /** Shows a question in the controls. */
+  function ask(scenario: Scenario, own: LinkedModel | null): void {
+    model = own;
+    held = null;
+    words = {
+      ...(scenario.name === undefined ? {} : { name: scenario.name }),
+      ...(scenario.description === undefined ? {} : { description: scenario.description }),
+    };
+    const shown = valuesOf(scenario);
+    for (const { name } of controls()) show(name, shown[name] ?? '');
+  }
+
+  /** Opens the question of a link. @returns whether there is one */
+  function open(fragment: string): boolean {
+    if (!isLink(fragment)) return false;
+    try {
+      const read = readLink(fragment);
+      linkedModel(read);
+      ask(read.scenario, read.model);
+      void plan(read);
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      status(`The link cannot be opened: ${error.message}; ${error.hint}.`, true);
+    }
+    return true;
+  }
+
+  async function take(text: string, name: string): Promise<void> {
+    try {
+      // With the schema of calibrations, which takes longer to load than an answer.
+      const { readDropped } = await import('./files.js');
+      const dropped = readDropped(text, name);
+      if (dropped.kind === 'model') {
+        model = dropped.model;
+        show('model', model.name);
+      } else {
+        held = dropped.calibration;
+        // The device is the one that was measured, and so are the kernels.
+        for (const key of ['device', 'stack']) show(key, '');
+      }
+      await plan();
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      status(`Not read: ${error.message}; ${error.hint}.`, true);
+    }
+  }
+
+  let pause: ReturnType<typeof setTimeout> | undefined;
+  const form = element<HTMLFormElement>('form');
+  const now = (): void => {
+    clearTimeout(pause);
+    void plan();
+  };
+  form.addEventListener('input', (event) => {
+    clearTimeout(pause);
+    const { target } = event;
+    if (target instanceof HTMLSelectElement && target.value === SEVERAL) return typeSeveral(target);
+    if (target instanceof HTMLSelectElement && target.name === 'device') held = null;
+    if (!(target instanceof HTMLElement) || !target.hasAttribute('name')) return;
+    if (target instanceof HTMLSelectElement) now();
+    else pause = setTimeout(now, PAUSE);
+  });
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    now();
+  });
+  element('clear').addEventListener('click', () => {
+    ask({}, null);
+    now();
+  });
+  element('all').addEventListener('input', now);
+  element('first').addEventListener('click', ({ target }) => {
+    const button = target instanceof Element ? target.closest<HTMLElement>('[data-question]') : null;
+    const question = QUESTIONS[Number(button?.dataset['question'])];
+    if (!button || !question) return;
+    ask(question.scenario, null);
+    // On a small screen the answer is below all controls.
+    void plan().then(() => element('answer').scrollIntoView({ block: 'nearest' }));
+  });
+  element('keep').addEventListener('click', () => {
+    kept = { link, answered };
+    compare();
+    status('Kept. Change a setting: both stand side by side.');
+  });
+  element('drop-kept').addEventListener('click', () => {
+    kept = null;
+    compare();
+  });
+  element('back').addEventListener('click', () => {
+    const back = kept?.link;
+    if (back) open(`#${back}`);
+  });
+  element('save').addEventListener('click', () => void save());
+  for (const button of document.querySelectorAll<HTMLButtonElement>('[data-copy]'))
+    button.addEventListener('click', () => void copy(button));
+
+  /** All rows, as the command line saves them. */
+  async function save(): Promise<void> {
+    const scenario = asked();
+    const whole = await answersTo(scenario, sourceOf(given(scenario)), shelf, true);
+    const anchor = document.createElement('a');
+    const fleets = whole.flatMap(({ view }) => view.fleet ?? []);
+    const text = jsonText(fleets.length > 0 ? fleetJson(fleets) : plansJson(whole.map(({ view }) => view.report)));
+    anchor.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+    anchor.download = 'plan.json';
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+  }
+
+  async function copy(button: HTMLButtonElement): Promise<void> {
+    const text = document.getElementById(button.dataset['copy'] ?? '')?.textContent ?? '';
+    try {
+      await navigator.clipboard.writeText(text);
+      status('Copied.');
+    } catch {
+      // Without leave to write, the text is marked for the reader's own copy.
+      getSelection()?.selectAllChildren(document.getElementById(button.dataset['copy'] ?? '') as HTMLElement);
+      status('Marked: copy it with Ctrl+C.');
+    }
+  }
+
+  function typeSeveral(select: HTMLSelectElement): void {
+    const input = document.createElement('input');
+    [input.type, input.name, input.id, input.placeholder] = ['text', select.name, select.id, 'h100,h200'];
+    select.replaceWith(input);
+    input.focus();
+  }
+
+  element('take').addEventListener(
+    'click',
+    () => void take(element<HTMLTextAreaElement>('paste').value, 'config.json'),
+  );
+  element('file').addEventListener('change', ({ target }) => {
+    const file = (target as HTMLInputElement).files?.[0];
+    if (file) void file.text().then((text) => take(text, file.name));
+  });
+  const drop = element('drop');
+  for (const [event, over] of [
+    ['dragover', true],
+    ['dragleave', false],
+    ['drop', false],
+  ] as const)
+    drop.addEventListener(event, (dragged) => {
+      dragged.preventDefault();
+      drop.classList.toggle('over', over);
+      const file = event === 'drop' ? dragged.dataTransfer?.files[0] : undefined;
+      if (file) void file.text().then((text) => take(text, file.name));
+    });
+  mountServing({ asked, source: (scenario) => sourceOf(given(scenario)), shelf });
+  addEventListener('hashchange', () => {
+    // A link within the page: the question stays in the address.
+    if (!open(location.hash) && link !== null) history.replaceState(null, '', `#${link}`);
+  });
+  if (!open(location.hash)) {
+    ask((QUESTIONS[0] as (typeof QUESTIONS)[number]).scenario, null);
+    void plan();
+  }
+}

@@ -1,0 +1,115 @@
+/** What the page shows of an answer: the words and the tables of `plan`, in HTML. */
+import { isUncompressed } from '../codecs/registry.js';
+import type { Plan } from '../plan/types.js';
+import { shownDecode, timeWords } from '../plan/words.js';
+import { brief, chosenId } from '../report/answer-text.js';
+import { FLEET_LEGEND, fleetColumns, shownRows } from '../report/fleet-text.js';
+import { html, type Html } from '../report/html/html.js';
+import { answerSection, questionSection, sheetSection } from '../report/html/sections.js';
+import { keepsLabel, kernelsLabel, rateLabel, shortList } from '../report/plan-rows.js';
+import { legend, tableColumns } from '../report/plan-table.js';
+import { qualityByTask } from '../report/pictures/quality-by-task.js';
+import type { Picture } from '../report/pictures/picture.js';
+import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
+import type { Column } from '../report/text.js';
+import { commandLine } from '../report/command-line.js';
+import type { Answered } from './answer.js';
+
+/** The question, and the answer in paragraphs. */
+export const answerHtml = ({ view, failure }: Answered): Html =>
+  html`<div class="asked">${questionSection(view, null)}</div>${
+    failure === null
+      ? answerSection(view, null)
+      : html`<div class="verdict not-recommended"><p class="lines">${failure.message}; ${failure.hint}</p></div>`
+  }`;
+
+/** Numbers, losses by task, risks and checks of one answer. */
+export const sheetHtml = ({ view, failure }: Answered): Html => (failure === null ? sheetSection(view, null) : html``);
+
+/** Pictures of one answer: users against speed, and quality by task. */
+export const picturesOfAnswer = ({ view, failure }: Answered): Picture[] =>
+  failure === null ? [usersAgainstSpeed(view), qualityByTask(view)].filter((p) => p !== null) : [];
+
+function columnsHtml<T>(
+  label: string,
+  spec: readonly Column<T>[],
+  rows: readonly T[],
+  classOf: (row: T) => string,
+): Html {
+  const number = (c: Column<T>): Html | string => (c.align === 'right' ? html` class="number"` : '');
+  const title = (c: Column<T>): Html | string => (c.title === ' ' ? html`<span class="unseen">mark</span>` : c.title);
+  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0"><table class="rows"><thead><tr>${spec.map((c) => html`<th scope="col"${number(c)}>${title(c)}</th>`)}</tr></thead>
+<tbody>${rows.map(
+    (row) =>
+      html`<tr class="${classOf(row)}">${spec.map((c) => (c.title === 'codec' ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${number(c)}>${c.cell(row)}</td>`))}</tr>
+`,
+  )}</tbody></table></div>`;
+}
+
+/** The table of `plan`. @param all every combination that answers, not one row a codec */
+export function tableHtml({ view }: Answered, all: boolean): Html {
+  const { report, fleet } = view;
+  if (fleet)
+    return html`${columnsHtml('GPUs by codec', fleetColumns(fleet.fleet), shownRows(fleet.fleet), (row) => (row === fleet.fleet.deploy ? 'recommended' : ''))}<p class="units">${FLEET_LEGEND}</p>`;
+  const shown = all ? report.plans : shortList(report);
+  if (shown.length === 0) return html`<p>No combination is left.</p>`;
+  const spec = tableColumns(report, shown, { shortNames: false, without: [] });
+  const chosen = chosenId(report);
+  const classOf = (p: Plan): string =>
+    `${p.id === chosen ? 'recommended' : ''}${p.maxBatch.exact < 1 ? ' empty' : ''}`.trim();
+  return html`${columnsHtml('Combinations', spec, shown, classOf)}<p class="units">${legend(
+    report,
+    shown,
+    spec.map((c) => c.title),
+  )}</p>`;
+}
+
+export const notesHtml = ({ view }: Answered): Html =>
+  html`<ul>${view.report.warnings.map(({ message }) => html`<li>${message}</li>`)}</ul>`;
+
+/** What two answers are compared by; of users the GPUs, else the plans that the answers put first. */
+function figuresOf({ view, failure }: Answered): readonly (readonly [string, string])[] {
+  if (failure !== null) return [['answer', failure.message.split('\n')[0] as string]];
+  const { report, fleet } = view;
+  const row = fleet && (fleet.fleet.deploy ?? fleet.fleet.upside ?? fleet.fleet.cheapest);
+  if (fleet)
+    return row
+      ? [
+          ['plan', `${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}`],
+          ['GPUs', `${row.gpus}: ${row.replicas} × ${row.tensorParallel}`],
+          ['users of a replica', `${row.usersPerReplica} of at most ${row.mostUsersPerReplica}`],
+          ['time a token', row.secondsPerStep ? timeWords(row.secondsPerStep) : '–'],
+          ['$ an hour', row.usdPerHour === null ? '–' : brief(row.usdPerHour)],
+        ]
+      : [['answer', 'nothing serves these users']];
+  const planRows = (name: string, id: string | undefined): (readonly [string, string])[] => {
+    const p = report.plans.find((plan) => plan.id === id);
+    if (!p) return [[name, 'none']];
+    const d = shownDecode(p);
+    const usd = d.usdPerMillionTokens;
+    return [
+      [name, `${isUncompressed(p.codec) ? 'full cache' : p.id.split('/').join(' by ')}, ${kernelsLabel(p)}`],
+      [`${name}: fits, run`, `${p.maxBatch.exact}, ${d.batch}`],
+      [`${name}: time a token`, d.secondsPerStep ? timeWords(d.secondsPerStep) : '–'],
+      [`${name}: tok/s`, rateLabel(d)],
+      [`${name}: $ per M tokens`, usd ? `${brief(usd.estimate)} (${brief(usd.low)}–${brief(usd.high)})` : '–'],
+      [`${name}: keeps`, keepsLabel(p)],
+    ];
+  };
+  const { deploy, fallback, upside } = report.answer;
+  return [...planRows('Deploy', (deploy ?? fallback)?.planId), ...planRows('Upside', upside?.planId)];
+}
+
+/** Two answers side by side. */
+export function compareHtml(kept: readonly Answered[], now: readonly Answered[]): Html {
+  const sides = [kept[0], now[0]].filter((a) => a !== undefined);
+  const figures = sides.map((a) => new Map(figuresOf(a)));
+  const names = [...new Set(figures.flatMap((f) => [...f.keys()]))];
+  return html`<div class="scroll" role="region" aria-label="Two settings side by side" tabindex="0"><table class="compared"><thead><tr><th scope="col"></th><th scope="col">kept</th><th scope="col">now</th></tr></thead>
+<tbody><tr><th scope="row">asked</th>${sides.map((a) => html`<td><code>${commandLine(a.scenario)}</code></td>`)}</tr>
+${names.map((name) => {
+  const cells = figures.map((f) => f.get(name) ?? '–');
+  return html`<tr${cells[0] === cells[1] ? '' : html` class="differs"`}><th scope="row">${name}</th>${cells.map((c) => html`<td>${c}</td>`)}</tr>
+`;
+})}</tbody></table></div>`;
+}

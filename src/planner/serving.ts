@@ -1,0 +1,100 @@
+/// <reference lib="dom" />
+/** Simulations of the page, in a worker: the page stays alive, and ends one by ending the worker. */
+import { UserError } from '../errors.js';
+import type { ModelSource } from '../plan/answer.js';
+import { sourcesFrom, type Shelf } from '../plan/sources.js';
+import { commandLine } from '../report/command-line.js';
+import { drawing } from '../report/html/charts.js';
+import { html } from '../report/html/html.js';
+import { figuresSection } from '../report/html/sections.js';
+import { servingPictures } from '../report/pictures/index.js';
+import type { Scenario } from '../schema/settings.js';
+import { element, fill } from './dom.js';
+import type { Said, Task } from './worker.js';
+
+export interface Asking {
+  /** The question of the controls. @throws UserError for a value that its setting does not take */
+  readonly asked: () => Scenario;
+  readonly source: (scenario: Scenario) => ModelSource | null;
+  readonly shelf: Shelf;
+}
+
+export function mountServing({ asked, source, shelf }: Asking): void {
+  const charts = drawing();
+  let worker: Worker | null = null;
+
+  function status(text: string, wrong = false): void {
+    element('served-status').textContent = text;
+    element('served-status').classList.toggle('wrong', wrong);
+  }
+
+  function progress(share: number): void {
+    const bar = element('bar');
+    bar.setAttribute('aria-valuenow', (100 * share).toFixed(0));
+    (bar.firstElementChild as HTMLElement).style.width = `${(100 * share).toFixed(1)}%`;
+  }
+
+  function end(): void {
+    worker?.terminate();
+    worker = null;
+    [element('bar').hidden, element('stop').hidden] = [true, true];
+    for (const id of ['run', 'rate']) element<HTMLButtonElement>(id).disabled = false;
+  }
+
+  async function begin(findRate: boolean): Promise<void> {
+    end();
+    try {
+      const scenario = { ...asked(), workload: asked().workload ?? {} };
+      // Tables of other stacks are functions, and no simulation asks for them.
+      const { otherStacks: _others, ...sources } = await sourcesFrom(shelf, scenario, source(scenario));
+      worker = new Worker(program());
+      worker.addEventListener('message', ({ data }: MessageEvent<Said>) => said(data, scenario, findRate));
+      worker.addEventListener('error', () => {
+        end();
+        status('The simulation ended with a defect of the page.', true);
+      });
+      worker.postMessage({ scenario, sources, findRate } satisfies Task);
+      [element('bar').hidden, element('stop').hidden] = [false, false];
+      for (const id of ['run', 'rate']) element<HTMLButtonElement>(id).disabled = true;
+      progress(0);
+      status('Simulating…');
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      status(`Not simulated: ${error.message}; ${error.hint}.`, true);
+    }
+  }
+
+  function said(data: Said, scenario: Scenario, findRate: boolean): void {
+    if (data.kind === 'progress') {
+      progress(data.share);
+      status(`Simulating ${data.doing}…`);
+      return;
+    }
+    end();
+    if (data.kind === 'wrong') return status(`Not simulated: ${data.message}.`, true);
+    status('');
+    const pictures = servingPictures(data.report);
+    const command = `${commandLine(scenario, 'simulate')}${findRate ? ' --find-rate' : ''}`;
+    fill(
+      'served-text',
+      html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0"><pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
+    );
+    fill('served', figuresSection(pictures));
+    charts.draw(pictures);
+  }
+
+  element('serving').addEventListener('submit', (event) => {
+    event.preventDefault();
+    void begin(false);
+  });
+  element('rate').addEventListener('click', () => void begin(true));
+  element('stop').addEventListener('click', () => {
+    end();
+    status('Stopped.');
+  });
+}
+
+let address: string | null = null;
+/** The page's own program as a worker's. */
+const program = (): string =>
+  (address ??= URL.createObjectURL(new Blob([element('program').textContent ?? ''], { type: 'text/javascript' })));

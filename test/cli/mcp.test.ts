@@ -1,0 +1,87 @@
+/** `lla-sim mcp` as a program that speaks the protocol sees it: through the SDK's own client. */
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { VERSION } from '../../src/version.js';
+import { bundle, expectSoundJson, inProcess, type Program } from './program.js';
+
+describe('lla-sim mcp', () => {
+  let program: Program;
+  let client: Client;
+  beforeAll(async () => {
+    program = await bundle();
+    client = new Client({ name: 'test', version: '1' });
+    await client.connect(
+      new StdioClientTransport({ command: process.execPath, args: [program.cli, 'mcp'], stderr: 'inherit' }),
+    );
+  });
+  afterAll(async () => {
+    await client.close();
+    program.remove();
+  });
+
+  async function call(name: string, args: Record<string, unknown>): Promise<{ text: string; isError: boolean }> {
+    const result = await client.callTool({ name, arguments: args });
+    const [first] = result.content as { type: string; text: string }[];
+    return { text: first?.text ?? '', isError: result.isError === true };
+  }
+
+  it('says what it is and which tools it has, with schemas from the table of settings', async () => {
+    expect(client.getServerVersion()).toMatchObject({ name: 'lla-sim', version: VERSION });
+    const { tools } = await client.listTools();
+    expect(tools.map((t) => t.name)).toEqual(['plan', 'simulate', 'compare', 'models', 'accuracy']);
+    const fields = tools[0]?.inputSchema.properties as Record<string, { description?: string }>;
+    expect(fields['context']?.description).toMatch(/^tokens of each sequence/);
+    for (const tool of tools) expect(tool.inputSchema['additionalProperties']).toBe(false);
+  });
+
+  it('plans with the bytes of the command line', async () => {
+    const question = { device: 'h200', context: '8k', tpot: '50ms' };
+    const argv = ['--device', 'h200', '--ctx', '8k', '--tpot', '50ms'];
+    const json = await call('plan', { ...question, format: 'json' });
+    expect(json.text).toBe((await inProcess('plan', ...argv, '--format', 'json')).out);
+    expectSoundJson(json.text);
+    const text = await call('plan', question);
+    expect(text.text).toContain('Deploy   full cache on vLLM');
+    const fleet = await call('plan', { ...question, device: 'h100', users: 200 });
+    expect(fleet.text).toMatch(/Deploy +\d+ h100/);
+  });
+
+  it('answers the other tools', async () => {
+    const compared = await call('compare', {
+      scenarios: ['h100', 'h200'].map((device) => ({ device, context: 8192 })),
+    });
+    expect(compared.text).toMatch(/Best +h200: /);
+    expect((await call('models', { devices: true })).text).toMatch(/^h200 /m);
+    expect((await call('models', { name: 'ouro-1.4b' })).text).toContain('24 × 4');
+    expect(JSON.parse((await call('accuracy', { only: 'vllm-rlt', format: 'json' })).text)).toHaveProperty('kinds');
+    let told = 0;
+    const simulated = await client.callTool(
+      {
+        name: 'simulate',
+        arguments: { device: 'h200', codec: ['full'], workload: { requests: 20_000, rate: 2 }, format: 'json' },
+      },
+      undefined,
+      { onprogress: () => told++ },
+    );
+    const [{ text }] = simulated.content as [{ text: string }];
+    expect(JSON.parse(text)).toMatchObject({ schema: 'lla-sim/simulation', completed: expect.any(Number) as number });
+    expect(told).toBeGreaterThan(0);
+  });
+
+  it('says what is wrong in a line, as the command line does', async () => {
+    for (const [name, args, words] of [
+      ['plan', { device: 'h20O' }, /^unknown device "h20O"; did you mean/],
+      ['plan', { devic: 'h200' }, /has an unknown field "devic"; did you mean device\?/],
+      ['plan', { device: 'h200', context: '100M', codec: ['full'] }, /^nothing fits: /],
+      ['simulate', { device: 'h200', findRate: 3 }, /findRate/],
+      ['compare', { scenarios: [] }, /^compare: scenarios /],
+      ['cook', {}, /^there is no tool "cook"; call plan, /],
+    ] as const) {
+      const { text, isError } = await call(name, args);
+      expect(isError, text).toBe(true);
+      expect(text).toMatch(words);
+      expect(text).not.toMatch(/\n/);
+    }
+  });
+});
