@@ -1,0 +1,84 @@
+/** Kernels of residual-quant against float64, at random shapes. */
+import './narrow.js';
+import { expect, test } from 'vitest';
+import { residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import { planOperation } from '../../src/gpu/index.js';
+import { mix } from '../../src/hash.js';
+import { check, TOLERANCE } from './contract-run.js';
+import { describeGpu } from './device.js';
+import { randomOf, SEED, type Random } from './random.js';
+
+/** The published forms, at any width and number of loops. */
+const rowOf = (random: Random): ResidualRow => ({
+  headDim: 32 * random.whole(1, 4),
+  loops: random.whole(2, 5),
+  ...random.pick([
+    { anchorBits: 4, residualGroup: 32 },
+    { anchorBits: 2, residualGroup: 32 },
+    { anchorBits: 4, residualGroup: 16 },
+  ]),
+});
+
+test('the parts of a row fill its tile', () => {
+  const random = randomOf(mix(SEED));
+  for (let i = 0; i < 20; i++) {
+    const row = rowOf(random);
+    const { words, anchorWords, residualWords, anchorPairsAt, residuals } = residualTile(row);
+    const parts = [
+      [0, 32 * anchorWords],
+      [anchorPairsAt, (16 * row.headDim) / 32],
+      ...residuals.flatMap(({ codesAt, pairsAt, coefficientAt }) => [
+        [codesAt, 32 * residualWords],
+        [pairsAt, (16 * row.headDim) / row.residualGroup],
+        [coefficientAt, 16],
+      ]),
+    ].toSorted((a, b) => (a[0] as number) - (b[0] as number));
+    const ends = parts.map(([at, size]) => (at as number) + (size as number));
+    expect(
+      parts.map(([at]) => at),
+      JSON.stringify(row),
+    ).toEqual([0, ...ends.slice(0, -1)]);
+    expect(ends.at(-1), JSON.stringify(row)).toBe(words);
+  }
+});
+
+describeGpu('kernels of residual-quant', (device) => {
+  for (let i = 0; i < 4; i++) {
+    const random = randomOf(mix(SEED + i));
+    const row = rowOf(random);
+    const [sequences, heads, chunk] = [random.whole(1, 3), random.whole(1, 3), random.whole(1, 40)];
+    const append: KernelCall = {
+      kernel: 'append_residual',
+      variant: 'f32',
+      shape: { rows: sequences * chunk, heads, ...row },
+    };
+    const apart = random.whole(0, 5);
+    test(`codes ${JSON.stringify(append.shape)} in chunks of ${chunk}, seed ${SEED}`, async () => {
+      const floats = row.loops * heads * row.headDim + apart;
+      const options = { capacity: 96, chunk, rowOffset: apart, rowStride: floats, firstSequence: i % 2 };
+      const { error } = await check(device, append, [{ appendResidual: options }], mix(SEED + i));
+      expect(error).toBeLessThan(TOLERANCE);
+    });
+    const group = random.whole(1, 3);
+    for (const variant of ['anchor', 'residual']) {
+      const loop = random.whole(0, row.loops - 2);
+      const context = random.whole(1, 200);
+      const shape = { sequences, kvHeads: heads, group, context, ...row, splits: random.whole(1, 3) };
+      test(`attends to ${variant} ${loop} of ${JSON.stringify(shape)}, seed ${SEED}`, async () => {
+        const call = { kernel: 'attend_residual', variant, shape } as const;
+        const { error } = await check(device, call, [{ residual: { loop } }], mix(SEED + i));
+        expect(error).toBeLessThan(10 * TOLERANCE);
+      });
+    }
+  }
+
+  test('what does not go together is refused', () => {
+    const shape = { rows: 1, heads: 1, headDim: 48, loops: 4, anchorBits: 4, residualGroup: 32 };
+    const planned = (other: object) => () =>
+      planOperation({ kernel: 'append_residual', variant: 'f32', shape: { ...shape, ...other } });
+    expect(planned({})).toThrow('do not go with 48 channels');
+    expect(planned({ headDim: 32, residualGroup: 8 })).toThrow('groups of 8');
+    expect(planned({ headDim: 32, loops: 1 })).toThrow('1 loops do not share an anchor');
+  });
+});
