@@ -1,20 +1,14 @@
 /** The float64 reference of attend_residual, and the comparison of its outputs with it. */
-import { rebuiltLoops, storedLoops } from '../../src/gpu/residual-layout.js';
+import { loopsRow } from '../../src/gpu/residual-layout.js';
 import { dim, type Checker, type Subject } from '../reference.js';
 import { merged, queryHeads, runOf, weightedSum, type CachedRows } from '../shared/attention.reference.js';
 import { residualRowOf } from './launch.js';
 
-/** Rows of one loop, each rebuilt once. */
+/** Rows of one loop. */
 function loopRows(s: Subject, name: string, loop: number, capacity: number): CachedRows {
   const row = residualRowOf(s.call);
-  const read = storedLoops(s.inputWords(name), row, capacity);
-  const known = new Map<number, readonly number[]>();
-  return (of, slot, i) => {
-    const key = of * capacity + slot;
-    const rows = known.get(key) ?? rebuiltLoops(read(of, slot));
-    known.set(key, rows);
-    return rows[loop * row.headDim + i] as number;
-  };
+  const read = loopsRow(s.inputWords(name), row, capacity);
+  return (of, slot, i) => read(of, slot, loop * row.headDim + i);
 }
 
 const rowsRead = new WeakMap<Subject, Record<'keys' | 'values', CachedRows>>();

@@ -2,6 +2,7 @@
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 import type { CacheTensor } from './layout.js';
+import type { ResidualForm } from './residual-quant.js';
 
 export const CODEC_KINDS = [
   'full',
@@ -13,6 +14,7 @@ export const CODEC_KINDS = [
   'final-loop',
   'mean-loop',
   'lla-window',
+  'residual-quant',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
@@ -47,6 +49,8 @@ export interface Codec {
   readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
+  /** Bits and groups (residual-quant). */
+  readonly residual?: ResidualForm;
   /** When the loops share rows (final-loop, mean-loop); the first of the kind's `sharings` unless given. */
   readonly shared?: Sharing;
 }
@@ -64,7 +68,7 @@ export interface StorageChoice {
 }
 
 /** When the last attention of a step reads a layer's cache: then the new token's rows are appended. */
-export type Closing = 'always' | 'last-loop' | 'closing-layer';
+export type Closing = 'always' | 'last-loop' | 'anchor-loop' | 'closing-layer';
 
 /** Everything that the rest of the program must know of a kind of codec. */
 export interface CodecSpec {
@@ -85,6 +89,11 @@ export interface CodecSpec {
   readonly sharings?: readonly Sharing[];
   /** The rows that loops share are the mean over all loops; those of the last loop unless given. */
   readonly averages?: true;
+  /**
+   * Loops whose rows are stored together, as differences to the last of them: they wait until it has run, and prompts
+   * are taken in whole.
+   */
+  anchoredLoops?(g: Geometry): number;
   /** Another codec whose tensors this one reads. */
   readonly weightsOf?: CodecKind;
   /** Planned only where it is asked for by name. */

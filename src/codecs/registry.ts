@@ -10,6 +10,7 @@ import { llaWindow } from './lla-window.js';
 import { lla2d } from './lla-2d.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
+import { residualQuant } from './residual-quant.js';
 import { finalLoop, meanLoop } from './shared-loops.js';
 import { cla, full, kvQuant } from './uncompressed.js';
 
@@ -23,6 +24,7 @@ export const CODECS = {
   'final-loop': finalLoop,
   'mean-loop': meanLoop,
   'lla-window': llaWindow,
+  'residual-quant': residualQuant,
 } satisfies Record<CodecKind, CodecSpec>;
 
 const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];
@@ -60,6 +62,13 @@ export const sharedAs = ({ shared: _own, ...codec }: Codec, shared: Sharing): Co
 /** A codec in each way that its loops can share rows, the usual one first; itself where they share none. */
 export const inEverySharing = (codec: Codec): Codec[] =>
   specOf(codec.kind).sharings?.map((shared) => sharedAs(codec, shared)) ?? [codec];
+
+/** Loops whose rows of a token are stored together, and wait for the last of them; 1 where each is stored as it comes. */
+export const anchoredLoops = (g: Geometry, codec: Pick<Codec, 'kind'>): number =>
+  specOf(codec.kind).anchoredLoops?.(g) ?? 1;
+
+/** True where prompts are taken in whole: attention of a prompt does not read what the cache keeps of a token. */
+export const takesWhole = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).anchoredLoops !== undefined;
 
 /** Kinds that are planned where nobody names any. */
 export const PLANNED_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => !specOf(kind).onlyAsked);

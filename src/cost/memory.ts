@@ -10,6 +10,7 @@ import {
   latentHeads,
   paddedCodecParameters,
   takesPositions,
+  takesWhole,
 } from '../codecs/registry.js';
 import { bytesPerToken, pagedTokens, windowBytes } from '../codecs/layout.js';
 import { allocatedTokens, keptTokens } from '../eviction/policy.js';
@@ -215,6 +216,6 @@ export function prefillPeaks(
     'one-shot': isLatent(c.codec) ? whole('one-shot') : accumulated,
     'by-layer': isLatent(c.codec) ? whole('by-layer') : accumulated,
     accumulated,
-    chunked,
+    chunked: takesWhole(c.codec) ? accumulated : chunked,
   };
 }

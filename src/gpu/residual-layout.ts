@@ -52,3 +52,19 @@ export function rebuiltLoops({ anchor, residuals }: StoredLoops): number[] {
   const read = anchorOf(anchor);
   return [...residuals.flatMap(({ coefficient, groups }) => rebuiltRow(read, coefficient, groups)), ...read];
 }
+
+/** `cacheRow` of such rows: component `i` of a token, loop after loop. */
+export function loopsRow(
+  words: Words,
+  row: ResidualRow,
+  capacity: number,
+): (of: number, token: number, i: number) => number {
+  const read = storedLoops(words, row, capacity);
+  const known = new Map<number, readonly number[]>();
+  return (of, token, i) => {
+    const key = of * capacity + token;
+    const rows = known.get(key) ?? rebuiltLoops(read(of, token));
+    known.set(key, rows);
+    return rows[i] as number;
+  };
+}

@@ -30,6 +30,7 @@ import {
   layoutOf,
   modelRatio,
 } from '../../src/codecs/registry.js';
+import { RESIDUAL_FORMS } from '../../src/codecs/residual-quant.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
@@ -66,6 +67,7 @@ function coreScalars(g: Geometry, c: Codec): number {
     'final-loop': full / T,
     'mean-loop': full / T,
     'lla-window': r * H * D,
+    'residual-quant': full,
   };
   return table[c.kind];
 }
@@ -76,6 +78,13 @@ const tiled = (tokens: number): number => 32 * Math.ceil(tokens / 32);
 function ringBytes(g: Geometry, { windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
   const row = storedBytes(choice.storage, g.headDim, choice.groupSize);
   return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
+}
+
+/** Bits a value of residual-quant: residuals of 2 bits with a coefficient, an anchor of 4 or 2, pairs of 16 bits. */
+function residualBits({ loops, headDim: d }: Geometry, { residual }: Codec): number {
+  const T = loops % 4 === 0 ? 4 : loops;
+  const [b, g2] = residual === 'int2-g32' ? [2, 32] : [4, residual === 'mixed-g16' ? 16 : 32];
+  return ((T - 1) * (2 + 16 / g2 + 16 / d) + b + 16 / 32) / T;
 }
 
 /** ρ, by the same table. */
@@ -91,6 +100,7 @@ function tableRatio(g: Geometry, c: Codec): number {
     'final-loop': T,
     'mean-loop': T,
     'lla-window': (2 * T * d) / r,
+    'residual-quant': 16 / residualBits(g, c),
   };
   return table[c.kind];
 }
@@ -126,6 +136,13 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
     'kv-quant': fc.constantFrom<2 | 3 | 4 | 8>(2, 3, 4, 8).map((bits): Codec => ({ kind: 'kv-quant', bits })),
     ...(shares.length > 0
       ? { cla: fc.constantFrom(...shares).map((shareLayers): Codec => ({ kind: 'cla', shareLayers })) }
+      : {}),
+    ...(g.loops > 1 && g.headDim % 32 === 0
+      ? {
+          'residual-quant': fc
+            .constantFrom(...RESIDUAL_FORMS)
+            .map((residual): Codec => ({ kind: 'residual-quant', residual })),
+        }
       : {}),
     ...(g.loops > 1
       ? {

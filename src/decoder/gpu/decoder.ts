@@ -17,7 +17,7 @@ import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { checkOptions, plannedContext } from './options.js';
 import { prefillPrompts } from './prefill.js';
-import { requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
+import { requireFresh, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, compile, type Operation } from './program.js';
 import { allocateWorkspace, DecodeStep } from './step.js';
 import { stepExecutors } from './step-executors.js';
@@ -201,6 +201,7 @@ class Decoder implements GpuDecoder {
     ends: boolean,
   ): Promise<StepResult> {
     const { machine, options } = this;
+    requireFresh(machine.c, prompts, this.lengths);
     let started = false;
     try {
       const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;

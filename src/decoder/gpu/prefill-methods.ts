@@ -1,5 +1,7 @@
 /** The methods of prefill, and where each may be used. */
+import { takesWhole } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
+import type { Configuration } from '../../schedule/configuration.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
 /**
@@ -27,4 +29,17 @@ export function requireWhole(method: WholePrompt, begun: boolean): void {
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
   if (begun)
     throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
+}
+
+/** @throws UserError where a prompt follows cached tokens that a prompt's attention does not read */
+export function requireFresh(
+  { codec }: Configuration,
+  prompts: readonly (readonly number[])[],
+  lengths: readonly number[],
+): void {
+  if (takesWhole(codec) && prompts.some((prompt, i) => prompt.length > 0 && (lengths[i] as number) > 0))
+    throw new UserError(
+      `${codec.kind} takes a prompt in whole: it attends exactly, and the cache keeps no exact rows of earlier tokens`,
+      'reset the sequence and give all tokens at once, or take them token by token',
+    );
 }

@@ -33,7 +33,14 @@
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
-import { averagesLoops, codecSpec, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
+import {
+  averagesLoops,
+  codecSpec,
+  layoutOf,
+  takesPositions,
+  takesTwoPasses,
+  takesWhole,
+} from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
@@ -145,7 +152,13 @@ export class ReferenceDecoder {
     }
     const { codec } = this.options;
     const passes = takesTwoPasses(codec) ? 2 : 1;
-    const size = takesPositions(codec) ? 1 : kind === 'chunked' ? (chunkTokens as number) : prompt.length;
+    if (takesWhole(codec) && this.tokens > 0)
+      throw new UserError(
+        `${codec.kind} takes a prompt in whole, not after ${this.tokens} tokens`,
+        'begin another decoder, or decode token by token',
+      );
+    const inChunks = kind === 'chunked' && !takesWhole(codec);
+    const size = takesPositions(codec) ? 1 : inChunks ? (chunkTokens as number) : prompt.length;
     const rows = this.options.exactStorage ? 'f64' : keptRowType(this.options, capturesOf(this.options, kind));
     const encoding = kind === 'chunked' ? 'accumulated' : kind;
     const logits: Vector[] = [];
