@@ -2,7 +2,10 @@
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 import type { CacheTensor } from './layout.js';
-import type { ResidualForm } from './residual-quant.js';
+
+/** Forms of residual-quant as published: bits of its anchor, channels of a residual's scale (residual-quant.ts). */
+export const RESIDUAL_FORMS = ['mixed-g32', 'int2-g32', 'mixed-g16'] as const;
+export type ResidualForm = (typeof RESIDUAL_FORMS)[number];
 
 export const CODEC_KINDS = [
   'full',

@@ -4,12 +4,9 @@
  */
 import type { Geometry } from '../geometry/geometry.js';
 import { ANCHOR_GROUP, residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
-import type { Codec, CodecSpec } from './codec.js';
+import { RESIDUAL_FORMS, type Codec, type CodecSpec, type ResidualForm } from './codec.js';
 import { fullTensors, sharedByLoops } from './layout.js';
 
-/** The published forms: bits of the anchor, channels that share a scale and an offset in a residual. */
-export const RESIDUAL_FORMS = ['mixed-g32', 'int2-g32', 'mixed-g16'] as const;
-export type ResidualForm = (typeof RESIDUAL_FORMS)[number];
 const FORMS: Readonly<Record<ResidualForm, Pick<ResidualRow, 'anchorBits' | 'residualGroup'>>> = {
   'mixed-g32': { anchorBits: 4, residualGroup: 32 },
   'int2-g32': { anchorBits: 2, residualGroup: 32 },

@@ -1,5 +1,5 @@
 /** From a scenario with a workload to what happens when its requests come. */
-import { isUncompressed, takesPositions } from '../codecs/registry.js';
+import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateOf } from '../plan/candidates.js';
@@ -76,7 +76,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   const all = o.only
     ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
-    : choose(plan, request, o.findRate);
+    : choose(plan, request, o.findRate, server.chunkedPrefill);
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
   if (all.length === 0) throw nothingLeft(plan);
   const runs: Run[] = [];
@@ -172,11 +172,12 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
 
 /**
  * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else all of
- * a few, a path each of a few codecs, or the recommended one and the full cache.
+ * a few, a path each of a few codecs, or the recommended one and the full cache. @param divides prompts into chunks
  */
-function choose(plan: PlanReport, r: PlanRequest, all: boolean): Plan[] {
-  // A server refuses prompts that go position by position: they are left out, unless nothing else was asked for.
-  const together = plan.plans.filter((p) => !takesPositions(p.codec));
+function choose(plan: PlanReport, r: PlanRequest, all: boolean, divides: boolean): Plan[] {
+  // A server refuses prompts that go position by position, and those in whole where it divides them: they are left out,
+  // unless nothing else was asked for.
+  const together = plan.plans.filter((p) => !takesPositions(p.codec) && !(divides && takesWhole(p.codec)));
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = plans.filter(
     (p) =>

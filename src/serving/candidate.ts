@@ -1,6 +1,6 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
-import { takesPositions } from '../codecs/registry.js';
+import { takesPositions, takesWhole } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence } from '../cost/evidence.js';
@@ -34,6 +34,23 @@ export interface Setting {
   readonly targets: Targets;
 }
 
+/**
+ * What a server may do with rows that are stored as differences to a token's last loop.
+ * @throws UserError for prompts in chunks, and for tokens that leave early without rows in place of that loop's
+ */
+function requireWholePrompts(id: string, { chunkedPrefill, depth }: ServerChoice): void {
+  if (chunkedPrefill)
+    throw new UserError(
+      `${id} takes prompts in whole: they attend exactly, and the cache keeps no exact rows`,
+      'add --chunked-prefill off',
+    );
+  if (depth !== null && depth.skippedKv !== 'copy')
+    throw new UserError(
+      `${id} stores a token's loops as differences to the last of them, which one that left early has not run`,
+      'add --skipped-kv copy, which writes those of its last loop in their place',
+    );
+}
+
 /** A candidate that can serve. */
 export class Service {
   readonly id: string;
@@ -58,6 +75,7 @@ export class Service {
         `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
         'plan it, or simulate another way of sharing with --shared',
       );
+    if (takesWhole(c.codec)) requireWholePrompts(this.id, server);
     this.evidence = plan?.decode.evidence ?? null;
     // Of the servers, only those that schedule loop by loop let tokens leave early.
     this.servedBy = server.depth === null || request.runtime ? (plan?.servedBy ?? null) : null;
@@ -81,7 +99,7 @@ export class Service {
       ...server,
       blocks,
       capTokens,
-      prefixCaching: server.prefixCaching && identities && c.eviction === null,
+      prefixCaching: server.prefixCaching && identities && c.eviction === null && !takesWhole(c.codec),
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
       reserveFullPrompt: true,

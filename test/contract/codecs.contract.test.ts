@@ -25,12 +25,13 @@ import {
   codecParameters,
   coreRatio,
   fullScalars,
+  hasOwnStorage,
   inEverySharing,
   isLatent,
   layoutOf,
   modelRatio,
 } from '../../src/codecs/registry.js';
-import { RESIDUAL_FORMS } from '../../src/codecs/residual-quant.js';
+import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { blocksOf, cacheSlots, parameterCount, type Geometry } from '../../src/geometry/geometry.js';
@@ -184,7 +185,10 @@ const outside = (g: Geometry) => (g.preludeLayers + g.codaLayers) * 2 * g.kvHead
 describe.each(CODEC_KINDS)('codec %s', (kind) => {
   const spec: CodecSpec = CODECS[kind];
   // Some geometries admit no codec of a kind (one layer cannot be shared): those are left out before a codec is drawn.
-  const admits = (g: Geometry) => (kind === 'cla' ? g.layers > 1 : spec.sharings ? g.loops > 1 : true);
+  const admits = (g: Geometry) =>
+    (kind !== 'cla' || g.layers > 1) &&
+    (!(spec.sharings || spec.anchoredLoops) || g.loops > 1) &&
+    (!spec.anchoredLoops || g.headDim % 32 === 0);
   const ofKind = anyGeometry.filter(admits).chain((g) => codecFor(g, kind).map((codec) => ({ g, codec })));
 
   it('names paths that exist, and one at least', () => {
@@ -202,7 +206,7 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
         expect(scalarsPerToken(layout)).toBe(coreScalars(g, codec) + outside(g));
         expect(coreRatio(g, codec)).toBeCloseTo(tableRatio(g, codec), 12);
         expect(codecParameters(g, codec, path, SHARED)).toBe(tableParameters(g, codec));
-        if (kind !== 'kv-quant')
+        if (!spec.storage)
           expect(coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)).toBeCloseTo(tableRatio(g, codec), 9);
         expect(modelRatio(g, layout)).toBeLessThanOrEqual(
           Math.max(1, coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)) + 1e-9,
@@ -316,8 +320,7 @@ describe('layout', () => {
           ]);
           expect(
             rows.every(
-              (t) =>
-                STORAGE_BITS[t.storage] === (codec.kind === 'kv-quant' ? codec.bits : STORAGE_BITS[choice.storage]),
+              (t) => STORAGE_BITS[t.storage] === (codec.bits ?? STORAGE_BITS[codec.residual ? 'f16' : choice.storage]),
             ),
           ).toBe(true);
         }
@@ -360,7 +363,7 @@ describe('layout', () => {
   it('bits of a scalar order the bytes: f32 > f16 > int8 > int4 > int3 > int2', () => {
     fc.assert(
       fc.property(
-        anyCase.filter((c) => c.codec.kind !== 'kv-quant'),
+        anyCase.filter((c) => !hasOwnStorage(c.codec)),
         ({ g, codec, path, branch: b }) => {
           const sizes = (['f32', 'f16', 'q8', 'q4', 'q3', 'q2'] as const).map((s) =>
             bytesPerToken(layoutOf(g, codec, path, { storage: s, groupSize: 64 }, b)),
@@ -388,6 +391,9 @@ describe('numbers that must come out', () => {
     ['1.4B 21.33×', OURO, lla(18, 30), 'reconstruct', 36 * KiB],
     ['2.6B 21.33×', OURO_26, lla(18, 30), 'reconstruct', 72 * KiB],
     ['Huginn full', HUGINN, { kind: 'full' }, 'full', 2_787_840],
+    ['1.4B residual-quant', OURO, { kind: 'residual-quant', residual: 'mixed-g32' }, 'full', 148.5 * KiB],
+    ['1.4B residual-quant, INT2', OURO, { kind: 'residual-quant', residual: 'int2-g32' }, 'full', 124.5 * KiB],
+    ['1.4B residual-quant, g16', OURO, { kind: 'residual-quant', residual: 'mixed-g16' }, 'full', 166.5 * KiB],
   ] as [string, Geometry, Codec, Path, number][])('KV a token: %s', (_name, g, codec, path, bytes) => {
     expect(kv(g, codec, path)).toBe(bytes);
   });
@@ -528,6 +534,16 @@ describe('numbers that must come out', () => {
     ).toEqual(sums);
   });
 
+  it('residual-quant needs whole groups, and loops to tell apart', () => {
+    const codec: Codec = { kind: 'residual-quant', residual: 'mixed-g32' };
+    expect(CODECS['residual-quant'].refuse({ ...OURO, headDim: 80 }, codec)).toMatch('do not divide heads of 80');
+    expect(CODECS['residual-quant'].refuse({ ...OURO, loops: 1 }, codec)).toMatch('at least two loops');
+    expect([5.17, 6.17, 4.61].map((ratio) => CODECS['residual-quant'].fromRatio(OURO, ratio))).toEqual(
+      (['mixed-g32', 'int2-g32', 'mixed-g16'] as const).map((residual) => ({ ...codec, residual })),
+    );
+    expect(CODECS['residual-quant'].fromRatio(OURO, 4)).toMatch('5.17, 6.17, 4.61');
+  });
+
   it('kv-quant says its nominal ratio and the one with scales', () => {
     for (const [bits, nominal] of [
       [8, 2],
@@ -570,6 +586,7 @@ describe('refusals', () => {
     ['cla', { kind: 'cla', shareLayers: 1 }, /at least 2/],
     ['cla', { kind: 'cla', shareLayers: 48 }, /divides/],
     ['kv-quant', { kind: 'kv-quant' }, /2, 3, 4 or 8/],
+    ['residual-quant', { kind: 'residual-quant' }, /mixed-g32, int2-g32, mixed-g16/],
   ] as [CodecKind, Codec, RegExp][])('%s refuses %j', (kind, codec, reason) => {
     expect(CODECS[kind].refuse(OURO, codec)).toMatch(reason);
   });

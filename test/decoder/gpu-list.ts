@@ -1,7 +1,7 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
 import { pathSpec } from '../../src/codecs/paths.js';
-import { RESIDUAL_FORMS } from '../../src/codecs/residual-quant.js';
+import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { hasOwnStorage, inEverySharing, isLatent, sharingOf } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
