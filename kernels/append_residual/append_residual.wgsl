@@ -5,12 +5,12 @@
 // Run: lla-sim bench --kernel append_residual
 #include "small_floats.wgsl"
 
-override WIDTH: u32;           // channels of a head, a multiple of 32
+override WIDTH: u32;           // channels of a head, a multiple of 16
 override ANCHOR_BITS: u32;     // 4 or 2
-override RESIDUAL_GROUP: u32;  // channels of a residual's scale: 32 or 16
+override ANCHOR_GROUP: u32;    // channels of a scale: 32 or 16
+override RESIDUAL_GROUP: u32;
 const WG = 64u;
 const TILE = 32u;
-const ANCHOR_GROUP = 32u;
 const RESIDUAL_BITS = 2u;
 const NOT_A_NUMBER = 0x7fu;    // a scale
 

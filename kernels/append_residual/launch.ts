@@ -6,7 +6,7 @@ import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { residualCacheBytes, residualTile } from '../shared/residual.layout.js';
+import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/residual.layout.js';
 
 export interface AppendResidualOptions {
   /** Tokens that each row of the cache can hold; rounded up to whole tiles. */
@@ -72,6 +72,7 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
         constants: {
           WIDTH: s.headDim,
           ANCHOR_BITS: row.anchorBits,
+          ANCHOR_GROUP: anchorGroupOf(row),
           RESIDUAL_GROUP: row.residualGroup,
         },
         uniforms: {

@@ -15,7 +15,7 @@ import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
 import type { AppendResidualOptions } from './launch.js';
-import { ANCHOR_GROUP, RESIDUAL_BITS, type ResidualRow } from '../shared/residual.layout.js';
+import { anchorGroupOf, RESIDUAL_BITS, type ResidualRow } from '../shared/residual.layout.js';
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before its other neighbour is right as well. */
 const CLOSE = 1e-5;
@@ -52,7 +52,7 @@ function groupsOf(row: readonly number[], stored: readonly CodedGroup[], bits: n
  * @param stored what is stored, which decides where two roundings are as near
  */
 export function expectedLoops(rows: readonly (readonly number[])[], stored: StoredLoops, of: ResidualRow): StoredLoops {
-  const anchor = groupsOf(rows.at(-1) as readonly number[], stored.anchor, of.anchorBits, ANCHOR_GROUP);
+  const anchor = groupsOf(rows.at(-1) as readonly number[], stored.anchor, of.anchorBits, anchorGroupOf(of));
   const read = anchorOf(anchor);
   const residuals = stored.residuals.map((own, loop) => {
     const row = rows[loop] as readonly number[];

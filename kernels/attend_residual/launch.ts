@@ -5,9 +5,9 @@ import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape
 import type { Launch, Tuning } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf, type RunOptions } from '../shared/fold.launch.js';
-import { unitsEach, unitsOf } from '../shared/fold.terms.js';
+import { readUnit, unitsEach, unitsOf } from '../shared/fold.terms.js';
 import {
-  ANCHOR_GROUP,
+  anchorGroupOf,
   residualCacheBytes,
   residualTile,
   type ResidualRow,
@@ -27,7 +27,11 @@ export interface ResidualOptions {
 export function residualRowOf(call: KernelCall): ResidualRow {
   const row = dimensions(call, 'headDim', 'loops', 'anchorBits', 'residualGroup');
   requireShape(
-    row.headDim % ANCHOR_GROUP === 0 && [16, 32].includes(row.residualGroup) && [2, 4].includes(row.anchorBits),
+    row.headDim % 16 === 0 &&
+      row.headDim % anchorGroupOf(row) === 0 &&
+      [16, 32].includes(row.residualGroup) &&
+      row.headDim % row.residualGroup === 0 &&
+      [2, 4].includes(row.anchorBits),
     `${call.kernel}: codes of ${row.anchorBits} bits in groups of ${row.residualGroup} do not go with ${row.headDim} channels`,
   );
   requireShape(row.loops >= 2, `${call.kernel}: ${row.loops} loops do not share an anchor`);
@@ -38,7 +42,7 @@ export function residualRowOf(call: KernelCall): ResidualRow {
 function rowUniforms(tile: ResidualTile, { headDim }: ResidualRow, loop: number): Uniforms {
   const own = tile.residuals[loop];
   return {
-    units: headDim / ANCHOR_GROUP,
+    units: headDim / readUnit({ storage: ROWS_LIKE }),
     tile_words: tile.words,
     anchor_words: tile.anchorWords,
     anchor_pairs_at: tile.anchorPairsAt,
@@ -64,7 +68,7 @@ function planAttendResidual(
   const tile = residualTile(row);
   const fold = foldOf(
     { ...call, variant: ROWS_LIKE },
-    { ...s, groupSize: ANCHOR_GROUP, keyWidth: s.headDim, valueWidth: s.headDim },
+    { ...s, groupSize: 32, keyWidth: s.headDim, valueWidth: s.headDim },
     run,
     tuning,
   );
@@ -93,6 +97,7 @@ function planAttendResidual(
           KEY_EACH: unitsEach(like, launch.wide),
           BRANCH_EACH: 0,
           ANCHOR_BITS: row.anchorBits,
+          ANCHOR_GROUP: anchorGroupOf(row),
           RESIDUAL_GROUP: row.residualGroup,
         }),
         uniforms: { ...fold.uniforms(s.headDim ** -0.5), keys: uniforms, values: uniforms, branch: uniforms },

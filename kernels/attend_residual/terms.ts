@@ -1,11 +1,11 @@
 import { attendTerms, partialBytes, queries, rows } from '../shared/attention.terms.js';
 import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/fold.terms.js';
-import { ANCHOR_GROUP, RESIDUAL_BITS } from '../shared/residual.layout.js';
+import { anchorGroupOf, RESIDUAL_BITS } from '../shared/residual.layout.js';
 import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
-/** Threads share rows as they share rows of 4-bit codes: a unit is 32 components of either. */
-export const ROWS_LIKE = 'q4';
+/** Threads share rows as they share rows of 8-bit codes: a unit is 16 components of either. */
+export const ROWS_LIKE = 'q8';
 
 /** Operations that rebuild a component of a loop before the anchor's, and of the anchor: two codes, four roundings. */
 const REBUILD_FLOPS = { anchor: UNPACK_FLOPS + 4, residual: 2 * UNPACK_FLOPS + 14 };
@@ -15,7 +15,7 @@ const flopsOf = (variant: string): number => REBUILD_FLOPS[variant as keyof type
 /** Bytes of a row that are read for one loop. */
 function bytesRead(s: Shape, variant: string): number {
   const d = field(s, 'headDim');
-  const anchor = d * field(s, 'anchorBits') + (16 * d) / ANCHOR_GROUP;
+  const anchor = d * field(s, 'anchorBits') + (16 * d) / anchorGroupOf({ headDim: d });
   const residual = variant === 'residual' ? d * RESIDUAL_BITS + (16 * d) / field(s, 'residualGroup') + 16 : 0;
   return (anchor + residual) / 8;
 }
@@ -54,12 +54,9 @@ export const spec: KernelSpec = {
   executed: (s, v) => executed(s, v).operations,
   terms: (s, v) => attendTerms(s, spec.work(s, v), executed(s, v)),
   tuned: (s, v) => {
-    const { readBytes, matrixFlops, flops } = spec.work(s, v);
-    // Queries and results are bf16.
-    return unlisted('decode-attention', readBytes, {
-      matrix: matrixFlops,
-      vector: flops - matrixFlops,
-      rows: field(s, 'sequences') * field(s, 'kvHeads'),
-    });
+    const { readBytes, matrixFlops } = spec.work(s, v);
+    // Queries and results are bf16. Rebuilding is priced as other quantised rows' is: behind the reading.
+    const rows = field(s, 'sequences') * field(s, 'kvHeads');
+    return unlisted('decode-attention', readBytes, { matrix: matrixFlops, rows });
   },
 };

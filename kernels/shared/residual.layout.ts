@@ -9,8 +9,9 @@
  *   of each residual: pairs [group][token], then coefficients [token], bf16
  */
 
-/** Channels that share a scale and an offset in the anchor, and bits of a residual's code. */
-export const ANCHOR_GROUP = 32;
+/** Channels that share a scale and an offset in the anchor: all of a narrower head. */
+export const anchorGroupOf = ({ headDim }: { readonly headDim: number }): number => Math.min(32, headDim);
+/** Bits of a residual's code. */
 export const RESIDUAL_BITS = 2;
 /** Tokens of a tile, and words of one 16-bit field of all of them. */
 const TILE = 32;
@@ -41,7 +42,7 @@ export interface ResidualTile {
 export function residualTile({ headDim, loops, anchorBits, residualGroup }: ResidualRow): ResidualTile {
   const [anchorWords, residualWords] = [(headDim * anchorBits) / 32, (headDim * RESIDUAL_BITS) / 32];
   const anchorPairsAt = TILE * (anchorWords + (loops - 1) * residualWords);
-  const firstAt = anchorPairsAt + (headDim / ANCHOR_GROUP) * FIELD_WORDS;
+  const firstAt = anchorPairsAt + (headDim / anchorGroupOf({ headDim })) * FIELD_WORDS;
   const pairWords = (headDim / residualGroup) * FIELD_WORDS;
   const each = pairWords + FIELD_WORDS;
   return {

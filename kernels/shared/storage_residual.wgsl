@@ -1,14 +1,15 @@
 // Cached rows of residual-quant (residual.layout.ts): the anchor R, or bf16(a R) + residual of another loop, all in
-// bf16. A unit is 32 components: a group of the anchor.
+// bf16. A unit is 16 components, which share scales.
 #include "small_floats.wgsl"
 const TILE_TOKENS = 32u;
-const UNIT = 32u;
-const UNIT_VECS = 8u;
+const UNIT = 16u;
+const UNIT_VECS = 4u;
 alias Unit = array<vec4f, UNIT_VECS>;
 
 override EDGES: u32;           // 0: threads that share a row have equally many units
 override ANCHOR_BITS: u32;     // 4 or 2
-override RESIDUAL_GROUP: u32;  // components of a residual's scale: 32 or 16
+override ANCHOR_GROUP: u32;    // components of a scale: 32 or 16
+override RESIDUAL_GROUP: u32;
 
 // Words from a tile's start; those of the loop that is read.
 struct CachedRow {
@@ -42,40 +43,32 @@ fn pair_at(cache: ptr<storage, array<vec4u>, read>, token: Token, at: u32, group
   return vec2f(scale, fp8_value(both & 0xffu));
 }
 
-// Two words from an even one on.
-fn two_words(cache: ptr<storage, array<vec4u>, read>, index: u32) -> vec2u {
-  let four = (*cache)[index / 4u];
-  return select(four.xy, four.zw, (index & 2u) != 0u);
-}
-
 fn codes_of(word: u32, first: u32, bits: u32) -> vec4f {
   return vec4f((vec4u(word) >> (bits * (vec4u(first) + vec4u(0u, 1u, 2u, 3u)))) & vec4u((1u << bits) - 1u));
 }
 
+fn rounded(x: vec4f) -> vec4f { return vec4f(bf16(x.x), bf16(x.y), bf16(x.z), bf16(x.w)); }
+
 fn load_unit(cache: ptr<storage, array<vec4u>, read>, shape: CachedRow, token: Token, unit: u32) -> Unit {
-  let anchor_pair = pair_at(cache, token, shape.anchor_pairs_at, unit);
-  var words: vec4u;
-  let first = token.tile + token.t * shape.anchor_words + unit * ANCHOR_BITS;
-  if (ANCHOR_BITS == 4u) { words = (*cache)[first / 4u]; } else { words = vec4u(two_words(cache, first), 0u, 0u); }
-  var out: Unit;
+  let pair = pair_at(cache, token, shape.anchor_pairs_at, unit * UNIT / ANCHOR_GROUP);
+  // 16 codes of 4 bits are two words, of 2 bits one.
+  let first = token.tile + token.t * shape.anchor_words + unit * (ANCHOR_BITS / 2u);
+  let four = (*cache)[first / 4u];
+  let low = four[first % 4u];
+  let high = four[(first + ANCHOR_BITS / 2u - 1u) % 4u];
   let per_word = 32u / ANCHOR_BITS;
+  var out: Unit;
   for (var v = 0u; v < UNIT_VECS; v++) {
-    let r = fma(codes_of(words[4u * v / per_word], 4u * v % per_word, ANCHOR_BITS), vec4f(anchor_pair.x),
-        vec4f(anchor_pair.y));
-    out[v] = vec4f(bf16(r.x), bf16(r.y), bf16(r.z), bf16(r.w));
+    let word = select(low, high, 4u * v >= per_word);
+    out[v] = rounded(fma(codes_of(word, 4u * v % per_word, ANCHOR_BITS), vec4f(pair.x), vec4f(pair.y)));
   }
   if (shape.residual_words == 0u) { return out; }
   let a = bitcast<f32>(field_at(cache, token, shape.coefficient_at) << 16u);
-  let rest = two_words(cache, token.tile + shape.codes_at + token.t * shape.residual_words + unit * 2u);
-  let groups = UNIT / RESIDUAL_GROUP;
-  let low = pair_at(cache, token, shape.pairs_at, unit * groups);
-  let high = pair_at(cache, token, shape.pairs_at, unit * groups + groups - 1u);
+  let rest = token.tile + shape.codes_at + token.t * shape.residual_words + unit;
+  let codes = (*cache)[rest / 4u][rest % 4u];
+  let own = pair_at(cache, token, shape.pairs_at, unit * UNIT / RESIDUAL_GROUP);
   for (var v = 0u; v < UNIT_VECS; v++) {
-    let pair = select(low, high, v >= UNIT_VECS / 2u);
-    let e = fma(codes_of(rest[v / 4u], 4u * (v % 4u), 2u), vec4f(pair.x), vec4f(pair.y));
-    let r = a * out[v];
-    let x = vec4f(bf16(r.x), bf16(r.y), bf16(r.z), bf16(r.w)) + e;
-    out[v] = vec4f(bf16(x.x), bf16(x.y), bf16(x.z), bf16(x.w));
+    out[v] = rounded(rounded(a * out[v]) + fma(codes_of(codes, 4u * v, 2u), vec4f(own.x), vec4f(own.y)));
   }
   return out;
 }

@@ -3,7 +3,7 @@
  * in 2 bits (ResidualQuant, arXiv 2610.10381, without rotation; residual.ts has the arithmetic). No parameters.
  */
 import type { Geometry } from '../geometry/geometry.js';
-import { ANCHOR_GROUP, residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import { anchorGroupOf, residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import { RESIDUAL_FORMS, type Codec, type CodecSpec, type ResidualForm } from './codec.js';
 import { fullTensors, sharedByLoops } from './layout.js';
 
@@ -20,8 +20,12 @@ const anchoredLoops = ({ loops }: Geometry): number => (loops % 4 === 0 ? 4 : lo
 const rowOf = (g: Geometry, { residual = 'mixed-g32' }: Codec): ResidualRow => ({
   headDim: g.headDim,
   loops: anchoredLoops(g),
-  ...FORMS[residual],
+  anchorBits: FORMS[residual].anchorBits,
+  residualGroup: Math.min(g.headDim, FORMS[residual].residualGroup),
 });
+
+/** Heads are whole groups of the anchor, and those are whole words; a narrower head is a group of its own. */
+const hasGroups = ({ headDim }: Geometry): boolean => headDim % 16 === 0 && headDim % anchorGroupOf({ headDim }) === 0;
 
 const bitsOf = (g: Geometry, codec: Codec): number => {
   const row = rowOf(g, codec);
@@ -45,7 +49,7 @@ export const residualQuant: CodecSpec = {
   storage: () => 'f16',
   loopAxis: false,
   publishedRatios: (g) =>
-    g.loops > 1 && g.headDim % ANCHOR_GROUP === 0
+    g.loops > 1 && hasGroups(g)
       ? RESIDUAL_FORMS.map((residual) => 16 / bitsOf(g, { kind: 'residual-quant', residual }))
       : [],
   fromRatio: (g, ratio) => {
@@ -59,9 +63,9 @@ export const residualQuant: CodecSpec = {
     if (residual === undefined || !RESIDUAL_FORMS.includes(residual))
       return `residual-quant has the forms ${RESIDUAL_FORMS.join(', ')}, not ${residual}`;
     if (g.loops < 2) return 'residual-quant needs a model with at least two loops';
-    return g.headDim % ANCHOR_GROUP === 0
+    return hasGroups(g)
       ? undefined
-      : `residual-quant has groups of ${ANCHOR_GROUP} channels, which do not divide heads of ${g.headDim}`;
+      : `residual-quant has groups of 32 channels, or of 16, which do not divide heads of ${g.headDim}`;
   },
   core: (g, core, codec, choice) => {
     const row = rowOf(g, codec);

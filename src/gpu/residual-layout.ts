@@ -1,7 +1,7 @@
 /** Rows of residual-quant as they lie in a cache (kernels/shared/residual.layout.ts), read in float64. */
 import { anchorOf, rebuiltRow, type CodedGroup } from '../codecs/residual.js';
 import { bf16Value, fp8Value } from '../codecs/small-floats.js';
-import { ANCHOR_GROUP, RESIDUAL_BITS, residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import { anchorGroupOf, RESIDUAL_BITS, residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import { TILE_TOKENS, type Words } from './cache-layout.js';
 
 /** What is stored of a token in a row. */
@@ -38,7 +38,7 @@ export function storedLoops(
         };
       });
     return {
-      anchor: groups(0, tile.anchorWords, tile.anchorPairsAt, ANCHOR_GROUP, row.anchorBits),
+      anchor: groups(0, tile.anchorWords, tile.anchorPairsAt, anchorGroupOf(row), row.anchorBits),
       residuals: tile.residuals.map(({ codesAt, pairsAt, coefficientAt }) => ({
         coefficient: bf16Value(field(coefficientAt)),
         groups: groups(codesAt, tile.residualWords, pairsAt, row.residualGroup, RESIDUAL_BITS),

@@ -84,8 +84,8 @@ function ringBytes(g: Geometry, { windowTokens = 0 }: Codec, choice: StorageChoi
 /** Bits a value of residual-quant: residuals of 2 bits with a coefficient, an anchor of 4 or 2, pairs of 16 bits. */
 function residualBits({ loops, headDim: d }: Geometry, { residual }: Codec): number {
   const T = loops % 4 === 0 ? 4 : loops;
-  const [b, g2] = residual === 'int2-g32' ? [2, 32] : [4, residual === 'mixed-g16' ? 16 : 32];
-  return ((T - 1) * (2 + 16 / g2 + 16 / d) + b + 16 / 32) / T;
+  const [b, group] = residual === 'int2-g32' ? [2, 32] : [4, residual === 'mixed-g16' ? 16 : 32];
+  return ((T - 1) * (2 + 16 / Math.min(group, d) + 16 / d) + b + 16 / Math.min(32, d)) / T;
 }
 
 /** ρ, by the same table. */
@@ -138,7 +138,7 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
     ...(shares.length > 0
       ? { cla: fc.constantFrom(...shares).map((shareLayers): Codec => ({ kind: 'cla', shareLayers })) }
       : {}),
-    ...(g.loops > 1 && g.headDim % 32 === 0
+    ...(g.loops > 1 && (g.headDim === 16 || g.headDim % 32 === 0)
       ? {
           'residual-quant': fc
             .constantFrom(...RESIDUAL_FORMS)
@@ -188,7 +188,7 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
   const admits = (g: Geometry) =>
     (kind !== 'cla' || g.layers > 1) &&
     (!(spec.sharings || spec.anchoredLoops) || g.loops > 1) &&
-    (!spec.anchoredLoops || g.headDim % 32 === 0);
+    (!spec.anchoredLoops || g.headDim === 16 || g.headDim % 32 === 0);
   const ofKind = anyGeometry.filter(admits).chain((g) => codecFor(g, kind).map((codec) => ({ g, codec })));
 
   it('names paths that exist, and one at least', () => {

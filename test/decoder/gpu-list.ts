@@ -21,9 +21,9 @@ const WIDE: Geometry = { ...OURO, name: 'wide heads', headDim: 32, loops: 4 };
 const MANY_LOOPS: Geometry = {
   ...HUGINN,
   name: 'many loops',
-  headDim: 32,
+  headDim: 16,
   loops: 8,
-  extraParametersPerLayer: 2 * 2 * 32,
+  extraParametersPerLayer: 2 * 2 * 16,
 };
 const ONE_LOOP: Geometry = { ...GROUPED, name: 'one loop', loops: 1, normAfterEachLoop: false };
 

@@ -3,6 +3,7 @@ import './narrow.js';
 import { expect, test } from 'vitest';
 import { residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import type { KernelCall } from '../../kernels/registry.js';
+import { deviceOptions } from '../../kernels/launches.js';
 import { planOperation } from '../../src/gpu/index.js';
 import { mix } from '../../src/hash.js';
 import { check, TOLERANCE } from './contract-run.js';
@@ -10,15 +11,15 @@ import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 
 /** The published forms, at any width and number of loops. */
-const rowOf = (random: Random): ResidualRow => ({
-  headDim: 32 * random.whole(1, 4),
-  loops: random.whole(2, 5),
-  ...random.pick([
-    { anchorBits: 4, residualGroup: 32 },
-    { anchorBits: 2, residualGroup: 32 },
-    { anchorBits: 4, residualGroup: 16 },
-  ]),
-});
+function rowOf(random: Random): ResidualRow {
+  const headDim = random.pick([16, 32, 64, 96, 128]);
+  const [anchorBits, group] = random.pick([
+    [4, 32],
+    [2, 32],
+    [4, 16],
+  ] as const);
+  return { headDim, loops: random.whole(2, 5), anchorBits, residualGroup: Math.min(headDim, group) };
+}
 
 test('the parts of a row fill its tile', () => {
   const random = randomOf(mix(SEED));
@@ -27,7 +28,7 @@ test('the parts of a row fill its tile', () => {
     const { words, anchorWords, residualWords, anchorPairsAt, residuals } = residualTile(row);
     const parts = [
       [0, 32 * anchorWords],
-      [anchorPairsAt, (16 * row.headDim) / 32],
+      [anchorPairsAt, (16 * row.headDim) / Math.min(32, row.headDim)],
       ...residuals.flatMap(({ codesAt, pairsAt, coefficientAt }) => [
         [codesAt, 32 * residualWords],
         [pairsAt, (16 * row.headDim) / row.residualGroup],
@@ -67,7 +68,7 @@ describeGpu('kernels of residual-quant', (device) => {
       const shape = { sequences, kvHeads: heads, group, context, ...row, splits: random.whole(1, 3) };
       test(`attends to ${variant} ${loop} of ${JSON.stringify(shape)}, seed ${SEED}`, async () => {
         const call = { kernel: 'attend_residual', variant, shape } as const;
-        const { error } = await check(device, call, [{ residual: { loop } }], mix(SEED + i));
+        const { error } = await check(device, call, [{ residual: { loop }, ...deviceOptions(device) }], mix(SEED + i));
         expect(error).toBeLessThan(10 * TOLERANCE);
       });
     }

@@ -9,6 +9,13 @@ export const RESIDUAL_QUANT_SOURCE = 'ResidualQuant (arXiv 2610.10381)';
 const PROTOCOL = 'neither shots nor items are stated; a rotation is calibrated on 128 sequences of the task';
 const METRICS: readonly Metric[] = ['gsm8k', 'math500', 'humaneval', 'mbpp'];
 
+/**
+ * Bits are printed for heads of 128 channels, which share one coefficient in three of four loops; Huginn's have 96.
+ * @returns the ratio that the codec has
+ */
+const ratioOf = (model: string, bits: number): number =>
+  16 / (bits + (model === 'huginn-3.5b' ? (3 / 4) * (16 / 96 - 16 / 128) : 0));
+
 /** A row as published: its label, bits a value, percentages by model in the order of the metrics, null where none is. */
 export interface ResidualQuantRow {
   readonly label: string;
@@ -51,7 +58,8 @@ export const RESIDUAL_QUANT_FIGURES: readonly QualityFigure[] = RESIDUAL_QUANT_R
   Object.entries(scores).flatMap(([model, values]) =>
     values.flatMap((value, i) => {
       if (value === null) return [];
-      const codec = form === null ? {} : ({ codec: 'residual-quant', ratioLabel: (16 / bits).toFixed(2) } as const);
+      const codec =
+        form === null ? {} : ({ codec: 'residual-quant', ratioLabel: ratioOf(model, bits).toFixed(2) } as const);
       const common = { source: RESIDUAL_QUANT_SOURCE, protocol: PROTOCOL, decoder: null, ...codec };
       return [figure({ ...common, model: model as QualityModel }, METRICS[i] as Metric, value / 100)];
     }),
