@@ -14,10 +14,10 @@ export const CODEC_KINDS = [
   'mla-head',
   'cla',
   'kv-quant',
+  'residual-quant',
   'final-loop',
   'mean-loop',
   'lla-window',
-  'residual-quant',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 

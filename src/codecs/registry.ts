@@ -21,10 +21,10 @@ export const CODECS = {
   'mla-head': mlaHead,
   cla,
   'kv-quant': kvQuant,
+  'residual-quant': residualQuant,
   'final-loop': finalLoop,
   'mean-loop': meanLoop,
   'lla-window': llaWindow,
-  'residual-quant': residualQuant,
 } satisfies Record<CodecKind, CodecSpec>;
 
 const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];

@@ -50,14 +50,16 @@ export const residualQuant: CodecSpec = {
   loopAxis: false,
   publishedRatios: (g) =>
     g.loops > 1 && hasGroups(g)
-      ? RESIDUAL_FORMS.map((residual) => 16 / bitsOf(g, { kind: 'residual-quant', residual }))
+      ? [...new Set(RESIDUAL_FORMS.map((residual) => 16 / bitsOf(g, { kind: 'residual-quant', residual })))]
       : [],
   fromRatio: (g, ratio) => {
     if (g.loops < 2) return 'residual-quant needs a model with at least two loops';
     const codecs = RESIDUAL_FORMS.map((residual): Codec => ({ kind: 'residual-quant', residual }));
     const ratios = codecs.map((codec) => 16 / bitsOf(g, codec));
     const found = ratios.findIndex((own) => Math.abs(own - ratio) < CLOSE);
-    return codecs[found] ?? `residual-quant has the ratios ${ratios.map((own) => own.toFixed(2)).join(', ')}`;
+    return (
+      codecs[found] ?? `residual-quant has the ratios ${[...new Set(ratios.map((own) => own.toFixed(2)))].join(', ')}`
+    );
   },
   refuse: (g, { residual }) => {
     if (residual === undefined || !RESIDUAL_FORMS.includes(residual))
