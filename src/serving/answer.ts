@@ -10,7 +10,7 @@ import type { Scenario } from '../schema/settings.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, readWorkload } from './question.js';
+import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
 import type { Bound } from './price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { Run, SimulationReport, SustainedRate } from './types.js';
@@ -76,7 +76,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   const all = o.only
     ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
-    : choose(plan, request, o.findRate, server.chunkedPrefill);
+    : choose(plan, request, o.findRate, server.depth !== null && server.depth.skippedKv !== 'copy');
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
   if (all.length === 0) throw nothingLeft(plan);
   const runs: Run[] = [];
@@ -132,9 +132,17 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
-    notes: [...leftOut(plan, o, all), ...request.notes],
+    notes: [...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
   };
   return report;
+}
+
+/** Says of which plans prompts are neither divided nor shared, where the server would. */
+function takenWhole(chosen: readonly Plan[], server: ServerChoice): string[] {
+  const ids = chosen.filter((p) => takesWhole(p.codec)).map((p) => p.id);
+  return ids.length > 0 && (server.chunkedPrefill || server.prefixCaching)
+    ? [`${ids.join(', ')}: prompts in whole, without chunked prefill and prefix caching`]
+    : [];
 }
 
 /** Says what else the question names, where not all of it is simulated. */
@@ -172,12 +180,13 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
 
 /**
  * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else all of
- * a few, a path each of a few codecs, or the recommended one and the full cache. @param divides prompts into chunks
+ * a few, a path each of a few codecs, or the recommended one and the full cache.
+ * @param lacksLoops tokens leave early, and their last loop is not written in place of those left out
  */
-function choose(plan: PlanReport, r: PlanRequest, all: boolean, divides: boolean): Plan[] {
-  // A server refuses prompts that go position by position, and those in whole where it divides them: they are left out,
-  // unless nothing else was asked for.
-  const together = plan.plans.filter((p) => !takesPositions(p.codec) && !(divides && takesWhole(p.codec)));
+function choose(plan: PlanReport, r: PlanRequest, all: boolean, lacksLoops: boolean): Plan[] {
+  // A server refuses prompts that go position by position, and tokens without the loop that the others are stored as
+  // differences to: they are left out, unless nothing else was asked for.
+  const together = plan.plans.filter((p) => !takesPositions(p.codec) && !(lacksLoops && takesWhole(p.codec)));
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = plans.filter(
     (p) =>

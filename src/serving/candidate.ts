@@ -35,20 +35,17 @@ export interface Setting {
 }
 
 /**
- * What a server may do with rows that are stored as differences to a token's last loop.
- * @throws UserError for prompts in chunks, and for tokens that leave early without rows in place of that loop's
+ * How a server serves rows that are stored as differences to a token's last loop: prompts in whole, without shared
+ * prefixes.
+ * @throws UserError for tokens that leave early without rows in place of that loop's
  */
-function requireWholePrompts(id: string, { chunkedPrefill, depth }: ServerChoice): void {
-  if (chunkedPrefill)
-    throw new UserError(
-      `${id} takes prompts in whole: they attend exactly, and the cache keeps no exact rows`,
-      'add --chunked-prefill off',
-    );
-  if (depth !== null && depth.skippedKv !== 'copy')
+function inWhole(id: string, server: ServerChoice): ServerChoice {
+  if (server.depth !== null && server.depth.skippedKv !== 'copy')
     throw new UserError(
       `${id} stores a token's loops as differences to the last of them, which one that left early has not run`,
       'add --skipped-kv copy, which writes those of its last loop in their place',
     );
+  return { ...server, chunkedPrefill: false, prefixCaching: false };
 }
 
 /** A candidate that can serve. */
@@ -67,15 +64,15 @@ export class Service {
     candidate: Candidate,
     plan: Plan | undefined,
   ) {
-    const { request, link, workload, server, targets } = setting;
+    const { request, link, workload, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
+    const server = takesWhole(c.codec) ? inWhole(this.id, setting.server) : setting.server;
     if (takesPositions(c.codec))
       throw new UserError(
         `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
         'plan it, or simulate another way of sharing with --shared',
       );
-    if (takesWhole(c.codec)) requireWholePrompts(this.id, server);
     this.evidence = plan?.decode.evidence ?? null;
     // Of the servers, only those that schedule loop by loop let tokens leave early.
     this.servedBy = server.depth === null || request.runtime ? (plan?.servedBy ?? null) : null;
@@ -99,7 +96,7 @@ export class Service {
       ...server,
       blocks,
       capTokens,
-      prefixCaching: server.prefixCaching && identities && c.eviction === null && !takesWhole(c.codec),
+      prefixCaching: server.prefixCaching && identities && c.eviction === null,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
       reserveFullPrompt: true,

@@ -61,7 +61,9 @@ export const RESIDUAL_QUANT_FIGURES: readonly QualityFigure[] = RESIDUAL_QUANT_R
       const codec =
         form === null ? {} : ({ codec: 'residual-quant', ratioLabel: ratioOf(model, bits).toFixed(2) } as const);
       const common = { source: RESIDUAL_QUANT_SOURCE, protocol: PROTOCOL, decoder: null, ...codec };
-      return [figure({ ...common, model: model as QualityModel }, METRICS[i] as Metric, value / 100)];
+      return [
+        figure({ ...common, model: model as QualityModel }, METRICS[i] as Metric, Number((value / 100).toFixed(4))),
+      ];
     }),
   ),
 );
