@@ -6,9 +6,12 @@ import type { KernelCall } from '../../kernels/registry.js';
 import { deviceOptions } from '../../kernels/launches.js';
 import { planOperation } from '../../src/gpu/index.js';
 import { mix } from '../../src/hash.js';
+import { codeLoops } from '../../src/codecs/residual.js';
+import { rebuiltLoops, storedLoops } from '../../src/gpu/residual-layout.js';
 import { check, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
+import { runPlan } from './run-plan.js';
 
 /** The published forms, at any width and number of loops. */
 function rowOf(random: Random): ResidualRow {
@@ -73,6 +76,43 @@ describeGpu('kernels of residual-quant', (device) => {
       });
     }
   }
+
+  test(`stores what the definition has to the bit where every number is exact: halves too, seed ${SEED}`, async () => {
+    // Numbers of few bits: differences to FP8 offsets are exact, and halves between codes are common.
+    const random = randomOf(mix(SEED + 99));
+    const row: ResidualRow = { headDim: 64, loops: 2, anchorBits: 4, residualGroup: 32 };
+    const [heads, capacity] = [2, 32];
+    const values = Array.from({ length: row.loops * heads * row.headDim }, (_, i) =>
+      i % 32 === 0 ? 0 : i % 32 === 1 ? 15 : random.whole(0, 60) / 4,
+    );
+    const shape = { rows: 1, heads, ...row };
+    const plan = planOperation({ kernel: 'append_residual', variant: 'f32', shape }, { appendResidual: { capacity } });
+    const out = await runPlan(device, plan, { tokens: Uint32Array.of(5), rows: Float32Array.from(values) });
+    const cache = out('cache');
+    const read = storedLoops((i) => cache[i] as number, row, capacity);
+    for (let head = 0; head < heads; head++) {
+      const loops = [0, 1].map((loop) => values.slice((loop * heads + head) * 64, (loop * heads + head + 1) * 64));
+      const { anchor, residuals } = codeLoops(loops, { anchorBits: 4, anchorGroup: 32, residualGroup: 32 });
+      expect(anchor.map(({ scale, offset }) => [scale, offset])).toEqual([
+        [1, 0],
+        [1, 0],
+      ]);
+      expect(read(head, 5)).toEqual({ anchor, residuals });
+    }
+  });
+
+  test('NaN stays NaN in every loop that reads it', async () => {
+    const row: ResidualRow = { headDim: 32, loops: 2, anchorBits: 2, residualGroup: 32 };
+    const values = Float32Array.from({ length: 64 }, (_, i) => (i === 40 ? NaN : i / 8));
+    const shape = { rows: 1, heads: 1, ...row };
+    const plan = planOperation(
+      { kernel: 'append_residual', variant: 'f32', shape },
+      { appendResidual: { capacity: 32 } },
+    );
+    const cache = (await runPlan(device, plan, { tokens: Uint32Array.of(0), rows: values }))('cache');
+    const read = rebuiltLoops(storedLoops((i) => cache[i] as number, row, 32)(0, 0));
+    expect(read.every(Number.isNaN)).toBe(true);
+  });
 
   test('what does not go together is refused', () => {
     const shape = { rows: 1, heads: 1, headDim: 48, loops: 4, anchorBits: 4, residualGroup: 32 };
