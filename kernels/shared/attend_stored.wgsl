@@ -1,4 +1,5 @@
 // Attention over rows whose storage comes before: the rest of attend and attend_residual.
+// Bindings: those of attend.wgsl. Run: lla-sim bench --kernel attend
 override KEY_EACH: u32;        // units of a key row that a thread takes
 override BRANCH_EACH: u32;     // units of a branch row that a thread takes, 0 without a branch
 
