@@ -2,7 +2,7 @@
 import type { Codec } from '../../src/codecs/codec.js';
 import { pathSpec } from '../../src/codecs/paths.js';
 import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
-import { hasOwnStorage, inEverySharing, isLatent, sharingOf } from '../../src/codecs/registry.js';
+import { hasOwnStorage, inEverySharing, isLatent, sharingOf, takesWhole } from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
@@ -188,8 +188,17 @@ export const CASES = sampled(ALL, SEED);
 export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 3);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
 export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 3, 2);
-/** The same, taken in chunk by chunk. */
-export const CHUNKED_CASES = everyNth(sampled(ALL, SEED + 3), 5, 3);
+/** The same, taken in chunk by chunk, where a prompt may follow cached tokens. */
+export const CHUNKED_CASES = everyNth(
+  sampled(
+    ALL.filter(({ codec }) => !takesWhole(codec)),
+    SEED + 3,
+  ),
+  5,
+  3,
+);
+/** A case whose prompts are taken in whole. */
+export const WHOLE_CASE = ALL.find(({ codec }) => takesWhole(codec)) as Case;
 /** Those whose latents can be encoded from captures. */
 export const CAPTURED_CASES = everyNth(
   sampled(
