@@ -1,7 +1,9 @@
 /** Inputs and outputs of every launch, and a benchmark's values for what a shape does not state. */
 import type { OperationPlan } from '../src/gpu/plan.js';
 import type { AppendOptions } from './append/launch.js';
+import type { AppendResidualOptions } from './append_residual/launch.js';
 import type { AttendRebuildOptions } from './attend_rebuild/launch.js';
+import type { ResidualOptions } from './attend_residual/launch.js';
 import type { BlockVectorsOptions } from './block_vectors/launch.js';
 import type { EvictOptions } from './evict/launch.js';
 import type { EvictChunkOptions } from './evict_chunk/launch.js';
@@ -50,6 +52,8 @@ export interface OperationOptions extends AttendRebuildOptions {
   embeddingColumns?: boolean;
   blockVectors?: BlockVectorsOptions;
   append?: AppendOptions;
+  appendResidual?: AppendResidualOptions;
+  residual?: ResidualOptions;
   current?: CurrentOptions;
   matmul?: MatmulOptions;
   mass?: MassOptions;

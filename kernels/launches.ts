@@ -3,6 +3,7 @@ import type { Device } from '../src/gpu/device.js';
 import type { OperationPlan } from '../src/gpu/plan.js';
 import { launch as accumulate } from './accumulate/launch.js';
 import { launch as append } from './append/launch.js';
+import { launch as appendResidual } from './append_residual/launch.js';
 import { launch as attend } from './attend/launch.js';
 import { launch as attendBlockAbsorbed } from './attend_block_absorbed/launch.js';
 import { launch as attendCarried } from './attend_carried/launch.js';
@@ -11,6 +12,7 @@ import { launch as attendJoin } from './attend_join/launch.js';
 import { launch as attendMerge } from './attend_merge/launch.js';
 import { launch as attendPrefill } from './attend_prefill/launch.js';
 import { launch as attendRebuild } from './attend_rebuild/launch.js';
+import { launch as attendResidual } from './attend_residual/launch.js';
 import { launch as blockBasis } from './block_basis/launch.js';
 import { launch as blockVectors } from './block_vectors/launch.js';
 import { launch as embed } from './embed/launch.js';
@@ -41,8 +43,10 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   sample,
   matmul,
   append,
+  append_residual: appendResidual,
   attend,
   attend_rebuild: attendRebuild,
+  attend_residual: attendResidual,
   block_vectors: blockVectors,
   block_basis: blockBasis,
   attend_block_absorbed: attendBlockAbsorbed,

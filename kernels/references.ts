@@ -1,6 +1,7 @@
 /** The float64 reference of every kernel. A kernel without one cannot be measured: each shape is compared first. */
 import { reference as accumulate } from './accumulate/reference.js';
 import { reference as append } from './append/reference.js';
+import { reference as appendResidual } from './append_residual/reference.js';
 import { reference as attend } from './attend/reference.js';
 import { reference as attendBlockAbsorbed } from './attend_block_absorbed/reference.js';
 import { reference as attendCarried } from './attend_carried/reference.js';
@@ -9,6 +10,7 @@ import { reference as attendJoin } from './attend_join/reference.js';
 import { reference as attendMerge } from './attend_merge/reference.js';
 import { reference as attendPrefill } from './attend_prefill/reference.js';
 import { reference as attendRebuild } from './attend_rebuild/reference.js';
+import { reference as attendResidual } from './attend_residual/reference.js';
 import { reference as blockBasis } from './block_basis/reference.js';
 import { reference as blockVectors } from './block_vectors/reference.js';
 import { reference as embed } from './embed/reference.js';
@@ -38,9 +40,11 @@ export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
   sample,
   matmul,
   append,
+  append_residual: appendResidual,
   load,
   attend,
   attend_rebuild: attendRebuild,
+  attend_residual: attendResidual,
   block_vectors: blockVectors,
   block_basis: blockBasis,
   attend_block_absorbed: attendBlockAbsorbed,

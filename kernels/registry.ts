@@ -8,6 +8,7 @@
  */
 import { spec as accumulate } from './accumulate/terms.js';
 import { spec as append } from './append/terms.js';
+import { spec as appendResidual } from './append_residual/terms.js';
 import { spec as attend } from './attend/terms.js';
 import { spec as attendBlockAbsorbed } from './attend_block_absorbed/terms.js';
 import { spec as attendCarried } from './attend_carried/terms.js';
@@ -16,6 +17,7 @@ import { spec as attendJoin } from './attend_join/terms.js';
 import { spec as attendMerge } from './attend_merge/terms.js';
 import { spec as attendPrefill } from './attend_prefill/terms.js';
 import { spec as attendRebuild } from './attend_rebuild/terms.js';
+import { spec as attendResidual } from './attend_residual/terms.js';
 import { spec as blockBasis } from './block_basis/terms.js';
 import { spec as blockVectors } from './block_vectors/terms.js';
 import { spec as embed } from './embed/terms.js';
@@ -45,9 +47,11 @@ const SPECS = {
   sample,
   matmul,
   append,
+  append_residual: appendResidual,
   load,
   attend,
   attend_rebuild: attendRebuild,
+  attend_residual: attendResidual,
   block_vectors: blockVectors,
   block_basis: blockBasis,
   attend_block_absorbed: attendBlockAbsorbed,

@@ -7,6 +7,7 @@
 // [query head][block][quad of components, then the mean of the keys][function], 2 keys (latents), 3 values (latents), 4
 // partials, 5 spans, 6 scores, 7 functions: phi [offset][quads of even functions, then of odd ones]. Run: lla-sim bench
 // --kernel attend_block_absorbed
+#storage
 #include "attend_rows.wgsl"
 
 override HALF: u32;          // half a block, 8 * OFFSETS * streams

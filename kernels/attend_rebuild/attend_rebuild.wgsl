@@ -11,6 +11,7 @@
 // [KV head][head width][rank, padded to even] f16 pairs, 9 means [KV head][head width] f32, 10 turns (rotary.wgsl).
 // Run: lla-sim bench --kernel attend_rebuild
 enable subgroups;
+#storage
 #include "attend_rows.wgsl"
 #include "rotary.wgsl"
 

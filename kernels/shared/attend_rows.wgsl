@@ -9,8 +9,7 @@
 // and the groups are merged once, in finish_rows: there is no barrier before it. (Software drivers run a loop with a
 // barrier at half speed.) The groups of STREAM threads read neighbouring rows, so that a subgroup reads one run of
 // memory. A kernel calls place_of, start_rows, for every token fold_row, and finish_rows. Partials, [sequence][query
-// head][split][value width + 2] f32: o (not yet divided by l), m (base 2), l.
-#storage
+// head][split][value width + 2] f32: o (not yet divided by l), m (base 2), l. How a row is stored comes before.
 
 override WG: u32;           // threads of a workgroup, a multiple of STREAM
 override LANES: u32;        // query heads of a workgroup, at most 4

@@ -3,6 +3,10 @@ import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 import type { CacheTensor } from './layout.js';
 
+/** Forms of residual-quant as published: bits of its anchor, channels of a residual's scale (residual-quant.ts). */
+export const RESIDUAL_FORMS = ['mixed-g32', 'int2-g32', 'mixed-g16'] as const;
+export type ResidualForm = (typeof RESIDUAL_FORMS)[number];
+
 export const CODEC_KINDS = [
   'full',
   'lla',
@@ -10,6 +14,7 @@ export const CODEC_KINDS = [
   'mla-head',
   'cla',
   'kv-quant',
+  'residual-quant',
   'final-loop',
   'mean-loop',
   'lla-window',
@@ -60,6 +65,8 @@ export interface Codec {
   readonly windowTokens?: number;
   /** Bits a scalar (kv-quant). */
   readonly bits?: 2 | 3 | 4 | 8;
+  /** Bits and groups (residual-quant). */
+  readonly residual?: ResidualForm;
   /** When the loops share rows (final-loop, mean-loop); the first of the kind's `sharings` unless given. */
   readonly shared?: Sharing;
 }
@@ -77,7 +84,7 @@ export interface StorageChoice {
 }
 
 /** When the last attention of a step reads a layer's cache: then the new token's rows are appended. */
-export type Closing = 'always' | 'last-loop' | 'closing-layer';
+export type Closing = 'always' | 'last-loop' | 'anchor-loop' | 'closing-layer';
 
 /** Everything that the rest of the program must know of a kind of codec. */
 export interface CodecSpec {
@@ -103,6 +110,11 @@ export interface CodecSpec {
   readonly sharings?: readonly Sharing[];
   /** The rows that loops share are the mean over all loops; those of the last loop unless given. */
   readonly averages?: true;
+  /**
+   * Loops whose rows are stored together, as differences to the last of them: they wait until it has run, and prompts
+   * are taken in whole.
+   */
+  anchoredLoops?(g: Geometry): number;
   /** Another codec whose tensors this one reads. */
   readonly weightsOf?: CodecKind;
   /** Planned only where it is asked for by name. */

@@ -6,6 +6,7 @@
  * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
  */
 import { GROUP_SIZE, storedBytes, type Storage } from '../../kernels/spec.js';
+import { residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 
 /** Tokens in one tile of the cache: 32 scalars of n bits are n words. Pages are whole tiles. */
@@ -28,6 +29,8 @@ export interface CacheTensor {
   readonly groupSize: number;
   /** Last tokens that it holds, in a ring; all that are kept unless given. */
   readonly windowTokens?: number | undefined;
+  /** Rows that hold several loops, end to end, as differences to the last of them. */
+  readonly residual?: ResidualRow;
 }
 
 export type CacheLayout = readonly CacheTensor[];
@@ -36,7 +39,8 @@ export type CacheLayout = readonly CacheTensor[];
 export const scalarsPerToken = (layout: CacheLayout): number =>
   layout.reduce((sum, t) => sum + (t.windowTokens === undefined ? t.layers * t.loops * t.heads * t.width : 0), 0);
 
-export const rowBytes = (t: CacheTensor): number => storedBytes(t.storage, t.width, t.groupSize);
+export const rowBytes = (t: CacheTensor): number =>
+  t.residual ? residualBytes(t.residual) : storedBytes(t.storage, t.width, t.groupSize);
 
 /** Bytes of a tensor's rows of one token. */
 const tokenBytes = (t: CacheTensor): number => t.layers * t.loops * t.heads * rowBytes(t);

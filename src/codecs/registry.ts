@@ -13,6 +13,7 @@ import { loopWindow } from './loop-window.js';
 import { melt } from './melt.js';
 import { mlaHead } from './mla-head.js';
 import { ratioLabel } from './ranks.js';
+import { residualQuant } from './residual-quant.js';
 import { finalLoop, meanLoop } from './shared-loops.js';
 import { cla, full, kvQuant } from './uncompressed.js';
 
@@ -23,6 +24,7 @@ export const CODECS = {
   'mla-head': mlaHead,
   cla,
   'kv-quant': kvQuant,
+  'residual-quant': residualQuant,
   'final-loop': finalLoop,
   'mean-loop': meanLoop,
   'lla-window': llaWindow,
@@ -74,6 +76,16 @@ export const sharedAs = ({ shared: _own, ...codec }: Codec, shared: Sharing): Co
 /** A codec in each way that its loops can share rows, the usual one first; itself where they share none. */
 export const inEverySharing = (codec: Codec): Codec[] =>
   specOf(codec.kind).sharings?.map((shared) => sharedAs(codec, shared)) ?? [codec];
+
+/** Loops whose rows of a token are stored together, and wait for the last of them; 1 where each is stored as it comes. */
+export const anchoredLoops = (g: Geometry, codec: Pick<Codec, 'kind'>): number =>
+  specOf(codec.kind).anchoredLoops?.(g) ?? 1;
+
+/** True where loops are stored as differences to another. */
+export const isAnchored = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).anchoredLoops !== undefined;
+
+/** True where prompts are taken in whole: attention of a prompt does not read what the cache keeps of a token. */
+export const takesWhole = (codec: Pick<Codec, 'kind'>): boolean => isAnchored(codec) || isHybrid(codec);
 
 /** Kinds that are planned where nobody names any. */
 export const PLANNED_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => !specOf(kind).onlyAsked);

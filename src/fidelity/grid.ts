@@ -46,6 +46,10 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
   return [...new Map(found.map((codec) => [JSON.stringify(codec), codec])).values()];
 }
 
+/** Codecs that store differences along loops, in their published forms. */
+const differences = (g: Geometry): Codec[] =>
+  codecsAt(g, 'residual-quant', CODECS['residual-quant'].publishedRatios(g));
+
 /** The ratio at which codecs, storages and evictions are compared: T. */
 const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 
@@ -64,7 +68,7 @@ export function defaultGrid(g: Geometry): Row[] {
   const windowed = codecsAt(g, 'hla', [common]).flatMap((codec) =>
     [0, 16].map((windowTokens) => ({ ...codec, windowTokens })),
   );
-  const single = [...codecsAt(g, 'cla', [2]), ...codecsAt(g, 'final-loop', [g.loops])];
+  const single = [...codecsAt(g, 'cla', [2]), ...codecsAt(g, 'final-loop', [g.loops]), ...differences(g)];
   const full: Codec = { kind: 'full' };
   const rows: Row[] = [
     { codec: full, path: 'full', ...plain },
@@ -86,6 +90,7 @@ export function fullGrid(g: Geometry): Row[] {
   const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop', 'hla'] as const;
   const codecs = kinds
     .flatMap((kind) => codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]))
+    .concat(differences(g))
     .flatMap(inEverySharing);
   return codecs
     .flatMap((codec) =>

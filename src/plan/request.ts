@@ -214,10 +214,11 @@ function readFilter(s: Scenario, storage: Storage, contextTokens: number): Candi
       return w as T;
     }) ?? null;
   const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);
-  if (storage.startsWith('q') && kinds?.some((kind) => hasOwnStorage({ kind })))
+  const ownBits = storage.startsWith('q') ? kinds?.find((kind) => hasOwnStorage({ kind })) : undefined;
+  if (ownBits !== undefined)
     throw new UserError(
-      '--cache-type int8 or int4 does not stack on the kv-quant codec, which has its own bits',
-      'leave --cache-type or kv-quant out',
+      `--cache-type int8 or int4 does not stack on the ${ownBits} codec, which has its own bits`,
+      `leave --cache-type or ${ownBits} out`,
     );
   const evictions =
     list('eviction')?.map((w) => parseEviction(w, '--eviction')) ?? (s.budget === undefined ? [null] : []);

@@ -1,5 +1,5 @@
 /** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
-import type { Branch, Codec, Path, PathChoice, Sharing, StorageChoice } from '../codecs/codec.js';
+import type { Branch, Codec, Path, PathChoice, ResidualForm, Sharing, StorageChoice } from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Runtime } from '../stacks/runtime.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
@@ -212,6 +212,8 @@ export interface Plan {
     readonly rankK?: number;
     readonly rankV?: number;
     readonly bits?: number;
+    /** Form of residual-quant: bits of its anchor, and its groups. */
+    readonly residual?: ResidualForm;
     readonly shareLayers?: number;
     readonly rankFirst?: number;
     readonly windowTokens?: number;

@@ -10,6 +10,7 @@ import { AXES_FIGURES } from './tables/axes.js';
 import { GENERATION_FIGURES } from './tables/generation.js';
 import { OTHERS_FIGURES } from './tables/others.js';
 import { PASSKEY_FIGURES } from './tables/passkey.js';
+import { RESIDUAL_QUANT_FIGURES } from './tables/residual-quant.js';
 import { TEXT_FIGURES } from './tables/text.js';
 
 /** Every figure of the paper, in the order of its tables. */
@@ -21,7 +22,11 @@ export const FIGURES_OF_THE_PAPER: readonly QualityFigure[] = [
 ];
 
 /** The same, then those of other groups. */
-export const FIGURES: readonly QualityFigure[] = [...FIGURES_OF_THE_PAPER, ...OTHERS_FIGURES];
+export const FIGURES: readonly QualityFigure[] = [
+  ...FIGURES_OF_THE_PAPER,
+  ...OTHERS_FIGURES,
+  ...RESIDUAL_QUANT_FIGURES,
+];
 
 /**
  * Printed ratios are rounded (21.3, 21.33, 64/3): this much apart they are the same. Measured ratios differ by 9 % or

@@ -4,7 +4,15 @@
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
-import { averagesLoops, codecSpec, isHybrid, isLatent, laterWindowOf, layoutOf } from '../codecs/registry.js';
+import {
+  anchoredLoops,
+  averagesLoops,
+  codecSpec,
+  isHybrid,
+  isLatent,
+  laterWindowOf,
+  layoutOf,
+} from '../codecs/registry.js';
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
@@ -31,7 +39,7 @@ import { meanRow } from './rows.js';
 const WORD = 4;
 
 /**
- * Kind of memory: latents and means that loops still add to, mass and positions of H2O, activations, or all of these for prompts.
+ * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all of these for prompts.
  */
 export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
 
@@ -203,6 +211,8 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     }
   }
   if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
+  const anchored = anchoredLoops(g, c.codec);
+  if (anchored > 1) add('held rows', anchored * meanRow(c), g.layers, 'in-flight');
   if (weighsTokens(c.eviction)) {
     add('scores', heads * capacity, undefined, 'workspace', 'parts');
     const layout = layoutPerGpu(c);
@@ -234,12 +244,14 @@ export interface PromptExtent {
 
 /**
  * Rows of full width that are alive at once, of each layer, loop and pass: one where latents accumulate; all, of both
- * passes, for `one-shot`; those of T − 1 loops and the layer at which the last loop is for `by-layer`.
+ * passes, for `one-shot`; those of the loops before the last that is encoded with them, and the layer at which that is,
+ * for `by-layer`.
  */
 function slotsAlive(c: Configuration, captures: CapturingKind | undefined): number {
   const { layers, loops } = c.geometry;
   if (captures === 'one-shot') return 2 * layers * loops;
-  return captures === 'by-layer' && spansLoops(c) ? (loops - 1) * layers + 1 : 1;
+  const together = spansLoops(c) ? loops : anchoredLoops(c.geometry, c.codec);
+  return captures === 'by-layer' ? (together - 1) * layers + 1 : 1;
 }
 
 /** Rows in tiles of the cache's layout, kept until the run has joined the cache. */
@@ -277,6 +289,9 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
     add('latent key', room * latentsOf(c) * rankK, accumulatingLayers(c));
     add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
   }
+  // Of one axis.
+  const anchored = anchoredLoops(g, c.codec);
+  if (anchored > 1) add('held rows', (chunk * anchored * meanRow(c)) / 2);
   if (averagesLoops(c.codec)) add('mean rows', room * meanRow(c), g.layers);
   if (codecSpec(c.codec).gatesState) add('gated states', room * g.hidden, g.layers);
   if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));

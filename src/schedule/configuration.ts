@@ -1,8 +1,8 @@
 /** What is decoded and how, what a schedule is made of, and how work is divided over workgroups, bindings and GPUs. */
-import { codecSpec, isLatent, latentHeads, storageOfCodec } from '../codecs/registry.js';
+import { anchoredLoops, codecSpec, isLatent, latentHeads, storageOfCodec } from '../codecs/registry.js';
 import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
-import type { Geometry } from '../geometry/geometry.js';
+import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { Division } from './splits.js';
@@ -37,6 +37,9 @@ export type When =
   | 'later-loops'
   /** Only in the last loop: a loop-axis latent is complete, and no later loop reads the cache of this step. */
   | 'last-loop'
+  /** Only in loops to which those before them are stored as differences, and only in those before them. */
+  | 'anchor-loop'
+  | 'residual-loops'
   /** Only in the first of the layers that share a cache (cla): the one that has K and V projections. */
   | 'owning-layer'
   /** Only in the last of them: no later layer reads the cache of this step and loop. */
@@ -59,8 +62,9 @@ export interface Op {
    * run; not given where it works on all.
    */
   readonly from?: number;
-  /** The loop whose rows it works on; not given where it is the one that it runs in. */
+  /** The loop whose rows it works on, or how far before the one that it runs in; not given where it is that one. */
   readonly loop?: number;
+  readonly loopsBack?: number;
   /** Attention over cached tokens: which splits it writes. */
   readonly division?: Division;
 }
@@ -149,6 +153,16 @@ export const spansLoops = (c: Configuration): boolean =>
 
 /** Loops whose rows of full width the `fast` path writes together, from one latent. */
 export const restoredLoops = (c: Configuration): number => (spansLoops(c) ? c.geometry.loops : 1);
+
+/** Loops whose rows of a block are stored together, as differences to the last of them; 1 where there are none. */
+export const anchoredIn = (c: Configuration, block: LayerBlock): number =>
+  block.name === 'core' ? anchoredLoops(c.geometry, c.codec) : 1;
+
+/** The same operations for each of the loops up to the anchor's, in which they run. */
+export const everyAnchoredLoop = (c: Configuration, ops: readonly Op[]): Op[] =>
+  Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, loopsBack) => ops.map((o) => ({ ...o, loopsBack })))
+    .toReversed()
+    .flat();
 
 /** The same operations for each of these loops; those of the place's own loop where a latent has one. */
 export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {

@@ -2,6 +2,7 @@
  * A schedule's operations with the places at which they run: one by one for the decoder, counted for prices. Both
  * follow from one rule (`placesOf`).
  */
+import { anchoredLoops } from '../codecs/registry.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op, When } from './configuration.js';
 import type { Schedule } from './schedule.js';
@@ -28,16 +29,18 @@ export interface Visit {
   readonly before: number;
 }
 
-/** Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack. */
+/** Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack, of every `each` the `inEach`. */
 interface Places {
   readonly first: number;
   readonly step: number;
   readonly from: number;
   readonly to: number;
+  readonly each?: number;
+  readonly inEach?: 'last' | 'others';
 }
 
-/** Where an operation of a stack runs. @param share layers that share a cache */
-function placesOf(when: When, loops: number, share: number): Places {
+/** Where an operation of a stack runs. @param share layers that share a cache @param anchored loops that share an anchor */
+function placesOf(when: When, loops: number, share: number, anchored: number): Places {
   switch (when) {
     case 'always':
       return { first: 0, step: 1, from: 0, to: loops };
@@ -47,6 +50,10 @@ function placesOf(when: When, loops: number, share: number): Places {
       return { first: 0, step: 1, from: 1, to: loops };
     case 'last-loop':
       return { first: 0, step: 1, from: loops - 1, to: loops };
+    case 'anchor-loop':
+      return { first: 0, step: 1, from: 0, to: loops, each: anchored, inEach: 'last' };
+    case 'residual-loops':
+      return { first: 0, step: 1, from: 0, to: loops, each: anchored, inEach: 'others' };
     case 'owning-layer':
       return { first: 0, step: share, from: 0, to: loops };
     case 'closing-layer':
@@ -55,17 +62,20 @@ function placesOf(when: When, loops: number, share: number): Places {
 }
 
 const shareOf = (c: Configuration): number => c.codec.shareLayers ?? 1;
+const anchoredOf = (c: Configuration): number => anchoredLoops(c.geometry, c.codec);
 
 /** True where an operation of a layer runs at a place. */
 function runsAt(c: Configuration, { when }: Op, { block, layer, loop }: Place): boolean {
-  const { first, step, from, to } = placesOf(when, block.loops, shareOf(c));
-  return layer >= first && (layer - first) % step === 0 && loop >= from && loop < to;
+  const { first, step, from, to, each = 1, inEach = 'last' } = placesOf(when, block.loops, shareOf(c), anchoredOf(c));
+  const inGroup = (loop % each === each - 1) === (inEach === 'last');
+  return layer >= first && (layer - first) % step === 0 && loop >= from && loop < to && inGroup;
 }
 
 /** How often an operation of a list of layers runs in a step, its parts included. */
 export function timesOf(c: Configuration, { layers, loops }: Pick<LayerBlock, 'layers' | 'loops'>, op: Op): number {
-  const { first, step, from, to } = placesOf(op.when, loops, shareOf(c));
-  return Math.max(0, Math.ceil((layers - first) / step)) * (to - from) * op.repeat;
+  const { first, step, from, to, each = 1, inEach = 'last' } = placesOf(op.when, loops, shareOf(c), anchoredOf(c));
+  const running = ((to - from) / each) * (inEach === 'last' ? 1 : each - 1);
+  return Math.max(0, Math.ceil((layers - first) / step)) * running * op.repeat;
 }
 
 /** Visits every operation with the number of times that it runs in one step: as often as `expand` yields it. */
@@ -100,7 +110,7 @@ function sizeOf({ kernel, shape }: Op): number {
 function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit> {
   const taken = new Map<string, { parts: number; size: number }>();
   const visit = (op: Op): Visit => {
-    const key = `${op.label} ${op.from ?? ''} ${op.loop ?? ''}`;
+    const key = `${op.label} ${op.from ?? ''} ${op.loop ?? ''} ${op.loopsBack ?? ''}`;
     const before = taken.get(key) ?? { parts: 0, size: 0 };
     taken.set(key, { parts: before.parts + 1, size: before.size + sizeOf(op) });
     return { op, place, part: before.parts, before: before.size };

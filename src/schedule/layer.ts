@@ -12,6 +12,8 @@ import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
 import {
+  anchoredIn,
+  AXES,
   branchHeadsOf,
   everyRestoredLoop,
   groupSizeOf,
@@ -38,7 +40,7 @@ import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';
-import { appendOp, encodeOps, meanOps, ropeOp, rotateOps } from './rows.js';
+import { anchoredRow, appendLoopsOp, appendOp, encodeOps, holdOps, meanOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -86,6 +88,7 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     ...(hasHybridLatents(c, block) ? hybridEncodeOps(c, batch) : encodeOps(c, block, batch)),
     ...turnOps(l),
     ...meanOps(c, block, batch),
+    ...holdOps(c, block, batch),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
     ...evictOps(c, block, l.parts, slots),
@@ -118,6 +121,7 @@ const perQueryHead = ({ batch, heads, kvHeads, group }: Layer, label: string, k:
 function attentionOps(l: Layer): Op[] {
   const { c, batch, heads, kvHeads, group, storage } = l;
   const d = c.geometry.headDim;
+  if (anchoredIn(c, l.block) > 1) return anchoredLoops(l);
   if (!l.latent) return [...fullWidth(l, storage), ...laterWindow(l)];
   const { rankK = 0, rankV = 0 } = c.codec;
   const latentHeads = latentsOf(c);
@@ -282,6 +286,26 @@ function fullWidth(l: Layer, type: Storage): Op[] {
   );
 }
 
+/** Attention over rows that are rebuilt from those of the anchor's loop: their own, or a loop's before it. */
+function anchoredLoops(l: Layer): Op[] {
+  const { c, kvHeads, group } = l;
+  const d = c.geometry.headDim;
+  const shape = { kvHeads, group, ...anchoredRow(c) };
+  const tokens = segmentsOf(c.eviction, l.context);
+  return attendAndMerge(l, 'f16', [{ label: 'attend', kernel: 'attend_residual', tokens, shape }], {
+    rowsEach: kvHeads,
+    width: d,
+    currentKey: d,
+  }).flatMap((o): Op[] =>
+    o.label === 'attend'
+      ? [
+          { ...o, variant: 'residual', when: 'residual-loops' },
+          { ...o, variant: 'anchor', when: 'anchor-loop' },
+        ]
+      : [o],
+  );
+}
+
 /**
  * What loops after the first add where they attend to the rows of the first and to a window of their own: attention over
  * the window, the gate of each head (a product of its query), and the mixture, which is as much as a join.
@@ -359,6 +383,8 @@ function appendOps(l: Layer): Op[] {
   const { c, block, batch, kvHeads } = l;
   const d = c.geometry.headDim;
   const { rankK = 0, rankV = 0 } = c.codec;
+  if (anchoredIn(c, block) > 1)
+    return AXES.flatMap((axis) => l.parts.map(({ size, repeat }) => appendLoopsOp(c, axis, size, repeat)));
   const when = closingTime(c, block);
   const append = (label: string, heads: number, width: number, time = when): Op[] =>
     l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, time, repeat));

@@ -1,5 +1,5 @@
 /**
- * The operations of the kinds of prefill that capture, for codecs with latents: pass 1 keeps the rows that its
+ * The operations of the kinds of prefill that capture, for codecs with latents and for loops that are stored together: pass 1 keeps the rows that its
  * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. Keys are captured
  * rotated, as attention reads them. Before encoding they are rotated back, so that none is kept twice.
  *
@@ -9,18 +9,37 @@
  *   last loop, which frees its captures. Pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../geometry/geometry.js';
-import { AXES, everyRestoredLoop, kvHeadsOf, op, type Axis, type Op } from './configuration.js';
+import {
+  anchoredIn,
+  AXES,
+  everyAnchoredLoop,
+  everyRestoredLoop,
+  kvHeadsOf,
+  op,
+  type Axis,
+  type Op,
+} from './configuration.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
 import { keptRowType, over, type Chunk, type Pass } from './prefill-pass.js';
 import { keepOp, loadLatents, loadRows, reconstructOps, writeLatentOps } from './prefill-rows.js';
-import { encodeOp, ropeOp } from './rows.js';
+import { appendLoopsOp, encodeOp, ropeOp } from './rows.js';
 import type { Stage } from './schedule.js';
 
 /** by-layer: the encoding of a layer, between its attention and its MLP. */
 export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
   p.captures === 'by-layer' && !p.again && p.block.name === 'core'
-    ? over(chunks, (chunk) => encodeCaptures(p, chunk))
+    ? over(chunks, (chunk) => (anchoredIn(p.c, p.block) > 1 ? storeLoops(p, chunk) : encodeCaptures(p, chunk)))
     : [];
+
+/** Loops that are stored together, one axis after the other: their captured rows side by side, coded and written. */
+function storeLoops({ c, batch }: Pass, chunk: Chunk): Op[] {
+  const rows = batch * chunk.tokens;
+  const shape = { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 };
+  return AXES.flatMap((axis) => [
+    ...everyAnchoredLoop(c, [op(`hold-${axis}`, 'load', keptRowType(c), shape, 'anchor-loop')]),
+    appendLoopsOp(c, axis, rows),
+  ]);
+}
 
 /** one-shot: everything is encoded between the passes, and reconstructed. */
 export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] =>

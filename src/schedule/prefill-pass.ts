@@ -1,6 +1,14 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
 import { pathSpec } from '../codecs/paths.js';
-import { averagesLoops, codecSpec, isHybrid, isLatent, takesPositions, takesTwoPasses } from '../codecs/registry.js';
+import {
+  averagesLoops,
+  codecSpec,
+  isAnchored,
+  isLatent,
+  takesPositions,
+  takesTwoPasses,
+  takesWhole,
+} from '../codecs/registry.js';
 import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { storageOf, type Configuration, type Op, type When } from './configuration.js';
@@ -22,7 +30,10 @@ export function prefillRowType(c: Pick<Configuration, 'codec' | 'choice'>): 'f16
  * evicted.
  */
 export const keepsRows = (c: Configuration): boolean =>
-  c.eviction !== null || isLatent(c.codec) || codecSpec(c.codec).closes === 'last-loop' || isQuantised(storageOf(c));
+  c.eviction !== null ||
+  isLatent(c.codec) ||
+  ['last-loop', 'anchor-loop'].includes(codecSpec(c.codec).closes) ||
+  isQuantised(storageOf(c));
 
 /** A stretch of tokens. */
 export interface Chunk {
@@ -64,13 +75,20 @@ export interface Taken {
 export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: number): Taken {
   if (takesPositions(c.codec))
     return { method: 'chunked', chunkTokens: weighsTokens(c.eviction) ? chunkTokens : 1, runTokens: 1 };
-  if (isHybrid(c.codec)) return { method: 'accumulated', chunkTokens, runTokens: Infinity };
+  if (takesWhole(c.codec)) return { method: 'accumulated', chunkTokens, runTokens: Infinity };
   return { method, chunkTokens, runTokens: method === 'chunked' ? chunkTokens : Infinity };
 }
 
-/** What a run captures for its latents, unless they are accumulated: only latents are encoded from captures. */
+/**
+ * What a run captures for its latents, unless they are accumulated. Rows of loops that are stored together wait as captures,
+ * whatever the method.
+ */
 export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
-  isLatent(c.codec) && takesTwoPasses(c.codec) ? CAPTURING_KINDS.find((kind) => kind === method) : undefined;
+  isAnchored(c.codec)
+    ? 'by-layer'
+    : isLatent(c.codec) && takesTwoPasses(c.codec)
+      ? CAPTURING_KINDS.find((kind) => kind === method)
+      : undefined;
 
 /** The runs of a prompt, as positions. `before`: tokens that were there already. */
 export const runsOf = ({ runTokens }: Pick<Taken, 'runTokens'>, before: number, promptTokens: number): Chunk[] =>
@@ -87,7 +105,7 @@ export interface Pass {
   /** Pass 2: attention reads rows that come from the cache. */
   readonly again: boolean;
   readonly chunkTokens: number;
-  /** Latents are encoded from captures, not as each loop's share comes. */
+  /** Latents, or loops that are stored together, are encoded from captures, not as each loop's share comes. */
   readonly captures: CapturingKind | undefined;
 }
 

@@ -10,7 +10,7 @@
 import { isLatent, takesTwoPasses } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js';
+import { anchoredIn, AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js';
 import {
   adapterOps,
   attentionOut,
@@ -210,7 +210,7 @@ const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && i
 /** Writing of rows of full width, before attention may read them. */
 function appendOps(p: Pass, rows: number): Op[] {
   const { c, block } = p;
-  if (isCoreLatent(p)) return [];
+  if (isCoreLatent(p) || anchoredIn(c, block) > 1) return [];
   const owning = owningTime(c, block);
   const when = owning === 'always' ? closingTime(c, block) : owning;
   return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));

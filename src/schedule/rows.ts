@@ -1,7 +1,8 @@
 /** Operations on the rows of new tokens that steps and prompts have: encoding, rotation and writing to the cache. */
-import { averagesLoops, isLatent } from '../codecs/registry.js';
+import { averagesLoops, isLatent, layoutOf } from '../codecs/registry.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import {
+  anchoredIn,
   AXES,
   branchHeadsOf,
   encodersOf,
@@ -17,6 +18,7 @@ import {
   type Op,
   type When,
 } from './configuration.js';
+import type { ResidualRow } from '../../kernels/shared/residual.layout.js';
 import { owningTime } from './dense.js';
 import { branchKeyTime, branchWidth } from './eviction-ops.js';
 
@@ -68,7 +70,32 @@ export function meanOps(c: Configuration, block: LayerBlock, rows: number): Op[]
   ];
 }
 
-/** Scalars of a token's mean in a layer: its keys, then its values. */
+/**
+ * The row of a layer whose loops are stored together.
+ * @throws Error for a codec without
+ */
+export function anchoredRow(c: Configuration): ResidualRow {
+  const found = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).find(({ residual }) => residual);
+  if (!found?.residual) throw new Error(`${c.codec.kind} stores each loop as it comes`);
+  return found.residual;
+}
+
+/** Keys (rotated) and values of a loop, which wait until all that are stored with them are there. */
+export const holdOps = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
+  anchoredIn(c, block) > 1 ? [op('hold-rows', 'accumulate', 'begin', { rows, width: meanRow(c) })] : [];
+
+/** Coding and writing of the loops that are stored together. */
+export const appendLoopsOp = (c: Configuration, axis: Axis, rows: number, repeat = 1): Op =>
+  op(
+    `append-${axis}`,
+    'append_residual',
+    'f32',
+    { rows, heads: kvHeadsOf(c), ...anchoredRow(c) },
+    'anchor-loop',
+    repeat,
+  );
+
+/** Scalars of a token's rows of one loop in a layer: its keys, then its values. */
 export const meanRow = (c: Configuration): number => 2 * kvHeadsOf(c) * c.geometry.headDim;
 
 /** Writing of rows to the cache. */

@@ -88,7 +88,6 @@ export const SERVER_SETTINGS = {
   chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },
   promptsFirst: {
     kind: 'text',
-    title: 'Prompts first',
     help: 'prompts take iterations of their own, and sequences wait [on for SGLang, else off]',
     choices: ['on', 'off'],
   },

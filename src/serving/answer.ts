@@ -1,5 +1,5 @@
 /** From a scenario with a workload to what happens when its requests come. */
-import { isHybrid, isUncompressed, takesPositions } from '../codecs/registry.js';
+import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateOf } from '../plan/candidates.js';
@@ -10,9 +10,9 @@ import type { Scenario } from '../schema/settings.js';
 import { turn } from '../turn.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
-import type { Depth } from './depth.js';
+import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, readWorkload } from './question.js';
+import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
 import type { Bound } from './price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { Run, SimulationReport, SustainedRate } from './types.js';
@@ -134,9 +134,17 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
-    notes: [...leftOut(plan, o, all), ...request.notes],
+    notes: [...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
   };
   return report;
+}
+
+/** Says of which plans prompts are neither divided nor shared, where the server would. */
+function takenWhole(chosen: readonly Plan[], server: ServerChoice): string[] {
+  const ids = chosen.filter((p) => takesWhole(p.codec)).map((p) => p.id);
+  return ids.length > 0 && (server.chunkedPrefill || server.prefixCaching)
+    ? [`${ids.join(', ')}: prompts in whole, without chunked prefill and prefix caching`]
+    : [];
 }
 
 /** Says what else the question names, where not all of it is simulated. */
@@ -175,12 +183,14 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
 /**
  * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else all of
  * a few, a path each of a few codecs, or the recommended one and the full cache.
+ * @param depth tokens that leave early; null: none
  */
 function choose(plan: PlanReport, r: PlanRequest, depth: Depth | null, all: boolean): Plan[] {
-  // A server refuses prompts that go position by position, and sums over loops that were left out: such rows are left
-  // out, unless nothing else was asked for.
-  const sums = depth === null || depth.skippedKv === 'recompute';
-  const together = plan.plans.filter(({ codec }) => !takesPositions(codec) && (sums || !isHybrid(codec)));
+  // A server refuses prompts that go position by position, and codecs that miss what a token that left early did not
+  // compute: they are left out, unless nothing else was asked for.
+  const together = plan.plans.filter(
+    ({ codec }) => !takesPositions(codec) && (depth === null || refusedSkipping(codec, depth.skippedKv) === null),
+  );
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = plans.filter(
     (p) =>

@@ -1,6 +1,6 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
-import { isHybrid, takesPositions } from '../codecs/registry.js';
+import { takesPositions, takesWhole } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence, ServerSpread } from '../cost/evidence.js';
@@ -13,7 +13,7 @@ import type { WholePrompt } from '../schedule/prefill.js';
 import { capacityOf, type Capacity } from './capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
-import { meanLoops, type Depth } from './depth.js';
+import { meanLoops, refusedSkipping, type Depth } from './depth.js';
 import type { LoopPricer } from './depth-replica.js';
 import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
@@ -50,26 +50,24 @@ export class Service {
     candidate: Candidate,
     plan: Plan | undefined,
   ) {
-    const { request, link, workload, server, targets } = setting;
+    const { request, link, workload, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
+    // Nothing of a prompt that is taken in whole can be found again.
+    const server = takesWhole(c.codec)
+      ? { ...setting.server, chunkedPrefill: false, prefixCaching: false }
+      : setting.server;
     if (takesPositions(c.codec))
       throw new UserError(
         `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
         'plan it, or simulate another way of sharing with --shared',
       );
-    const whole = isHybrid(c.codec);
-    if (whole && server.depth && server.depth.skippedKv !== 'recompute')
-      throw new UserError(
-        `${this.id} sums latents over the inputs of all later loops, and a loop that was left out has no input to add`,
-        'take --skipped-kv recompute, or another codec',
-      );
+    const refused = server.depth && refusedSkipping(c.codec, server.depth.skippedKv);
+    if (refused) throw new UserError(`${this.id} ${refused.why}`, refused.instead);
     this.evidence = plan?.decode.evidence ?? null;
     // Of the servers, only those that schedule loop by loop let tokens leave early.
     this.servedBy = server.depth === null || request.runtime ? (plan?.servedBy ?? null) : null;
-    // Prompts of exact rows that no cache keeps are taken whole, and nothing of them can be found again.
-    const chunkedPrefill = server.chunkedPrefill && !whole;
-    const method: WholePrompt = chunkedPrefill ? 'chunked' : request.prefill;
+    const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
     this.capacity = capacityOf(c, {
       usableBytes: usableBytes(request),
       longest: server.maxModelLen,
@@ -87,10 +85,9 @@ export class Service {
     const capTokens = c.eviction === null ? Infinity : allocatedTokens(c.eviction, Infinity);
     this.options = {
       ...server,
-      chunkedPrefill,
       blocks,
       capTokens,
-      prefixCaching: server.prefixCaching && identities && c.eviction === null && !whole,
+      prefixCaching: server.prefixCaching && identities && c.eviction === null,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
       reserveFullPrompt: true,

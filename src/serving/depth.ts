@@ -2,6 +2,8 @@
  * Early exit: how many of a looped model's loops a token takes, and what becomes of the keys and values of the loops
  * that it left out.
  */
+import type { Codec } from '../codecs/codec.js';
+import { isAnchored, isHybrid } from '../codecs/registry.js';
 import { mix } from '../hash.js';
 
 /**
@@ -51,4 +53,22 @@ export class DepthDraws {
     while (loop < cumulative.length - 1 && uniform >= cumulative[loop]!) loop++;
     return loop + 1;
   }
+}
+
+/** Why a codec cannot go on after a token that left early, and what to write instead; null where it can. */
+export function refusedSkipping(
+  codec: Pick<Codec, 'kind'>,
+  skippedKv: SkippedKv,
+): { readonly why: string; readonly instead: string } | null {
+  if (isHybrid(codec) && skippedKv !== 'recompute')
+    return {
+      why: 'sums latents over the inputs of all later loops, and a loop that was left out has no input to add',
+      instead: 'take --skipped-kv recompute, or another codec',
+    };
+  if (isAnchored(codec) && skippedKv !== 'copy')
+    return {
+      why: "stores a token's loops as differences to the last of them, which one that left early has not run",
+      instead: 'add --skipped-kv copy, which writes those of its last loop in their place',
+    };
+  return null;
 }

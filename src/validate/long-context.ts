@@ -5,8 +5,8 @@
 import { priceStep } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { memoryModel, totalBytes } from '../cost/memory.js';
+import { rowBytes as bytesOfRow } from '../codecs/layout.js';
 import { layoutOf } from '../codecs/registry.js';
-import { storedBytes } from '../../kernels/spec.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { checkSteps, type StepRow, type StepRules } from './latency.js';
@@ -34,9 +34,7 @@ export interface LongContextReport {
 /** The longest power of two of tokens whose rows a binding and the memory hold. */
 export function longestContext(c: Configuration, memoryBytes: number): number {
   const rowBytes = Math.max(
-    ...layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).map(
-      (t) => t.heads * storedBytes(t.storage, t.width, t.groupSize),
-    ),
+    ...layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).map((t) => t.heads * bytesOfRow(t)),
   );
   let context = 1024;
   while (

@@ -59,11 +59,12 @@ const recording = new RecordingDevice();
 
 /** A priced call as its dispatch is recorded. @param ofPrompt its rows are tokens of one sequence */
 function priced({ geometry }: Configuration, call: KernelCall, ofPrompt = false): string {
+  const chunk = { capacity: 1024, chunk: call.shape.rows as number };
   const options: OperationOptions = {
     ...deviceOptions(recording.device),
     ropeBase: geometry.rope.theta,
     vocabulary: geometry.vocab,
-    ...(ofPrompt ? { append: { capacity: 1024, chunk: call.shape.rows as number } } : {}),
+    ...(ofPrompt ? { append: chunk, appendResidual: chunk } : {}),
     blockVectors: { group: geometry.heads / geometry.kvHeads },
   };
   return signatureOf(planOperation(call, options).steps[0] as Parameters<typeof signatureOf>[0]);

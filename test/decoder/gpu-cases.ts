@@ -2,6 +2,7 @@
 import { expect } from 'vitest';
 import type { Branch } from '../../src/codecs/codec.js';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
+import { hasOwnStorage } from '../../src/codecs/registry.js';
 import type { Decisions } from '../../src/decoder/reference/cache.js';
 import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -95,7 +96,7 @@ export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly 
         seed: SEED,
         materialised: false,
         decisions: { keeps: (_chosen, _unit, { site, kvHead }) => rounded.keptPositions(site, kvHead) },
-        ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }),
+        ...(!hasOwnStorage(of.codec) ? {} : { codec: { kind: 'full' } }),
       });
       return Math.max(...prompt.map((token) => relative(rounded.step(token), exact.step(token))));
     }),
@@ -145,14 +146,14 @@ export function arithmeticOf(of: Case, prompts: readonly (readonly number[])[]):
 
 /** Whether a prompt reads rows in 16 bits, or a step rebuilds such. */
 const isCoarse = ({ materialised = false, codec, choice = F16 }: Case): boolean =>
-  materialised || codec.bits !== undefined || choice.storage !== 'f32';
+  materialised || hasOwnStorage(codec) || choice.storage !== 'f32';
 const usualOf = (of: Case): number => (isCoarse(of) ? ROUNDED_TOLERANCE : TOLERANCE);
 
 /** A case whose cache has 32 bits: where a reference follows what is stored, arithmetic is all that differs. */
 export const inSingles = (of: Case): Case => ({
   ...of,
   choice: { storage: 'f32', groupSize: 32 },
-  ...(of.codec.bits === undefined ? {} : { codec: { kind: 'full' } }),
+  ...(hasOwnStorage(of.codec) ? { codec: { kind: 'full' } } : {}),
 });
 
 /**
@@ -162,7 +163,7 @@ export const inSingles = (of: Case): Case => ({
 export function limitOf(of: Case, prompts: readonly (readonly number[])[], usual = usualOf(of)): number {
   if (!isCoarse(of)) return Math.max(usual, 2 * arithmeticOf(of, prompts));
   // Codes are followed; rows in 16 bits are not.
-  return Math.max(usual, 2 * roundingOf(of.codec.bits === undefined ? of : { ...inSingles(of), choice: F16 }, prompts));
+  return Math.max(usual, 2 * roundingOf(!hasOwnStorage(of.codec) ? of : { ...inSingles(of), choice: F16 }, prompts));
 }
 
 /**

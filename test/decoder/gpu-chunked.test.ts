@@ -4,13 +4,17 @@ import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { open, type Case } from './gpu-cases.js';
-import { CHUNKED, expectChunks } from './gpu-chunks.js';
-import { ALL, label, onFewThreads, singles } from './gpu-list.js';
+import { CHUNKED, expectChunks, expectWholeAlone } from './gpu-chunks.js';
+import { ALL, label, onFewThreads, singles, WHOLE_CASE } from './gpu-list.js';
 import { promptOf } from './models.js';
 
 describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const { of, chunkTokens } of CHUNKED.filter(({ of }) => onFewThreads(of)))
     test(`${label(of)}, chunks of ${chunkTokens}`, { timeout: 600_000 }, () => expectChunks(device, of, chunkTokens));
+
+  test('rows stored as differences: a prompt is one run, and follows nothing', { timeout: 600_000 }, () =>
+    expectWholeAlone(device, WHOLE_CASE),
+  );
 
   test('only chunks go on behind other tokens', { timeout: 600_000 }, async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla') as Case);

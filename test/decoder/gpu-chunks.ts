@@ -9,7 +9,7 @@ import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
 import { mix } from '../../src/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
+import { configurationOf, expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
 import { CHUNKED_CASES, singles } from './gpu-list.js';
 import { followersOf, isFollowed } from './gpu-follow.js';
 import { promptOf } from './models.js';
@@ -85,4 +85,26 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
   } finally {
     decoder.close();
   }
+}
+
+/** Where a prompt attends exactly and the cache keeps no exact rows, it is one run, and follows nothing. */
+export async function expectWholeAlone(device: Device, of: Case): Promise<void> {
+  const prompt = promptOf(of.geometry, 45, SEED + 60);
+  const decoder = await open(device, of, { prefillChunkTokens: 20 });
+  try {
+    await decoder.prefill([prompt], 'chunked');
+    const chunked = await decoder.logits();
+    decoder.reset();
+    await decoder.prefill([prompt], 'accumulated');
+    expect(await decoder.logits(), 'whatever the method, to the bit').toEqual(chunked);
+    await expect(decoder.extend(0, prompt, true)).rejects.toThrow('takes a prompt in whole');
+    await expect(decoder.prefill([prompt], 'chunked')).rejects.toThrow('takes a prompt in whole');
+    expect(decoder.lengths).toEqual([45]);
+    await decoder.step([prompt[0] as number]);
+  } finally {
+    decoder.close();
+  }
+  const reference = referenceOf(of);
+  reference.prefill(prompt, 'chunked', 20);
+  expect(() => reference.prefill(prompt, 'chunked', 20)).toThrow('takes a prompt in whole');
 }

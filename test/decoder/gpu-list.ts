@@ -1,7 +1,15 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
 import type { Codec } from '../../src/codecs/codec.js';
 import { pathSpec } from '../../src/codecs/paths.js';
-import { inEverySharing, isHybrid, isLatent, sharingOf, takesTwoPasses } from '../../src/codecs/registry.js';
+import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
+import {
+  hasOwnStorage,
+  inEverySharing,
+  isLatent,
+  sharingOf,
+  takesTwoPasses,
+  takesWhole,
+} from '../../src/codecs/registry.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
@@ -15,6 +23,15 @@ const OURO = named('ouro-like');
 const GROUPED = named('grouped pre-norm');
 const HUGINN = named('huginn-like');
 const ORDINARY = named('ordinary, one loop');
+/** Heads of whole groups of channels, and several groups of loops that are stored together. */
+const WIDE: Geometry = { ...OURO, name: 'wide heads', headDim: 32, loops: 4 };
+const MANY_LOOPS: Geometry = {
+  ...HUGINN,
+  name: 'many loops',
+  headDim: 16,
+  loops: 8,
+  extraParametersPerLayer: 2 * 2 * 16,
+};
 const ONE_LOOP: Geometry = { ...GROUPED, name: 'one loop', loops: 1, normAfterEachLoop: false };
 
 /** A bare budget is a ring alone, which the other policies have as well: it is tried on few. */
@@ -30,6 +47,7 @@ export const label = ({ geometry, codec, path, materialised, branch, eviction }:
     codec.kind,
     codec.bits ?? '',
     codec.shared ?? '',
+    codec.residual ?? '',
     path ?? '',
     materialised ? 'materialised' : '',
     branch?.perHead ? 'branch per head' : '',
@@ -68,6 +86,9 @@ export const ALL: Case[] = [
   ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
   ...([8, 4, 3, 2] as const).map((bits) => ({ geometry: GROUPED, codec: { kind: 'kv-quant', bits } as const })),
   { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 } },
+  ...[WIDE, MANY_LOOPS].flatMap((geometry) =>
+    RESIDUAL_FORMS.map((residual): Case => ({ geometry, codec: { kind: 'residual-quant', residual } })),
+  ),
   ...[OURO, HUGINN].flatMap((geometry) => SHARED_LOOPS.map((codec): Case => ({ geometry, codec }))),
   ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const })),
   ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'fast' as const })),
@@ -147,7 +168,7 @@ export const onFewThreads = ({ path }: Case): boolean => path === undefined || !
  * that differs.
  */
 export const singles = (of: Case): Case =>
-  of.codec.bits === undefined ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of;
+  !hasOwnStorage(of.codec) ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of;
 
 /** One geometry of every layout: what sequences of a batch could confuse does not depend on the number of loops. */
 const BATCHED: Case[] = ALL.filter(
@@ -155,6 +176,7 @@ const BATCHED: Case[] = ALL.filter(
     geometry.name === GROUPED.name ||
     geometry.name === HUGINN.name ||
     codec.kind === 'cla' ||
+    codec.residual !== undefined ||
     sharingOf(codec) !== undefined,
 );
 
@@ -185,15 +207,17 @@ export const CASES = sampled(ALL, SEED);
 export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 3);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
 export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 3, 2);
-/** The same, taken in chunk by chunk. */
+/** The same, taken in chunk by chunk, where a prompt may follow cached tokens. */
 export const CHUNKED_CASES = everyNth(
   sampled(
-    ALL.filter(({ codec }) => !isHybrid(codec)),
+    ALL.filter(({ codec }) => !takesWhole(codec)),
     SEED + 3,
   ),
   5,
   3,
 );
+/** A case whose prompts are taken in whole. */
+export const WHOLE_CASE = ALL.find(({ codec }) => takesWhole(codec)) as Case;
 /** Those whose latents can be encoded from captures. */
 export const CAPTURED_CASES = everyNth(
   sampled(

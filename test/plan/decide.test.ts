@@ -176,7 +176,7 @@ describe('the decision', () => {
   it('names no upside whose slow end is below the recommendation: kernels that nobody has measured may be that slow', async () => {
     const low = (report: PlanReport, id: string | undefined): number =>
       row(report, id ?? '').knee?.tokensPerSecond?.low ?? 0;
-    const report = await planOf({ device: 'l40s', context: '8k' });
+    const report = await planOf({ device: 'l40s', context: '8k', codec: ['full', 'lla', 'lla-2d', 'mla-head'] });
     const { deploy, upside, unsure } = report.answer;
     expect(upside).toBeNull();
     expect(row(report, unsure?.planId ?? '').knee?.tokensPerSecond?.estimate).toBeGreaterThan(

@@ -57,6 +57,7 @@ test('the cases are every codec with every path it has, with and without evictio
     'lla-window',
     'mean-loop',
     'mla-head',
+    'residual-quant',
   ]);
   expect(new Set(cases.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(7);
   expect(new Set(cases.map(({ c }) => c.eviction?.policy ?? 'none'))).toEqual(new Set(['none', 'streaming', 'h2o']));

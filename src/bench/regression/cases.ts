@@ -6,6 +6,8 @@ import type { Shape } from '../../../kernels/spec.js';
 /** Rotary base and head width of Ouro. */
 const ROPE_BASE = 1e6;
 const HEAD_DIM = 128;
+/** Rows of residual-quant, mixed g32, of four loops. */
+const RESIDUAL_ROW = { headDim: HEAD_DIM, loops: 4, anchorBits: 4, residualGroup: 32 };
 /** Width of the rotary branch of absorbed attention. */
 const BRANCH = 64;
 /** Ranks of LLA at a ratio of four, and at the largest published one whose ranks are even. */
@@ -57,6 +59,7 @@ export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
   return [
     'attend',
     'attend_rebuild',
+    'attend_residual',
     'attend_block_absorbed',
     'block_vectors',
     'block_basis',
@@ -70,6 +73,10 @@ export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
 }
 
 const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): KernelCall => ({ kernel, variant, shape });
+
+/** Attention over rows of residual-quant, of a loop before the anchor's. */
+const differences = ({ sequences, heads: kvHeads, context, splits }: Scale): KernelCall =>
+  call('attend_residual', 'residual', { sequences, kvHeads, group: 1, context, ...RESIDUAL_ROW, splits });
 
 /** The kernels of one way of attending to the same cached tokens. */
 interface Way {
@@ -170,6 +177,7 @@ function small(s: Scale): KernelCall[] {
     call('sample', 'greedy', { rows: s.rows / 4, vocab: 49152 }),
     call('append', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
     call('load', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
+    call('append_residual', 'f32', { rows: s.rows / 4, heads: 16, ...RESIDUAL_ROW }),
   ];
 }
 
@@ -214,6 +222,7 @@ export function representativeCalls(software: boolean): KernelCall[] {
     w.block,
     w.rebuildKeys,
     w.rebuildValues,
+    differences(s),
     prefill,
     carried,
     mass,
@@ -246,7 +255,7 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
     w.rebuildValues,
   ]);
   return {
-    calls: [full, ...attention, ...products(s, software), ...small(s)],
+    calls: [full, ...attention, differences(s), ...products(s, software), ...small(s)],
     paths: ways.map(({ ranks, way: w }) => ({
       ranks,
       context: s.context,
@@ -274,6 +283,9 @@ const SHORT: Readonly<Record<string, string>> = {
   rankK: 'rk',
   rankV: 'rv',
   headDim: 'd',
+  loops: 'loops',
+  anchorBits: 'bits',
+  residualGroup: 'rgroup',
   functions: '',
   setupPerRank: '',
   blockTokens: '',

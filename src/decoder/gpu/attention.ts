@@ -2,6 +2,7 @@
 import type { RunOptions } from '../../../kernels/shared/fold.launch.js';
 import type { Buffer } from '../../gpu/index.js';
 import { reindexes } from '../../eviction/policy.js';
+import { anchoredIn } from '../../schedule/configuration.js';
 import { branchWidth, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import type { CodecAxis } from '../tensors.js';
@@ -39,6 +40,21 @@ export const attendFullWidth: Executor<DecodeStep> = (m, visit) => {
     queries: m.queries(part, heads * headDim),
     keys: rows('key'),
     values: rows('value'),
+    ...m.attends(visit, planned),
+  };
+  return { plan: planned, buffers };
+};
+
+/** Attention over rows that are rebuilt from those of the anchor's loop. */
+export const attendAnchored: Executor<DecodeStep> = (m, visit) => {
+  const { block, loop } = placed(visit);
+  const { heads, headDim } = m.c.geometry;
+  const own = { residual: { loop: loop % anchoredIn(m.c, block) } };
+  const planned = plan(m, visit, { ...own, run: runOf(m, visit) });
+  const buffers = {
+    queries: m.queries(m.partOf(visit), heads * headDim),
+    keys: m.cached(visit, 'key'),
+    values: m.cached(visit, 'value'),
     ...m.attends(visit, planned),
   };
   return { plan: planned, buffers };

@@ -3,6 +3,7 @@ import { rowSlots } from '../../codecs/layout.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import { cacheRow } from '../../gpu/cache-layout.js';
+import { loopsRow } from '../../gpu/residual-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Place } from '../../schedule/expand.js';
@@ -21,7 +22,10 @@ export interface CachedRows {
   readonly heads: number;
   /** Positions of the cached tokens, ascending. */
   positions(sequence: number, head: number): number[];
-  /** A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated. */
+  /**
+   * A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated; loops
+   * that are stored together lie end to end.
+   */
   row(sequence: number, head: number, position: number): Float64Array | undefined;
 }
 
@@ -34,7 +38,7 @@ export async function cachedRows(
 ): Promise<CachedRows> {
   const place = { ...at, block: blocksOf(m.c.geometry).find(({ name }) => name === at.block) } as Place;
   const tensor = m.caches.tensor(role, place);
-  const { heads, width, storage, groupSize, windowTokens } = tensor;
+  const { heads, width, storage, groupSize, windowTokens, residual } = tensor;
   const slots = windowTokens === undefined ? m.caches.slots : m.caches.recentSlots;
   const capacity = rowSlots(tensor, slots.capacity);
   const read = async (buffer: Buffer): Promise<Uint32Array> => new Uint32Array(await m.device.read(buffer));
@@ -52,7 +56,9 @@ export async function cachedRows(
     return {
       number: sequence - first,
       positions,
-      at: cacheRow((i) => words[i] as number, storage, width, groupSize, capacity),
+      at: residual
+        ? loopsRow((i) => words[i] as number, residual, capacity)
+        : cacheRow((i) => words[i] as number, storage, width, groupSize, capacity),
       span: windowTokens === undefined ? kept : divideSpan(kept, windowTokens).recent,
     };
   });

@@ -16,6 +16,7 @@ import {
 } from '../../eviction/policy.js';
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
+import { residualCacheBytes } from '../../../kernels/shared/residual.layout.js';
 import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
@@ -164,7 +165,10 @@ export class Caches {
     for (const t of this.layout) {
       for (const { index, count } of this.parts(t.block)) {
         const slots = rowSlots(t, this.slots.capacity);
-        const bytes = cacheBytes(rowLayout(t.storage, t.width, t.groupSize), slots, count * t.heads);
+        const rows = count * t.heads;
+        const bytes = t.residual
+          ? residualCacheBytes(t.residual, slots, rows)
+          : cacheBytes(rowLayout(t.storage, t.width, t.groupSize), slots, rows);
         // Read in 16 bytes at a time.
         const padding = Math.ceil(bytes / 16) * 16 - bytes;
         for (let layer = 0; layer < t.layers; layer++) {

@@ -7,7 +7,7 @@ import { isHybrid } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { GpuError, partOf, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
 import type { AppendOptions } from '../../../kernels/append/launch.js';
-import { latentsOf, spansLoops } from '../../schedule/configuration.js';
+import { anchoredIn, latentsOf, spansLoops } from '../../schedule/configuration.js';
 import { packedRow } from '../../schedule/buffers.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import { meanRow } from '../../schedule/rows.js';
@@ -49,7 +49,7 @@ export function placed(visit: Visit): Place {
 }
 
 /** The loop whose rows an operation works on. */
-export const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop;
+export const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop - (visit.op.loopsBack ?? 0);
 
 export abstract class Machine {
   /** The stream that layers add to, and the output of norms; a norm between loops exchanges them. */
@@ -166,6 +166,17 @@ export abstract class Machine {
     const { offset, stride } = this.rowsOf(visit, meanRow(this.c));
     const at = { offset: offset + (axis === 'value' ? stride / 2 : 0), stride };
     return { rows: this.buffer(`mean rows ${placed(visit).layer}`), at };
+  }
+
+  /**
+   * An operation's rows that wait for further loops, and floats from a loop to the next: keys and values side by side.
+   */
+  waiting(visit: Visit, axis: CodecAxis = 'key'): Placed & { readonly loopStride: number } {
+    const { block, layer } = placed(visit);
+    const loopStride = meanRow(this.c);
+    const { offset, stride } = this.rowsOf(visit, anchoredIn(this.c, block) * loopStride);
+    const at = { offset: offset + (axis === 'value' ? loopStride / 2 : 0), stride };
+    return { rows: this.buffer(`held rows ${layer}`), at, loopStride };
   }
 
   get branchHeads(): number {

@@ -1,6 +1,6 @@
 /** The methods of prefill, and where each may be used. */
 import type { Codec } from '../../codecs/codec.js';
-import { isHybrid } from '../../codecs/registry.js';
+import { takesWhole } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
@@ -29,10 +29,10 @@ export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token
  * @throws UserError where prompts attend to exact rows, which a cache does not keep for a later part
  */
 export function requireOneRun(codec: Codec, begun: boolean, ends: boolean): void {
-  if (isHybrid(codec) && (begun || !ends))
+  if (takesWhole(codec) && (begun || !ends))
     throw new UserError(
-      `${codec.kind} takes a prompt in one pass over exact rows, and its cache keeps none for a later part`,
-      'give the whole prompt at once, to a sequence without tokens',
+      `${codec.kind} takes a prompt in whole: it attends exactly, and the cache keeps no exact rows for a later part`,
+      'give all tokens at once to a sequence without any, or take them token by token',
     );
 }
 

@@ -3,10 +3,12 @@
  * prefillPeaks, counts them); what it has not it takes from the decoder.
  */
 import { pathSpec } from '../../codecs/paths.js';
+import { isLatent } from '../../codecs/registry.js';
 import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
 import { reindexes } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
+import { anchoredIn } from '../../schedule/configuration.js';
 import { ASIDE, prefillBuffers, type PromptExtent } from '../../schedule/buffers.js';
 import type { Visit } from '../../schedule/expand.js';
 import { heldBefore, setsRowsAside, storesRun, type CapturingKind } from '../../schedule/prefill.js';
@@ -158,6 +160,14 @@ export class Prompt extends Machine {
     return this.captures ? this.chunkLatents(axis) : super.latents(visit, axis);
   }
 
+  /** One axis at a time. */
+  override waiting(visit: Visit): Placed & { readonly loopStride: number } {
+    const { kvHeads, headDim } = this.c.geometry;
+    const loopStride = kvHeads * headDim;
+    const at = { offset: 0, stride: anchoredIn(this.c, placed(visit).block) * loopStride };
+    return { rows: this.buffer('held rows'), at, loopStride };
+  }
+
   override branchKeys(visit: Visit, row = this.held + fromOf(visit)): Placed {
     return super.branchKeys(visit, row);
   }
@@ -219,7 +229,7 @@ async function allocateControl(
   { room, chunk, captures }: PromptExtent,
 ): Promise<void> {
   const make = (label: string, words: number): Promise<Buffer> => allocations.make(label, 'control', 4 * words);
-  if (captures && !pathSpec(c.path).branch) {
+  if (captures && isLatent(c.codec) && !pathSpec(c.path).branch) {
     const table = rotaryTable(c.geometry.headDim, { ropeBase: c.geometry.rope.theta, positions, back: true });
     await device.write(await make('turns back', table.bytes / 4), table.data?.() as Float32Array<ArrayBuffer>);
   }

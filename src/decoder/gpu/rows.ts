@@ -7,7 +7,7 @@ import { averagesLoops, codecSpec, isHybrid, isLatent } from '../../codecs/regis
 import type { Buffer } from '../../gpu/index.js';
 import type { Rows } from '../../../kernels/matmul/launch.js';
 import type { RopeOptions } from '../../../kernels/rope/launch.js';
-import { latentsOf, restoredLoops, spansLoops } from '../../schedule/configuration.js';
+import { anchoredIn, latentsOf, restoredLoops, spansLoops } from '../../schedule/configuration.js';
 import type { Visit } from '../../schedule/expand.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';
 import { normedRows, plan, project, type Executor, type Executors } from './dense.js';
@@ -168,6 +168,18 @@ export function append(
   };
 }
 
+/** Codes the rows of the loops that are stored together, and writes them to the cache. */
+function appendLoops(m: Machine, visit: Visit, axis: CodecAxis): Dispatch {
+  const { cache, options, row = 0 } = m.target(visit, axis);
+  const { rows, at, loopStride } = m.waiting(visit, axis);
+  const { capacity, chunk = 1, first = 0, firstSequence = 0, firstStart = 0 } = options;
+  const own = { rowOffset: at.offset + row * at.stride, rowStride: at.stride, loopStride };
+  return {
+    plan: plan(m, visit, { appendResidual: { capacity, chunk, first, firstSequence, firstStart, ...own } }),
+    buffers: { tokens: m.buffer('positions'), rows, cache },
+  };
+}
+
 /**
  * A token's rows join the cache: of full width as they were projected, or their mean over the loops, or centred latents,
  * or the rows of a loop that a latent stands for.
@@ -176,6 +188,7 @@ const appendRows =
   (axis: CodecAxis): Executor =>
   async (m, visit) => {
     const { block, layer } = placed(visit);
+    if (anchoredIn(m.c, block) > 1) return appendLoops(m, visit, axis);
     if (block.name !== 'core' || !isLatent(m.c.codec)) {
       const averaged = block.name === 'core' && averagesLoops(m.c.codec);
       return append(m, visit, m.target(visit, axis), averaged ? m.means(visit, axis) : m.projected(axis));
@@ -205,6 +218,15 @@ const meanRows: Executor = (m, visit) => {
   };
 };
 
+/** A step's keys and values of a loop, beside those of the loops that are stored with it. */
+const holdRows: Executor = (m, visit) => {
+  const [{ rows: input, at }, held] = [m.projected('key'), m.waiting(visit)];
+  const { block, loop } = placed(visit);
+  const offset = held.at.offset + (loop % anchoredIn(m.c, block)) * held.loopStride;
+  const placement = { input: at, output: { ...held.at, offset } };
+  return { plan: plan(m, visit, { factor: 1, placement }), buffers: { input, target: held.rows } };
+};
+
 /** Exact rows of new tokens, into the window beside latents. */
 const appendRecent =
   (axis: CodecAxis): Executor =>
@@ -223,6 +245,7 @@ export const ROW_EXECUTORS: Executors = {
   'restore-v': restore('value'),
   'rope-write': ropeWrite,
   'mean-rows': meanRows,
+  'hold-rows': holdRows,
   'append-k': appendRows('key'),
   'append-v': appendRows('value'),
   'append-branch': appendBranch,

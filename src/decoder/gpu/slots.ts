@@ -13,7 +13,7 @@ export interface SlotPlan {
 
 /** The rows that an operation works on: those that a pass (1 or 2) attends to at a place. */
 function rowsOf({ op, place }: Visit, pass: number): string | undefined {
-  const of = (own: number, loop = op.loop ?? place?.loop): string =>
+  const of = (own: number, loop = op.loop ?? (place?.loop ?? 0) - (op.loopsBack ?? 0)): string =>
     `${own} ${place?.block.name} ${place?.layer}.${loop}`;
   switch (op.label) {
     case 'keep-k':
@@ -23,6 +23,8 @@ function rowsOf({ op, place }: Visit, pass: number): string | undefined {
       return of(pass);
     case 'capture-k':
     case 'capture-v':
+    case 'hold-k':
+    case 'hold-v':
       return of(1);
     case 'keep-reconstructed-k':
     case 'keep-reconstructed-v':

@@ -10,9 +10,9 @@
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { keptPositions, type Eviction } from '../../eviction/policy.js';
 import { blocksOf, type Geometry, type LayerBlock } from '../../geometry/geometry.js';
-import { rotate, type Vector } from './arithmetic.js';
+import { rotate, split, type Vector } from './arithmetic.js';
 import type { Site } from './network.js';
-import { stored, type CacheType } from './storage.js';
+import { stored, storedTogether, type CacheType } from './storage.js';
 
 export interface Unit {
   /** Tokens in the cache, ascending. */
@@ -141,6 +141,7 @@ class BlockCache {
 export class SequenceCache {
   private readonly blocks = new Map<LayerBlock['name'], BlockCache>();
   readonly rope: Geometry['rope'];
+  private readonly partsOf = new WeakMap<Vector, readonly Vector[]>();
 
   /**
    * @param exact rows are kept in float64 instead of the layout's storage type
@@ -185,9 +186,16 @@ export class SequenceCache {
     return { layers: block.layers / t.layers, loops: block.loops / t.loops };
   }
 
+  /** True where the loops that share a row lie in it end to end. */
+  holdsLoops(site: Site): boolean {
+    return this.block(site).tensor('key')?.residual !== undefined;
+  }
+
   write(role: Role, site: Site, kvHead: number, position: number, row: Vector): void {
     const block = this.block(site);
-    const rounded = stored(row, block.type(role), (block.tensor(role) as CacheTensor).groupSize);
+    const { residual, groupSize } = block.tensor(role) as CacheTensor;
+    const type = block.type(role);
+    const rounded = residual && type !== 'f64' ? storedTogether(row, residual) : stored(row, type, groupSize);
     const { stores } = this.decisions;
     block
       .slot(role, site, kvHead)
@@ -199,12 +207,20 @@ export class SequenceCache {
     this.write(role, site, kvHead, position, rotate(key, position, this.rope));
   }
 
-  /** The row of a cached token after rounding by its storage. */
+  /** The row of a cached token after rounding by its storage; of loops that are stored together the site's own. */
   read(role: Role, site: Site, kvHead: number, position: number): Vector {
     const row = this.block(site).slot(role, site, kvHead).get(position);
     if (!row)
       throw new Error(`no ${role} of position ${position} in ${site.block} layer ${site.layer}, loop ${site.loop}`);
-    return row;
+    const { residual } = this.block(site).tensor(role) as CacheTensor;
+    return residual ? this.ofLoop(row, site.loop % residual.loops, residual.headDim) : row;
+  }
+
+  /** A loop's part of a row: the same one whenever it is read, as what is computed from it is kept. */
+  private ofLoop(row: Vector, loop: number, width: number): Vector {
+    const parts = this.partsOf.get(row) ?? split(row, width);
+    this.partsOf.set(row, parts);
+    return parts[loop] as Vector;
   }
 
   unit(site: Site, kvHead: number): Unit {

@@ -35,7 +35,14 @@
  */
 import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
-import { averagesLoops, codecSpec, isHybrid, layoutOf, takesPositions, takesTwoPasses } from '../../codecs/registry.js';
+import {
+  averagesLoops,
+  codecSpec,
+  layoutOf,
+  takesPositions,
+  takesTwoPasses,
+  takesWhole,
+} from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
@@ -152,16 +159,13 @@ export class ReferenceDecoder {
     }
     const { codec } = this.options;
     const passes = takesTwoPasses(codec) ? 2 : 1;
-    if (isHybrid(codec) && this.tokens > 0)
+    if (takesWhole(codec) && this.tokens > 0)
       throw new UserError(
-        `${codec.kind} takes a prompt in one pass over exact rows, and its cache has none of the ${this.tokens} tokens before`,
-        'begin a sequence with the whole prompt',
+        `${codec.kind} takes a prompt in whole: it attends exactly, and the cache keeps no exact rows of ${this.tokens} tokens`,
+        'begin another decoder, or decode token by token',
       );
-    const size = takesPositions(codec)
-      ? 1
-      : kind === 'chunked' && !isHybrid(codec)
-        ? (chunkTokens as number)
-        : prompt.length;
+    const inChunks = kind === 'chunked' && !takesWhole(codec);
+    const size = takesPositions(codec) ? 1 : inChunks ? (chunkTokens as number) : prompt.length;
     const rows = this.options.exactStorage ? 'f64' : keptRowType(this.options, capturesOf(this.options, kind));
     const encoding = kind === 'chunked' ? 'accumulated' : kind;
     const logits: Vector[] = [];

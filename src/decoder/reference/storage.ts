@@ -1,8 +1,10 @@
 /** Rounding of a row by the cache's storage. */
+import { codeLoops } from '../../codecs/residual.js';
 import { quantisationScale, quantise } from '../../codecs/quantise.js';
 import { halfBits, halfValue } from '../../gpu/half.js';
 import { STORAGE_BITS, type Storage } from '../../../kernels/spec.js';
-import type { Vector } from './arithmetic.js';
+import { anchorGroupOf, type ResidualRow } from '../../../kernels/shared/residual.layout.js';
+import { split, type Vector } from './arithmetic.js';
 
 /** Element type of cached rows; `f64` keeps them exact, for equivalence tests that rounding would disturb. */
 export type CacheType = Storage | 'f64';
@@ -19,6 +21,14 @@ export function kept(row: Vector, type: CacheType): Vector {
 }
 
 const roundToHalf = (value: number): number => halfValue(halfBits(value));
+
+/** The rows of loops that are stored together, end to end, as they are read back. */
+export function storedTogether(row: Vector, { headDim, anchorBits, residualGroup }: ResidualRow): Vector {
+  const loops = split(row, headDim).map((x) => [...x]);
+  return Float64Array.from(
+    codeLoops(loops, { anchorBits, anchorGroup: anchorGroupOf({ headDim }), residualGroup }).rows.flat(),
+  );
+}
 
 /** A row as it is read back from the cache. `groupSize`: scalars that share a scale, in quantised storage. */
 export function stored(row: Vector, type: CacheType, groupSize: number): Vector {

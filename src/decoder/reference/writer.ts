@@ -2,7 +2,7 @@
 import type { Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
 import type { CodecAxis } from '../tensors.js';
-import { accumulate, rotate, type Vector } from './arithmetic.js';
+import { accumulate, joined, rotate, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { decode, encode, encodeShare, groupOf, offsetOf, type AxisCodec, type LayerCodec } from './codec.js';
 import { encodeInput, partsOf, rolesOf, rotateLatent, type HybridLayer } from './hybrid.js';
@@ -40,6 +40,8 @@ export class CacheWriter {
   private readonly accumulated = new Map<string, Vector>();
   /** Means of layers and tokens whose last loop is to come. */
   private readonly means = new Map<string, Rows>();
+  /** Rows of layers and tokens that wait for further loops. */
+  private readonly held = new Map<string, readonly Rows[]>();
 
   constructor(
     private readonly path: Path,
@@ -76,12 +78,32 @@ export class CacheWriter {
    * rotated by their position, which all loops share: the mean of rotated keys is the rotated mean.
    */
   private writeFullWidth(site: Site, token: Projection): void {
+    if (this.cache.holdsLoops(site)) return this.writeTogether(site, token);
     const { layers, loops } = this.cache.shared('key', site);
     if (site.layer % layers !== 0) return;
     const rows = this.averages ? this.meanWith(site, token, loops) : token;
     if ((site.loop + 1) % loops !== 0) return;
     rows.keys.forEach((key, head) => this.cache.writeRotated('key', site, head, token.position, key));
     rows.values.forEach((value, head) => this.cache.write('value', site, head, token.position, value));
+  }
+
+  /** Rows of the loops that are stored together, in the type in which they wait. */
+  private writeTogether({ block, layer, loop }: Site, token: Projection): void {
+    const site = { block, layer, loop };
+    const { loops } = this.cache.shared('key', site);
+    const key = [block, layer, token.position].join();
+    const held = [...(this.held.get(key) ?? []), token];
+    this.held.set(key, held);
+    if ((loop + 1) % loops !== 0) return;
+    this.held.delete(key);
+    const waiting = (x: Vector): Vector => stored(x, this.capturesAs, x.length);
+    const { rope } = this.cache;
+    token.keys.forEach((_, head) => {
+      const keys = held.map((t) => waiting(rotate(t.keys[head] as Vector, token.position, rope)));
+      const values = held.map((t) => waiting(t.values[head] as Vector));
+      this.cache.write('key', site, head, token.position, joined(keys));
+      this.cache.write('value', site, head, token.position, joined(values));
+    });
   }
 
   /** The sum of x_t / T up to this loop. */

@@ -1,0 +1,107 @@
+/** Coding rows of all loops that share an anchor, and writing them to a cache: append_residual.wgsl. */
+import { TILE_TOKENS, capacityOf } from '../../src/gpu/cache-layout.js';
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { residualRowOf } from '../attend_residual/launch.js';
+import { DEFAULTS, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/residual.layout.js';
+
+export interface AppendResidualOptions {
+  /** Tokens that each row of the cache can hold; rounded up to whole tiles. */
+  readonly capacity: number;
+  /** New tokens of each sequence: `rows` is sequences × chunk. 1 unless given. */
+  readonly chunk?: number;
+  /**
+   * Where the rows lie in the buffer `rows`, in floats: the first one, from a token to the next, and from a loop to the
+   * next. [token][loop][head] side by side unless given.
+   */
+  readonly rowOffset?: number;
+  readonly rowStride?: number;
+  readonly loopStride?: number;
+  /** Added to the positions in `tokens`; 0 unless given. */
+  readonly first?: number;
+  /** Sequences that lie before the call's first in the cache; 0 unless given. */
+  readonly firstSequence?: number;
+  /** Where in `tokens` the sequences begin; 0 unless given. */
+  readonly firstStart?: number;
+}
+
+/** Buffers: tokens (position of each sequence's first new token), rows, cache. */
+function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'headDim', 'loops');
+  requirePositive(call, s);
+  const row = residualRowOf(call);
+  const { chunk = 1, rowOffset = 0, first = 0, firstSequence = 0, firstStart = 0 } = options;
+  const { loopStride = s.heads * s.headDim } = options;
+  const { rowStride = s.loops * loopStride } = options;
+  const capacity = capacityOf(options.capacity);
+  requireShape(s.rows % chunk === 0, `append_residual: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
+  const sequences = s.rows / chunk;
+  const tile = residualTile(row);
+  const of = (at: 'codesAt' | 'pairsAt' | 'coefficientAt'): number => tile.residuals[0]![at];
+  const each = (at: 'codesAt' | 'pairsAt'): number => (tile.residuals[1]?.[at] ?? of(at)) - of(at);
+  return {
+    buffers: [
+      {
+        name: 'tokens',
+        role: 'input',
+        content: 'u32',
+        bytes: (firstStart + sequences) * 4,
+        below: capacity - chunk + 1,
+      },
+      {
+        name: 'rows',
+        role: 'input',
+        content: 'f32',
+        bytes: 4 * (rowOffset + (s.rows - 1) * rowStride + (s.loops - 1) * loopStride + s.heads * s.headDim),
+      },
+      {
+        name: 'cache',
+        role: 'state',
+        content: 'f16',
+        bytes: residualCacheBytes(row, capacity, (firstSequence + sequences) * s.heads),
+      },
+    ],
+    steps: [
+      {
+        source: 'append_residual',
+        element: 'f32',
+        constants: {
+          WIDTH: s.headDim,
+          ANCHOR_BITS: row.anchorBits,
+          ANCHOR_GROUP: anchorGroupOf(row),
+          RESIDUAL_GROUP: row.residualGroup,
+        },
+        uniforms: {
+          loops: s.loops,
+          chunk,
+          tiles: capacity / TILE_TOKENS,
+          tile_words: tile.words,
+          anchor_words: tile.anchorWords,
+          anchor_pairs_at: tile.anchorPairsAt,
+          residual_words: tile.residualWords,
+          codes_at: of('codesAt'),
+          codes_each: each('codesAt'),
+          pairs_at: of('pairsAt'),
+          pairs_each: each('pairsAt'),
+          row_offset: rowOffset,
+          row_stride: rowStride,
+          loop_stride: loopStride,
+          first,
+          first_row: firstSequence * s.heads,
+          first_start: firstStart,
+        },
+        buffers: [...read('tokens', 'rows'), ...write('cache')],
+        workgroups: [Math.floor((chunk + TILE_TOKENS - 2) / TILE_TOKENS) + 1, s.heads, sequences],
+      },
+    ],
+    tuning: { workgroup: 64 },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAppendResidual(call, o.appendResidual ?? DEFAULTS.append),
+};

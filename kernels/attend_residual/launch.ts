@@ -1,0 +1,125 @@
+/** Split-KV decode attention over rows of residual-quant: attend_residual.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch, Tuning } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { readUnit, unitsEach, unitsOf } from '../shared/fold.terms.js';
+import {
+  anchorGroupOf,
+  residualCacheBytes,
+  residualTile,
+  type ResidualRow,
+  type ResidualTile,
+} from '../shared/residual.layout.js';
+import { ROWS_LIKE } from './terms.js';
+
+export interface ResidualOptions {
+  /** Which of the loops that share an anchor is read, from 0; the first unless given. The anchor's is the last. */
+  readonly loop?: number;
+}
+
+/**
+ * The row that a call names.
+ * @throws GpuError for groups that do not divide it
+ */
+export function residualRowOf(call: KernelCall): ResidualRow {
+  const row = dimensions(call, 'headDim', 'loops', 'anchorBits', 'residualGroup');
+  requireShape(
+    row.headDim % 16 === 0 &&
+      row.headDim % anchorGroupOf(row) === 0 &&
+      [16, 32].includes(row.residualGroup) &&
+      row.headDim % row.residualGroup === 0 &&
+      [2, 4].includes(row.anchorBits),
+    `${call.kernel}: codes of ${row.anchorBits} bits in groups of ${row.residualGroup} do not go with ${row.headDim} channels`,
+  );
+  requireShape(row.loops >= 2, `${call.kernel}: ${row.loops} loops do not share an anchor`);
+  return row;
+}
+
+/** The struct `CachedRow` of storage_residual.wgsl. @param loop whose rows are read */
+function rowUniforms(tile: ResidualTile, { headDim }: ResidualRow, loop: number): Uniforms {
+  const own = tile.residuals[loop];
+  return {
+    units: headDim / readUnit({ storage: ROWS_LIKE }),
+    tile_words: tile.words,
+    anchor_words: tile.anchorWords,
+    anchor_pairs_at: tile.anchorPairsAt,
+    residual_words: own ? tile.residualWords : 0,
+    codes_at: own?.codesAt ?? 0,
+    pairs_at: own?.pairsAt ?? 0,
+    coefficient_at: own?.coefficientAt ?? 0,
+  };
+}
+
+/** Buffers: queries, keys, values, partials, spans, scores (a few bytes that are not written). */
+function planAttendResidual(
+  call: KernelCall,
+  own: ResidualOptions = {},
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'context', 'headDim', 'splits');
+  requirePositive(call, s);
+  const row = residualRowOf(call);
+  const loop = call.variant === 'anchor' ? row.loops - 1 : (own.loop ?? 0);
+  const tile = residualTile(row);
+  const fold = foldOf(
+    { ...call, variant: ROWS_LIKE },
+    { ...s, groupSize: 32, keyWidth: s.headDim, valueWidth: s.headDim },
+    run,
+    tuning,
+  );
+  const { buffers, launch } = fold;
+  const rows = (name: 'keys' | 'values'): BufferPlan => ({
+    ...buffers[name],
+    bytes: residualCacheBytes(row, fold.capacity, fold.rows),
+  });
+  const like = { storage: ROWS_LIKE, width: s.headDim } as const;
+  const uniforms = rowUniforms(tile, row, loop);
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
+      rows('keys'),
+      rows('values'),
+      buffers.partials,
+      buffers.spans,
+      buffers.scores,
+    ],
+    steps: [
+      {
+        source: 'attend_residual',
+        element: 'f16',
+        constants: fold.constants({
+          EDGES: unitsOf(like) % launch.wide === 0 ? 0 : 1,
+          KEY_EACH: unitsEach(like, launch.wide),
+          BRANCH_EACH: 0,
+          ANCHOR_BITS: row.anchorBits,
+          ANCHOR_GROUP: anchorGroupOf(row),
+          RESIDUAL_GROUP: row.residualGroup,
+        }),
+        uniforms: { ...fold.uniforms(s.headDim ** -0.5), keys: uniforms, values: uniforms, branch: uniforms },
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read('keys'),
+        ],
+        workgroups: fold.workgroups,
+      },
+    ],
+    tuning: { ...launch },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAttendResidual(call, o.residual, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128, 256] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
+  ],
+};

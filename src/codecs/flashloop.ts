@@ -1,0 +1,224 @@
+/**
+ * FlashLoop (arXiv 2609.29812; code Superone77/FlashLoop, MIT) in float64: bytes, the rows and keys that it selects, and
+ * the coding of rows. Loop 1 is stored in 4 bits, each later loop as its 4-bit difference to what is rebuilt of the loop
+ * before; loops 3 and 4 of a prompt run on a share of its tokens. Not a codec of the planner yet: kernels, schedule and
+ * decoder are missing.
+ */
+import type { Geometry } from '../geometry/geometry.js';
+import { toBf16 } from './small-floats.js';
+
+/** Published constants. */
+export const FLASHLOOP = { bits: 4, group: 64, tail: 64, rows: [1, 1, 0.25, 0.1], keys: 0.1 } as const;
+
+type Constants = { readonly group: number; readonly tail: number };
+
+/** Prompt tokens that are packed; the rest stays exact in the tail. */
+export const packedTokens = (promptTokens: number, { group, tail }: Constants = FLASHLOOP): number =>
+  Math.max(0, Math.floor((promptTokens - tail) / group) * group);
+
+/** The same after `generated` tokens: when the tail has grown to tail + group, its oldest group is packed. */
+export function packedAfter(promptTokens: number, generated: number, of: Constants = FLASHLOOP): number {
+  const packed = packedTokens(promptTokens, of);
+  const tail = promptTokens - packed + generated;
+  return packed + Math.max(0, Math.floor((tail - of.tail) / of.group)) * of.group;
+}
+
+/** Bytes of one stream of a token: 4-bit codes, and an f16 pair for 64 of them, in all layers. */
+const streamBytes = ({ layers, kvHeads, headDim: d }: Geometry): number =>
+  layers * kvHeads * 2 * (d / 2 + (4 * d) / 64);
+
+/** Bytes of one entry of the index, an int32, in all layers. */
+const indexBytes = ({ layers }: Geometry): number => 4 * layers;
+
+/** What is stored of a sequence. */
+export interface FlashloopTokens {
+  readonly packed: number;
+  /** Packed tokens that have loop 3, and loop 4. */
+  readonly third: number;
+  readonly fourth: number;
+  readonly tail: number;
+}
+
+/** Bytes of a sequence: streams, their index (two entries a packed token, one a selected row), and the exact tail. */
+export function flashloopBytes(
+  g: Geometry,
+  { packed, third, fourth, tail }: FlashloopTokens,
+): { readonly streams: number; readonly index: number; readonly tail: number } {
+  return {
+    streams: streamBytes(g) * (2 * packed + third + fourth),
+    index: indexBytes(g) * (2 * packed + third + fourth),
+    tail: tail * 2 * g.layers * g.loops * g.kvHeads * g.headDim * 2,
+  };
+}
+
+/** The `count` largest, ascending by number; of equal ones the first. */
+function largest(scores: readonly number[], count: number): number[] {
+  const order = scores.map((_, i) => i).sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
+  return order.slice(0, count).sort((a, b) => a - b);
+}
+
+/** ‖h_t − h_{t−1}‖ / ‖h_t‖ of states after the loops' norm. */
+export const rowScore = (state: readonly number[], before: readonly number[]): number =>
+  Math.hypot(...state.map((x, i) => x - (before[i] as number))) / Math.hypot(...state);
+
+/**
+ * Prompt tokens that run in a loop: the best share of all by score, the last one, whose logits are needed, among them.
+ * @param among those of the loop before; all unless given
+ */
+export function selectedRows(scores: readonly number[], share: number, among?: readonly number[]): number[] {
+  const allowed = among ? new Set(among) : undefined;
+  const last = scores.length - 1;
+  const ranked = scores.map((score, i) => (i === last ? Infinity : allowed && !allowed.has(i) ? -Infinity : score));
+  return largest(ranked, Math.ceil(share * scores.length));
+}
+
+/** Keys that loops 3 and 4 read, of one head: the most probable ones of loop 2. */
+export interface SelectedKeys {
+  readonly keys: readonly number[];
+  /** Their probability in loop 2, and the mean of their values by it. */
+  readonly mass: number;
+  readonly mean: readonly number[];
+}
+
+/** @param probabilities of loop 2, cached tokens first, the current one last */
+export function selectedKeys(
+  probabilities: readonly number[],
+  values: readonly (readonly number[])[],
+  share: number = FLASHLOOP.keys,
+): SelectedKeys {
+  const keys = largest(probabilities, Math.ceil(share * probabilities.length));
+  const mass = keys.reduce((sum, i) => sum + (probabilities[i] as number), 0);
+  return {
+    keys,
+    mass,
+    mean: mixed(
+      keys.map((i) => (probabilities[i] as number) / mass),
+      keys.map((i) => values[i]!),
+    ),
+  };
+}
+
+const mixed = (weights: readonly number[], rows: readonly (readonly number[])[]): number[] =>
+  (rows[0] as readonly number[]).map((_, c) => rows.reduce((sum, row, i) => sum + weights[i]! * row[c]!, 0));
+
+/**
+ * Attention of loop 3 or 4: o_2 + m (softmax over the selected keys · values − s).
+ * @param scores of this loop's selected keys, scaled @param values theirs, in this loop
+ */
+export function sparseAttention(
+  second: readonly number[],
+  { mass, mean }: SelectedKeys,
+  scores: readonly number[],
+  values: readonly (readonly number[])[],
+): number[] {
+  const top = Math.max(...scores);
+  const weights = scores.map((s) => Math.exp(s - top));
+  const total = weights.reduce((a, b) => a + b, 0);
+  const own = mixed(
+    weights.map((w) => w / total),
+    values,
+  );
+  return second.map((o, c) => o + mass * ((own[c] as number) - (mean[c] as number)));
+}
+
+/** Rounds to the type of the cache. */
+export type RoundTo = (x: number) => number;
+export const TO_BF16: RoundTo = toBf16;
+
+/** 4-bit codes of the values of one group, with the pair as it is stored. */
+export interface FlashloopGroup {
+  readonly scale: number;
+  readonly low: number;
+  readonly codes: readonly number[];
+}
+
+/** Nearest whole number, ties to the even one. */
+const halfEven = (x: number): number => {
+  const below = Math.floor(x);
+  return x - below === 0.5 ? below + (below % 2) : Math.round(x);
+};
+
+/**
+ * Codes a group in f32: codes by the unrounded pair, the pair then rounded.
+ * @param toHalf rounds to f16, in which the pair is stored
+ */
+export function codeFlashloop(values: readonly number[], toHalf: RoundTo): FlashloopGroup {
+  const low = Math.min(...values);
+  const range = Math.fround(Math.max(...values) - low);
+  const scale = Math.fround(range / 15) || 1;
+  const codes = values.map((x) => Math.min(15, Math.max(0, halfEven(Math.fround(Math.fround(x - low) / scale)))));
+  return { scale: toHalf(scale), low: toHalf(low), codes };
+}
+
+/** The values of a group: a product and a sum in f32, rounded to the type of the cache. */
+export const flashloopValues = ({ scale, low, codes }: FlashloopGroup, to: RoundTo): number[] =>
+  codes.map((code) => to(Math.fround(Math.fround(code * scale) + low)));
+
+/** How a stream groups its scalars: keys by `size` rows of a channel, values by `size` channels of a row. */
+export type Grouping = 'keys' | 'values';
+
+/** A stream: its groups, and the rows that they stand for. */
+export interface FlashloopStream {
+  readonly groups: readonly FlashloopGroup[];
+  readonly rows: readonly (readonly number[])[];
+}
+
+/** Codes rows, those of neighbouring tokens together, the last groups perhaps shorter. */
+export function codeStream(
+  rows: readonly (readonly number[])[],
+  by: Grouping,
+  { size, to, toHalf }: { readonly size: number; readonly to: RoundTo; readonly toHalf: RoundTo },
+): FlashloopStream {
+  const width = rows[0]?.length ?? 0;
+  const read = rows.map((row) => [...row]);
+  const groups: FlashloopGroup[] = [];
+  const [outer, inner] = by === 'keys' ? [width, rows.length] : [rows.length, width];
+  for (let o = 0; o < outer; o++)
+    for (let from = 0; from < inner; from += size) {
+      const places = Array.from({ length: Math.min(size, inner - from) }, (_, i): [number, number] =>
+        by === 'keys' ? [from + i, o] : [o, from + i],
+      );
+      const group = codeFlashloop(
+        places.map(([row, column]) => rows[row]![column]!),
+        toHalf,
+      );
+      flashloopValues(group, to).forEach((x, i) => {
+        const [row, column] = places[i] as [number, number];
+        read[row]![column] = x;
+      });
+      groups.push(group);
+    }
+  return { groups, rows: read };
+}
+
+/**
+ * Codes packed rows of all loops, and rebuilds them: differences and sums are rounded to the type of the cache; a row
+ * that a loop did not run keeps what the loop before has.
+ * @param loops rows by loop and token; of a loop that a token did not run they are not read
+ * @param selected tokens of each loop, ascending
+ */
+export function codeLoopDifferences(
+  loops: readonly (readonly (readonly number[])[])[],
+  selected: readonly (readonly number[])[],
+  by: Grouping,
+  how: { readonly size: number; readonly to: RoundTo; readonly toHalf: RoundTo },
+): { readonly streams: readonly FlashloopStream[]; readonly rebuilt: readonly (readonly (readonly number[])[])[] } {
+  const streams: FlashloopStream[] = [];
+  const rebuilt: (readonly (readonly number[])[])[] = [];
+  loops.forEach((rows, t) => {
+    const before = rebuilt[t - 1];
+    const tokens = selected[t] as readonly number[];
+    const stream = codeStream(
+      tokens.map((token) => rows[token]!.map((x, c) => (before ? how.to(x - before[token]![c]!) : x))),
+      by,
+      how,
+    );
+    const next = before ? [...before] : [...rows];
+    tokens.forEach((token, i) => {
+      next[token] = stream.rows[i]!.map((x, c) => (before ? how.to(before[token]![c]! + x) : x));
+    });
+    streams.push(stream);
+    rebuilt.push(next);
+  });
+  return { streams, rebuilt };
+}

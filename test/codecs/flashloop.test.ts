@@ -1,0 +1,143 @@
+/** FlashLoop's definition, against published bytes and a second reading of its formulas. */
+import { expect, test } from 'vitest';
+import {
+  codeFlashloop,
+  codeLoopDifferences,
+  codeStream,
+  flashloopBytes,
+  flashloopValues,
+  packedAfter,
+  packedTokens,
+  rowScore,
+  selectedKeys,
+  selectedRows,
+  sparseAttention,
+  TO_BF16,
+} from '../../src/codecs/flashloop.js';
+import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { mix } from '../../src/hash.js';
+import { randomFrom } from '../../src/random.js';
+import { KiB, MiB, OURO } from '../contract/geometries.js';
+import { SEED } from '../gpu/random.js';
+
+const toHalf = (x: number): number => halfValue(halfBits(x));
+const uniform = randomFrom(mix(SEED));
+const rowsOf = (tokens: number, width: number): number[][] =>
+  Array.from({ length: tokens }, () => Array.from({ length: width }, () => TO_BF16(4 * uniform() - 2)));
+
+test('bytes of Ouro-1.4B: prompt and generated tokens, index, tail', () => {
+  const prompt = flashloopBytes(OURO, { packed: 1000, third: 250, fourth: 100, tail: 0 });
+  expect(prompt.streams / 1000).toBeCloseTo(126.9 * KiB, 9);
+  expect(prompt.index / 1000 / KiB).toBeCloseTo(0.22, 3);
+  const generated = flashloopBytes(OURO, { packed: 10, third: 10, fourth: 10, tail: 0 });
+  expect(generated).toMatchObject({ streams: 10 * 216 * KiB, index: 10 * 0.375 * KiB });
+  const tail = (tokens: number): number => flashloopBytes(OURO, { packed: 0, third: 0, fourth: 0, tail: tokens }).tail;
+  expect([tail(64), tail(127)]).toEqual([48 * MiB, 95.25 * MiB]);
+});
+
+test('a prompt keeps a tail of 64 to 127 tokens, and so does every step', () => {
+  expect([0, 63, 64, 127, 128, 191, 192].map((n) => packedTokens(n))).toEqual([0, 0, 0, 0, 64, 64, 128]);
+  for (const prompt of [10, 100, 300])
+    for (let generated = 0; generated < 300; generated++) {
+      const packed = packedAfter(prompt, generated);
+      expect(packed % 64).toBe(0);
+      const tail = prompt + generated - packed;
+      expect(tail).toBeLessThan(128);
+      if (packed > 0) expect(tail).toBeGreaterThanOrEqual(64);
+    }
+});
+
+test('codes round half to even by the unrounded pair; the pair is stored in f16', () => {
+  const group = codeFlashloop([0, 15, 0.5, 1.5, 2.5, 7], toHalf);
+  expect(group).toEqual({ scale: 1, low: 0, codes: [0, 15, 0, 2, 2, 7] });
+  expect(codeFlashloop([3, 3], toHalf)).toEqual({ scale: 1, low: 3, codes: [0, 0] });
+  const third = codeFlashloop([0, 1], toHalf);
+  expect(third.scale).toBe(toHalf(1 / 15));
+  expect(flashloopValues(third, TO_BF16)).toEqual([0, TO_BF16(Math.fround(15 * toHalf(1 / 15)))]);
+});
+
+test(`keys share pairs along tokens, values along channels (LLA_SIM_SEED=${SEED})`, () => {
+  const rows = rowsOf(19, 16);
+  const how = { size: 8, to: TO_BF16, toHalf };
+  const keys = codeStream(rows, 'keys', how);
+  // Three groups of 8, 8 and 3 tokens for each channel.
+  expect(keys.groups).toHaveLength(3 * 16);
+  expect(keys.groups[3 * 5 + 1]).toEqual(
+    codeFlashloop(
+      rows.slice(8, 16).map((row) => row[5] as number),
+      toHalf,
+    ),
+  );
+  const values = codeStream(rows, 'values', how);
+  expect(values.groups).toHaveLength(19 * 2);
+  expect(values.rows[7]?.slice(8)).toEqual(flashloopValues(codeFlashloop(rows[7]!.slice(8), toHalf), TO_BF16));
+});
+
+test(`loops are rebuilt from their differences; rows that did not run keep the loop before (LLA_SIM_SEED=${SEED})`, () => {
+  const all = Array.from({ length: 42 }, (_, i) => i);
+  const third = selectedRows(all.map(uniform), 0.25);
+  const fourth = selectedRows(all.map(uniform), 0.1, third);
+  expect([third.length, fourth.length]).toEqual([11, 5]);
+  expect([third.at(-1), fourth.at(-1)]).toEqual([41, 41]);
+  for (const token of fourth) expect(third).toContain(token);
+  const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16));
+  const how = { size: 8, to: TO_BF16, toHalf };
+  const { streams, rebuilt } = codeLoopDifferences(loops, [all, all, third, fourth], 'keys', how);
+  expect(streams.map(({ rows }) => rows.length)).toEqual([42, 42, 11, 5]);
+  all.forEach((token) => {
+    for (const [t, tokens] of [all, all, third, fourth].entries()) {
+      if (t === 0) continue;
+      const at = tokens.indexOf(token);
+      const before = rebuilt[t - 1]![token]!;
+      const expected = before.map((x, c) => (at < 0 ? x : TO_BF16(x + streams[t]!.rows[at]![c]!)));
+      expect(rebuilt[t]![token]).toEqual(expected);
+    }
+  });
+  // Differences of rows within 2 lie within 4: codes are a fifteenth of that apart, sums of bf16 a little more.
+  for (const token of fourth)
+    rebuilt[3]![token]!.forEach((x, c) => expect(Math.abs(x - loops[3]![token]![c]!)).toBeLessThan(0.4));
+});
+
+test('scores are relative changes of a state; the last token is always taken', () => {
+  expect(rowScore([3, 4], [3, 0])).toBeCloseTo(0.8, 12);
+  expect(selectedRows([9, 1, 8, 0], 0.5)).toEqual([0, 3]);
+  expect(selectedRows([5, 5, 5, 0], 0.5)).toEqual([0, 3]);
+});
+
+test(`a step over 21 keys: the selected ones are read anew, the others as in loop 2 (LLA_SIM_SEED=${SEED})`, () => {
+  const scores = Array.from({ length: 21 }, () => 4 * uniform());
+  const sum = scores.reduce((total, s) => total + Math.exp(s), 0);
+  const probabilities = scores.map((s) => Math.exp(s) / sum);
+  const values = rowsOf(21, 8);
+  const second = values[0]!.map((_, c) => values.reduce((total, v, i) => total + probabilities[i]! * v[c]!, 0));
+  const selected = selectedKeys(probabilities, values);
+  expect(selected.keys).toHaveLength(3);
+  const least = Math.min(...selected.keys.map((i) => probabilities[i]!));
+  expect(probabilities.filter((p) => p > least)).toHaveLength(2);
+  // The same keys and values again change nothing.
+  const same = sparseAttention(
+    second,
+    selected,
+    selected.keys.map((i) => scores[i]!),
+    selected.keys.map((i) => values[i]!),
+  );
+  same.forEach((x, c) => expect(x).toBeCloseTo(second[c]!, 12));
+  // Other values move the output by their share.
+  const moved = sparseAttention(
+    second,
+    selected,
+    selected.keys.map((i) => scores[i]!),
+    selected.keys.map((i) => values[i]!.map((x) => x + 1)),
+  );
+  moved.forEach((x, c) => expect(x).toBeCloseTo(second[c]! + selected.mass, 12));
+  // All keys: attention of the loop itself.
+  const all = selectedKeys(probabilities, values, 1);
+  const next = rowsOf(21, 8);
+  const whole = sparseAttention(second, all, scores, next);
+  whole.forEach((x, c) =>
+    expect(x).toBeCloseTo(
+      next.reduce((t, v, i) => t + probabilities[i]! * v[c]!, 0),
+      12,
+    ),
+  );
+});
