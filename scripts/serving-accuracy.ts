@@ -115,7 +115,7 @@ function simulated(
       ...SERVED,
       maxModelLen: SERVED.longest,
       chunkedPrefill: true,
-    promptsFirst: false,
+      promptsFirst: false,
       capTokens: Infinity,
       prefixCaching: true,
       unitTokens: SERVED.blockTokens,

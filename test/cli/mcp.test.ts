@@ -54,12 +54,12 @@ describe('lla-sim mcp', () => {
     expect(compared.text).toMatch(/Best +h200: /);
     expect((await call('models', { devices: true })).text).toMatch(/^h200 /m);
     expect((await call('models', { name: 'ouro-1.4b' })).text).toContain('24 × 4');
-    expect(JSON.parse((await call('accuracy', { only: 'vllm-rlt', format: 'json' })).text)).toHaveProperty('kinds');
+    expect(JSON.parse((await call('accuracy', { only: 'hla', format: 'json' })).text)).toHaveProperty('kinds');
     let told = 0;
     const simulated = await client.callTool(
       {
         name: 'simulate',
-        arguments: { device: 'h200', codec: ['full'], workload: { requests: 20_000, rate: 2 }, format: 'json' },
+        arguments: { device: 'h200', codec: ['full'], workload: { requests: 5_000, rate: 2 }, format: 'json' },
       },
       undefined,
       { onprogress: () => told++ },

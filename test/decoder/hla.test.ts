@@ -155,7 +155,7 @@ describe(`HLA, seed ${SEED}`, () => {
       const rest = tokens.slice(5).map((token) => decoder.step(token));
       expect(distance(prompted, exact.slice(0, 5))).toBeLessThan(EXACT);
       expect(distance(rest, exact.slice(5))).toBeLessThan(1e-5);
-      expect(() => decoder.prefill([1], 'accumulated')).toThrow('one pass over exact rows');
+      expect(() => decoder.prefill([1], 'accumulated')).toThrow('takes a prompt in whole');
     }
   });
 });

@@ -184,7 +184,7 @@ describe('the decision', () => {
     );
     expect(low(report, unsure?.planId)).toBeLessThan(1.1 * low(report, deploy?.planId));
     expect(report.answer.alternatives).toEqual([]);
-    expect(words(report)).toMatch(/^Upside +none is certain\. By the estimate hla-/m);
+    expect(words(report)).toMatch(/^Upside +none is certain\. By the estimate lla-/m);
     for (const s of [{}, { device: 'a100-80', context: '16k' }, { device: 'l40s' }] as Scenario[]) {
       const other = await planOf(s);
       if (other.answer.upside)
