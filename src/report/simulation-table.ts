@@ -254,7 +254,7 @@ function trust(r: SimulationReport): string[] {
         (run) =>
           `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ${s.maxModelLen}`,
       ),
-    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
+    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
     r.candidates
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and the most of these runs and the estimate',
