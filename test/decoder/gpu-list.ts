@@ -202,8 +202,8 @@ function sampled(all: Case[], seed: number): Case[] {
   return [...kinds.values()].map((cases) => random.pick(cases));
 }
 
-/** Half of the kinds in each run. */
-export const CASES = everyNth(sampled(ALL, SEED), 2, 1);
+/** A third of the kinds in each run. */
+export const CASES = everyNth(sampled(ALL, SEED), 3, 1);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
 export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 4);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
