@@ -31,7 +31,7 @@ const { values } = parseArgs({
 });
 const FOLDER = join(PACKAGE_ROOT, 'ledger');
 const FEW_USERS = 16;
-const ROUNDS = 3;
+const ROUNDS = 4;
 const round = (x: number): number => Number(Math.max(0, x).toPrecision(3));
 
 interface Residual {
