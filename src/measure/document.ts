@@ -2,7 +2,7 @@
  * The measuring page as one HTML file. It uses no network: style, data and program are inside, and a content policy
  * allows exactly this style and this program.
  */
-import { policyHash } from '../sha256.js';
+import { pageHead } from '../report/html/page-head.js';
 import { Html, html } from '../report/html/html.js';
 import { STYLE } from '../report/html/style.js';
 import { scriptJson, type KnownStacks } from '../report/page-data.js';
@@ -27,18 +27,7 @@ fieldset{border:0;padding:0;margin:0}fieldset label{display:inline-block;margin-
  * @param files laws and servers that the planner reads
  */
 export function measureDocument(script: string, files: KnownStacks['files']): string {
-  if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
-  const policy = `default-src 'none'; style-src ${policyHash(OWN_STYLE)}; script-src ${policyHash(script)}; base-uri 'none'; form-action 'none'`;
-  return html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="lla-sim ${VERSION}">
-<title>What this GPU does with a looped model</title>
-<style>${new Html(OWN_STYLE)}</style>
-</head>
+  return html`${pageHead({ title: 'What this GPU does with a looped model', style: OWN_STYLE, script })}
 <body>
 <a class="skip" href="#m-form">Skip to the measurement</a>
 <main class="intro">

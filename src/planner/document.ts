@@ -5,7 +5,7 @@
 import { Html, html } from '../report/html/html.js';
 import { STYLE } from '../report/html/style.js';
 import { scriptJson } from '../report/page-data.js';
-import { policyHash } from '../sha256.js';
+import { pageHead } from '../report/html/page-head.js';
 import { VERSION } from '../version.js';
 import { planControls, servingControls } from './form.js';
 import { QUESTIONS } from './questions.js';
@@ -51,24 +51,13 @@ const tableElement = (
  * @param judged figures that judge
  */
 export function plannerDocument(script: string, known: KnownStacks, judged: readonly JudgedGroup[]): string {
-  if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
   const first = known.tables.filter((t) => t.file.device === FIRST_DEVICE || t.file.stack === 'vidur');
   const carried: Carried = {
     files: known.files,
     judged,
     tables: known.tables.map((t) => tableId(t.file.device, t.file.stack)),
   };
-  const policy = `default-src 'none'; style-src ${policyHash(OWN_STYLE)}; script-src ${policyHash(script)}; worker-src blob:; base-uri 'none'; form-action 'none'`;
-  return html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="lla-sim ${VERSION}">
-<title>lla-sim: plan a looped language model</title>
-<style>${new Html(OWN_STYLE)}</style>
-</head>
+  return html`${pageHead({ title: 'lla-sim: plan a looped language model', style: OWN_STYLE, script, workers: true })}
 <body>
 <a class="skip" href="#p-answer">Skip to the answer</a>
 <main class="intro">

@@ -2,7 +2,7 @@
  * The report as one HTML file. It uses no network: style, data and program are inside. A content policy allows exactly
  * this style and this program, by their hashes, so injected code could not run.
  */
-import { policyHash } from '../../sha256.js';
+import { pageHead } from './page-head.js';
 import { formatTokens } from '../../units.js';
 import { VERSION } from '../../version.js';
 import { scriptJson, type PageData } from '../page-data.js';
@@ -24,19 +24,8 @@ export function htmlDocument(
   paper: Html,
   script: string,
 ): string {
-  if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
   const { report } = view;
-  const policy = `default-src 'none'; style-src ${policyHash(STYLE)}; script-src ${policyHash(script)}; base-uri 'none'; form-action 'none'`;
-  const page = html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="lla-sim ${VERSION}">
-<title>${titleOf(view)}</title>
-<style>${new Html(STYLE)}</style>
-</head>
+  const page = html`${pageHead({ title: titleOf(view), style: STYLE, script })}
 <body>
 <a class="skip" href="#table">Skip to the table of all combinations</a>
 ${reportBody(view, pictures, data, paper)}

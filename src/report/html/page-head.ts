@@ -1,0 +1,35 @@
+/** The head of a page that stands alone in its file. */
+import { policyHash } from '../../sha256.js';
+import { VERSION } from '../../version.js';
+import { html, Html } from './html.js';
+
+/**
+ * From the doctype to the end of the head. The content policy allows one style and one script, by hash, and no request.
+ * @param script the page's program, which the caller puts at the page's end
+ * @param workers the program starts workers from its own text
+ * @throws where the script holds what would end its element
+ */
+export function pageHead({
+  title,
+  style,
+  script,
+  workers = false,
+}: {
+  readonly title: string;
+  readonly style: string;
+  readonly script: string;
+  readonly workers?: boolean;
+}): Html {
+  if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
+  const policy = `default-src 'none'; style-src ${policyHash(style)}; script-src ${policyHash(script)};${workers ? ' worker-src blob:;' : ''} base-uri 'none'; form-action 'none'`;
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="lla-sim ${VERSION}">
+<title>${title}</title>
+<style>${new Html(style)}</style>
+</head>`;
+}
