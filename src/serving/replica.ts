@@ -12,14 +12,10 @@ import { Calendar } from './calendar.js';
 import type { Metrics } from './metrics.js';
 import { STATE, type Requests } from './requests.js';
 import type { ReplicaOptions } from './options.js';
+import { Prefixes } from './prefixes.js';
 import type { WaitingQueue } from './waiting.js';
 
 const NONE = -1;
-/** Identities of a session's blocks are session · this + number of the block. */
-const BLOCKS_OF_A_SESSION = 2 ** 22;
-/** Requests that belong to no session are numbered beyond all sessions. */
-const FIRST_OF_REQUESTS = 2 ** 30;
-
 /** What a replica tells its surroundings. */
 export interface Surroundings {
   /** The last token of a request is out. Its place is free afterwards. */
@@ -31,6 +27,7 @@ export interface Surroundings {
 export class Replica {
   readonly pool: BlockPool;
   readonly batch: MixedBatch;
+  private readonly prefixes: Prefixes;
   busy = false;
   /** Requests that it has, waiting ones included. */
   outstanding = 0;
@@ -59,6 +56,7 @@ export class Replica {
   ) {
     const mostChunks = Math.min(options.maxNumSeqs, options.maxNumBatchedTokens) + 1;
     this.pool = new BlockPool(options.blocks, options.unitTokens / options.blockTokens);
+    this.prefixes = new Prefixes(options, requests, this.pool, metrics);
     this.batch = new MixedBatch(pricer.knots, mostChunks);
     this.chunkSlots = new Int32Array(mostChunks);
     this.phases = new Int32Array(options.blockTokens);
@@ -195,16 +193,16 @@ export class Replica {
       // Beside sequences come those that decode at once, and beside prompts no others.
       if (options.promptsFirst && comes === batch.paused) return limit;
       const tokens = requests.target[slot]! + (comes ? 1 : 0);
-      const hits = comes ? 0 : this.hitsOf(slot, tokens);
+      const hits = comes ? 0 : this.prefixes.hitsOf(slot, tokens);
       const before = comes ? tokens - 1 : hits * options.unitTokens;
       const whole = tokens - before;
       if (!options.chunkedPrefill && whole > budget && batch.chunks.count > 0) return 2;
       const first = comes ? 0 : options.chunkedPrefill ? Math.min(whole, budget) : whole;
       const shared = hits * pool.unitBlocks;
       const needed = this.blocksFor(comes || options.reserveFullPrompt ? tokens : before + first) - shared;
-      if (needed > pool.available - this.idleHits(slot, hits)) return 0;
+      if (needed > pool.available - this.prefixes.idleHits(slot, hits)) return 0;
       waiting.pop();
-      this.useHits(slot, hits);
+      this.prefixes.useHits(slot, hits);
       pool.take(this.blocksFor(comes ? tokens : before + first) - shared);
       this.append(slot);
       requests.replica[slot] = this.index;
@@ -228,7 +226,7 @@ export class Replica {
     const { batch, requests } = this;
     this.chunkSlots[batch.chunks.count] = slot;
     batch.addChunk(tokens, before, before + tokens === requests.target[slot]!);
-    this.nameUnits(slot, before + tokens);
+    this.prefixes.nameUnits(slot, before + tokens);
   }
 
   private endChunk(slot: number, tokens: number, now: number): void {
@@ -365,80 +363,9 @@ export class Replica {
     this.running--;
   }
 
-  /** Identity of a request's block, −1 where it shares none. */
-  private identityOf(slot: number, unit: number): number {
-    const { requests, options } = this;
-    const hashes = requests.hashes[slot];
-    if (hashes) return unit < hashes.length ? hashes[unit]! : NONE;
-    const session = requests.session[slot]!;
-    if (session < 0) {
-      // What a preempted request left is found again where it is still there.
-      return requests.preemptions[slot]! > 0
-        ? -(FIRST_OF_REQUESTS + requests.number[slot]!) * BLOCKS_OF_A_SESSION - unit
-        : NONE;
-    }
-    // Identities of traces are not negative; those of sessions are.
-    if ((unit + 1) * options.unitTokens <= options.sharedPrefixTokens) return -2 - unit;
-    return -(session + 1) * BLOCKS_OF_A_SESSION - unit;
-  }
-
-  private get caches(): boolean {
-    return this.options.prefixCaching;
-  }
-
-  /** Units of a prompt that are cached. At least its last token is computed, since the next one follows from it. */
-  private hitsOf(slot: number, tokens: number): number {
-    if (!this.caches) return 0;
-    const { pool, options } = this;
-    const most = Math.floor((tokens - 1) / options.unitTokens);
-    let hits = 0;
-    for (; hits < most; hits++) {
-      const identity = this.identityOf(slot, hits);
-      if (identity === NONE || !pool.has(identity)) break;
-    }
-    return hits;
-  }
-
-  /** Blocks among the hits that count as available, and will not be. */
-  private idleHits(slot: number, hits: number): number {
-    let idle = 0;
-    for (let unit = 0; unit < hits; unit++) if (this.pool.isIdle(this.identityOf(slot, unit))) idle++;
-    return idle * this.pool.unitBlocks;
-  }
-
-  private useHits(slot: number, hits: number): void {
-    const { requests, metrics } = this;
-    requests.units[slot] = hits;
-    if (!this.caches) return;
-    for (let unit = 0; unit < hits; unit++) this.pool.use(this.identityOf(slot, unit));
-    const found = hits * this.options.unitTokens;
-    if (requests.preemptions[slot]! > 0) metrics.recomputedTokens -= found;
-    else if (this.identityOf(slot, 0) !== NONE) {
-      metrics.lookedUpTokens += requests.target[slot]!;
-      metrics.hitTokens += found;
-    }
-  }
-
-  /** Puts whole units of `tokens` computed tokens into the prefix cache. */
-  private nameUnits(slot: number, tokens: number): void {
-    if (!this.caches) return;
-    const { requests, options, pool } = this;
-    const whole = Math.floor(Math.min(tokens, options.capTokens) / options.unitTokens);
-    for (let unit = requests.units[slot]!; unit < whole; unit++) {
-      const identity = this.identityOf(slot, unit);
-      // Where another request computed the same meanwhile, the rest stays its own.
-      if (identity === NONE || !pool.name(identity)) return;
-      requests.units[slot] = unit + 1;
-    }
-  }
-
   private release(slot: number, length: number): void {
-    const { requests, pool } = this;
-    this.nameUnits(slot, length);
-    const units = requests.units[slot]!;
-    pool.give(this.blocksFor(length) - units * pool.unitBlocks);
-    // The end of a text is less likely to be asked again than its beginning.
-    for (let unit = units - 1; unit >= 0; unit--) pool.leave(this.identityOf(slot, unit));
-    requests.units[slot] = 0;
+    const { prefixes, pool } = this;
+    prefixes.nameUnits(slot, length);
+    pool.give(this.blocksFor(length) - prefixes.leave(slot) * pool.unitBlocks);
   }
 }
