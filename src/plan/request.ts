@@ -235,7 +235,7 @@ function readFilter(s: Scenario, storage: Storage, contextTokens: number): Candi
   if (windowTokens !== null && windowTokens > contextTokens)
     throw new UserError(
       `--window keeps ${windowTokens} tokens of a context of ${contextTokens}`,
-      'give a smaller --window, or a longer --context',
+      'give a smaller --window, or a longer --ctx',
     );
   const shared = oneOf<Sharing>('shared', SHARINGS);
   const sharing = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'shared'));
