@@ -55,6 +55,10 @@ export const WORKLOAD_SETTINGS = {
     title: 'Exit depth',
     help: 'shares of output tokens that leave after loop 1, 2, …, one for each loop, such as 0.1,0.2,0.3,0.4 [all loops]',
   },
+  draftAcceptance: {
+    kind: 'number',
+    help: 'with --draft-tokens: probability that a proposal is accepted after accepted ones [as published for the model]',
+  },
   requests: { kind: 'number', title: 'Requests', help: 'requests to simulate [1000]' },
   seed: { kind: 'number', title: 'Seed', help: 'of all random draws [1]' },
   trace: {
@@ -112,6 +116,11 @@ export const SERVER_SETTINGS = {
     help: "with --depth: keys and values of loops left out are recomputed, copies of the last loop's, or shared [recompute]",
     choices: ['recompute', 'copy', 'share'],
   },
+  draftTokens: {
+    kind: 'number',
+    help: 'speculate: the first loops propose so many tokens, and the others accept or reject them together [none]',
+  },
+  draftLoops: { kind: 'number', help: 'with --draft-tokens: loops that propose a token [2]' },
   replicas: { kind: 'number', help: 'copies of the model, each on --gpus GPUs [1]' },
   router: {
     kind: 'text',

@@ -54,6 +54,7 @@ export function settle(
   const plan = makePlan(request, refused);
   const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, {
     model: request.geometry,
+    preset: request.publishedAs,
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,

@@ -21,6 +21,8 @@ import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
 import { RuntimeLoopPricer } from './runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import type { Sketch } from './sketch.js';
+import { tokensPerRound, type Speculation } from './speculation.js';
+import { whereItPays } from './round-price.js';
 import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
@@ -65,14 +67,15 @@ export class Service {
     const refused = server.depth && refusedSkipping(c.codec, server.depth.skippedKv);
     if (refused) throw new UserError(`${this.id} ${refused.why}`, refused.instead);
     this.evidence = plan?.decode.evidence ?? null;
-    // Of the servers, only those that schedule loop by loop let tokens leave early.
-    this.servedBy = server.depth === null || request.runtime ? (plan?.servedBy ?? null) : null;
+    // Of the servers, only those that schedule loop by loop let tokens leave early or propose others.
+    const usual = server.depth === null && server.speculation === null;
+    this.servedBy = usual || request.runtime ? (plan?.servedBy ?? null) : null;
     const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
     this.capacity = capacityOf(c, {
       usableBytes: usableBytes(request),
       longest: server.maxModelLen,
       blockTokens: server.blockTokens,
-      maxNumSeqs: server.maxNumSeqs,
+      maxNumSeqs: rowsOf(server),
       chunkTokens: Math.min(server.maxNumBatchedTokens, server.maxModelLen),
       prefill: method,
       withinReserve: isWithinReserve(request, candidate),
@@ -110,7 +113,7 @@ export class Service {
     this.tables = new PriceTables(c, request.pricer!, {
       method,
       longest: server.maxModelLen,
-      mostSequences: server.maxNumSeqs,
+      mostSequences: rowsOf(server),
     });
   }
 
@@ -139,8 +142,14 @@ export class Service {
     }
     const estimate = results.estimate!;
     const run = this.describe({ low: estimate, high: estimate, ...results, estimate });
-    const depth = this.setting.server.depth;
-    if (depth === null || partial) return { run, partial };
+    const { depth, speculation } = this.setting.server;
+    if (partial) return { run, partial };
+    if (speculation)
+      return {
+        run: { ...run, speculation: await this.compareSpeculation(speculation, run, turn, requested) },
+        partial,
+      };
+    if (depth === null) return { run, partial };
     return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn, requested) }, partial };
   }
 
@@ -166,7 +175,10 @@ export class Service {
   ): Promise<NonNullable<Run['depth']>> {
     const figures = async (of: Depth | null): Promise<RunFigures> => {
       const { source } = requested();
-      return figuresOf((await runInTurns(this.runOptions('estimate', source, of), () => turn(1))).metrics);
+      return figuresOf(
+        (await runInTurns(this.runOptions('estimate', source, { depth: of, speculation: null }), () => turn(1)))
+          .metrics,
+      );
     };
     const { batching, skippedKv, probabilities } = depth;
     return {
@@ -180,23 +192,70 @@ export class Service {
     };
   }
 
+  /** The same requests without speculation, and where it pays. */
+  private async compareSpeculation(
+    of: Speculation,
+    run: Run,
+    turn: (done: number) => boolean,
+    requested: () => Requested,
+  ): Promise<NonNullable<Run['speculation']>> {
+    const { tables, options } = this;
+    const { source } = requested();
+    const without = await runInTurns(this.runOptions('estimate', source, { depth: null, speculation: null }), () =>
+      turn(1),
+    );
+    const mean = Math.max(
+      1,
+      Math.round(this.setting.workload.meanPromptTokens + this.setting.workload.meanOutputTokens / 2),
+    );
+    const pays = whereItPays(of, tables.c.geometry.loops, this.loopPrices('estimate'), {
+      length: Math.min(mean, options.maxModelLen),
+      sequences: Math.max(1, Math.round(run.meanRunning)),
+      mostSequences: options.maxNumSeqs,
+    });
+    const { draftLoops, draftTokens, acceptance, source: acceptanceSource } = of;
+    return {
+      draftLoops,
+      draftTokens,
+      acceptance,
+      acceptanceSource,
+      tokensPerRound: tokensPerRound(of),
+      without: figuresOf(without.metrics),
+      ...pays,
+    };
+  }
+
+  private loopPrices(bound: Bound): LoopPricer {
+    const { runtime } = this.setting.request;
+    return runtime ? new RuntimeLoopPricer(runtime, this.tables, bound) : new LoopCostPricer(this.tables, bound);
+  }
+
   private runOptions(
     bound: Bound,
     source: RunOptions['source'],
-    asked: Depth | null = this.setting.server.depth,
+    asked: Pick<ServerChoice, 'depth' | 'speculation'> = this.setting.server,
   ): RunOptions {
     const { options, tables, weightOf } = this;
     const { runtime, geometry, pricer } = this.setting.request;
-    const depth = asked ?? (runtime ? allLoops(geometry.loops) : null);
-    const prices = (): LoopPricer =>
-      runtime ? new RuntimeLoopPricer(runtime, tables, bound) : new LoopCostPricer(tables, bound);
+    const { speculation } = asked;
+    const depth = asked.depth ?? (runtime || speculation ? allLoops(geometry.loops) : null);
     return {
       server: options,
       source,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
       firstTokenFactor: firstTokenFactor(pricer?.spread ?? null, bound),
-      ...(depth ? { depth: { of: depth, pricer: prices(), weightOf } } : {}),
+      ...(depth
+        ? {
+            depth: {
+              of: depth,
+              pricer: this.loopPrices(bound),
+              weightOf,
+              inTurns: runtime !== undefined || speculation !== null,
+              speculation,
+            },
+          }
+        : {}),
     };
   }
 
@@ -237,6 +296,10 @@ export class Service {
     };
   }
 }
+
+/** Rows of a step at most: with speculation several a sequence. */
+const rowsOf = ({ maxNumSeqs, speculation }: ServerChoice): number =>
+  maxNumSeqs * (1 + (speculation?.draftTokens ?? 0));
 
 /** A server that schedules loop by loop does so where all tokens take all loops, too. */
 const allLoops = (loops: number): Depth => ({

@@ -10,13 +10,20 @@ import type { Surroundings } from './replica.js';
 import type { Metrics } from './metrics.js';
 import type { ReplicaOptions } from './options.js';
 import { STATE, type Requests } from './requests.js';
+import { roundSeconds } from './round-price.js';
+import { acceptedOf, type Speculation } from './speculation.js';
 import type { WaitingQueue } from './waiting.js';
 
 /** Prices of passes over the looped layers. */
 export interface LoopPricer {
   readonly knots: Float64Array;
-  /** One pass: the batch's sequences, and its chunks of prompts. */
-  pass(batch: MixedBatch): number;
+  /**
+   * One pass: the batch's sequences, and its chunks of prompts.
+   * @param rowsEach rows of each sequence, which read its cache together
+   */
+  pass(batch: MixedBatch, rowsEach?: number): number;
+  /** False where each row reads the cache for itself. */
+  readonly readsTogether: boolean;
   /**
    * What an iteration has beside its passes: the server's own time, and what comes once a token or prompt.
    * @param begun sequences that begin a token
@@ -25,15 +32,16 @@ export interface LoopPricer {
    * @param skipped loops that those left out
    */
   outside(begun: number, promptTokens: number, ended: number, skipped: number): number;
-  /**
-   * All loops of the batch's chunks, where a server runs prompts and tokens in turns: at most one batch of chunks
-   * between two passes.
-   */
-  readonly prompts?: (batch: MixedBatch) => number;
+  /** All loops of the batch's chunks, alone. */
+  prompts(batch: MixedBatch): number;
 }
 
 export interface DepthOptions extends ReplicaOptions {
   readonly depth: Depth;
+  /** Prompts and tokens run in turns: at most one batch of chunks between two passes, or two rounds. */
+  readonly inTurns: boolean;
+  /** Rounds of proposals in place of tokens, each of all loops; null without. */
+  readonly speculation: Speculation | null;
   /** Cache of a token of so many loops, over that of one of all loops, where what it left out is not stored. */
   readonly weightOf: (loops: number) => number;
 }
@@ -51,6 +59,8 @@ interface Job {
   /** Of the current token: its loops, and those that are done. 0 of 0: none has begun. */
   loops: number;
   done: number;
+  /** Of the current round: proposals that will be accepted. */
+  accepted: number;
   /** Loops that tokens which left early still run, one entry a token. */
   fills: number[];
 }
@@ -100,7 +110,7 @@ export class DepthReplica {
   begin(now: number): number {
     const { metrics, options } = this;
     const preempted = this.growSequences();
-    const inTurns = this.pricer.prompts !== undefined;
+    const { inTurns, speculation } = options;
     const decoding = this.decoding;
     const tokensTurn = inTurns && this.prompted && decoding > 0;
     const inFlight = this.chunks.reduce((sum, chunk) => sum + chunk.tokens, inTurns ? 0 : decoding);
@@ -108,7 +118,14 @@ export class DepthReplica {
     const limit = this.scheduleChunks(now, room, preempted);
     if (this.jobs.length === 0) return -1;
     this.prompted = inTurns && this.chunks.length > 0;
-    const seconds = this.prompted ? this.prompts() : options.depth.batching === 'steps' ? this.step() : this.pass();
+    const inSteps = options.depth.batching === 'steps';
+    const seconds = this.prompted
+      ? this.prompts()
+      : speculation
+        ? this.round(speculation)
+        : inSteps
+          ? this.step()
+          : this.pass();
     this.busy = true;
     metrics.iterations++;
     metrics.busySeconds += seconds;
@@ -151,7 +168,18 @@ export class DepthReplica {
     this.passes = 0;
     this.chunkPasses = this.all;
     this.fillBatch(() => 0);
-    return this.pricer.prompts!(this.batch);
+    return this.pricer.prompts(this.batch);
+  }
+
+  /** A round of proposals of each sequence, and the passes of the other loops over them. */
+  private round(speculation: Speculation): number {
+    this.passes = this.all;
+    this.chunkPasses = 0;
+    this.fillBatch(() => 1);
+    return roundSeconds(speculation, this.all, this.pricer, this.batch, () => {
+      this.fillBatch(() => speculation.draftTokens + 1);
+      return this.batch;
+    });
   }
 
   /** All loops of a token of each sequence; those that left early wait. */
@@ -207,9 +235,11 @@ export class DepthReplica {
   /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
   private growSequences(): boolean {
     const { requests, pool } = this;
+    const { speculation } = this.options;
     let preempted = false;
     const beginning = this.jobs.filter((job) => job.decoding && job.loops === 0);
-    const needs = (job: Job): number => this.blocksFor(job.held + 1) - job.blocks;
+    const rows = 1 + (speculation?.draftTokens ?? 0);
+    const needs = (job: Job): number => this.blocksFor(job.held + rows) - job.blocks;
     const needed = (): number => beginning.reduce((sum, job) => sum + needs(job), 0);
     let left = needed();
     while (left > pool.available) {
@@ -221,8 +251,10 @@ export class DepthReplica {
       left = needed();
     }
     for (const job of beginning) {
-      this.resize(job, this.blocksFor(job.held + 1));
-      job.loops = this.draws.of(job.number, requests.emitted[job.slot]!);
+      this.resize(job, this.blocksFor(job.held + rows));
+      const emitted = requests.emitted[job.slot]!;
+      job.loops = this.draws.of(job.number, emitted);
+      job.accepted = speculation ? acceptedOf(speculation, job.number, emitted) : 0;
       job.done = 0;
     }
     return preempted;
@@ -277,6 +309,7 @@ export class DepthReplica {
       decoding: false,
       loops: 0,
       done: 0,
+      accepted: 0,
       fills: [],
     };
     this.jobs.push(job);
@@ -296,23 +329,28 @@ export class DepthReplica {
   /** The current token has left the loops. */
   private endToken(job: Job, now: number): void {
     const { depth, weightOf } = this.options;
-    job.cached++;
-    job.held += depth.skippedKv === 'share' ? weightOf(job.loops) : 1;
+    const { output, emitted } = this.requests;
+    // Proposals beyond the answer's end are dropped.
+    const tokens = Math.min(1 + job.accepted, output[job.slot]! - emitted[job.slot]!);
+    job.cached += tokens;
+    job.held += depth.skippedKv === 'share' ? weightOf(job.loops) : tokens;
     if (depth.skippedKv === 'recompute' && depth.batching === 'loops' && job.loops < this.all)
       job.fills.push(this.all - job.loops);
     this.resize(job, this.blocksFor(job.held));
     job.loops = 0;
     job.done = 0;
-    this.emit(job, now);
+    this.emit(job, now, tokens);
   }
 
-  private emit(job: Job, now: number): void {
+  /** @param tokens that the user gets at once */
+  private emit(job: Job, now: number, tokens = 1): void {
     const { requests, metrics } = this;
     const { slot } = job;
     if (requests.firstToken[slot]! < 0) requests.firstToken[slot] = now;
     else metrics.itl.add(now - requests.lastToken[slot]!);
     requests.lastToken[slot] = now;
-    if (++requests.emitted[slot]! < requests.output[slot]!) return;
+    requests.emitted[slot]! += tokens;
+    if (requests.emitted[slot]! < requests.output[slot]!) return;
     this.leave(job);
     this.around.completed(slot, now);
   }

@@ -7,6 +7,7 @@ import { EVENT, EventQueue } from './events.js';
 import { Metrics, type Ended } from './metrics.js';
 import type { ServerOptions } from './options.js';
 import { Replica, type Surroundings } from './replica.js';
+import type { Speculation } from './speculation.js';
 import { emptyDraft, Requests, STATE, type Draft } from './requests.js';
 import { makeQueue } from './waiting.js';
 
@@ -38,11 +39,13 @@ export interface RunOptions {
   readonly requestSeconds?: number;
   /** At an end of the interval: how much further from the estimate first tokens are than steps (ServerSpread). */
   readonly firstTokenFactor?: number;
-  /** Tokens that leave the loops early; one replica's prompts and tokens together, without a prefix cache. */
+  /** Iterations by passes over the looped layers; without a prefix cache. */
   readonly depth?: {
     readonly of: Depth;
     readonly pricer: LoopPricer;
     readonly weightOf: (loops: number) => number;
+    readonly inTurns: boolean;
+    readonly speculation: Speculation | null;
   };
   /** Called for every request that ends. */
   readonly onEnd?: (ended: Ended) => void;
@@ -126,7 +129,7 @@ class Simulation implements Surroundings {
         const replica = depth
           ? new DepthReplica(
               index,
-              { ...own, depth: depth.of, weightOf: depth.weightOf },
+              { ...own, ...depth, depth: depth.of },
               this.requests,
               queue,
               depth.pricer,

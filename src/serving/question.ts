@@ -23,6 +23,7 @@ import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
 import { ROUTERS, type Router } from './options.js';
 import { observedLengths, summarise, TraceSource } from './trace.js';
+import { publishedAcceptance, type Speculation } from './speculation.js';
 import { POLICIES, type Policy } from './waiting.js';
 import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
 
@@ -93,6 +94,8 @@ export interface ServerChoice {
   readonly prefillReplicas: number;
   /** Null where every token takes all loops. */
   readonly depth: Depth | null;
+  /** Null where tokens come one by one. */
+  readonly speculation: Speculation | null;
 }
 
 const asked = (value: string | number | undefined): value is string | number => value !== undefined;
@@ -249,7 +252,7 @@ function refuseAllTooLong(
 
 /** Settings that only made-up requests have. */
 const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
-  (name) => !['trace', 'speedUp', 'limit', 'rate', 'depth'].includes(name),
+  (name) => !['trace', 'speedUp', 'limit', 'rate', 'depth', 'draftAcceptance'].includes(name),
 );
 
 function readTrace(
@@ -316,6 +319,47 @@ function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped): Depth
 }
 
 /** @throws UserError naming the setting, its rule and the value */
+function readSpeculation(w: Workload, s: Server, model: Looped, preset: string | null): Speculation | null {
+  const { loops, loopsInRow } = model;
+  if (!asked(s.draftTokens)) {
+    const idle = asked(s.draftLoops) ? 'draft-loops' : asked(w.draftAcceptance) ? 'draft-acceptance' : null;
+    if (idle === null) return null;
+    throw new UserError(
+      `--${idle} is for speculation`,
+      'say with --draft-tokens how many tokens are proposed, or leave it out',
+    );
+  }
+  if (loops < 2 || loopsInRow)
+    throw new UserError(
+      `--draft-tokens: ${loops < 2 ? 'a model of one loop has no first loops that propose' : 'no loop proposes a token, because each layer runs all its loops before the next layer begins'}`,
+      'leave --draft-tokens out',
+    );
+  const against =
+    (['depth'] as const).find((name) => asked(w[name])) ?? (asked(s.prefillReplicas) ? 'prefillReplicas' : null);
+  if (against)
+    throw new UserError(`--draft-tokens does not go with --${servingFlag(against)}`, 'leave one of them out');
+  const draftTokens = parseNumber(s.draftTokens, '--draft-tokens', { min: 1, max: 64, whole: true });
+  const draftLoops = parseNumber(s.draftLoops ?? Math.min(2, loops - 1), '--draft-loops', {
+    min: 1,
+    max: loops - 1,
+    whole: true,
+  });
+  const published = asked(w.draftAcceptance) ? null : publishedAcceptance(preset, draftLoops);
+  if (!asked(w.draftAcceptance) && published === null)
+    throw new UserError(
+      `nobody published how often ${draftLoops} of ${loops} loops of this model propose what all of them say`,
+      'say it: --draft-acceptance 0.9',
+    );
+  return {
+    draftLoops,
+    draftTokens,
+    acceptance: published?.estimate ?? parseNumber(w.draftAcceptance!, '--draft-acceptance', { min: 0, max: 1 }),
+    source: published?.source ?? null,
+    seed: asked(w.seed) ? Number(w.seed) : 1,
+  };
+}
+
+/** @throws UserError naming the setting, its rule and the value */
 export function readServer(
   s: Server,
   w: Workload,
@@ -326,6 +370,8 @@ export function readServer(
     /** Tables of the stack that price; null without. */
     readonly tables: StackTables | null;
     readonly model: Looped;
+    /** Id of the preset; null for a file. */
+    readonly preset: string | null;
     /** Of a server with a runtime of its own. */
     readonly defaults: RuntimeTerms['defaults'] | null;
   },
@@ -364,13 +410,14 @@ export function readServer(
     chunkedPrefill: on('chunkedPrefill'),
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(device.stack),
     // What is cached of a token depends on its depth.
-    prefixCaching: on('prefixCaching') && !asked(w.depth) && !device.defaults,
+    prefixCaching: on('prefixCaching') && !asked(w.depth) && !asked(s.draftTokens) && !device.defaults,
     asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
     prefillReplicas: whole('prefillReplicas', 0, 1024, 0),
     depth: readDepth(w, s, device.model),
+    speculation: readSpeculation(w, s, device.model, device.preset),
   };
 }
 

@@ -12,6 +12,7 @@ export class RuntimeLoopPricer implements LoopPricer {
   /** Share of the layers outside the loops that lie before them. */
   private readonly before: number;
   private readonly geometry: Geometry;
+  readonly readsTogether: boolean;
 
   constructor(
     private readonly runtime: Runtime,
@@ -22,18 +23,20 @@ export class RuntimeLoopPricer implements LoopPricer {
     this.kernels = { low: of('low'), estimate: of('estimate'), high: of('high') };
     this.knots = tables.knots;
     this.geometry = tables.c.geometry;
+    this.readsTogether = runtime.choice.attention.packsQueries;
     const { preludeLayers, codaLayers } = this.geometry;
     this.before = preludeLayers / Math.max(1, preludeLayers + codaLayers);
   }
 
-  pass(batch: MixedBatch): number {
+  pass(batch: MixedBatch, rowsEach = 1): number {
     const { size } = batch;
     if (size === 0) return 0;
-    const rows = this.runtime.rowsOfPass(size);
-    const share = rows / size;
-    return this.priced(
-      (kernels, launch) => this.runtime.pass(rows, { kernels: kernels.pass(batch, share), launch }) / share,
-    );
+    const sequences = this.runtime.rowsOfPass(size);
+    const share = sequences / size;
+    return this.priced((kernels, launch) => {
+      const ends = { kernels: kernels.pass(batch, rowsEach, share), launch };
+      return this.runtime.pass(sequences * rowsEach, ends) / share;
+    });
   }
 
   outside(begun: number, _promptTokens: number, ended: number, skipped: number): number {
@@ -50,7 +53,7 @@ export class RuntimeLoopPricer implements LoopPricer {
     });
   }
 
-  readonly prompts = (batch: MixedBatch): number => {
+  prompts(batch: MixedBatch): number {
     const { total, ending } = batch.chunks;
     const { loops, codaLayers } = this.geometry;
     return this.priced((kernels, launch) => {
@@ -58,7 +61,7 @@ export class RuntimeLoopPricer implements LoopPricer {
       const chosen = ending > 0 ? this.runtime.boundary(codaLayers, { kernels: 0, launch }) : 0;
       return this.runtime.chunk(total, { kernels: all, launch }) + chosen;
     });
-  };
+  }
 
   private priced(seconds: (kernels: LoopCostPricer, launch: number) => number): number {
     const { runtime, bound, kernels } = this;

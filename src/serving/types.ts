@@ -67,6 +67,21 @@ export interface Run {
     readonly tpot: readonly number[];
     readonly e2el: readonly number[];
   };
+  /** With speculation: what it does, by the estimate. */
+  readonly speculation?: {
+    readonly draftLoops: number;
+    readonly draftTokens: number;
+    /** Probability that a proposal is accepted after accepted ones, and who published it; null: the user says it. */
+    readonly acceptance: number;
+    readonly acceptanceSource: string | null;
+    readonly tokensPerRound: number;
+    /** The same requests token by token. */
+    readonly without: RunFigures;
+    /** Lowest acceptance with which rounds are faster at this run's mean number of sequences; null: none is. */
+    readonly paysFromAcceptance: number | null;
+    /** Most sequences for which rounds are faster with this acceptance; 0: not even for one. */
+    readonly paysUpToSequences: number;
+  };
   /** Where tokens leave early: what that does, by the estimate. */
   readonly depth?: {
     readonly meanLoops: number;

@@ -9,6 +9,7 @@ const work = z.number().min(0).max(1e4);
 const log = z.number().min(0).max(3);
 
 const attention = z.strictObject({
+  packsQueries: z.boolean(),
   callLaunches: work,
   promptTokenLaunches: work,
   slowdown: positive.max(10),

@@ -17,6 +17,8 @@ import type { RuntimeName } from './execution.js';
 
 /** A kernel of attention as a server calls it. */
 export interface AttentionTerms {
+  /** Rows of one sequence in a pass read its cache together; else each is a row of its own. */
+  readonly packsQueries: boolean;
   /** Host's work for a call beyond one launch, in launches. */
   readonly callLaunches: number;
   /** Host's work for a prompt's token in each loop, in launches. */
