@@ -14,6 +14,9 @@ import { findPreset, isPreset } from '../geometry/presets.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle } from '../serving/answer.js';
 import { Service } from '../serving/candidate.js';
+import type { Source } from '../serving/engine.js';
+import type { Bound } from '../serving/price.js';
+import { emptyDraft } from '../serving/requests.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
 import { join } from 'node:path';
 import { STACKS } from '../stacks/serving.js';
@@ -27,6 +30,23 @@ export type StatisticName = (typeof STATISTICS)[number];
 export type Predicted = (figure: FigureName, statistic: StatisticName) => Interval | null;
 
 export type Priced = { readonly predicted: Predicted; readonly evidence: string } | { readonly why: string };
+
+type Rounds = Extract<Question, { by: 'rounds' }>;
+
+/** Batches of a row whose proposals are accepted at random. */
+const DRAWS = 20;
+
+/** Batches of requests that come at once, each long after the one before. */
+function batches(count: number, size: number, promptTokens: number, outputTokens: number): Source {
+  let n = 0;
+  return {
+    next: (draft) => {
+      Object.assign(draft, emptyDraft(), { time: 1e6 * Math.floor(n / size), promptTokens, outputTokens });
+      return n++ < count * size;
+    },
+    after: () => false,
+  };
+}
 
 /** Prices rows one after another; sources that rows share are read once. */
 export class Pricing {
@@ -62,6 +82,7 @@ export class Pricing {
 
   private async answer(row: Row, question: Exclude<Question, { by: 'nothing' }>): Promise<Priced> {
     if (question.by === 'plan') return this.steps(question);
+    if (question.by === 'rounds') return this.rounds(question);
     const scenario = withKernels(question.scenario);
     const { setting, plan } = settle(scenario, await this.read(scenario), { percentile: null, skipBad: false });
     const shown = plan.plans[0];
@@ -78,6 +99,23 @@ export class Pricing {
     return {
       predicted: (figure, statistic) => memory[figure] ?? figureOf(row, run, figure, statistic),
       evidence: run.evidence ?? 'unknown',
+    };
+  }
+
+  /** Rounds of a batch from its first tokens to its last, a mean over draws of what is accepted. */
+  private async rounds({ scenario, batch, promptTokens, outputTokens }: Rounds): Promise<Priced> {
+    const priced = withKernels(scenario);
+    const { setting, plan } = settle(priced, await this.read(priced), { percentile: null, skipBad: false });
+    const service = new Service(setting, setting.request.candidates[0]!, plan.plans[0]);
+    const rate = (bound: Bound): number => {
+      const source = batches(DRAWS, batch, promptTokens, outputTokens);
+      const { metrics: m } = service.run(bound, { source, requests: DRAWS * batch }, () => false);
+      return (m.outputTokens - m.completed) / (m.busySeconds - DRAWS * m.ttft.mean!);
+    };
+    const rates = { estimate: rate('estimate'), low: rate('high'), high: rate('low') };
+    return {
+      evidence: plan.plans[0]?.decode.evidence ?? 'unknown',
+      predicted: (figure) => (figure === 'tokensPerSecond' ? rates : null),
     };
   }
 

@@ -6,6 +6,7 @@ import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { isRuntime, RUNTIMES } from '../stacks/execution.js';
+import { acceptanceOf, publishedAcceptance } from '../serving/speculation.js';
 import { STACKS } from '../stacks/serving.js';
 
 /** A row as a question. */
@@ -21,6 +22,14 @@ export type Question =
     }
   /** Requests: `simulate`. */
   | { readonly by: 'simulate'; readonly scenario: Scenario }
+  /** Rounds of proposals of one batch, all its prompts cached before. */
+  | {
+      readonly by: 'rounds';
+      readonly scenario: Scenario;
+      readonly batch: number;
+      readonly promptTokens: number;
+      readonly outputTokens: number;
+    }
   /** What the server's cache holds. */
   | { readonly by: 'memory'; readonly scenario: Scenario }
   | { readonly by: 'nothing'; readonly why: string };
@@ -41,7 +50,18 @@ export function questionsOf(row: Row, folder: string, readGeometry: () => Geomet
   const { workload: w } = row;
   const first = questionOf(row, folder, readGeometry);
   // Of rows that fit constants are taken by the first reading.
-  if (first.by !== 'simulate' || row.use === 'fits') return [first];
+  if (row.use === 'fits' || (first.by !== 'simulate' && first.by !== 'rounds')) return [first];
+  const draft = speculationOf(w);
+  const published = draft && draft.acceptance === undefined && publishedAcceptance(row.model, draft.draftLoops ?? 2);
+  if (published)
+    return [
+      first,
+      ...[published.low, 1].map((draftAcceptance) => {
+        const { scenario } = first;
+        return { ...first, scenario: { ...scenario, workload: { ...scenario.workload, draftAcceptance } } };
+      }),
+    ];
+  if (first.by === 'rounds') return [first];
   // Users whose outputs are equally long stay in step: each waits for all prompts, and no prompt comes between steps.
   if (w.kind === 'closed-loop' && w.requests === undefined) {
     const outputTokens = lengthsOf(w.outputTokens);
@@ -73,7 +93,8 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
   if (typeof depths === 'string') return { by: 'nothing', why: depths };
   // A server that schedules loop by loop mixes depths; of others each share of the tokens has its own step.
   const mixed = isRuntime(scenario.stack) && depths.length > 1;
-  if (w.kind === 'decode-only')
+  const draft = speculationOf(w);
+  if (w.kind === 'decode-only' && !draft)
     return {
       by: 'plan',
       // Contexts grow from the prompt's by one a step, and attention's time with them.
@@ -88,8 +109,8 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
       tokensPerStep: w.firstTokenCounted ? output / Math.max(1, output - 1) : 1,
     };
   const inTurns = depths.length === 1 && depths[0]!.loops === geometry.loops;
-  return {
-    by: 'simulate',
+  const asked = {
+    by: 'simulate' as const,
     scenario: {
       ...scenario,
       workload: {
@@ -97,18 +118,33 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
         promptTokens: lengthsOf(w.inputTokens),
         outputTokens: lengthsOf(w.kind === 'closed-loop' && w.requests === undefined ? around(output) : w.outputTokens),
         ...(inTurns ? {} : { depth: sharesOf(depths, geometry.loops) }),
+        ...(draft?.acceptance === undefined
+          ? {}
+          : { draftAcceptance: acceptanceOf(draft.acceptance, draft.draftTokens) }),
       },
-      ...(inTurns ? {} : { server: { ...scenario.server, depthBatching: 'loops', skippedKv: 'copy' } }),
+      server: {
+        ...scenario.server,
+        ...(inTurns ? {} : { depthBatching: 'loops', skippedKv: 'copy' }),
+        ...(draft ? defined({ draftTokens: draft.draftTokens, draftLoops: draft.draftLoops }) : {}),
+      },
     },
   };
+  if (w.kind !== 'decode-only') return asked;
+  const { concurrency: batch } = w;
+  const server = { ...asked.scenario.server, maxNumBatchedTokens: Math.max(2048, batch * prompt) };
+  const rounds = { batch, promptTokens: Math.round(prompt), outputTokens: Math.round(output) };
+  return { by: 'rounds', scenario: { ...asked.scenario, server }, ...rounds };
 }
+
+const speculationOf = (w: Row['workload']): Load['speculation'] => ('speculation' in w ? w.speculation : undefined);
 
 /** Why the planner has no answer to a row, whatever its load; null where it may have one. */
 function unpriced({ use, because, device, deviceName, codec, workload: w }: Row): string | null {
   if (use === 'out-of-reach') return because;
   if (device === undefined) return `${deviceName} is not in the catalogue`;
   if (codec) return codec.name === 'lla' ? LLA : `${codec.name} is not planned`;
-  if ('speculation' in w && w.speculation) return 'speculation is not planned';
+  if (speculationOf(w)?.method === 'ngram')
+    return 'how often repeats of the text are what the model says is not published';
   return null;
 }
 
@@ -150,7 +186,7 @@ function settingsOf({ model, device, parallel, precision, server: s, workload }:
 const defined = <V>(values: Readonly<Record<string, V | undefined>>): Record<string, V> =>
   Object.fromEntries(Object.entries(values).filter((e): e is [string, V] => e[1] !== undefined));
 
-type Load = Extract<Row['workload'], { kind: 'closed-loop' | 'single' | 'rate' }>;
+type Load = Extract<Row['workload'], { kind: 'decode-only' | 'closed-loop' | 'single' | 'rate' }>;
 
 function arrivalsOf(w: Load): Workload {
   if (w.kind === 'rate')
@@ -158,7 +194,7 @@ function arrivalsOf(w: Load): Workload {
       ? { arrivals: 'closed', users: w.requests, requests: w.requests, ramp: 0 }
       : { arrivals: 'poisson', rate: w.requestsPerSecond, requests: w.requests };
   const { concurrency: users } = w;
-  const requests = w.kind === 'single' ? users : (w.requests ?? REQUESTS_A_USER * users);
+  const requests = w.kind === 'closed-loop' ? (w.requests ?? REQUESTS_A_USER * users) : users;
   return { arrivals: 'closed', users, requests, ramp: 0 };
 }
 

@@ -14,7 +14,12 @@ export function simulationTable(r: SimulationReport, options: { colour: boolean 
   const lead = r.candidates ? rateLead(r, r.candidates) : runLead(r);
   const tables = r.candidates
     ? rateTables(r.candidates)
-    : [...runTable(r.runs), ...percentiles(r.runs[0]), ...depthTable(r.runs[0])];
+    : [
+        ...runTable(r.runs),
+        ...percentiles(r.runs[0]),
+        ...depthTable(r.runs[0]),
+        ...speculationTable(r.runs[0], r.server.maxNumSeqs),
+      ];
   return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
 }
 
@@ -155,12 +160,55 @@ function percentiles(run: Run | undefined): string[] {
   ];
 }
 
+/** What speculation does to the first candidate. */
+function speculationTable(run: Run | undefined, maxNumSeqs: number): string[] {
+  const of = run?.speculation;
+  if (!of) return [];
+  const rows: [string, RunFigures][] = [
+    ['one by one', of.without],
+    [`in rounds of ${formatNumber(of.tokensPerRound)}`, run.estimate],
+  ];
+  const proposals = of.draftTokens === 1 ? 'a proposal' : `${of.draftTokens} proposals`;
+  const share = (p: number): string => `${formatNumber(100 * p)} %`;
+  const from = of.paysFromAcceptance;
+  const pays =
+    from === null || of.paysUpToSequences === 0
+      ? 'It does not pay here.'
+      : `It pays from an acceptance of ${share(from)} at this run's mean batch${
+          of.paysUpToSequences >= maxNumSeqs
+            ? ''
+            : `, and with ${share(of.acceptance)} up to ${of.paysUpToSequences} sequences`
+        }.`;
+  const source = of.acceptanceSource === null ? 'as given' : `published: ${of.acceptanceSource}`;
+  return [
+    '',
+    `${run.id}, ${proposals} a round by the first ${of.draftLoops} loops, by the estimate:`,
+    ...figureColumns('tokens come', rows),
+    ...wrap(`A proposal after accepted ones is accepted with ${share(of.acceptance)} (${source}). ${pays}`, WIDTH),
+    ...wrap('Greedy tokens are those of all loops: nothing is lost.', WIDTH),
+  ];
+}
+
+const figureColumns = (title: string, rows: readonly (readonly [string, RunFigures])[]): string[] =>
+  columns<readonly [string, RunFigures]>(
+    [
+      { title, align: 'left', cell: ([name]) => name },
+      { title: 'req/s', align: 'right', cell: ([, f]) => formatNumber(f.request_throughput) },
+      { title: 'goodput', align: 'right', cell: ([, f]) => formatNumber(f.request_goodput) },
+      { title: 'out tok/s', align: 'right', cell: ([, f]) => formatCount(f.output_throughput) },
+      { title: 'mean TPOT', align: 'right', cell: ([, f]) => millis(f.mean_tpot_ms) },
+      { title: 'p99 TPOT', align: 'right', cell: ([, f]) => millis(f.p99_tpot_ms) },
+      { title: 'p99 TTFT', align: 'right', cell: ([, f]) => millis(f.p99_ttft_ms) },
+      { title: 'preempted', align: 'right', cell: ([, f]) => String(f.preemptions) },
+    ],
+    [...rows],
+  );
+
 /** What early exit does to the first candidate. */
 function depthTable(run: Run | undefined): string[] {
   const depth = run?.depth;
   if (!depth) return [];
-  type Row = readonly [string, RunFigures];
-  const rows: Row[] = [
+  const rows: [string, RunFigures][] = [
     [`all ${depth.probabilities.length} loops`, depth.allLoops],
     [`${formatNumber(depth.meanLoops)} loops, by steps`, depth.steps],
     [`${formatNumber(depth.meanLoops)} loops, at loop boundaries`, depth.loops],
@@ -168,19 +216,7 @@ function depthTable(run: Run | undefined): string[] {
   return [
     '',
     `${run.id}, tokens that leave early (K/V of loops left out: ${depth.skippedKv}), by the estimate:`,
-    ...columns<Row>(
-      [
-        { title: 'tokens take', align: 'left', cell: ([name]) => name },
-        { title: 'req/s', align: 'right', cell: ([, f]) => formatNumber(f.request_throughput) },
-        { title: 'goodput', align: 'right', cell: ([, f]) => formatNumber(f.request_goodput) },
-        { title: 'out tok/s', align: 'right', cell: ([, f]) => formatCount(f.output_throughput) },
-        { title: 'mean TPOT', align: 'right', cell: ([, f]) => millis(f.mean_tpot_ms) },
-        { title: 'p99 TPOT', align: 'right', cell: ([, f]) => millis(f.p99_tpot_ms) },
-        { title: 'p99 TTFT', align: 'right', cell: ([, f]) => millis(f.p99_ttft_ms) },
-        { title: 'preempted', align: 'right', cell: ([, f]) => String(f.preemptions) },
-      ],
-      rows,
-    ),
+    ...figureColumns('tokens take', rows),
     ...wrap('What leaving early costs in quality is not simulated, nor what a policy for K/V does to it.', WIDTH),
   ];
 }
@@ -231,9 +267,10 @@ function missedWords({ missedFirst, limitedBy }: SustainedRate): string {
 function exactnessWords(r: SimulationReport): string {
   const shown = r.candidates
     ? r.candidates.flatMap(({ atEstimate }) => (atEstimate ? [atEstimate] : []))
-    : r.runs.flatMap(({ low, estimate, high, depth }) => [
+    : r.runs.flatMap(({ low, estimate, high, depth, speculation }) => [
         ...[low, estimate, high],
         ...(depth ? [depth.allLoops, depth.steps, depth.loops] : []),
+        ...(speculation ? [speculation.without] : []),
       ]);
   const names = METRICS.filter(
     ([, key]) => !(r.candidates && key !== 'ttft' && key !== 'tpot') && shown.some((f) => f.sketched.includes(key)),

@@ -61,6 +61,12 @@ export function settle(
     tables: request.runtime ? null : (sources.gpu?.stack ?? null),
     defaults: request.runtime?.source.terms.defaults ?? null,
   });
+  const choice = request.runtime?.choice;
+  if (read.speculation && choice?.asynchronous && choice.attention.packsQueries)
+    throw new UserError(
+      'with --draft-tokens signals are read later only where Triton computes attention',
+      'add --attention triton, or --async-scheduling off',
+    );
   // Contexts beyond the model's own limit are planned where they are asked for.
   const positions = Math.max(request.geometry.maxPositions, request.contextTokens);
   const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, positions, o.skipBad);

@@ -172,12 +172,19 @@ export class DepthReplica {
   }
 
   /** A round of proposals of each sequence, and the passes of the other loops over them. */
-  private round(speculation: Speculation): number {
+  private round({ draftLoops, draftTokens: most }: Speculation): number {
+    const { output, emitted } = this.requests;
     this.passes = this.all;
     this.chunkPasses = 0;
     this.fillBatch(() => 1);
-    return roundSeconds(speculation, this.all, this.pricer, this.batch, () => {
-      this.fillBatch(() => speculation.draftTokens + 1);
+    // The last token of an answer is never a proposal's.
+    const left = this.jobs.reduce(
+      (max, { decoding, slot }) => (decoding ? Math.max(max, output[slot]! - emitted[slot]!) : max),
+      1,
+    );
+    const draftTokens = Math.min(most, left - 1);
+    return roundSeconds({ draftLoops, draftTokens }, this.all, this.pricer, this.batch, () => {
+      this.fillBatch(() => draftTokens + 1);
       return this.batch;
     });
   }

@@ -21,6 +21,12 @@ export function roundSeconds(
   return drafts + (loops - draftLoops) * verified + outside;
 }
 
+function batchOf(pricer: LoopPricer, rows: number, length: number): MixedBatch {
+  const batch = new MixedBatch(pricer.knots, 1);
+  for (let i = 0; i < rows; i++) batch.add(length);
+  return batch;
+}
+
 /** Where rounds are faster than tokens one by one. */
 export function whereItPays(
   of: Speculation,
@@ -28,19 +34,15 @@ export function whereItPays(
   pricer: LoopPricer,
   at: { readonly length: number; readonly sequences: number; readonly mostSequences: number },
 ): { readonly paysFromAcceptance: number | null; readonly paysUpToSequences: number } {
-  const batchOf = (rows: number): MixedBatch => {
-    const batch = new MixedBatch(pricer.knots, 1);
-    for (let i = 0; i < rows; i++) batch.add(at.length);
-    return batch;
-  };
+  const given = tokensPerRound(of);
   /** Tokens of a round that take as long one by one. */
-  const breakEven = (n: number): number => {
-    const batch = batchOf(n);
-    const step = loops * pricer.pass(batch) + pricer.outside(n, 0, n, 0);
-    return roundSeconds(of, loops, pricer, batch, () => batchOf(n * (of.draftTokens + 1))) / step;
+  const breakEven = (sequences: number): number => {
+    const batch = batchOf(pricer, sequences, at.length);
+    const step = loops * pricer.pass(batch) + pricer.outside(sequences, 0, sequences, 0);
+    const rows = (): MixedBatch => batchOf(pricer, sequences * (of.draftTokens + 1), at.length);
+    return roundSeconds(of, loops, pricer, batch, rows) / step;
   };
   const wanted = breakEven(at.sequences);
-  const given = tokensPerRound(of);
   let [low, high] = [0, at.mostSequences];
   if (breakEven(high) < given) low = high;
   // Rounds have more rows than steps, so that they lose more the more sequences there are.

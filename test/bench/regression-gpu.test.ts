@@ -174,7 +174,7 @@ describeGpu('bench --against', (device) => {
           '--kernel',
           'swiglu',
           '--budget',
-          '20s',
+          '8s',
           '--format',
           'markdown',
           '--quiet',

@@ -2,7 +2,7 @@
  * Hostile inputs, generated from a seed: command lines, scenarios, model configs, kernel times, calibrations, calls of
  * the library. Whatever comes in, what comes out is a sound answer or one line, within the contract of exit codes.
  *
- * LLA_SIM_CASES=100000 runs more than the 600 of `npm test`, LLA_SIM_SEED repeats a run.
+ * LLA_SIM_CASES=100000 runs more than the 250 of `npm test`, LLA_SIM_SEED repeats a run.
  */
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -14,7 +14,7 @@ import { SEED } from '../gpu/random.js';
 import { calibration, CONFIG, garbled, junk, STACK_FILE, mutations, SCENARIO, sensible, wild } from './arbitraries.js';
 import { expectBadInput, expectSound, expectSoundJson, inProcess, plan, scratch, type Outcome } from './program.js';
 
-const CASES = Number(process.env['LLA_SIM_CASES'] ?? 600);
+const CASES = Number(process.env['LLA_SIM_CASES'] ?? 250);
 const files = scratch();
 afterAll(() => files.remove());
 

@@ -50,7 +50,7 @@ describe('values', () => {
         fc.pre(text.trim() !== '');
         expect(await argsOf('plan', `--model=${text}`)).toMatchObject({ positional: null, flags: { model: text } });
       }),
-      { numRuns: 100 },
+      { numRuns: 40 },
     );
   });
 });

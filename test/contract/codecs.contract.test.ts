@@ -221,7 +221,7 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
           Math.max(1, coreScalars(g, { kind: 'full' }) / coreScalars(g, codec)) + 1e-9,
         );
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     );
   });
 
@@ -253,7 +253,7 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
           expect(Math.abs(sum - (sum * coreRatio(g, codec)) / ratio)).toBeLessThanOrEqual(0.51 + 0.006 * sum);
         expect(codecLabel(g, codec)).toMatch(/^[a-z0-9.-]+$/);
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     );
   });
 });
@@ -293,7 +293,7 @@ describe('layout', () => {
         expect(end).toBeCloseTo(bytesPerToken(layout) * tokens + ringBytes(g, codec, choice, tokens), 3);
         expect(seen.size).toBe(layout.reduce((n, t) => n + t.layers * t.loops * t.heads, 0));
       }),
-      { numRuns: 400 },
+      { numRuns: 150 },
     );
   });
 
@@ -313,7 +313,7 @@ describe('layout', () => {
           expect(m.kvBytesAt1M).toBe(Math.ceil(perToken * 2 ** 20 + ring(2 ** 20)));
         },
       ),
-      { numRuns: 400 },
+      { numRuns: 150 },
     );
   });
 
@@ -333,7 +333,7 @@ describe('layout', () => {
           ).toBe(true);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     );
   });
 
@@ -347,7 +347,7 @@ describe('layout', () => {
           );
         },
       ),
-      { numRuns: 200 },
+      { numRuns: 80 },
     );
   });
 
@@ -364,7 +364,7 @@ describe('layout', () => {
           );
         },
       ),
-      { numRuns: 200 },
+      { numRuns: 80 },
     );
   });
 
@@ -382,7 +382,7 @@ describe('layout', () => {
           for (let i = 3; i < sizes.length; i++) expect(sizes[i]).toBeLessThan(sizes[i - 1] as number);
         },
       ),
-      { numRuns: 200 },
+      { numRuns: 80 },
     );
   });
 });

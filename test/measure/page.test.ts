@@ -59,7 +59,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
         new MutationObserver(() => own.words.push(status.textContent ?? '')).observe(status, { childList: true });
       });
     });
-    const first = await openIn(kept, file, `#seconds=60${FEW}`);
+    const first = await openIn(kept, file, `#seconds=25${FEW}`);
     await ready(first.page);
     expect(await first.page.locator('#m-name').innerText()).toContain('software adapter');
     // By keyboard.
@@ -71,7 +71,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
     await first.close();
     expect(first.incidents).toEqual([]);
 
-    const second = await openIn(kept, file, `#seconds=15${FEW}`);
+    const second = await openIn(kept, file, `#seconds=8${FEW}`);
     const { page } = second;
     await ready(page);
     await expect.poll(() => page.locator('#m-start').innerText()).toMatch(/^Go on from [1-9]/);

@@ -40,7 +40,7 @@ describe(`links (LLA_SIM_SEED=${SEED})`, () => {
         expect(await inProcess('open', linked.out.trim(), '--format', 'json')).toEqual(planned);
         opened++;
       }),
-      { numRuns: 40, seed: SEED },
+      { numRuns: 20, seed: SEED },
     );
     expect(opened).toBeGreaterThan(3);
   });
@@ -120,7 +120,7 @@ context: [4k]
   });
 
   /** Some thousand in the suite; `npm run links:full` tries a hundred thousand. */
-  const RUNS = Number(process.env['LLA_SIM_LINKS'] ?? 3000);
+  const RUNS = Number(process.env['LLA_SIM_LINKS'] ?? 1000);
 
   it(`are one line of text where they are hostile (${RUNS})`, { timeout: 60_000 + 40 * RUNS }, async () => {
     const random = randomOf(SEED);
@@ -160,7 +160,7 @@ context: [4k]
     expect(seen.refused).toBeGreaterThan(RUNS / 4);
     expect(seen.prepared).toBeGreaterThan(RUNS / 20);
     expect(seen.planned).toBeGreaterThan(0);
-    if (RUNS > 3000) console.log(seen);
+    if (RUNS > 1000) console.log(seen);
   });
 
   it('are told from the other fragments of a page', () => {

@@ -21,7 +21,7 @@ import { filesOf, textOf } from './reports.js';
 const SEED =
   process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
 /** Others by each seed. */
-const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 8);
+const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 4);
 
 const SMALL = Object.keys(SMALL_OPERATIONS);
 const WITH_SMALL = 4;

@@ -70,7 +70,7 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
           expect(frame.submissions).toBeGreaterThanOrEqual(operations / 256);
         },
       ),
-      { numRuns: 200, seed: SEED },
+      { numRuns: 80, seed: SEED },
     );
   });
 

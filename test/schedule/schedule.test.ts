@@ -187,7 +187,7 @@ describe('block plans', () => {
         expect(p.macsPerRank).toBeGreaterThan(0);
         expect(p.exactPairs + p.functions).toBeGreaterThan(0);
       }),
-      { numRuns: 60 },
+      { numRuns: 25 },
     );
   });
 });
@@ -340,7 +340,7 @@ describe('properties', () => {
           expect(cost(batch + 1, context)).toBeGreaterThan(cost(batch, context));
         },
       ),
-      { numRuns: 150 },
+      { numRuns: 60 },
     );
   });
 

@@ -288,3 +288,42 @@ describe('refusals', () => {
     expect(wrong.err).toContain('unknown field "workload.rates"; did you mean rate?');
   });
 });
+
+describe('speculation', () => {
+  const few = ['--device', 'h200', '--codec', 'full', '--requests', '20'];
+
+  it('says what it brings, from which acceptance and up to which batch', async () => {
+    const r = await report(...few, '--draft-tokens', '4');
+    const of = r.runs[0]!.speculation!;
+    expect(r.runs[0]!.servedBy).toBeNull();
+    expect(of.acceptanceSource).toContain('vllm-rlt');
+    expect(of.tokensPerRound).toBeGreaterThan(4);
+    expect(r.runs[0]!.estimate.mean_tpot_ms!).toBeLessThan(of.without.mean_tpot_ms!);
+    const never = await report(...few, '--draft-tokens', '4', '--draft-acceptance', '0');
+    expect(never.runs[0]!.estimate.mean_tpot_ms!).toBeGreaterThan(of.without.mean_tpot_ms!);
+    expect(never.runs[0]!.speculation).toMatchObject({
+      tokensPerRound: 1,
+      paysUpToSequences: 0,
+      acceptanceSource: null,
+    });
+  });
+
+  it.each([
+    [['--draft-loops', '2'], '--draft-loops is for speculation'],
+    [['--draft-acceptance', '0.5'], '--draft-acceptance is for speculation'],
+    [['--draft-tokens', '0'], '--draft-tokens must be a whole number from 1 to 64'],
+    [['--draft-tokens', '2', '--draft-loops', '4'], '--draft-loops must be a whole number from 1 to 3'],
+    [['--draft-tokens', '2', '--draft-loops', '1'], 'nobody published how often 1 of 4 loops'],
+    [['--draft-tokens', '2', '--draft-acceptance', '1.1'], '--draft-acceptance must be a number from 0 to 1'],
+    [['--draft-tokens', '2', '--depth', '0,0,0,1'], '--draft-tokens does not go with --depth'],
+    [['--draft-tokens', '2', '--prefill-replicas', '1'], '--draft-tokens does not go with --prefill-replicas'],
+    [
+      ['--draft-tokens', '2', '--stack', 'vllm-rlt', '--attention', 'flash-attn-4', '--async-scheduling', 'on'],
+      'Triton',
+    ],
+  ])('%j is refused', async (argv, message) => {
+    const o = await simulate(...few, ...argv);
+    expectBadInput(o);
+    expect(o.err).toContain(message);
+  });
+});

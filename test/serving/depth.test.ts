@@ -18,7 +18,10 @@ const LOOP_PRICER: LoopPricer = {
   knots: KNOTS,
   pass: (batch) => passSeconds(lengthsOf(batch), batch.chunks.total),
   outside: outsideSeconds,
+  prompts: () => NaN,
+  readsTogether: true,
 };
+const TOGETHER = { weightOf, inTurns: false, speculation: null };
 
 const requestsOf = (random: Random): GivenRequest[] => {
   let time = 0;
@@ -53,7 +56,7 @@ function ends(server: ServerOptions, requests: readonly GivenRequest[], depth: D
       const passes = LOOPS * passSeconds(lengthsOf(batch), chunks.total);
       return passes + outsideSeconds(size, chunks.total, size + chunks.ending);
     }),
-    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, weightOf } } : {}),
+    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, ...TOGETHER } } : {}),
     onEnd: (ended) => all.push({ ...ended }),
   });
   return [all.sort((a, b) => a.number - b.number), result];
@@ -139,6 +142,7 @@ test('prompts and tokens in turns: one batch of chunks at most between two passe
     let [skippedLoops, chunksInARow, promptTokens] = [0, 0, 0];
     const pricer: LoopPricer = {
       knots: KNOTS,
+      readsTogether: true,
       pass: (batch) => {
         expect(batch.chunks.total, `seed ${SEED}`).toBe(0);
         expect(batch.size, `seed ${SEED}`).toBeGreaterThan(0);
@@ -164,7 +168,7 @@ test('prompts and tokens in turns: one batch of chunks at most between two passe
       server,
       source: given(requests),
       pricer: pricerOf(() => 1),
-      depth: { of: depth, pricer: watched, weightOf },
+      depth: { of: depth, pricer: watched, ...TOGETHER, inTurns: true },
       onEnd: () => (decoding = 0),
     });
     expect(result.finished && result.blocksInUse === 0, `seed ${SEED}`).toBe(true);

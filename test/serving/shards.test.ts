@@ -13,7 +13,7 @@ const SCENARIO = `model: ouro-1.4b
 device: h200
 codec: [full, kv-quant]
 ratio: [4, 2]
-workload: { requests: 20, rate: 2, promptTokens: 512, outputTokens: 64 }
+workload: { requests: 20, rate: 2, promptTokens: 256, outputTokens: 16 }
 min: { gsm8k: 0.1 }
 `;
 

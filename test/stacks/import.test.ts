@@ -140,7 +140,7 @@ describe(`import aic (seed ${seed})`, () => {
           }
         },
       ),
-      { numRuns: 40, seed },
+      { numRuns: 16, seed },
     );
   }, 120_000);
 });
@@ -188,7 +188,7 @@ describe('import csv', () => {
           else expectBadInput(outcome);
         },
       ),
-      { numRuns: 60, seed },
+      { numRuns: 24, seed },
     );
   }, 120_000);
 });
