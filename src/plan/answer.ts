@@ -146,7 +146,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const pricer =
     found && spec && runtime
       ? underRuntime(found, runtime, spec, {
-          shares: depthOf(scenario, geometry),
+          shares: depthOf(scenario, geometry, publishedAs),
           chunkTokens: parseNumber(
             scenario.server?.maxNumBatchedTokens ?? runtime.source.terms.defaults.maxNumBatchedTokens,
             '--max-num-batched-tokens',
@@ -219,8 +219,8 @@ function runtimeOf({ execution, attention, server }: Scenario, { gpu, model }: S
   return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
 }
 
-const depthOf = ({ workload }: Scenario, { loops }: Geometry): readonly number[] | null =>
-  workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops);
+const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
+  workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
 
 const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
   const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));

@@ -1,5 +1,6 @@
 /** `--depth`: how many of a looped model's loops tokens take. */
 import { UserError, show } from '../errors.js';
+import { depthNames, publishedDepths, type PublishedDepths } from '../quality/exit-depths.js';
 import { parseNumber } from '../units.js';
 
 /** Shares of a list may miss 1 by this much, as they are rounded. */
@@ -9,11 +10,33 @@ const ROUNDED = 0.005;
 const example = (loops: number): string =>
   Array.from({ length: loops }, (_, i) => (i < loops - 2 ? '0' : '0.5')).join(',');
 
+/** What is published under the name that `--depth` gives; null for a list. @throws UserError for an unknown name */
+export function namedDepths(text: string, preset: string | null): PublishedDepths | null {
+  if (!text.includes('@')) return null;
+  const found = publishedDepths(text.trim());
+  if (found && found.model === preset) return found;
+  const names = depthNames(preset);
+  throw new UserError(
+    found
+      ? `--depth ${found.model}@${found.at} is of another model`
+      : `no exit depths are published under the name ${show(text)}`,
+    names.length > 0 ? `write one of ${names.join(', ')}` : 'write a share for each loop, separated by commas',
+  );
+}
+
 /**
  * Reads `--depth`: the probability that a token leaves after loop 1, 2, …
- * @throws UserError for a list that is not one share for each loop with a sum of 1
+ * @param preset whose published depths may be named; null for a model of a file
+ * @throws UserError for a list that is not one share for each loop with a sum of 1, and for an unknown name
  */
-export function readProbabilities(text: string, loops: number): readonly number[] {
+export function readProbabilities(text: string, loops: number, preset: string | null): readonly number[] {
+  const named = namedDepths(text, preset);
+  if (named && named.shares.length === loops) return named.shares;
+  if (named)
+    throw new UserError(
+      `${named.model}@${named.at} is of ${named.shares.length} loops, not ${loops}`,
+      'leave --loops out',
+    );
   const given = text.split(',').map((part) => parseNumber(part.trim(), '--depth', { min: 0, max: 1 }));
   const sum = given.reduce((a, b) => a + b, 0);
   if (given.length !== loops || Math.abs(sum - 1) > ROUNDED)

@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { meanLoops } from '../serving/depth.js';
 import { EXACT_VALUES } from '../serving/sketch.js';
+import type { PublishedDepths } from '../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
 import { knownBetween, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
@@ -217,7 +218,7 @@ function depthTable(run: Run | undefined): string[] {
     '',
     `${run.id}, tokens that leave early (K/V of loops left out: ${depth.skippedKv}), by the estimate:`,
     ...figureColumns('tokens take', rows),
-    ...wrap('What leaving early costs in quality is not simulated, nor what a policy for K/V does to it.', WIDTH),
+    ...wrap(depthQuality(depth.published), WIDTH),
   ];
 }
 
@@ -300,4 +301,14 @@ function trust(r: SimulationReport): string[] {
     ...r.notes,
   ];
   return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));
+}
+
+function depthQuality(published: PublishedDepths | undefined): string {
+  const rest = 'What a policy for K/V of loops left out does to quality is not simulated.';
+  if (!published) return `What leaving early costs in quality is not simulated, nor what a policy for K/V does to it.`;
+  const { label, quality, source } = published;
+  const worth = quality
+    ? `${quality.task}: ${quality.right} of ${quality.items} right, ${quality.allLoops} with all loops.`
+    : 'Nobody published what answers were worth with it.';
+  return `Depths as published: ${label} (${source}). ${worth} ${rest}`;
 }

@@ -53,7 +53,7 @@ export const WORKLOAD_SETTINGS = {
   depth: {
     kind: 'text',
     title: 'Exit depth',
-    help: 'shares of output tokens that leave after loop 1, 2, …, one for each loop, such as 0.1,0.2,0.3,0.4 [all loops]',
+    help: 'shares of output tokens that leave after loop 1, 2, …, such as 0.1,0.2,0.3,0.4, or published ones: ouro-1.4b@0.5 [all loops]',
   },
   draftAcceptance: {
     kind: 'number',

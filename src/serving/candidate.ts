@@ -180,8 +180,9 @@ export class Service {
           .metrics,
       );
     };
-    const { batching, skippedKv, probabilities } = depth;
+    const { batching, skippedKv, probabilities, published } = depth;
     return {
+      ...(published ? { published } : {}),
       meanLoops: meanLoops(probabilities),
       probabilities,
       batching,
@@ -307,6 +308,7 @@ const allLoops = (loops: number): Depth => ({
   batching: 'loops',
   skippedKv: 'copy',
   seed: 1,
+  published: null,
 });
 
 const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);

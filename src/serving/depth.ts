@@ -5,6 +5,7 @@
 import type { Codec } from '../codecs/codec.js';
 import { isAnchored, isHybrid } from '../codecs/registry.js';
 import { mix } from '../hash.js';
+import type { PublishedDepths } from '../quality/exit-depths.js';
 
 /**
  * `steps`: all sequences begin a token together, and wait for the deepest. `loops`: each pass over the looped layers
@@ -28,6 +29,8 @@ export interface Depth {
   readonly batching: Batching;
   readonly skippedKv: SkippedKv;
   readonly seed: number;
+  /** Who published the probabilities, and what answers were worth; null where the user gives them. */
+  readonly published: PublishedDepths | null;
 }
 
 export const meanLoops = (probabilities: readonly number[]): number =>

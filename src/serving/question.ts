@@ -12,7 +12,7 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { readProbabilities } from '../plan/probabilities.js';
+import { namedDepths, readProbabilities } from '../plan/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
@@ -294,7 +294,7 @@ function readTrace(
 type Looped = Pick<Geometry, 'loops' | 'loopsInRow'>;
 
 /** @throws UserError naming the setting, its rule and the value */
-function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped): Depth | null {
+function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped, preset: string | null): Depth | null {
   for (const name of ['depthBatching', 'skippedKv'] as const)
     if (asked(s[name]) && !asked(w.depth))
       throw new UserError(
@@ -307,7 +307,7 @@ function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped): Depth
       '--depth: no token leaves early, because each layer runs all its loops before the next layer begins',
       'leave --depth out',
     );
-  const probabilities = readProbabilities(String(w.depth), loops);
+  const probabilities = readProbabilities(String(w.depth), loops, preset);
   const against = (asked(s.prefillReplicas) && 'prefillReplicas') || (s.prefixCaching === 'on' && 'prefixCaching');
   if (against) throw new UserError(`--depth does not go with --${servingFlag(against)}`, 'leave one of them out');
   return {
@@ -315,6 +315,7 @@ function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped): Depth
     batching: choice('depth-batching', s.depthBatching, BATCHINGS),
     skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
     seed: asked(w.seed) ? Number(w.seed) : 1,
+    published: namedDepths(String(w.depth), preset),
   };
 }
 
@@ -416,7 +417,7 @@ export function readServer(
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
     prefillReplicas: whole('prefillReplicas', 0, 1024, 0),
-    depth: readDepth(w, s, device.model),
+    depth: readDepth(w, s, device.model, device.preset),
     speculation: readSpeculation(w, s, device.model, device.preset),
   };
 }

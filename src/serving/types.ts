@@ -3,6 +3,7 @@ import type { Evidence, Interval } from '../cost/evidence.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Capacity } from './capacity.js';
 import type { Batching, SkippedKv } from './depth.js';
+import type { PublishedDepths } from '../quality/exit-depths.js';
 import type { Limit } from './metrics.js';
 import type { ServerChoice } from './question.js';
 import type { TimelinePoint } from './timeline.js';
@@ -84,6 +85,8 @@ export interface Run {
   };
   /** Where tokens leave early: what that does, by the estimate. */
   readonly depth?: {
+    /** Where the probabilities were published, and what answers were worth with them. */
+    readonly published?: PublishedDepths;
     readonly meanLoops: number;
     readonly probabilities: readonly number[];
     readonly batching: Batching;

@@ -186,13 +186,26 @@ describe('questions', () => {
     const open = ['whether the rate counts the prompts'];
     expect(all({ workload: { kind: 'single', ...load }, open }).map((q) => q.by)).toEqual(['simulate', 'plan']);
     expect(all({ workload: { kind: 'single', ...load } }).length).toBe(1);
+    // What is accepted of proposals: as published for the model, up to all of them.
+    const draft = { method: 'loops', draftTokens: 4 } as const;
+    const accepted = all({ workload: { kind: 'single', ...load, speculation: draft } }).map((q) =>
+      q.by === 'simulate' ? q.scenario.workload?.draftAcceptance : q.by,
+    );
+    expect(accepted).toEqual([undefined, expect.closeTo(0.868, 3), 1]);
+    const known = {
+      kind: 'decode-only',
+      ...load,
+      firstTokenCounted: false,
+      speculation: { ...draft, acceptance: 0.5 },
+    } as const;
+    expect(all({ workload: known }).map((q) => q.by)).toEqual(['rounds']);
   });
 
   it('are not asked where the source leaves out what they need, or the planner does', () => {
     for (const [workload, why] of [
       [{ kind: 'single', ...load, inputTokens: null }, /how long/],
       [{ kind: 'single', ...load, exit: { rule: 'gate' } }, /how many loops/],
-      [{ kind: 'single', ...load, speculation: { method: 'loops', draftTokens: 4 } }, /speculation/],
+      [{ kind: 'single', ...load, speculation: { method: 'ngram', draftTokens: 4 } }, /repeats of the text/],
     ] as const)
       expect(ask({ workload })).toEqual({ by: 'nothing', why: expect.stringMatching(why) as string });
     expect(ask({ device: undefined, deviceName: 'an abacus', workload: { kind: 'boot' } })).toMatchObject({

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXIT } from '../../src/errors.js';
 import type { Run, SimulationReport } from '../../src/serving/types.js';
+import { EXIT_DEPTHS } from '../../src/quality/exit-depths.js';
 import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
 
 const BASE = [
@@ -321,6 +322,33 @@ describe('speculation', () => {
       ['--draft-tokens', '2', '--stack', 'vllm-rlt', '--attention', 'flash-attn-4', '--async-scheduling', 'on'],
       'Triton',
     ],
+  ])('%j is refused', async (argv, message) => {
+    const o = await simulate(...few, ...argv);
+    expectBadInput(o);
+    expect(o.err).toContain(message);
+  });
+});
+
+describe('published exit depths', () => {
+  const few = ['--device', 'h200', '--codec', 'full', '--requests', '20', '--skipped-kv', 'copy'];
+
+  it('are named by model and gate, with what answers were worth', async () => {
+    for (const { model, at, shares } of EXIT_DEPTHS) {
+      const r = await report(...few, '--model', model, '--depth', `${model}@${at}`);
+      expect(r.runs[0]!.depth).toMatchObject({ probabilities: shares, published: { model, at } });
+      expect(shares.reduce((sum, share) => sum + share, 0)).toBeCloseTo(1, 12);
+    }
+    const shown = await simulate(...few, '--depth', 'ouro-1.4b@0.5');
+    expect(shown.out.replaceAll(/\s+/g, ' ')).toContain('GSM8K: 64 of 100 right, 63 with all loops.');
+  });
+
+  it.each([
+    [
+      ['--depth', 'ouro-1.4b@0.9'],
+      'no exit depths are published under the name "ouro-1.4b@0.9"; write one of ouro-1.4b@0.5',
+    ],
+    [['--model', 'ouro-2.6b', '--depth', 'ouro-1.4b@0.5'], 'is of another model; write a share for each loop'],
+    [['--loops', '3', '--depth', 'ouro-1.4b@0.5'], 'ouro-1.4b@0.5 is of'],
   ])('%j is refused', async (argv, message) => {
     const o = await simulate(...few, ...argv);
     expectBadInput(o);

@@ -67,6 +67,7 @@ const depthOf = (probabilities: readonly number[], of: Partial<Depth>): Depth =>
   batching: 'loops',
   skippedKv: 'recompute',
   seed: SEED % 1000,
+  published: null,
   ...of,
 });
 
@@ -138,7 +139,13 @@ test('prompts and tokens in turns: one batch of chunks at most between two passe
     const random = randomOf(SEED + i);
     const requests = requestsOf(random);
     const server = serverOf(random);
-    const depth: Depth = { probabilities: [0.1, 0.4, 0.3, 0.2], batching: 'loops', skippedKv: 'copy', seed: SEED };
+    const depth: Depth = {
+      probabilities: [0.1, 0.4, 0.3, 0.2],
+      batching: 'loops',
+      skippedKv: 'copy',
+      seed: SEED,
+      published: null,
+    };
     let [skippedLoops, chunksInARow, promptTokens] = [0, 0, 0];
     const pricer: LoopPricer = {
       knots: KNOTS,
