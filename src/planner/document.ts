@@ -85,6 +85,7 @@ ${planControls()}
 <div id="p-pictures"></div>
 <section id="p-sheet"></section>
 <section id="p-rows" hidden><h2>Combinations</h2><label id="p-every"><input type="checkbox" id="p-all"> every combination, not one row a codec</label><div id="p-table"></div></section>
+<section id="p-near" hidden><h2>Nearest published figures</h2><div id="p-near-rows"></div></section>
 <section id="p-simulate" hidden><h2>When requests arrive</h2>
 <p>The same question with requests that come, wait, share a server and go. A plan above knows of none of that.</p>
 <form id="p-serving" aria-label="Requests and server">${servingControls()}

@@ -17,7 +17,7 @@ import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
 import { element, fill } from './dom.js';
 import { scenarioOf, SEVERAL, valuesOf } from './form.js';
 import { QUESTIONS } from './questions.js';
-import { answerHtml, compareHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
+import { answerHtml, compareHtml, nearHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
 import { mountServing } from './serving.js';
 import { shelfOf, type Carried } from './shelf.js';
 
@@ -147,6 +147,8 @@ export function mountPlanner(): void {
     element('rows').hidden = !first;
     element('every').hidden = first?.view.fleet !== null;
     fill('table', first ? tableHtml(first, everyRow) : html``);
+    element('near').hidden = !first;
+    fill('near-rows', first ? nearHtml(first) : html``);
     element('notes').hidden = !first;
     fill('note-list', first ? notesHtml(first) : html``);
     const pictures = first ? picturesOfAnswer(first) : [];
