@@ -23,7 +23,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
   beforeAll(async () => {
     const [started, program, known] = await Promise.all([startBrowser(), plannerBundle(), knownStacks()]);
     browser = started;
-    writeFileSync(file, plannerDocument(program.text.trim(), known, judgedGroups()));
+    writeFileSync(file, plannerDocument(program, known, judgedGroups()));
   });
   afterAll(async () => {
     await browser?.close();
@@ -175,7 +175,17 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
 
   it('has a name for every control, a keyboard way to all of them, and fits 400 px', async () => {
     const o = await open(browser, file, { viewport: { width: 400, height: 800 }, colorScheme: 'dark' });
-    await o.page.waitForSelector('#p-rows:not([hidden])');
+    await o.page.waitForSelector('#p-near-rows tbody tr');
+    // Pictures far below are drawn when a reader comes near, or prints.
+    const drawn = (): Promise<boolean> =>
+      o.page.evaluate(() => [...document.querySelectorAll('canvas')].every((canvas) => canvas.width !== 300));
+    expect(await drawn()).toBe(false);
+    await expect
+      .poll(async () => {
+        await o.page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+        return drawn();
+      })
+      .toBe(true);
     const lacking = await o.page.evaluate(() => {
       for (const details of document.querySelectorAll('details')) details.open = true;
       const wide = [...document.querySelectorAll<HTMLElement>('main *')].filter(
