@@ -236,10 +236,18 @@ export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promis
   }
 }
 
-/** The scenario file's fields, and these overridden by flags. */
+/** A scenario file's fields, or those of a link. @throws UserError for a link with a model of its own */
+async function fieldsOf(named: string): Promise<Scenario> {
+  if (!/#v[0-9]/.test(named)) return (await import('../schema/scenario.js')).readScenarioFile(named);
+  const { readLink } = await import('../report/link.js');
+  const { scenario, model } = readLink(named);
+  if (model) throw new UserError('the link has the shape of a model in it', 'print its plan with lla-sim open LINK');
+  return scenario;
+}
+
+/** The scenario file's fields, or a link's, and these overridden by flags. */
 export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario }> {
-  const fromFile: Scenario =
-    args.positional === null ? {} : (await import('../schema/scenario.js')).readScenarioFile(args.positional);
+  const fromFile: Scenario = args.positional === null ? {} : await fieldsOf(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];

@@ -40,7 +40,7 @@ const optionsOf = (
 export const simulateCommand: Command = {
   positional: {
     name: 'scenario',
-    help: 'scenario file (YAML) with a workload; flags override its fields. Or merge, to join shards',
+    help: 'scenario file (YAML) with a workload, or a link; flags override its fields. Or merge, to join shards',
   },
   secondPositional: { name: 'folder', help: 'after merge: the folder of the shards' },
   options: {
