@@ -70,6 +70,7 @@ const SPECS = {
 
 export type KernelName = keyof typeof SPECS;
 
+/** Every kernel by its name: bytes, operations and launch of its calls. */
 export const KERNELS: Readonly<Record<KernelName, KernelSpec>> = SPECS;
 
 /** A call of one kernel at one shape: what a schedule lists, a benchmark measures and a predictor prices. */

@@ -51,5 +51,5 @@ writeFileSync(
 const planner = await plannerBundle();
 const { plannerDocument } = await import('../dist/src/planner/document.js');
 const { judgedGroups, knownStacks } = await import('../dist/src/plan/stacks.js');
-writeFileSync(`${root}dist/plan.html`, plannerDocument(planner.text.trim(), await knownStacks(), judgedGroups()));
+writeFileSync(`${root}dist/plan.html`, plannerDocument(planner, await knownStacks(), judgedGroups()));
 writeFileSync(last, licencesOf([...bundled, ...page.inputs, ...measure.inputs, ...planner.inputs]));

@@ -3,4 +3,8 @@ export function pageBundle(): Promise<{ text: string; inputs: string[] }>;
 
 /** Program of the measuring page. */
 export function measureBundle(): Promise<{ text: string; inputs: string[] }>;
-export function plannerBundle(): Promise<{ readonly text: string; readonly inputs: readonly string[] }>;
+export function plannerBundle(): Promise<{
+  readonly first: string;
+  readonly later: string;
+  readonly inputs: readonly string[];
+}>;

@@ -44,8 +44,33 @@ const withoutTraces = {
     })),
 };
 
-/** The planner's page's program, as pageBundle() gives that of a report. */
-export const plannerBundle = () => pageBundle('src/planner/page.ts');
+/** zod brings its messages in all languages, of which a page uses English. */
+const inEnglish = {
+  name: 'in-english',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /\/zod\/v4\/locales\/index\.js$/ }, () => ({ contents: 'export {};', loader: 'js' })),
+};
+
+/** zod of the planner's page is in its second script (src/planner/later.ts), and taken from there when it is needed. */
+const zodLater = {
+  name: 'zod-later',
+  setup: ({ onResolve, onLoad }) => {
+    onResolve({ filter: /^zod$/ }, () => ({ path: 'zod', namespace: 'later' }));
+    onLoad({ filter: /.*/, namespace: 'later' }, () => ({
+      contents: 'export const z = globalThis.later.z;',
+      loader: 'js',
+    }));
+  },
+};
+
+/** The planner's page's two scripts, as pageBundle() gives that of a report: what the first answer needs, and the rest. */
+export async function plannerBundle() {
+  const [first, later] = await Promise.all([
+    pageBundle('src/planner/page.ts', [zodLater]),
+    pageBundle('src/planner/later.ts'),
+  ]);
+  return { first: first.text.trim(), later: later.text.trim(), inputs: [...first.inputs, ...later.inputs] };
+}
 
 /** The measuring page's program, as pageBundle() gives that of a report. */
 export const measureBundle = () => pageBundle('src/measure/page.ts');
@@ -54,11 +79,11 @@ export const measureBundle = () => pageBundle('src/measure/page.ts');
  * @param entry the program's first module
  * @returns the script's text, safe inside a script element, and the paths of all that is in it
  */
-export async function pageBundle(entry = 'src/report/html/page.ts') {
+export async function pageBundle(entry = 'src/report/html/page.ts', plugins = []) {
   const result = await build({
     absWorkingDir: root,
     entryPoints: [entry],
-    plugins: [kernelTexts, withoutTraces],
+    plugins: [...plugins, kernelTexts, withoutTraces, inEnglish],
     bundle: true,
     write: false,
     platform: 'browser',

@@ -320,7 +320,7 @@ export const makePlan = checked(make, 'makePlan', ['request', made]);
 export const readQuestion = checked(read, 'readQuestion', ['scenario', scenarioSchema], aGeometry);
 /** Every combination of codec, ratio, path and eviction that a filter allows and that can exist. */
 export const listCandidates = checked(list, 'listCandidates', aGeometry, ['filter', filter]);
-/** A report as the terminal shows it. */
+/** A report as the terminal shows it; the width is in columns. */
 export const planTable = checked(table, 'planTable', aReport, [
   'options',
   z.object({ all: z.boolean(), colour: z.boolean() }),
@@ -338,7 +338,7 @@ export const memoryModel = checked(
   ['context', tokens],
   ['pageTokens', count(65536)],
 );
-/** The largest batch that fits into so many bytes. */
+/** The largest batch (sequences) that fits into so many bytes. */
 export const maxBatch = checked(memory.maxBatch, 'maxBatch', ['memory', made], ['usableBytes', bytes]);
 /** The largest of 1, 2, 3, 4, 6, 8, 12, … that is at most `batch`. */
 export const onGrid = checked(memory.onGrid, 'onGrid', ['batch', finite.min(0).max(2 ** 53)]);
@@ -353,7 +353,7 @@ export const prefillPeaks = checked(
 /** Bytes that a batch needs on a GPU, without the reserve. */
 export const totalBytes = checked(memory.totalBytes, 'totalBytes', ['memory', made], ['batch', count(2 ** 40, 0)]);
 
-/** Seconds of one decode step. */
+/** Seconds of one decode step of `batch` sequences, each with `context` tokens cached. */
 export const priceStep = checked(
   latency.priceStep,
   'priceStep',
@@ -380,7 +380,7 @@ export const calibrationPricer = checked(
   ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],
 );
 
-/** The operations of one decode step. */
+/** The operations of one decode step of `batch` sequences, each with `context` tokens cached. */
 export const schedule = checked(
   schedules.schedule,
   'schedule',
@@ -405,7 +405,7 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
   for (const [op, calls] of found) visit(op, calls);
 }
 
-/** Bytes and operations of a kernel's call. */
+/** Bytes and operations of one call of a kernel. */
 export const workOf = checked(work, 'workOf', ['call', call]);
 
 /** The cache that a codec and path keep. */
@@ -426,18 +426,18 @@ export const bytesPerToken = checked(cacheLayout.bytesPerToken, 'bytesPerToken',
 /** The rows of a sequence's cache in the order in which they are stored. */
 export const slotsOf = checked(cacheLayout.slotsOf, 'slotsOf', ['layout', layout], ['tokens', tokens]);
 
-/** A model by its name. */
+/** A model by its name. @throws UserError for a name that is not known, with the nearest one */
 export const findPreset = checked(presets.findPreset, 'findPreset', ['name', text]);
-/** All parameters of a model. */
+/** All parameters of a model (scalars). */
 export const parameterCount = checked(geometries.parameterCount, 'parameterCount', aGeometry);
 /** (layer, loop) pairs that each hold a cache of their own. */
 export const cacheSlots = checked(geometries.cacheSlots, 'cacheSlots', aGeometry);
 /** Prelude, core and coda, where they have layers. */
 export const blocksOf = checked(geometries.blocksOf, 'blocksOf', aGeometry);
 
-/** A device of the catalogue by id or name. */
+/** A device of the catalogue by id or name. @throws UserError for one that is not known */
 export const findDevice = checked(devices.findDevice, 'findDevice', ['name', text]);
-/** Devices with about so many bytes of memory. */
+/** Devices with so many bytes of memory, within 2 %, the nearest first. */
 export const devicesByVram = checked(devices.devicesByVram, 'devicesByVram', ['bytes', bytes]);
 
 /** Published figures of exactly this configuration. */

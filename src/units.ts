@@ -135,5 +135,14 @@ export function formatCount(value: number): string {
 }
 
 /** Milliseconds with three significant digits; from ten seconds on, seconds with their unit. */
+/** A share in percent, without the sign: `5.8`, `14`. */
+export const percent = (share: number): string => {
+  const p = 100 * share;
+  return Math.abs(p) < 9.95 ? p.toFixed(1) : p.toFixed(0);
+};
+
+/** An error, a share: `+5.8 %`. */
+export const formatError = (share: number): string => `${share > 0 ? '+' : ''}${percent(share)} %`;
+
 export const formatMilliseconds = (seconds: number): string =>
   seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3);

@@ -85,8 +85,8 @@ function importsOf(file: string): Import[] {
 const graph = new Map(files.map((f) => [f, importsOf(f)]));
 const imports = (file: string): Import[] => graph.get(file) ?? [];
 
-/** Commands that need a GPU, and may know the other side. */
-const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run|fit|fidelity)\b/;
+/** Commands that need a GPU, and the types of what they print: they may know the other side. */
+const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run|fit|fidelity|outputs)\b/;
 /** The parts of a kernel beside its terms: how it is run, and what it is checked against. */
 const LAUNCH = /^kernels\/(.*[/.])?launch(es)?\.ts$/;
 const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;

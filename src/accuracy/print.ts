@@ -1,14 +1,10 @@
 /** The priced ledger as text for people: a table for the terminal, and the page docs/accuracy.md. */
 import { csvCell, markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
+import { formatError, percent } from '../units.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
 
 const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
-
-const percent = (share: number): string => {
-  const p = 100 * share;
-  return Math.abs(p) < 9.95 ? p.toFixed(1) : p.toFixed(0);
-};
 
 /** Memory is predicted as single numbers. */
 const hasInterval = ({ kind }: Pick<Group, 'kind'>): boolean => kind !== 'cache' && kind !== 'weights';
@@ -19,7 +15,7 @@ const CELLS: readonly (readonly [title: string, cell: (g: Group) => string])[] =
   ['figures', (g) => String(g.figures)],
   ['median', (g) => `${percent(g.median)} %`],
   ['90th', (g) => `${percent(g.p90)} %`],
-  ['bias', (g) => `${g.bias > 0 ? '+' : ''}${percent(g.bias)} %`],
+  ['bias', (g) => formatError(g.bias)],
   ['inside', (g) => (hasInterval(g) ? `${Math.round(100 * g.inside)} %` : '–')],
   ['half-width', (g) => (hasInterval(g) ? `${percent(g.halfWidth)} %` : '–')],
 ];

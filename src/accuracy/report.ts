@@ -24,14 +24,20 @@ export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): Judged
   }
   return {
     schema: 'lla-sim/judged',
-    schemaVersion: 1,
+    schemaVersion: 2,
     groups: [...members.values()].map((own) => ({
       server: own[0]!.serverName,
       device: own[0]!.device,
       looped: own[0]!.looped,
       priced: pricedBy(own[0]!),
-      inside: own.filter((f) => f.inside).length,
-      errors: own.map((f) => Number(Math.abs(f.error).toPrecision(3))),
+      figures: own.map(({ file, id, model, kind, error, inside }) => ({
+        source: file,
+        id,
+        model,
+        kind,
+        error: Number(error.toPrecision(3)),
+        inside,
+      })),
     })),
   };
 }

@@ -12,6 +12,7 @@ import type { LayerBlock } from '../geometry/geometry.js';
 /** Tokens in one tile of the cache: 32 scalars of n bits are n words. Pages are whole tiles. */
 export const TILE_TOKENS = 32;
 
+/** One tensor of a cache, for each of its layers and loops. */
 export interface CacheTensor {
   readonly block: LayerBlock['name'];
   readonly role:
@@ -33,6 +34,7 @@ export interface CacheTensor {
   readonly residual?: ResidualRow;
 }
 
+/** Where each scalar of a cache is. */
 export type CacheLayout = readonly CacheTensor[];
 
 /** Scalars of a token for as long as it is kept, without a window's. */

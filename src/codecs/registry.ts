@@ -17,6 +17,7 @@ import { residualQuant } from './residual-quant.js';
 import { finalLoop, meanLoop } from './shared-loops.js';
 import { cla, full, kvQuant } from './uncompressed.js';
 
+/** Every codec by its kind: what it stores, and what can be asked of it. */
 export const CODECS = {
   full,
   lla,

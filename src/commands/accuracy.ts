@@ -1,12 +1,11 @@
 /** `lla-sim accuracy`: predictions beside what others measured on real servers. */
 import { EXIT, type ExitCode } from '../errors.js';
-import { jsonText } from '../json.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { parseNumber } from '../units.js';
 import { WIDTH } from '../report/plan-table.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { onInterrupt } from './interrupt.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
@@ -84,7 +83,7 @@ const toleranceOf = (text: string | null): number =>
       : parseNumber(text, '--tolerance', { min: 0, max: 10 });
 
 async function render(report: AccuracyReport, format: (typeof FORMATS)[number]): Promise<string> {
-  if (format === 'json') return jsonText(report);
+  if (format === 'json') return asJson(report);
   const { accuracyCsv, accuracyMarkdown, accuracyTable } = await import('../accuracy/print.js');
   return format === 'csv'
     ? accuracyCsv(report)

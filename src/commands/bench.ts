@@ -16,14 +16,13 @@ import { tunedSources } from '../plan/stacks.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
 import { openDevice } from '../gpu/index.js';
-import { jsonText } from '../json.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import { parseNumber } from '../units.js';
 import { formatDuration } from './progress.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { checkWritable } from '../write.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */
@@ -136,7 +135,7 @@ function tunedOn({
 function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
   switch (format) {
     case 'json':
-      return jsonText(report, 1);
+      return asJson(report, 1);
     case 'markdown':
       return benchMarkdown(report);
     case 'table':

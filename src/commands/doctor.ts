@@ -3,14 +3,13 @@ import { describeHost } from '../bench/host.js';
 import { EXIT, type ExitCode } from '../errors.js';
 import { diagnose, type AdapterReport, type Diagnosis } from '../gpu/diagnose.js';
 import { deviceOfAdapter } from '../devices/find.js';
-import { jsonText } from '../json.js';
 import { staleKernels } from '../plan/ask.js';
 import { calibrationHere } from '../plan/calibrations.js';
 import { otherMachine } from '../schema/machine.js';
 import { formatBytes } from '../units.js';
 import { VERSION } from '../version.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json'] as const;
 
@@ -29,7 +28,7 @@ async function run(args: Args): Promise<ExitCode> {
   };
   const text =
     format === 'json'
-      ? jsonText({
+      ? asJson({
           schema: 'lla-sim/doctor',
           schemaVersion: 1,
           version: VERSION,
@@ -51,6 +50,16 @@ type Adapter = AdapterReport & {
     readonly stale: readonly string[];
   } | null;
 };
+
+/** What `lla-sim doctor --format json` prints. */
+export interface DoctorJson extends Found {
+  readonly schema: 'lla-sim/doctor';
+  readonly schemaVersion: 1;
+  readonly version: string;
+  /** Node's version. */
+  readonly node: string;
+  readonly platform: string;
+}
 
 type Found = Omit<Diagnosis, 'adapters'> & { readonly adapters: readonly Adapter[] };
 

@@ -4,7 +4,15 @@ import { isLatent } from '../codecs/registry.js';
 import type { TensorSource } from '../decoder/index.js';
 import { EXIT, UserError } from '../errors.js';
 import { claimsText } from '../fidelity/claims-text.js';
-import { askedOf, needId, needsOf, tryClaims, type Evidence, type Need } from '../fidelity/claims/claim.js';
+import {
+  askedOf,
+  needId,
+  needsOf,
+  tryClaims,
+  type ClaimResult,
+  type Evidence,
+  type Need,
+} from '../fidelity/claims/claim.js';
 import { paperClaims } from '../fidelity/claims/list.js';
 import type { Item } from '../fidelity/items.js';
 import { Judge, type Judged } from '../fidelity/judge.js';
@@ -12,7 +20,6 @@ import type { Teacher } from '../fit/capture.js';
 import { refuseDistil } from '../fit/distillable.js';
 import { structureOf } from '../fit/spectra.js';
 import type { Device } from '../gpu/index.js';
-import { jsonText } from '../json.js';
 import { sha256 } from '../sha256.js';
 import { TrainingThread } from '../training/training-thread.js';
 import { writeWhole } from '../write.js';
@@ -21,7 +28,7 @@ import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.
 import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
 import { interruptible } from './interrupt.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
 
 /** Windows of text that are studied one by one for how keys and values lie. */
@@ -125,10 +132,19 @@ export async function claims(
     }
   });
   const training = needs.some((need) => need.training) ? CLAIM_TRAINING : null;
-  const report = { ...head, schema: 'lla-sim/claims', schemaVersion: 2, training, claims: results } as const;
-  const json = jsonText(report);
+  const report: ClaimsJson = { ...head, schema: 'lla-sim/claims', schemaVersion: 2, training, claims: results };
+  const json = asJson(report);
   if (output !== null) writeWhole(output, json, '--output');
   await print(format === 'json' ? json : claimsText(head.model.name, training, results), { file: null, quiet });
+}
+
+/** What `lla-sim fidelity --claims` prints. */
+export interface ClaimsJson extends Omit<Head, 'schema' | 'schemaVersion'> {
+  readonly schema: 'lla-sim/claims';
+  readonly schemaVersion: 2;
+  /** Of what was trained for the claims; null where nothing was. */
+  readonly training: Readonly<Record<keyof typeof CLAIM_TRAINING, number>> | null;
+  readonly claims: readonly ClaimResult[];
 }
 
 interface Help {

@@ -3,7 +3,6 @@ import { isLatent } from '../codecs/registry.js';
 import { codecFacts, codecOf, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../files.js';
-import { jsonText } from '../json.js';
 import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
 import { Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
@@ -17,7 +16,7 @@ import { choiceFlag, formatOption, textFlag, type Args, type Command } from './c
 import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { interruptible } from './interrupt.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
 import { explained } from './run.js';
 import { WEIGHTS } from './run-question.js';
@@ -95,7 +94,7 @@ async function run(args: Args): Promise<ExitCode> {
       return EXIT.ok;
     }
     const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output, quiet);
-    await print(format === 'json' ? jsonText(report) : fidelityText(report), {
+    await print(format === 'json' ? asJson(report) : fidelityText(report), {
       file: null,
       quiet,
     });

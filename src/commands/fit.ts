@@ -11,7 +11,6 @@ import { FitFolder } from '../fit/store.js';
 import { fitReport, fitText } from '../fit/report.js';
 import { spectraOf } from '../fit/spectra.js';
 import { openDevice } from '../gpu/index.js';
-import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { displayPath } from '../files.js';
 import { sha256 } from '../sha256.js';
@@ -21,7 +20,7 @@ import { choiceFlag, formatOption, textFlag, type Args, type Command, type Optio
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { interruptible } from './interrupt.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
 import { explained } from './run.js';
 import { readCandidate } from './run-question.js';
@@ -175,7 +174,7 @@ async function run(args: Args): Promise<ExitCode> {
           seconds: (Date.now() - began) / 1e3,
         },
     );
-    await print(format === 'json' ? jsonText(report) : fitText(geometry, report), {
+    await print(format === 'json' ? asJson(report) : fitText(geometry, report), {
       file: null,
       quiet,
     });
@@ -244,7 +243,7 @@ async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Pro
       const { png } = await import('../report/pictures/png.js');
       writeWhole(picture, png(spectraPicture(report)), '--picture');
     }
-    await print(format === 'json' ? jsonText(report) : spectraText(report), {
+    await print(format === 'json' ? asJson(report) : spectraText(report), {
       file: textFlag(args, 'output'),
       quiet,
     });

@@ -1,7 +1,7 @@
 /** What `lla-sim mcp` offers: each tool's input by our own schemas, and its answer in the words or bytes of a command. */
 import { z } from 'zod';
 import { show, UserError } from '../errors.js';
-import { issueWords, jsonText } from '../json.js';
+import { issueWords } from '../json.js';
 import { onDisk, readSources } from '../plan/ask.js';
 import { answersTo, type Answered } from '../planner/answer.js';
 import { compareText } from '../report/compare-text.js';
@@ -12,6 +12,7 @@ import { planTable, WIDTH } from '../report/plan-table.js';
 import { checkScenario, scenarioSchema } from '../schema/scenario.js';
 import type { Scenario } from '../schema/settings.js';
 import { listing, modelText } from './models.js';
+import { asJson } from './output.js';
 
 /** Called with the share that is done; true ends the work early. */
 export type Progress = (share: number, doing: string) => boolean;
@@ -57,11 +58,11 @@ const plan: Tool = {
     'How many users a GPU serves with a looped language model, how fast and at what price; what compressing its cache would bring and lose. With users: how many GPUs.',
   input: scenarioFields,
   async run(input) {
-    const asJson = input['format'] === 'json';
-    const answers = await answered(scenarioIn(input), asJson);
-    if (!asJson) return answers.map(planText).join('\n');
+    const wantsJson = input['format'] === 'json';
+    const answers = await answered(scenarioIn(input), wantsJson);
+    if (!wantsJson) return answers.map(planText).join('\n');
     const fleets = answers.flatMap(({ view }) => view.fleet ?? []);
-    return jsonText(fleets.length > 0 ? fleetJson(fleets) : plansJson(answers.map(({ view }) => view.report)));
+    return asJson(fleets.length > 0 ? fleetJson(fleets) : plansJson(answers.map(({ view }) => view.report)));
   },
 };
 
@@ -81,7 +82,7 @@ const simulate: Tool = {
       shard: null,
       progress,
     });
-    if (input['format'] === 'json') return jsonText(report);
+    if (input['format'] === 'json') return asJson(report);
     return (await import('../report/simulation-table.js')).simulationTable(report, { colour: false });
   },
 };
@@ -136,7 +137,7 @@ const accuracy: Tool = {
     const report = await judged(ownLedger(), typeof only === 'string' ? only : null, (share) =>
       progress(share, 'rows of the ledger'),
     );
-    if (wanted === 'json') return jsonText(report);
+    if (wanted === 'json') return asJson(report);
     return (await import('../accuracy/print.js')).accuracyTable(report, WIDTH);
   },
 };

@@ -1,19 +1,30 @@
 /** `lla-sim models`: the models and devices that have names, and all that is known of one model. */
 import { fullScalars } from '../codecs/registry.js';
-import { DEVICES } from '../devices/catalogue.js';
+import { DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { MODEL_TYPES } from '../geometry/hf-config.js';
 import { PRESETS } from '../geometry/presets.js';
-import { jsonText } from '../json.js';
 import { readModel } from '../plan/ask.js';
-import { modelCard, modelCardTable } from '../report/model-card.js';
+import { modelCard, modelCardTable, type ModelCard } from '../report/model-card.js';
 import { WIDTH } from '../report/plan-table.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { layersTimesLoops } from '../report/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
+
+export interface ModelsJson {
+  readonly schema: 'lla-sim/models';
+  readonly schemaVersion: 1;
+  readonly models: readonly ModelCard['model'][];
+}
+
+export interface DevicesJson {
+  readonly schema: 'lla-sim/devices';
+  readonly schemaVersion: 1;
+  readonly devices: readonly DeviceSpec[];
+}
 
 const FORMATS = ['table', 'json'] as const;
 
@@ -62,20 +73,20 @@ export function listing(of: 'models' | 'devices', format: (typeof FORMATS)[numbe
           WIDTH,
         ),
       ];
-  const json = devices
+  const json: DevicesJson | ModelsJson = devices
     ? { schema: 'lla-sim/devices', schemaVersion: 1, devices: DEVICES }
     : {
         schema: 'lla-sim/models',
         schemaVersion: 1,
         models: PRESETS.map((g) => ({ ...g, parameters: parameterCount(g), kvBytesPerToken: 2 * fullScalars(g) })),
       };
-  return format === 'json' ? jsonText(json) : `${table.join('\n')}\n`;
+  return format === 'json' ? asJson(json) : `${table.join('\n')}\n`;
 }
 
 /** All that is known of a model. @throws UserError for a name that is not known */
 export async function modelText(name: string, format: (typeof FORMATS)[number]): Promise<string> {
   const card = modelCard(await readModel(name));
-  return format === 'json' ? jsonText(card) : modelCardTable(card, WIDTH);
+  return format === 'json' ? asJson(card) : modelCardTable(card, WIDTH);
 }
 
 const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [

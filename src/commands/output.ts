@@ -1,6 +1,11 @@
 /** Results to stdout or a file, messages to stderr. */
 import { displayPath } from '../files.js';
+import { jsonText } from '../json.js';
 import { cannotWrite, writeWhole } from '../write.js';
+import type { Output } from './outputs.js';
+
+/** A result as JSON: only what has a schema. */
+export const asJson: (output: Output, indent?: number) => string = jsonText;
 
 export interface OutputOptions {
   /** Null: stdout. */

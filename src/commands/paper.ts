@@ -1,12 +1,11 @@
 /** `lla-sim paper`: the figures of the paper's systems part beside the planner's own. */
 import { EXIT, type ExitCode } from '../errors.js';
-import { jsonText } from '../json.js';
 import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
 import type { PaperReport } from '../paper/types.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
 
@@ -46,7 +45,7 @@ async function run(args: Args): Promise<ExitCode> {
 async function render(report: PaperReport, format: (typeof FORMATS)[number], toTerminal: boolean): Promise<string> {
   switch (format) {
     case 'json':
-      return jsonText(report);
+      return asJson(report);
     case 'markdown':
       return (await import('../paper/print-markdown.js')).paperMarkdown(report);
     case 'table':

@@ -1,6 +1,5 @@
 /** `lla-sim plan --users N`: the fewest GPUs for each device. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { jsonText } from '../json.js';
 import { readSources } from '../plan/ask.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
 import type { ModelSource, Sources } from '../plan/answer.js';
@@ -10,7 +9,7 @@ import type { SimulatedFleet } from '../serving/types.js';
 import { fleetJson, type AnsweredFleet } from '../report/fleet-json.js';
 import { fleetText } from '../report/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
-import { print, type OutputOptions } from './output.js';
+import { asJson, print, type OutputOptions } from './output.js';
 
 /** Answers for each scenario, the fewest GPUs (or the least money) first. @throws UserError when none serves the users */
 export async function planFleets(
@@ -31,7 +30,7 @@ export async function planFleets(
     planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources) });
   }
   planned.sort((a, b) => costOf(a) - costOf(b));
-  if (format === 'json') await print(jsonText(fleetJson(planned)), output);
+  if (format === 'json') await print(asJson(fleetJson(planned)), output);
   if (planned.every((p) => p.fleet.rows.length === 0)) {
     const [{ scenario, sources, reports }] = planned as [(typeof planned)[number]];
     const nearest = planned.flatMap((p) => p.reports.flatMap((r) => r.nearest?.text ?? []))[0];

@@ -4,16 +4,14 @@ import { isUncompressed } from '../codecs/registry.js';
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
-import { jsonText } from '../json.js';
 import { prepare, type ModelSource, type Sources } from '../plan/answer.js';
 import { readSources } from '../plan/ask.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
 import type { PlanReport } from '../plan/types.js';
 import { noSolutionError } from '../report/no-solution.js';
-import { plansJson } from '../report/plan-json.js';
+import { plansJson, type PlanJson, type Sweep } from '../report/plan-json.js';
 import { planTable, WIDTH } from '../report/plan-table.js';
-import type { Sweep } from '../report/sweep-text.js';
 import { readBounds } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
@@ -26,7 +24,7 @@ import {
   type OptionSpec,
   type OptionTable,
 } from './command.js';
-import { print, type OutputOptions } from './output.js';
+import { asJson, print, type OutputOptions } from './output.js';
 
 export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
 export type Format = (typeof FORMATS)[number];
@@ -173,9 +171,9 @@ async function planOne(
   return { report, scenario, sources, sweeps };
 }
 
-const withSweeps = ({ report, sweeps }: Planned): object => (sweeps === null ? report : { ...report, sweeps });
+const withSweeps = ({ report, sweeps }: Planned): PlanJson => (sweeps === null ? report : { ...report, sweeps });
 
-const json = (planned: readonly Planned[]): string => jsonText(plansJson(planned.map(withSweeps)));
+const json = (planned: readonly Planned[]): string => asJson(plansJson(planned.map(withSweeps)));
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
   width: widthOf(output),
@@ -238,10 +236,18 @@ export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promis
   }
 }
 
-/** The scenario file's fields, and these overridden by flags. */
+/** A scenario file's fields, or those of a link. @throws UserError for a link with a model of its own */
+async function fieldsOf(named: string): Promise<Scenario> {
+  if (!/#v[0-9]/.test(named)) return (await import('../schema/scenario.js')).readScenarioFile(named);
+  const { readLink } = await import('../report/link.js');
+  const { scenario, model } = readLink(named);
+  if (model) throw new UserError('the link has the shape of a model in it', 'print its plan with lla-sim open LINK');
+  return scenario;
+}
+
+/** The scenario file's fields, or a link's, and these overridden by flags. */
 export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario }> {
-  const fromFile: Scenario =
-    args.positional === null ? {} : (await import('../schema/scenario.js')).readScenarioFile(args.positional);
+  const fromFile: Scenario = args.positional === null ? {} : await fieldsOf(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];

@@ -4,10 +4,9 @@ import { PREFILL_METHODS } from '../decoder/gpu/prefill-methods.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { GpuError, openDevice, type Device } from '../gpu/index.js';
-import { jsonText } from '../json.js';
 import { SETTINGS } from '../schema/settings.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 import { interruptible } from './interrupt.js';
 import { generate } from './run-generate.js';
 import { loadModel, modelFingerprint, readRun, WEIGHTS } from './run-question.js';
@@ -136,7 +135,7 @@ async function run(args: Args): Promise<ExitCode> {
     });
     if (!quiet && format === 'text')
       for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
-    await print(format === 'json' ? jsonText(report) : runText(report), {
+    await print(format === 'json' ? asJson(report) : runText(report), {
       file: textFlag(args, 'output'),
       quiet,
     });

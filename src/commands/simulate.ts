@@ -4,7 +4,6 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
-import { jsonText } from '../json.js';
 import { readSources } from '../plan/ask.js';
 import {
   SERVER_SETTINGS,
@@ -21,7 +20,7 @@ import { parseNumber } from '../units.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
 import { onInterrupt } from './interrupt.js';
-import { print, type OutputOptions } from './output.js';
+import { asJson, print, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 import { progressLine } from './progress.js';
 
@@ -41,7 +40,7 @@ const optionsOf = (
 export const simulateCommand: Command = {
   positional: {
     name: 'scenario',
-    help: 'scenario file (YAML) with a workload; flags override its fields. Or merge, to join shards',
+    help: 'scenario file (YAML) with a workload, or a link; flags override its fields. Or merge, to join shards',
   },
   secondPositional: { name: 'folder', help: 'after merge: the folder of the shards' },
   options: {
@@ -342,7 +341,7 @@ async function render(
   lines: readonly string[],
   output: OutputOptions,
 ): Promise<string> {
-  if (format === 'json') return jsonText(report);
+  if (format === 'json') return asJson(report);
   if (format === 'csv')
     return report.candidates
       ? (await import('../report/simulation-csv.js')).ratesCsv(report.candidates)

@@ -4,7 +4,6 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../files.js';
 import { openDevice, type Device } from '../gpu/index.js';
-import { jsonText } from '../json.js';
 import { parseBytes, parseNumber } from '../units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
@@ -12,7 +11,7 @@ import { validate } from '../validate/validate.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { checkWritable, writeWhole } from '../write.js';
 import { onInterrupt } from './interrupt.js';
-import { print } from './output.js';
+import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
 import { explained } from './run.js';
 
@@ -155,7 +154,7 @@ async function writePicture(report: ValidationReport, file: string | null, quiet
 function render(report: ValidationReport, format: (typeof FORMATS)[number], picture: string | null): string {
   switch (format) {
     case 'json':
-      return jsonText(report);
+      return asJson(report);
     case 'markdown':
       return validationMarkdown(report, picture);
     case 'table':

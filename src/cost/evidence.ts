@@ -5,6 +5,7 @@
  * that nobody has measured; `roofline`: rates alone.
  */
 export const EVIDENCE = ['measured', 'interpolated', 'extrapolated', 'attainable', 'roofline'] as const;
+/** What a number rests on, the surest first. */
 export type Evidence = (typeof EVIDENCE)[number];
 
 /** True where a time does not come from this kernel's own measurements. */

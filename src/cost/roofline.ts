@@ -20,6 +20,7 @@ import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels
 import type { Work } from '../../kernels/spec.js';
 import type { Price } from './evidence.js';
 
+/** Rates of a device: bytes and operations a second. */
 export interface Rates {
   readonly bytesPerSecond: number;
   readonly f32FlopsPerSecond: number;

@@ -24,6 +24,7 @@ export interface QuantisedWeights {
   readonly name: string;
 }
 
+/** The shape of a looped model: counts, and widths in scalars. */
 export interface Geometry {
   readonly name: string;
   /** Layers before the loop, that a pass over the core runs (D), and after it. */

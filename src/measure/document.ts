@@ -27,7 +27,7 @@ fieldset{border:0;padding:0;margin:0}fieldset label{display:inline-block;margin-
  * @param files laws and servers that the planner reads
  */
 export function measureDocument(script: string, files: KnownStacks['files']): string {
-  return html`${pageHead({ title: 'What this GPU does with a looped model', style: OWN_STYLE, script })}
+  return html`${pageHead({ title: 'What this GPU does with a looped model', style: OWN_STYLE, scripts: [script] })}
 <body>
 <a class="skip" href="#m-form">Skip to the measurement</a>
 <main class="intro">

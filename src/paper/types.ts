@@ -199,6 +199,7 @@ export interface Beyond {
   readonly rows: readonly (readonly (number | string | null)[])[];
 }
 
+/** Each figure of the paper beside what the planner computes for it. */
 export interface PaperReport {
   readonly schema: 'lla-sim/paper';
   /** 3: `undecided` in place of `contradicted`. 2: `exact` no longer counts figures that hold `by-definition`. */

@@ -23,6 +23,7 @@ import { evictionLabel, ringHasGaps, type Eviction } from '../eviction/policy.js
 import type { Geometry } from '../geometry/geometry.js';
 import type { Candidate, PlanRequest } from './types.js';
 
+/** Which combinations to plan; null takes what the planner takes unless asked. */
 export interface CandidateFilter {
   readonly kinds: readonly CodecKind[] | null;
   readonly ratios: readonly number[] | null;
@@ -41,6 +42,7 @@ export interface CandidateFilter {
   readonly measured?: readonly Codec[];
 }
 
+/** Combinations to plan, and those that were left out, with why. */
 export interface Candidates {
   readonly candidates: Candidate[];
   readonly refused: { id: string; reason: string }[];

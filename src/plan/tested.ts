@@ -5,7 +5,20 @@ import { median } from '../statistics.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';
 
-/** Figures of one server on one GPU that judge: sizes of the errors, and how many lie in their intervals. */
+/** A figure that judges, beside its prediction. */
+export interface JudgedFigure {
+  /** Its file of the ledger, and its row there. */
+  readonly source: string;
+  readonly id: string;
+  readonly model: string;
+  readonly kind: string;
+  /** Predicted over measured, less 1. */
+  readonly error: number;
+  /** In the interval of the prediction. */
+  readonly inside: boolean;
+}
+
+/** Figures of one server on one GPU that judge. */
 export interface JudgedGroup {
   /** As the ledger names it. */
   readonly server: string;
@@ -13,14 +26,13 @@ export interface JudgedGroup {
   readonly looped: boolean;
   /** What priced them: kernel tables of a server, what tuned kernels reach, or a server's runtime. */
   readonly priced: PricedBy;
-  readonly inside: number;
-  readonly errors: readonly number[];
+  readonly figures: readonly JudgedFigure[];
 }
 
 /** calibrations/accuracy.json: written with docs/accuracy.md. */
 export interface JudgedFile {
   readonly schema: 'lla-sim/judged';
-  readonly schemaVersion: 1;
+  readonly schemaVersion: 2;
   readonly groups: readonly JudgedGroup[];
 }
 
@@ -39,20 +51,32 @@ type Near = readonly [matches: (g: JudgedGroup) => boolean, on: (groups: readonl
 /** Most GPUs that are named; of more their number is said. */
 const MOST_NAMED = 3;
 
+/** What figures are near to. */
+export interface TestedQuestion {
+  /** Whose kernels price; null where nothing does. */
+  readonly stack: string | null;
+  readonly geometry: Pick<Geometry, 'loops'>;
+  readonly device: { readonly id: string | null };
+}
+
 /** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
-export function testedOf(
+export function testedOf(groups: readonly JudgedGroup[], question: TestedQuestion): Tested | null {
+  const found = nearestGroups(groups, question);
+  if (found === null) return null;
+  const figures = found.groups.flatMap((g) => g.figures);
+  return {
+    on: found.on,
+    figures: figures.length,
+    inside: figures.filter((f) => f.inside).length,
+    medianError: median(figures.map((f) => Math.abs(f.error))),
+  };
+}
+
+/** The groups nearest to a question, and what they are of; null as above. */
+export function nearestGroups(
   groups: readonly JudgedGroup[],
-  {
-    stack,
-    geometry,
-    device,
-  }: {
-    /** Whose kernels price; null where nothing does. */
-    readonly stack: string | null;
-    readonly geometry: Pick<Geometry, 'loops'>;
-    readonly device: { readonly id: string | null };
-  },
-): Tested | null {
+  { stack, geometry, device }: TestedQuestion,
+): { readonly on: string; readonly groups: readonly JudgedGroup[] } | null {
   if (stack === null || stack === 'lla-sim') return null;
   const looped = geometry.loops > 1;
   const estimated = stack === 'attainable';
@@ -76,14 +100,7 @@ export function testedOf(
   ];
   for (const [matches, on] of near) {
     const own = served.filter(matches);
-    if (own.length === 0) continue;
-    const errors = own.flatMap((g) => g.errors);
-    return {
-      on: on(own),
-      figures: errors.length,
-      inside: own.reduce((sum, g) => sum + g.inside, 0),
-      medianError: median(errors),
-    };
+    if (own.length > 0) return { on: on(own), groups: own };
   }
   return null;
 }

@@ -56,6 +56,7 @@ export interface DeviceChoice {
   readonly calibration: { readonly file: string; readonly adapter: string; readonly software: boolean } | null;
 }
 
+/** A question to the planner in base units, with prices and candidates. */
 export interface PlanRequest {
   readonly scenario: PlanReport['scenario'];
   readonly geometry: Geometry;
@@ -204,6 +205,7 @@ export interface QualityKept extends Score {
   readonly retrievalKnown: boolean;
 }
 
+/** A row of a plan: one codec, path and eviction on the device; bytes, seconds, tokens. */
 export interface Plan {
   readonly id: string;
   readonly codec: {
@@ -329,6 +331,7 @@ export interface Removed {
   readonly reason: string;
 }
 
+/** What `plan` answers, as `--format json` prints it; bytes, seconds, tokens, dollars. */
 export interface PlanReport {
   readonly schema: 'lla-sim/plan';
   readonly schemaVersion: 2;

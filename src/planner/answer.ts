@@ -4,6 +4,7 @@ import type { ModelSource } from '../plan/answer.js';
 import { hasSolution } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
 import { sourcesFrom, type Shelf } from '../plan/sources.js';
+import { nearestGroups, type JudgedGroup } from '../plan/tested.js';
 import { compareText } from '../report/compare-text.js';
 import { fleetGist, gistOf } from '../report/gist.js';
 import { noSolutionError } from '../report/no-solution.js';
@@ -16,6 +17,8 @@ export interface Answered {
   readonly view: View;
   /** Why nothing answers, and what would help; null where something does. */
   readonly failure: UserError | null;
+  /** Published figures nearest to the question, which its line *Tested* counts. */
+  readonly nearest: readonly JudgedGroup[];
 }
 
 /**
@@ -34,7 +37,14 @@ export async function answersTo(
     const sources = await sourcesFrom(shelf, one, model);
     const view = viewOf(one, sources, null, { everyRow });
     const failed = view.fleet ? view.fleet.fleet.rows.length === 0 : !hasSolution(view.report);
-    answered.push({ scenario: one, view, failure: failed ? await noSolutionError(view.report, one, sources) : null });
+    const { model: geometry, device } = view.report;
+    const near = nearestGroups(sources.judged ?? [], { stack: sources.stack, geometry, device });
+    answered.push({
+      scenario: one,
+      view,
+      failure: failed ? await noSolutionError(view.report, one, sources) : null,
+      nearest: near?.groups ?? [],
+    });
   }
   return answered;
 }

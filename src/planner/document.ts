@@ -1,6 +1,6 @@
 /**
  * The planner's page as one HTML file. It uses no network: style, data and program are inside, and a content policy
- * allows exactly this style and this program, and a worker of that program for simulations.
+ * allows exactly this style and these programs, and a worker of the first for simulations.
  */
 import { Html, html } from '../report/html/html.js';
 import { STYLE } from '../report/html/style.js';
@@ -46,18 +46,22 @@ const tableElement = (
 `;
 
 /**
- * @param script the page's program, bundled for browsers
+ * @param scripts the page's programs, bundled for browsers (scripts/page-bundle.mjs)
  * @param known tables and laws
  * @param judged figures that judge
  */
-export function plannerDocument(script: string, known: KnownStacks, judged: readonly JudgedGroup[]): string {
-  const first = known.tables.filter((t) => t.file.device === FIRST_DEVICE || t.file.stack === 'vidur');
+export function plannerDocument(
+  { first, later }: { readonly first: string; readonly later: string },
+  known: KnownStacks,
+  judged: readonly JudgedGroup[],
+): string {
+  const early = known.tables.filter((t) => t.file.device === FIRST_DEVICE || t.file.stack === 'vidur');
   const carried: Carried = {
     files: known.files,
     judged,
     tables: known.tables.map((t) => tableId(t.file.device, t.file.stack)),
   };
-  return html`${pageHead({ title: 'lla-sim: plan a looped language model', style: OWN_STYLE, script, workers: true })}
+  return html`${pageHead({ title: 'lla-sim: plan a looped language model', style: OWN_STYLE, scripts: [first, later], workers: true })}
 <body>
 <a class="skip" href="#p-answer">Skip to the answer</a>
 <main class="intro">
@@ -85,6 +89,7 @@ ${planControls()}
 <div id="p-pictures"></div>
 <section id="p-sheet"></section>
 <section id="p-rows" hidden><h2>Combinations</h2><label id="p-every"><input type="checkbox" id="p-all"> every combination, not one row a codec</label><div id="p-table"></div></section>
+<section id="p-near" hidden><h2>Nearest published figures</h2><div id="p-near-rows"></div></section>
 <section id="p-simulate" hidden><h2>When requests arrive</h2>
 <p>The same question with requests that come, wait, share a server and go. A plan above knows of none of that.</p>
 <form id="p-serving" aria-label="Requests and server">${servingControls()}
@@ -97,8 +102,9 @@ ${planControls()}
 </main>
 <footer><p>lla-sim ${VERSION}. Sizes are exact for its own layout; times carry their evidence; quality is what was published. A GPU of your own is measured by measure.html beside this page: drop its file above.</p></footer>
 <script type="application/json" id="p-carried">${new Html(scriptJson(carried))}</script>
-${first.map(tableElement)}<script id="p-program">${new Html(script)}</script>
-${known.tables.filter((t) => !first.includes(t)).map(tableElement)}</body>
+${early.map(tableElement)}<script id="p-program">${new Html(first)}</script>
+<script>${new Html(later)}</script>
+${known.tables.filter((t) => !early.includes(t)).map(tableElement)}</body>
 </html>
 `.text;
 }

@@ -1,6 +1,9 @@
 /// <reference lib="dom" />
 /** Parts of the page by name. */
+import type { Drawing } from '../report/html/charts.js';
 import type { Html } from '../report/html/html.js';
+import type { Picture } from '../report/pictures/picture.js';
+import type { Later } from './later.js';
 
 export function element<T extends HTMLElement>(id: string): T {
   const found = document.getElementById(`p-${id}`);
@@ -10,3 +13,39 @@ export function element<T extends HTMLElement>(id: string): T {
 
 // Sections escape every value (html.ts); the page's content policy runs no other script either way.
 export const fill = (id: string, content: Html): void => void (element(id).innerHTML = content.text);
+
+/** When all of the page is there: tables and the second script come after the program. */
+export const whole = (): Promise<void> =>
+  document.readyState === 'loading'
+    ? new Promise((resolve) => document.addEventListener('DOMContentLoaded', () => resolve(), { once: true }))
+    : Promise.resolve();
+
+/** What the second script brings. */
+export async function later(): Promise<Later> {
+  const page = globalThis as { later?: Later };
+  if (!page.later) await whole();
+  if (!page.later) throw new Error('the page lacks its second script');
+  return page.later;
+}
+
+/** Draws pictures into their canvases once these come near to the screen, with what the second script brings. */
+export function drawingLater(place: string): { draw(pictures: readonly Picture[]): Promise<void> } {
+  let drawing: Drawing | null = null;
+  let due: readonly Picture[] | null = null;
+  const draw = (): void => {
+    if (due) drawing?.draw(due);
+    due = null;
+  };
+  // Half a screen ahead of a reader who scrolls.
+  const near = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && draw(), { rootMargin: '50%' });
+  // Before the drawing's own, which takes the colours of paper.
+  addEventListener('beforeprint', draw);
+  return {
+    async draw(pictures) {
+      due = pictures;
+      drawing ??= (await later()).drawing();
+      near.disconnect();
+      near.observe(element(place));
+    },
+  };
+}

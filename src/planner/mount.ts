@@ -7,17 +7,16 @@ import type { NamedCalibration } from '../plan/measured.js';
 import { commandLine, shellWord } from '../report/command-line.js';
 import { fleetJson } from '../report/fleet-json.js';
 import { changedWords } from '../report/gist.js';
-import { drawing } from '../report/html/charts.js';
 import { html } from '../report/html/html.js';
 import { figuresSection } from '../report/html/sections.js';
 import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
 import { plansJson } from '../report/plan-json.js';
 import type { Scenario } from '../schema/settings.js';
 import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
-import { element, fill } from './dom.js';
+import { drawingLater, element, fill, later, whole } from './dom.js';
 import { scenarioOf, SEVERAL, valuesOf } from './form.js';
 import { QUESTIONS } from './questions.js';
-import { answerHtml, compareHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
+import { answerHtml, compareHtml, nearHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
 import { mountServing } from './serving.js';
 import { shelfOf, type Carried } from './shelf.js';
 
@@ -36,7 +35,7 @@ const controls = (): (HTMLInputElement | HTMLSelectElement)[] => [
 
 export function mountPlanner(): void {
   const carried = JSON.parse(element('carried').textContent ?? '') as Carried;
-  const charts = drawing();
+  const charts = drawingLater('pictures');
   let model: LinkedModel | null = null;
   let held: NamedCalibration | null = null;
   let words: Pick<Scenario, 'name' | 'description'> = {};
@@ -49,7 +48,7 @@ export function mountPlanner(): void {
     carried,
     () => held,
     (id) => document.getElementById(id)?.textContent ?? null,
-    () => new Promise((resolve) => document.addEventListener('DOMContentLoaded', () => resolve(), { once: true })),
+    whole,
   );
 
   function status(text: string, wrong = false): void {
@@ -98,7 +97,7 @@ export function mountPlanner(): void {
       status('');
       // The words first: pictures take longer.
       await new Promise((resolve) => setTimeout(resolve));
-      if (mine === turn) renderRest(everyRow);
+      if (mine === turn) await renderRest(everyRow);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       if (mine === turn) status(`Not planned: ${error.message}; ${error.hint}.`, true);
@@ -141,18 +140,20 @@ export function mountPlanner(): void {
       whole || link === null ? commandLine(scenario) : `lla-sim open ${shellWord(`plan.html#${link}`)}`;
   }
 
-  function renderRest(everyRow: boolean): void {
+  async function renderRest(everyRow: boolean): Promise<void> {
     const [first] = answered.length === 1 ? answered : [];
     fill('sheet', first && !first.view.fleet ? sheetHtml(first) : html``);
     element('rows').hidden = !first;
     element('every').hidden = first?.view.fleet !== null;
     fill('table', first ? tableHtml(first, everyRow) : html``);
+    element('near').hidden = !first;
+    fill('near-rows', first ? nearHtml(first) : html``);
     element('notes').hidden = !first;
     fill('note-list', first ? notesHtml(first) : html``);
     const pictures = first ? picturesOfAnswer(first) : [];
     fill('pictures', figuresSection(pictures));
-    charts.draw(pictures);
     compare();
+    await charts.draw(pictures);
   }
 
   function compare(): void {
@@ -190,6 +191,7 @@ export function mountPlanner(): void {
   async function take(text: string, name: string): Promise<void> {
     try {
       // With the schema of calibrations, which takes longer to load than an answer.
+      await later();
       const { readDropped } = await import('./files.js');
       const dropped = readDropped(text, name);
       if (dropped.kind === 'model') {

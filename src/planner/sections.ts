@@ -1,5 +1,6 @@
 /** What the page shows of an answer: the words and the tables of `plan`, in HTML. */
 import { isUncompressed } from '../codecs/registry.js';
+import type { JudgedFigure, JudgedGroup } from '../plan/tested.js';
 import type { Plan } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words.js';
 import { brief, chosenId } from '../report/answer-text.js';
@@ -13,6 +14,7 @@ import type { Picture } from '../report/pictures/picture.js';
 import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
 import type { Column } from '../report/text.js';
 import { commandLine } from '../report/command-line.js';
+import { formatError, percent } from '../units.js';
 import type { Answered } from './answer.js';
 
 /** The question, and the answer in paragraphs. */
@@ -62,6 +64,33 @@ export function tableHtml({ view }: Answered, all: boolean): Html {
     shown,
     spec.map((c) => c.title),
   )}</p>`;
+}
+
+/** A published figure beside its prediction, with the server and the GPU of its group. */
+type NearRow = JudgedFigure & Pick<JudgedGroup, 'server' | 'device'>;
+
+const NEAR_COLUMNS: readonly Column<NearRow>[] = [
+  { title: 'source', align: 'left', cell: (r) => `${r.source}: ${r.id}` },
+  { title: 'GPU', align: 'left', cell: (r) => r.device },
+  { title: 'server', align: 'left', cell: (r) => r.server },
+  { title: 'model', align: 'left', cell: (r) => r.model },
+  { title: 'figure', align: 'left', cell: (r) => r.kind },
+  { title: 'error', align: 'right', cell: (r) => formatError(r.error) },
+  { title: 'inside', align: 'left', cell: (r) => (r.inside ? 'yes' : 'no') },
+];
+/** More are counted. */
+const MOST_NEAR = 24;
+
+/** Published figures nearest to the question, those of its model first. */
+export function nearHtml({ view, nearest }: Answered): Html {
+  const { tested, model } = view.report;
+  const rows = nearest
+    .flatMap(({ server, device, figures }) => figures.map((f): NearRow => ({ ...f, server, device })))
+    .sort((a, b) => Number(b.model === model.name) - Number(a.model === model.name));
+  if (tested === null || rows.length === 0)
+    return html`<p>No published figure of these kernels judges this answer. <code>lla-sim accuracy</code> has those of others.</p>`;
+  const left = rows.length - MOST_NEAR;
+  return html`<p class="units">${tested.on}: ${tested.inside} of ${tested.figures} inside the interval, median error ${percent(tested.medianError)} %. error: predicted / measured − 1. inside: in the 90 % interval of the prediction.</p>${columnsHtml('Nearest published figures', NEAR_COLUMNS, rows.slice(0, MOST_NEAR), () => '')}${left > 0 ? html`<p class="units">${left} more: <code>lla-sim accuracy --format csv</code> has all.</p>` : ''}`;
 }
 
 export const notesHtml = ({ view }: Answered): Html =>

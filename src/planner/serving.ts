@@ -4,12 +4,11 @@ import { UserError } from '../errors.js';
 import type { ModelSource } from '../plan/answer.js';
 import { sourcesFrom, type Shelf } from '../plan/sources.js';
 import { commandLine } from '../report/command-line.js';
-import { drawing } from '../report/html/charts.js';
 import { html } from '../report/html/html.js';
 import { figuresSection } from '../report/html/sections.js';
 import { servingPictures } from '../report/pictures/index.js';
 import type { Scenario } from '../schema/settings.js';
-import { element, fill } from './dom.js';
+import { drawingLater, element, fill } from './dom.js';
 import type { Said, Task } from './worker.js';
 
 export interface Asking {
@@ -20,7 +19,7 @@ export interface Asking {
 }
 
 export function mountServing({ asked, source, shelf }: Asking): void {
-  const charts = drawing();
+  const charts = drawingLater('served');
   let worker: Worker | null = null;
 
   function status(text: string, wrong = false): void {
@@ -80,7 +79,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
       html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0"><pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
     );
     fill('served', figuresSection(pictures));
-    charts.draw(pictures);
+    void charts.draw(pictures);
   }
 
   element('serving').addEventListener('submit', (event) => {

@@ -33,6 +33,7 @@ function contradiction(
   };
 }
 
+/** Places where published figures of one configuration disagree. */
 export const CONTRADICTIONS: readonly Contradiction[] = [
   contradiction(
     'gsm8k-4x',

@@ -116,6 +116,7 @@ export const DECODERS = {
 
 export type Decoder = keyof typeof DECODERS;
 
+/** A published score of a configuration, with its source. */
 export interface QualityFigure {
   readonly model: QualityModel;
   readonly codec: CodecKind;

@@ -30,6 +30,7 @@ import { layersTimesLoops } from './words.js';
 export const WIDTH = 100;
 const NARROWEST = 60;
 
+/** How a report is printed; width in columns. */
 export interface TableOptions {
   readonly all: boolean;
   readonly colour: boolean;

@@ -2,13 +2,8 @@
 import type { DecodeFigures, Plan, PlanReport } from '../plan/types.js';
 import { timeLabel } from '../plan/words.js';
 import { formatCount, formatNumber } from '../units.js';
+import type { Sweep } from './plan-json.js';
 import { columns, type Column } from './text.js';
-
-/** A plan and its figures by batch. */
-export interface Sweep {
-  readonly planId: string;
-  readonly points: readonly DecodeFigures[];
-}
 
 export function sweepText(report: PlanReport, sweeps: readonly Sweep[]): string {
   return sweeps

@@ -38,6 +38,7 @@ export interface Collective {
   readonly bytesEach: number;
 }
 
+/** The operations of one decode step. */
 export interface Schedule {
   readonly stages: readonly Stage[];
   /** Exchanges between GPUs: none on one GPU. */

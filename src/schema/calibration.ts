@@ -194,6 +194,7 @@ export const calibrationSchema = z.object({
     .array(kernelCalibrationSchema)
     .refine((list) => new Set(list.map((k) => k.kernel)).size === list.length, 'must list each kernel once'),
 });
+/** Kernel times of one device, as `lla-sim calibrate` writes them: raw samples, seconds. */
 export type Calibration = z.infer<typeof calibrationSchema>;
 
 /**

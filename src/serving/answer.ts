@@ -15,7 +15,7 @@ import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
 import type { Bound } from './price.js';
 import { RELATIVE_ERROR } from './sketch.js';
-import type { Run, SimulationReport, SustainedRate } from './types.js';
+import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
 
 export interface SimulationOptions {
   readonly findRate: boolean;
@@ -168,7 +168,7 @@ function leftOut(plan: PlanReport, o: SimulationOptions, chosen: readonly Plan[]
   ];
 }
 
-const firstRun = ({ low, estimate, high, completed, preemptions, limitedBy }: Run): Partial<Run> => ({
+const firstRun = ({ low, estimate, high, completed, preemptions, limitedBy }: Run): FirstRun => ({
   low,
   estimate,
   high,

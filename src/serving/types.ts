@@ -171,7 +171,10 @@ export interface SimulatedFleet {
   readonly upside: FleetService | null;
 }
 
-export interface SimulationReport {
+/** Figures of the first run, which are fields of the report too. */
+export type FirstRun = Pick<Run, 'low' | 'estimate' | 'high' | 'completed' | 'preemptions' | 'limitedBy'>;
+
+export interface SimulationReport extends Partial<FirstRun> {
   readonly schema: 'lla-sim/simulation';
   readonly schemaVersion: 1;
   readonly scenario: PlanReport['scenario'];

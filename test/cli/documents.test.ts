@@ -166,6 +166,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   console: 'run, and compared with what follows',
   text: 'the output of the shell block before it',
   js: 'run against the compiled package',
+  ts: 'written by npm run schema, which npm test compares',
   yaml: 'written to the file it names, which a command reads',
   csv: 'written to the file it names, which a command reads',
   json: 'written to the file it names, which a command reads',

@@ -1,15 +1,25 @@
 /** What plans say of figures that judge: the nearest ones, priced as the question is. */
 import { describe, expect, it } from 'vitest';
-import { testedOf, type JudgedGroup } from '../../src/plan/tested.js';
+import { testedOf, type JudgedFigure, type JudgedGroup } from '../../src/plan/tested.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 describe(`figures of others (seed ${SEED})`, () => {
   const random = randomOf(SEED);
-  const errors = (): number[] => Array.from({ length: random.whole(1, 9) }, () => random.whole(1, 90) / 100);
-  const group = (server: string, device: string, looped: boolean, priced: JudgedGroup['priced']): JudgedGroup => {
-    const list = errors();
-    return { server, device, looped, priced, inside: random.whole(0, list.length), errors: list };
-  };
+  const figure = (): JudgedFigure => ({
+    source: 'theirs',
+    id: `row-${random.whole(1, 99)}`,
+    model: 'ouro-1.4b',
+    kind: 'step',
+    error: random.whole(-90, 90) / 100,
+    inside: random.whole(0, 1) === 1,
+  });
+  const group = (server: string, device: string, looped: boolean, priced: JudgedGroup['priced']): JudgedGroup => ({
+    server,
+    device,
+    looped,
+    priced,
+    figures: Array.from({ length: random.whole(1, 9) }, figure),
+  });
   const groups: readonly JudgedGroup[] = [
     group('vllm', 'a100-80', true, 'tables'),
     group('vllm', 'h100', true, 'tables'),
@@ -21,8 +31,8 @@ describe(`figures of others (seed ${SEED})`, () => {
   const ask = (stack: string | null, device: string, loops: number) =>
     testedOf(groups, { stack, device: { id: device }, geometry: { loops } });
   const of = (...own: JudgedGroup[]) => ({
-    figures: own.reduce((sum, g) => sum + g.errors.length, 0),
-    inside: own.reduce((sum, g) => sum + g.inside, 0),
+    figures: own.flatMap((g) => g.figures).length,
+    inside: own.flatMap((g) => g.figures).filter((f) => f.inside).length,
   });
 
   it('are those of the GPU, else of the kind of model, else of the server', () => {
@@ -32,7 +42,7 @@ describe(`figures of others (seed ${SEED})`, () => {
       on: 'vLLM, looped models, none on this GPU (a100-80, h100)',
       ...of(groups[0]!, groups[1]!),
     });
-    const sorted = [...groups[0]!.errors, ...groups[1]!.errors].sort((a, b) => a - b);
+    const sorted = [...groups[0]!.figures, ...groups[1]!.figures].map((f) => Math.abs(f.error)).sort((a, b) => a - b);
     const middle = (sorted.length - 1) / 2;
     expect(others?.medianError).toBeCloseTo((sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2, 12);
     expect(ask('sglang', 'h100', 4)).toMatchObject({ on: 'SGLang on h100, models without loops', ...of(groups[5]!) });

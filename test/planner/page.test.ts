@@ -23,7 +23,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
   beforeAll(async () => {
     const [started, program, known] = await Promise.all([startBrowser(), plannerBundle(), knownStacks()]);
     browser = started;
-    writeFileSync(file, plannerDocument(program.text.trim(), known, judgedGroups()));
+    writeFileSync(file, plannerDocument(program, known, judgedGroups()));
   });
   afterAll(async () => {
     await browser?.close();
@@ -67,6 +67,12 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
   it('answers the first questions in the words of the command that it shows, and its link does too', async () => {
     const o = await opened();
     const { page, incidents } = o;
+    // The figures that the line Tested counts.
+    await page.waitForSelector('#p-near-rows tbody tr');
+    const [, inside, all] = /Tested.* (\d+) of (\d+) inside/.exec(await page.locator('#p-answer').innerText()) ?? [];
+    const near = await page.locator('#p-near-rows tbody tr').allInnerTexts();
+    expect([near.filter((row) => /\byes$/.test(row)).length, near.length]).toEqual([Number(inside), Number(all)]);
+    expect(near[0]).toMatch(/^\S+: \S+\s+\S+\s+vllm\s+ouro-1.4b\s+\S+\s+[+-][\d.]+ %/);
     // Each run asks a part of them.
     for (const i of everyNth([...QUESTIONS.keys()], QUESTIONS.length)) {
       await answerAfter(page, () => page.locator(`[data-question="${i}"]`).click());
@@ -169,7 +175,17 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
 
   it('has a name for every control, a keyboard way to all of them, and fits 400 px', async () => {
     const o = await open(browser, file, { viewport: { width: 400, height: 800 }, colorScheme: 'dark' });
-    await o.page.waitForSelector('#p-rows:not([hidden])');
+    await o.page.waitForSelector('#p-near-rows tbody tr');
+    // Pictures far below are drawn when a reader comes near, or prints.
+    const drawn = (): Promise<boolean> =>
+      o.page.evaluate(() => [...document.querySelectorAll('canvas')].every((canvas) => canvas.width !== 300));
+    expect(await drawn()).toBe(false);
+    await expect
+      .poll(async () => {
+        await o.page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+        return drawn();
+      })
+      .toBe(true);
     const lacking = await o.page.evaluate(() => {
       for (const details of document.querySelectorAll('details')) details.open = true;
       const wide = [...document.querySelectorAll<HTMLElement>('main *')].filter(

@@ -82,6 +82,7 @@ context: [4k]
     expect(await inProcess('open', link, '--format', 'json')).toEqual(
       await inProcess('plan', ...argv, '--format', 'json'),
     );
+    expectBadInput(await inProcess('simulate', link));
     for (const files of [
       ['--calibration', join(ROOT, 'calibrations/mesa-llvmpipe.json')],
       ['--device', 'h200', '--stack', join(ROOT, 'calibrations/stacks/h200-vllm.json')],
@@ -90,6 +91,14 @@ context: [4k]
       expectBadInput(o);
       expect(o.err).toMatch(/a link carries settings, not files/);
     }
+  });
+
+  it('carry the requests that simulate serves', async () => {
+    const question = 'device: h200\ncodec: full\nworkload:\n  rate: 3\n  requests: 40\n';
+    const file = folder.file('served.yaml', question);
+    const simulated = await inProcess('simulate', file);
+    expect(simulated.out).toContain('40');
+    expect(await inProcess('simulate', await linkFor(file))).toEqual(simulated);
   });
 
   it('say what a later version answers otherwise', async () => {

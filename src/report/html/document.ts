@@ -25,7 +25,7 @@ export function htmlDocument(
   script: string,
 ): string {
   const { report } = view;
-  const page = html`${pageHead({ title: titleOf(view), style: STYLE, script })}
+  const page = html`${pageHead({ title: titleOf(view), style: STYLE, scripts: [script] })}
 <body>
 <a class="skip" href="#table">Skip to the table of all combinations</a>
 ${reportBody(view, pictures, data, paper)}

@@ -4,24 +4,25 @@ import { VERSION } from '../../version.js';
 import { html, Html } from './html.js';
 
 /**
- * From the doctype to the end of the head. The content policy allows one style and one script, by hash, and no request.
- * @param script the page's program, which the caller puts at the page's end
+ * From the doctype to the end of the head. The content policy allows one style and these scripts, by hash, and no request.
+ * @param scripts the page's programs, which the caller puts at the page's end
  * @param workers the program starts workers from its own text
- * @throws where the script holds what would end its element
+ * @throws where a script holds what would end its element
  */
 export function pageHead({
   title,
   style,
-  script,
+  scripts,
   workers = false,
 }: {
   readonly title: string;
   readonly style: string;
-  readonly script: string;
+  readonly scripts: readonly string[];
   readonly workers?: boolean;
 }): Html {
-  if (/<\/script|<!--/i.test(script)) throw new Error('the page program must not hold the end of a script element');
-  const policy = `default-src 'none'; style-src ${policyHash(style)}; script-src ${policyHash(script)};${workers ? ' worker-src blob:;' : ''} base-uri 'none'; form-action 'none'`;
+  if (scripts.some((script) => /<\/script|<!--/i.test(script)))
+    throw new Error('the page program must not hold the end of a script element');
+  const policy = `default-src 'none'; style-src ${policyHash(style)}; script-src ${scripts.map(policyHash).join(' ')};${workers ? ' worker-src blob:;' : ''} base-uri 'none'; form-action 'none'`;
   return html`<!doctype html>
 <html lang="en">
 <head>
