@@ -179,6 +179,9 @@ function claimOf(codec: CodecKind, { source, device, server }: Row, what: string
       )
       .join(', '),
     verdict,
-    why: missed.length === 0 ? null : `not at ${lengths(missed)}${above ? '; what is published is less' : ''}`,
+    why:
+      missed.length === 0
+        ? null
+        : `${same.length > 0 ? `not at ${lengths(missed)}; ` : ''}${above ? 'what is published is less' : 'unexplained'}`,
   };
 }

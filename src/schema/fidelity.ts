@@ -63,6 +63,7 @@ const fidelitySchema = z.object({
             kind: z.enum(['text', 'rollout', 'passkey', 'recall', 'sum']),
             context: count,
             scored: count.optional(),
+            kl: z.number().nullable().optional(),
             top1: share,
             agreed: count,
             exact: share,
