@@ -16,7 +16,7 @@ import { formatNumber } from '../units.js';
 export type Verdict = 'repeated' | 'within the estimate' | 'in part' | 'not repeated' | 'not tried';
 
 export interface Claim {
-  readonly codec: Codec['kind'] | 'flashloop';
+  readonly codec: Codec['kind'];
   readonly source: string;
   readonly what: string;
   readonly published: string;

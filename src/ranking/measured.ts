@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { bytesPerToken, windowBytes } from '../codecs/layout.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { codecLabel, isUncompressed, layoutOf } from '../codecs/registry.js';
+import { codecLabel, codecSpec, isUncompressed, layoutOf } from '../codecs/registry.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { JUDGED_BRANCH, type MeasuredRow } from '../plan/fidelity.js';
 import { fidelityFrom } from '../plan/read-fidelity.js';
@@ -93,14 +93,12 @@ const LEAST_KL = 1e-9;
  */
 function besideLla(row: HereRow, all: readonly HereRow[], texts: ReadonlyMap<string, readonly number[]>): HereRow {
   const own = row.measured;
-  if (!own.kl || own.codec.kind === 'lla' || isUncompressed(own.codec)) return row;
+  if (!own.kl || isLla(own) || isUncompressed(own.codec)) return row;
   const ratioTo = (lla: HereRow): Interval => {
     const [mine, its] = [texts.get(own.id) ?? [], texts.get(lla.measured.id) ?? []];
     return bootstrap((items) => Math.log10(sum(mine, items) / sum(its, items)), mine.length, SEED);
   };
-  const rows = all.filter(
-    ({ measured: m }) => m.codec.kind === 'lla' && m.kl !== null && !pathSpec(pathOf(m.path).path).branch,
-  );
+  const rows = all.filter(({ measured: m }) => isLla(m) && m.kl !== null && !pathSpec(pathOf(m.path).path).branch);
   const nearest = (rows: readonly HereRow[]): HereRow | null =>
     rows.reduce<HereRow | null>((a, b) => (a && distance(a, row) <= distance(b, row) ? a : b), null);
   const more = nearest(rows.filter(({ bytes }) => bytes * EQUAL >= row.bytes));
@@ -110,6 +108,10 @@ function besideLla(row: HereRow, all: readonly HereRow[], texts: ReadonlyMap<str
   const shown = more ?? fewer;
   return shown ? { ...row, lla: { row: shown, verdict: 'not decided' } } : row;
 }
+
+/** The paper's codec: latents of each head, with weights of their own. */
+const isLla = ({ codec }: MeasuredRow): boolean =>
+  codecSpec(codec).latentFor === 'one-head' && codecSpec(codec).weightsOf === undefined;
 
 /** How far apart two rows are in bytes, as a ratio; of paths of one codec the first. */
 const distance = (a: HereRow, b: HereRow): number => Math.abs(Math.log(a.bytes / b.bytes));

@@ -3,19 +3,23 @@
  * answers to the same questions. Times of codecs are what tuned kernels reach: what was built is not asked.
  */
 import { join } from 'node:path';
-import type { CodecKind } from '../codecs/codec.js';
+import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import type { Interval } from '../cost/evidence.js';
 import { ask } from '../plan/ask.js';
 import type { Plan } from '../plan/types.js';
+import { isUseless } from '../plan/unfit.js';
 import { PACKAGE_ROOT } from '../root.js';
 import type { LedgerRow } from '../schema/ledger.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import { formatNumber } from '../units.js';
 import type { Claim } from './claims.js';
 
-/** Files of the ledger that have codecs; a codec's name in it, and here. */
+/** Files of the ledger that have codecs. */
 const FILES = ['hla.json', 'residualquant.json'] as const;
-const KINDS: Readonly<Record<string, CodecKind>> = { lla: 'lla', hla: 'hla', residualquant: 'residual-quant' };
+
+/** The codec that a row names, in one word; undefined of the full cache. */
+const kindOf = ({ codec }: Row): CodecKind | undefined =>
+  codec && CODEC_KINDS.find((kind) => kind.replaceAll('-', '') === codec.name);
 
 /** Counted sizes of a server differ by its working memory: as near as this is the same. */
 const NEAR = 0.05;
@@ -38,8 +42,8 @@ export async function timedClaims(model: string): Promise<Claim[]> {
   const claims: Claim[] = [];
   for (const file of FILES) {
     const rows = readLedger(join(PACKAGE_ROOT, 'ledger', file)).rows.filter((r) => r.model === model);
-    for (const [name, kind] of Object.entries(KINDS)) {
-      const those = rows.filter((r) => r.codec?.name === name && r.gpus === 1);
+    for (const kind of new Set(rows.flatMap((r) => kindOf(r) ?? []))) {
+      const those = rows.filter((r) => kindOf(r) === kind && r.gpus === 1);
       const [many, one] = [pointsOf(rows, those, false), pointsOf(rows, those, true)];
       const claim = async (what: string, points: readonly Point[], of: (p: Point) => Promise<Compared | null>) => {
         const compared = (await Promise.all(points.map(of))).filter((c) => c !== null);
@@ -100,20 +104,20 @@ function rateOf({ figures }: Row): number | null {
 /** The plan of a row's codec, or of the full cache. */
 async function planOf(row: Row, batch: number | null): Promise<Plan | null> {
   const { inputTokens, outputTokens } = loadOf(row);
-  const kind = row.codec ? KINDS[row.codec.name] : 'full';
+  const kind = kindOf(row) ?? 'full';
   // Where the batch is asked a step is taken half way through the output; what fits must hold all of it.
   const tokens = inputTokens + (batch === null ? outputTokens : Math.round(outputTokens / 2));
   const report = await ask({
     model: row.model,
     device: row.device as string,
     context: tokens,
-    codec: [kind as CodecKind],
+    codec: [kind],
     ...(row.codec?.ratio === undefined ? {} : { ratio: [row.codec.ratio] }),
     ...(batch === null ? {} : { batch }),
   });
   const fastest = (a: Plan, b: Plan): Plan =>
     (b.decode.tokensPerSecond?.estimate ?? 0) > (a.decode.tokensPerSecond?.estimate ?? 0) ? b : a;
-  const built = report.plans.filter((p) => p.path !== 'fast' && !p.marks.some((m) => m.code === 'unfaithful-post-hoc'));
+  const built = report.plans.filter((p) => !isUseless(p));
   return built.length === 0 ? null : built.reduce(fastest);
 }
 
