@@ -35,9 +35,11 @@ describe('plan --rank', () => {
       ['5.85', '5.81'],
       ['5.85', '5.98'],
       ['82.8', '83.3'],
+      ['1.59', 'unknown'],
     ]);
     expect(of('melt').map((c) => c.verdict)).toEqual(['repeated']);
-    for (const c of claims) expect(c.why === null).toBe(['repeated', 'within the estimate'].includes(c.verdict));
+    for (const c of claims)
+      expect(c.why === null, c.what).toBe(['repeated', 'within the estimate'].includes(c.verdict));
     // Times of estimates are never called repeated.
     expect(claims.filter((c) => c.here.includes('(') && c.verdict === 'repeated')).toEqual([]);
   });
