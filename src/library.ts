@@ -3,7 +3,15 @@
  * the argument, never a TypeError from the inside or a NaN. The command line calls the functions themselves.
  */
 import { z } from 'zod';
-import { CODEC_KINDS, PATHS, PATH_CHOICES, RESIDUAL_FORMS, SHARINGS, type Codec } from './codecs/codec.js';
+import {
+  CODEC_KINDS,
+  FLASHLOOP_TOKENS,
+  PATHS,
+  PATH_CHOICES,
+  RESIDUAL_FORMS,
+  SHARINGS,
+  type Codec,
+} from './codecs/codec.js';
 import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
@@ -180,6 +188,7 @@ const codec = z
     bits: z.literal([2, 3, 4, 8]).optional(),
     shared: z.enum(SHARINGS).optional(),
     residual: z.enum(RESIDUAL_FORMS).optional(),
+    tokens: z.enum(FLASHLOOP_TOKENS).optional(),
   })
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
@@ -187,7 +196,7 @@ const codec = z
     const settings: readonly string[] = registry.CODECS[kind].settings;
     // What is not given of `shared` has a meaning of its own.
     return [...has].every((name) => settings.includes(name)) && settings.every((s) => s === 'shared' || has.has(s));
-  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual or shared), and no others');
+  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual, tokens or shared), and no others');
 const path = z.enum(PATHS);
 const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });

@@ -270,6 +270,7 @@ describe('architecture', () => {
       ['serving'],
       ['report'],
       ['paper'],
+      ['ranking'],
       ['commands'],
       ['cli.ts'],
     ];

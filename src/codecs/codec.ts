@@ -7,6 +7,10 @@ import type { CacheTensor } from './layout.js';
 export const RESIDUAL_FORMS = ['mixed-g32', 'int2-g32', 'mixed-g16'] as const;
 export type ResidualForm = (typeof RESIDUAL_FORMS)[number];
 
+/** Which tokens a context of flashloop is counted as: those of a prompt, or generated ones, of which more is stored. */
+export const FLASHLOOP_TOKENS = ['prompt', 'generated'] as const;
+export type FlashloopTokens = (typeof FLASHLOOP_TOKENS)[number];
+
 export const CODEC_KINDS = [
   'full',
   'lla',
@@ -21,6 +25,7 @@ export const CODEC_KINDS = [
   'hla',
   'loop-window',
   'melt',
+  'flashloop',
 ] as const;
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
@@ -67,6 +72,8 @@ export interface Codec {
   readonly bits?: 2 | 3 | 4 | 8;
   /** Bits and groups (residual-quant). */
   readonly residual?: ResidualForm;
+  /** Which tokens a context is counted as (flashloop). */
+  readonly tokens?: FlashloopTokens;
   /** When the loops share rows (final-loop, mean-loop); the first of the kind's `sharings` unless given. */
   readonly shared?: Sharing;
 }
@@ -81,6 +88,18 @@ export interface Branch {
 export interface StorageChoice {
   readonly storage: Storage;
   readonly groupSize: number;
+}
+
+/** Loops as packed differences to the loop before, of which later ones run on a share of a prompt (flashloop). */
+export interface Streams {
+  /** Of each loop, the share of a prompt's tokens that run it. */
+  readonly runs: readonly number[];
+  /** Of each loop, the share of the cached tokens that have a row of it. */
+  readonly stored: readonly number[];
+  /** Share of the keys that loops after the second read. */
+  readonly keys: number;
+  /** Last tokens whose rows of all loops are exact: at least, and at most between two packings. */
+  readonly tail: { readonly least: number; readonly most: number };
 }
 
 /** When the last attention of a step reads a layer's cache: then the new token's rows are appended. */
@@ -123,6 +142,8 @@ export interface CodecSpec {
   readonly fusedOnly?: true;
   /** Loops after the first attend to its rows and a window of their own, mixed by gates of heads (loop-window). */
   readonly windowsLoops?: true;
+  /** Loops are packed as differences, and later ones run and read a part alone (flashloop). */
+  streams?(g: Geometry, codec: Codec): Streams;
   /** Keys and values of later loops are projected from a state that a gate mixes (melt). */
   readonly gatesState?: true;
   /** What the decoder does not run; any codec is decoded unless given. */

@@ -1,8 +1,7 @@
 /**
  * FlashLoop (arXiv 2609.29812; code Superone77/FlashLoop, MIT) in float64: bytes, the rows and keys that it selects, and
  * the coding of rows. Loop 1 is stored in 4 bits, each later loop as its 4-bit difference to what is rebuilt of the loop
- * before; loops 3 and 4 of a prompt run on a share of its tokens. Not a codec of the planner yet: kernels, schedule and
- * decoder are missing.
+ * before; loops 3 and 4 of a prompt run on a share of its tokens. flashloop-codec.ts is what the planner has of it.
  */
 import type { Geometry } from '../geometry/geometry.js';
 import { toBf16 } from './small-floats.js';

@@ -16,7 +16,14 @@ export const TILE_TOKENS = 32;
 export interface CacheTensor {
   readonly block: LayerBlock['name'];
   readonly role:
-    'key' | 'value' | 'key-latent' | 'value-latent' | 'first-key-latent' | 'first-value-latent' | 'rotary-key';
+    | 'key'
+    | 'value'
+    | 'key-latent'
+    | 'value-latent'
+    | 'first-key-latent'
+    | 'first-value-latent'
+    | 'rotary-key'
+    | 'index';
   /** Distinct layer slots stored (layers / s under cross-layer sharing). */
   readonly layers: number;
   /** Distinct loop slots stored: T for a loop-indexed cache, 1 where the loops share. */
@@ -32,6 +39,8 @@ export interface CacheTensor {
   readonly windowTokens?: number | undefined;
   /** Rows that hold several loops, end to end, as differences to the last of them. */
   readonly residual?: ResidualRow;
+  /** Rows that no storage type has: bytes of each, and the share of the tokens that have one. */
+  readonly packed?: { readonly bytes: number; readonly share: number };
 }
 
 /** Where each scalar of a cache is. */
@@ -39,13 +48,17 @@ export type CacheLayout = readonly CacheTensor[];
 
 /** Scalars of a token for as long as it is kept, without a window's. */
 export const scalarsPerToken = (layout: CacheLayout): number =>
-  layout.reduce((sum, t) => sum + (t.windowTokens === undefined ? t.layers * t.loops * t.heads * t.width : 0), 0);
+  layout.reduce(
+    (sum, t) =>
+      sum + (t.windowTokens === undefined ? t.layers * t.loops * t.heads * t.width * (t.packed?.share ?? 1) : 0),
+    0,
+  );
 
 export const rowBytes = (t: CacheTensor): number =>
-  t.residual ? residualBytes(t.residual) : storedBytes(t.storage, t.width, t.groupSize);
+  t.packed?.bytes ?? (t.residual ? residualBytes(t.residual) : storedBytes(t.storage, t.width, t.groupSize));
 
-/** Bytes of a tensor's rows of one token. */
-const tokenBytes = (t: CacheTensor): number => t.layers * t.loops * t.heads * rowBytes(t);
+/** Bytes of a tensor's rows of one token; of rows that a share of the tokens has, that share of them. */
+const tokenBytes = (t: CacheTensor): number => t.layers * t.loops * t.heads * rowBytes(t) * (t.packed?.share ?? 1);
 
 /** Bytes that one cached token takes for as long as it is kept, group scales included. */
 export const bytesPerToken = (layout: CacheLayout): number =>

@@ -2,9 +2,20 @@
 import { blocksOf, cacheSlots, rowsOfSlot, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow, type Storage } from '../../kernels/spec.js';
 import { CODEC_KINDS } from './codec.js';
-import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, StorageChoice } from './codec.js';
+import type {
+  Branch,
+  Codec,
+  CodecKind,
+  CodecSpec,
+  Path,
+  PathChoice,
+  Sharing,
+  StorageChoice,
+  Streams,
+} from './codec.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
+import { flashloop } from './flashloop-codec.js';
 import { hla } from './hla.js';
 import { lla } from './lla.js';
 import { llaWindow } from './lla-window.js';
@@ -32,6 +43,7 @@ export const CODECS = {
   hla,
   'loop-window': loopWindow,
   melt,
+  flashloop,
 } satisfies Record<CodecKind, CodecSpec>;
 
 const specOf = (kind: CodecKind): CodecSpec => CODECS[kind];
@@ -85,8 +97,15 @@ export const anchoredLoops = (g: Geometry, codec: Pick<Codec, 'kind'>): number =
 /** True where loops are stored as differences to another. */
 export const isAnchored = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).anchoredLoops !== undefined;
 
+/** Loops as packed differences, of which later ones run and read a part; undefined where every loop does the same. */
+export const streamsOf = (g: Geometry, codec: Codec): Streams | undefined => specOf(codec.kind).streams?.(g, codec);
+
+/** True where loops are such differences. */
+export const isPacked = ({ kind }: Pick<Codec, 'kind'>): boolean => specOf(kind).streams !== undefined;
+
 /** True where prompts are taken in whole: attention of a prompt does not read what the cache keeps of a token. */
-export const takesWhole = (codec: Pick<Codec, 'kind'>): boolean => isAnchored(codec) || isHybrid(codec);
+export const takesWhole = (codec: Pick<Codec, 'kind'>): boolean =>
+  isAnchored(codec) || isHybrid(codec) || isPacked(codec);
 
 /** Kinds that are planned where nobody names any. */
 export const PLANNED_KINDS: readonly CodecKind[] = CODEC_KINDS.filter((kind) => !specOf(kind).onlyAsked);

@@ -73,6 +73,11 @@ export const planOutput: OptionTable = {
     help: 'batch against time, rate and price of the plans that the answer names',
     group: 'Output',
   },
+  rank: {
+    type: 'boolean',
+    help: 'all codecs by users within the targets, and which published claims could be repeated',
+    group: 'Output',
+  },
   ...OUTPUT,
 };
 
@@ -94,6 +99,7 @@ export const planCommand: Command = {
     ['plan --device h100 --ctx 32k --users 200 --tpot 50ms', 'how many GPUs'],
     ['plan --model ouro-2.6b --device h100,h200,b200 --ctx 8k', 'which GPU'],
     ['plan --model ./mine --fidelity mine.json --device h200 --max-kl 0.05', 'with quality measured on your model'],
+    ['plan --device h200 --rank --keep 0.95 --tpot 50ms', 'every codec, by users within the targets'],
     ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
   ],
   run: async (args) => {
@@ -122,17 +128,27 @@ export async function planScenario(
   const output = outputOf(args);
   const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
   if (scenario.users !== undefined) {
-    if (isSet(args, 'sweep'))
-      throw new UserError('--users and --sweep ask two questions', 'ask --sweep for one replica, with --gpus');
+    const other = ['sweep', 'rank'].find((flag) => isSet(args, flag));
+    if (other !== undefined)
+      throw new UserError(`--users and --${other} ask two questions`, `ask --${other} for one replica, with --gpus`);
     const { planFleets } = await import('./plan-fleet.js');
     return inFileWords(args, () =>
       planFleets(scenarios, isSet(args, 'best'), { format, ...terminal(output) }, output, model),
     );
   }
+  const rank = isSet(args, 'rank');
+  if (rank && (format === 'csv' || format === 'markdown' || isSet(args, 'best') || isSet(args, 'sweep')))
+    throw new UserError(
+      `--rank prints a ranking as a table or as JSON, not with ${format === 'csv' || format === 'markdown' ? `--format ${format}` : isSet(args, 'best') ? '--best' : '--sweep'}`,
+      'leave one of them out',
+    );
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];
-  for (const one of scenarios)
-    planned.push(await inFileWords(args, () => planOne(one, everyRow, isSet(args, 'sweep'), model)));
+  for (const one of scenarios) {
+    const asked = rank && one.codec === undefined ? { ...one, codec: CODEC_KINDS } : one;
+    planned.push(await inFileWords(args, () => planOne(asked, everyRow, isSet(args, 'sweep'), model)));
+  }
+  if (rank) return printRanking(planned, format, output);
   const reports = planned.map((p) => p.report);
   const solved = reports.filter(hasSolution);
   if (solved.length === 0) {
@@ -141,6 +157,20 @@ export async function planScenario(
     throw await noSolutionError(report, asked, sources);
   }
   await print(await renderAll(planned, format, args, output), output);
+  return EXIT.ok;
+}
+
+/** All codecs in order, of every plan; where nothing is left in any of them, why. */
+async function printRanking(planned: readonly Planned[], format: Format, output: OutputOptions): Promise<ExitCode> {
+  const { ranked, rankedText } = await import('../ranking/ranked.js');
+  const reports = await Promise.all(planned.map(({ report }) => ranked(report)));
+  const solved = planned.some(({ report }) => hasSolution(report));
+  if (format === 'json') await print(jsonText(plansJson(reports)), output);
+  if (!solved) {
+    const [{ report, scenario, sources }] = planned as [Planned];
+    throw await noSolutionError(report, scenario, sources);
+  }
+  if (format !== 'json') await print(reports.map((r) => rankedText(r, terminal(output))).join('\n'), output);
   return EXIT.ok;
 }
 

@@ -1,7 +1,7 @@
 /** The configurations that are judged. */
 import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf } from '../codecs/registry.js';
+import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf, sharedAs } from '../codecs/registry.js';
 import { genericRatios, ranksText } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
@@ -57,6 +57,9 @@ const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 export const pathFor = ({ kind }: Codec): PathChoice =>
   CODECS[kind].paths.find((path) => pathSpec(path).materialises) ?? (CODECS[kind].paths[0] as PathChoice);
 
+/** Tokens of a window that is shorter than the items. */
+const SHORT = 16;
+
 /** At most 40 configurations: each question of the paper at few ratios. */
 export function defaultGrid(g: Geometry): Row[] {
   const common = commonRatio(g);
@@ -64,11 +67,21 @@ export function defaultGrid(g: Geometry): Row[] {
   const others = (['lla-2d', 'mla-head', 'kv-quant'] as const).flatMap((kind) =>
     codecsAt(g, kind, [common, (4 / 3) * common]),
   );
-  // Latents alone, and beside a window shorter than the items.
-  const windowed = codecsAt(g, 'hla', [common]).flatMap((codec) =>
-    [0, 16].map((windowTokens) => ({ ...codec, windowTokens })),
-  );
-  const single = [...codecsAt(g, 'cla', [2]), ...codecsAt(g, 'final-loop', [g.loops]), ...differences(g)];
+  // Latents alone, and beside a window shorter than the items; at the paper's ratio, too.
+  const windowed = [
+    ...codecsAt(g, 'hla', [common]).flatMap((codec) => [0, SHORT].map((windowTokens) => ({ ...codec, windowTokens }))),
+    ...[...codecsAt(g, 'hla', [(8 / 3) * common]), ...codecsAt(g, 'lla-window', [common])].map((codec) => ({
+      ...codec,
+      windowTokens: SHORT,
+    })),
+  ];
+  const shared = (['final-loop', 'mean-loop'] as const).flatMap((kind) => codecsAt(g, kind, [g.loops]));
+  const single = [
+    ...codecsAt(g, 'cla', [2]),
+    ...shared.filter(({ kind }) => kind === 'final-loop'),
+    ...shared.map((codec) => sharedAs(codec, 'decode')),
+    ...differences(g),
+  ];
   const full: Codec = { kind: 'full' };
   const rows: Row[] = [
     { codec: full, path: 'full', ...plain },

@@ -10,6 +10,7 @@ import {
   isLatent,
   isUncompressed,
   layoutOf,
+  isPacked,
   sharingOf,
 } from '../codecs/registry.js';
 import { priceStep, type StepPrice } from '../cost/latency.js';
@@ -113,6 +114,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.bits === undefined ? {} : { bits: codec.bits }),
       ...(codec.rankFirst === undefined ? {} : { rankFirst: codec.rankFirst }),
       ...(codec.residual === undefined ? {} : { residual: codec.residual }),
+      ...(codec.tokens === undefined ? {} : { tokens: codec.tokens }),
       ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
       ...(sharing === undefined ? {} : { shared: sharing }),
@@ -127,7 +129,8 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
         ),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
-    cacheType: codec.residual ?? (codec.bits === undefined ? r.cacheType : `int${codec.bits}`),
+    cacheType:
+      codec.residual ?? (isPacked(codec) ? 'int4' : codec.bits === undefined ? r.cacheType : `int${codec.bits}`),
     path: candidate.path,
     variant: pathSpec(candidate.path).materialises ? (candidate.materialised ? 'materialised' : 'fused') : null,
     eviction: candidate.eviction,

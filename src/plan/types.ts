@@ -1,5 +1,14 @@
 /** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
-import type { Branch, Codec, Path, PathChoice, ResidualForm, Sharing, StorageChoice } from '../codecs/codec.js';
+import type {
+  Branch,
+  Codec,
+  FlashloopTokens,
+  Path,
+  PathChoice,
+  ResidualForm,
+  Sharing,
+  StorageChoice,
+} from '../codecs/codec.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Runtime } from '../stacks/runtime.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
@@ -216,6 +225,8 @@ export interface Plan {
     readonly bits?: number;
     /** Form of residual-quant: bits of its anchor, and its groups. */
     readonly residual?: ResidualForm;
+    /** Which tokens the context is counted as (flashloop). */
+    readonly tokens?: FlashloopTokens;
     readonly shareLayers?: number;
     readonly rankFirst?: number;
     readonly windowTokens?: number;

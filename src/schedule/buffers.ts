@@ -10,6 +10,8 @@ import {
   codecSpec,
   isHybrid,
   isLatent,
+  isPacked,
+  streamsOf,
   laterWindowOf,
   layoutOf,
 } from '../codecs/registry.js';
@@ -211,6 +213,13 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     }
   }
   if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
+  const streams = streamsOf(g, c.codec);
+  if (streams && streams.stored.length > 2) {
+    // Of loop 2, until the last loop: its output and that over the chosen keys, their mass, and which they are.
+    const chosen = Math.ceil(streams.keys * (capacity + 1));
+    add('second outputs', heads * (2 * d + 1 + chosen), g.layers, 'in-flight');
+    add('scores', heads * capacity, undefined, 'workspace', 'parts');
+  }
   const anchored = anchoredLoops(g, c.codec);
   if (anchored > 1) add('held rows', anchored * meanRow(c), g.layers, 'in-flight');
   if (weighsTokens(c.eviction)) {
@@ -249,6 +258,8 @@ export interface PromptExtent {
  */
 function slotsAlive(c: Configuration, captures: CapturingKind | undefined): number {
   const { layers, loops } = c.geometry;
+  // A token that does not run a loop keeps the rows of the loop before.
+  if (isPacked(c.codec)) return layers;
   if (captures === 'one-shot') return 2 * layers * loops;
   const together = spansLoops(c) ? loops : anchoredLoops(c.geometry, c.codec);
   return captures === 'by-layer' ? (together - 1) * layers + 1 : 1;

@@ -35,6 +35,10 @@ export type When =
   | 'first-loop'
   /** In every loop but the first, whose state is zero. */
   | 'later-loops'
+  /** Only in one loop, where each reads something else (flashloop); nowhere where there are fewer. */
+  | 'second-loop'
+  | 'third-loop'
+  | 'fourth-loop'
   /** Only in the last loop: a loop-axis latent is complete, and no later loop reads the cache of this step. */
   | 'last-loop'
   /** Only in loops to which those before them are stored as differences, and only in those before them. */

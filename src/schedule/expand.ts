@@ -39,6 +39,14 @@ interface Places {
   readonly inEach?: 'last' | 'others';
 }
 
+/** All layers of one loop; none where there are fewer loops. */
+const one = (loop: number, loops: number): Places => ({
+  first: 0,
+  step: 1,
+  from: Math.min(loop, loops),
+  to: Math.min(loop + 1, loops),
+});
+
 /** Where an operation of a stack runs. @param share layers that share a cache @param anchored loops that share an anchor */
 function placesOf(when: When, loops: number, share: number, anchored: number): Places {
   switch (when) {
@@ -48,6 +56,12 @@ function placesOf(when: When, loops: number, share: number, anchored: number): P
       return { first: 0, step: 1, from: 0, to: 1 };
     case 'later-loops':
       return { first: 0, step: 1, from: 1, to: loops };
+    case 'second-loop':
+      return one(1, loops);
+    case 'third-loop':
+      return one(2, loops);
+    case 'fourth-loop':
+      return one(3, loops);
     case 'last-loop':
       return { first: 0, step: 1, from: loops - 1, to: loops };
     case 'anchor-loop':

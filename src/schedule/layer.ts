@@ -42,6 +42,7 @@ import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { anchoredRow, appendLoopsOp, appendOp, encodeOps, holdOps, meanOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
+import { addSparseOp, chooseKeysOps, PACKED, PACKED_GROUP, packOps, streamLoops, streamsIn } from './streams.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {
@@ -122,6 +123,7 @@ function attentionOps(l: Layer): Op[] {
   const { c, batch, heads, kvHeads, group, storage } = l;
   const d = c.geometry.headDim;
   if (anchoredIn(c, l.block) > 1) return anchoredLoops(l);
+  if (streamsIn(c, l.block)) return packedLoops(l);
   if (!l.latent) return [...fullWidth(l, storage), ...laterWindow(l)];
   const { rankK = 0, rankV = 0 } = c.codec;
   const latentHeads = latentsOf(c);
@@ -306,6 +308,38 @@ function anchoredLoops(l: Layer): Op[] {
   );
 }
 
+/** Attention over streams of packed rows and the exact tail, loop by loop; loops after the second read chosen keys. */
+const packedLoops = (l: Layer): Op[] =>
+  streamLoops(l.c, l.block, l.context).flatMap((loop): Op[] => {
+    const { c, heads, kvHeads, group } = l;
+    const d = c.geometry.headDim;
+    // Each head chooses its own keys.
+    const rows = loop.sparse ? { kvHeads: heads, group: 1 } : { kvHeads, group };
+    const shape = { ...rows, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
+    const over = (label: string, ring: number): Segment[] =>
+      ring > 0 ? [{ label, kernel: 'attend', tokens: { pinned: 0, ring }, shape }] : [];
+    const attends = attendAndMerge(
+      l,
+      'f16',
+      [...over('attend', loop.packedRows), ...over('attend-tail', loop.tailRows)],
+      {
+        rowsEach: rows.kvHeads,
+        width: d,
+        currentKey: d,
+      },
+    ).map((o): Op =>
+      o.label === 'attend'
+        ? { ...o, variant: loop.chooses ? `${PACKED}+scores` : PACKED, shape: { ...o.shape, groupSize: PACKED_GROUP } }
+        : o,
+    );
+    const after = loop.chooses
+      ? chooseKeysOps(c, l.parts, l.context)
+      : loop.sparse
+        ? [addSparseOp(c, l.batch, loop.when)]
+        : [];
+    return [...attends.map((o) => ({ ...o, when: loop.when })), ...after];
+  });
+
 /**
  * What loops after the first add where they attend to the rows of the first and to a window of their own: attention over
  * the window, the gate of each head (a product of its query), and the mixture, which is as much as a join.
@@ -403,6 +437,7 @@ function appendOps(l: Layer): Op[] {
     ];
   }
   const both = [...append('append-k', kvHeads, d), ...(c.geometry.valuesAreKeys ? [] : append('append-v', kvHeads, d))];
+  if (streamsIn(c, block)) return [...both, ...l.parts.flatMap(({ size, repeat }) => packOps(c, size, repeat))];
   if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
   return [
     ...restoreOps(c, 'restore-k', rankK, batch, when),

@@ -5,6 +5,7 @@ import {
   codecSpec,
   isAnchored,
   isLatent,
+  isPacked,
   takesPositions,
   takesTwoPasses,
   takesWhole,
@@ -32,6 +33,7 @@ export function prefillRowType(c: Pick<Configuration, 'codec' | 'choice'>): 'f16
 export const keepsRows = (c: Configuration): boolean =>
   c.eviction !== null ||
   isLatent(c.codec) ||
+  isPacked(c.codec) ||
   ['last-loop', 'anchor-loop'].includes(codecSpec(c.codec).closes) ||
   isQuantised(storageOf(c));
 

@@ -49,6 +49,7 @@ import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from '
 import { stayingOps } from './prefill-staying.js';
 import { appendOp, encodeOps, meanOps, rotateOps } from './rows.js';
 import { exchanges, type Schedule, type Stage } from './schedule.js';
+import { packOps, promptLoops, scoreRowsOp, streamsIn } from './streams.js';
 
 export { turnsQueries } from './prefill-attend.js';
 export { beginsMass, massNumber, massRows } from './prefill-h2o.js';
@@ -146,19 +147,28 @@ const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
   const { c, run, batch } = of;
-  const rows = batch * run.tokens;
-  const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, rows) }];
-  for (const block of blocksOf(c.geometry)) {
-    stages.push({
-      kind: 'stack',
-      block,
-      loopStart: over(chunks, (chunk) => adapterOps(c, block, batch * chunk.tokens)),
-      layer: layerOps({ ...of, block }, chunks),
-      loopEnd: loopNorm(c, block, rows),
-    });
-  }
+  const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, batch * run.tokens) }];
+  for (const all of blocksOf(c.geometry))
+    for (const { block, tokens } of promptLoops(c, all, run.tokens)) {
+      const part = tokens === run.tokens ? chunks : selectedChunks(run.tokens, tokens, of.chunkTokens);
+      const own = batch * tokens;
+      stages.push({
+        kind: 'stack',
+        block,
+        loopStart: over(part, (chunk) => adapterOps(c, block, batch * chunk.tokens)),
+        layer: layerOps({ ...of, block, run: { from: run.from, tokens } }, part),
+        loopEnd: [...loopNorm(c, block, own), ...(streamsIn(c, block) ? [scoreRowsOp(c, own)] : [])],
+      });
+    }
   return stages;
 }
+
+/**
+ * Chosen tokens of a prompt, as chunks that attend to as many rows as these do on average: they lie anywhere in it, and
+ * attend to all before them.
+ */
+const selectedChunks = (prompt: number, tokens: number, chunkTokens: number): Chunk[] =>
+  chunksOf({ from: Math.floor((prompt - tokens) / 2), tokens }, chunkTokens);
 
 function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   const { c, batch, run } = p;
@@ -211,6 +221,7 @@ const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && i
 function appendOps(p: Pass, rows: number): Op[] {
   const { c, block } = p;
   if (isCoreLatent(p) || anchoredIn(c, block) > 1) return [];
+  if (streamsIn(c, block)) return packOps(c, rows);
   const owning = owningTime(c, block);
   const when = owning === 'always' ? closingTime(c, block) : owning;
   return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));

@@ -1,6 +1,6 @@
 /** Files of `lla-sim fidelity`, read back. */
 import { z } from 'zod';
-import { CODEC_KINDS, PATH_CHOICES, RESIDUAL_FORMS, SHARINGS } from '../codecs/codec.js';
+import { CODEC_KINDS, FLASHLOOP_TOKENS, PATH_CHOICES, RESIDUAL_FORMS, SHARINGS } from '../codecs/codec.js';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
@@ -41,6 +41,7 @@ const fidelitySchema = z.object({
           shared: z.enum(SHARINGS).optional(),
           bits: z.literal([2, 3, 4, 8]).optional(),
           residual: z.enum(RESIDUAL_FORMS).optional(),
+          tokens: z.enum(FLASHLOOP_TOKENS).optional(),
         }),
         ratio: z.number(),
         path: z.enum(PATH_CHOICES),
@@ -63,6 +64,7 @@ const fidelitySchema = z.object({
             kind: z.enum(['text', 'rollout', 'passkey', 'recall', 'sum']),
             context: count,
             scored: count.optional(),
+            kl: z.number().nullable().optional(),
             top1: share,
             agreed: count,
             exact: share,

@@ -93,7 +93,7 @@ export const SETTINGS = {
     kind: 'list',
     title: 'Codec',
     group: 'Candidates',
-    help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt]',
+    help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt, flashloop]',
     choices: CODEC_KINDS,
   },
   ratio: {

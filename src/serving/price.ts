@@ -20,6 +20,7 @@ import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../schedule
 import { OPERATIONS_OF_A_SUBMISSION } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration, type Schedule } from '../schedule/schedule.js';
 import { headSchedule, labelsOf, sharedSchedule } from '../schedule/shared-ops.js';
+import { promptShare } from '../schedule/streams.js';
 import { unequalLoss } from '../cost/unequal.js';
 import type { IterationPricer, MixedBatch } from './batch.js';
 
@@ -155,7 +156,7 @@ export class PriceTables {
   readonly perSequence: number;
   /** Of each sequence, for each of the GPU's units: 0 where a kernel does not give sequences blocks of their own. */
   readonly blocksPerUnit: number;
-  /** Passes of a prompt's tokens through the layers. */
+  /** Passes of a prompt's tokens through the layers: a part of one where later loops take a part of them. */
   readonly passes: number;
   /** By batch knot: intercept and slope of a sequence's share of attention, for each segment. */
   private readonly lines: (Float64Array | undefined)[] = [];
@@ -171,7 +172,7 @@ export class PriceTables {
     const { longest, mostSequences } = options;
     this.knots = contextKnots(c, longest);
     this.batches = octaveKnots(mostSequences);
-    this.passes = takesTwoPasses(c.codec) ? 2 : 1;
+    this.passes = takesTwoPasses(c.codec) ? 2 : promptShare(c);
     this.overhead = pricer.stepOverhead.estimate;
     const { units } = pricer;
     this.blocksPerUnit = units && isUncompressed(c.codec) ? Math.max(1, c.geometry.kvHeads / c.gpus) / units : 0;

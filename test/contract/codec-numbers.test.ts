@@ -59,6 +59,9 @@ describe('numbers that must come out', () => {
     ['1.4B HLA of ranks 256', OURO, hla(256, 0), 'rotated', 48 * KiB],
     ['1.4B windows of later loops', OURO, { kind: 'loop-window', windowTokens: 64 }, 'full', 192 * KiB],
     ['1.4B MELT', OURO, { kind: 'melt' }, 'full', 192 * KiB],
+    // 2.35 streams of 54 KiB, and as many entries of 4 bytes in each of 24 layers.
+    ['1.4B FlashLoop, a prompt', OURO, { kind: 'flashloop', tokens: 'prompt' }, 'full', 2.35 * (54 * KiB + 96)],
+    ['1.4B FlashLoop, generated', OURO, { kind: 'flashloop', tokens: 'generated' }, 'full', 4 * (54 * KiB + 96)],
     ['1.4B residual-quant', OURO, { kind: 'residual-quant', residual: 'mixed-g32' }, 'full', 148.5 * KiB],
     ['1.4B residual-quant, INT2', OURO, { kind: 'residual-quant', residual: 'int2-g32' }, 'full', 124.5 * KiB],
     ['1.4B residual-quant, g16', OURO, { kind: 'residual-quant', residual: 'mixed-g16' }, 'full', 166.5 * KiB],

@@ -44,3 +44,24 @@ it.each([
 ] as [Scenario, RegExp][])('refuses %j', async (s, message) => {
   await expect(planOf(s)).rejects.toThrow(message);
 });
+
+it('FlashLoop is planned as a prompt and as generated text, with the same scores, where it is named alone', async () => {
+  const report = await planOf({ codec: ['flashloop'] });
+  const [prompt, generated] = ['prompt', 'generated'].map((tokens) => row(report, `flashloop-${tokens}/full`));
+  expect(prompt!.memory.kvBytesPerToken).toBeLessThan(generated!.memory.kvBytesPerToken);
+  for (const p of [prompt!, generated!]) {
+    expect(p.qualityKept?.share).toBeCloseTo(0.7048 / 0.7011, 9);
+    expect(p.servedBy).toBeNull();
+    expect(p.knee!.secondsPerStep!.low).toBeGreaterThan(0);
+  }
+  expect((await planOf({})).plans.every((p) => p.codec.kind !== 'flashloop')).toBe(true);
+});
+
+it.each([
+  [{ codec: ['flashloop'], model: 'huginn-0125' }, /4 loops, and \S+ has 32/],
+  [{ codec: ['flashloop'], eviction: ['h2o:64+64'] }, /flashloop goes with no eviction policy/],
+  [{ codec: ['flashloop'], ratio: ['4'] }, /flashloop has the ratios 6.05 \(a prompt\) and 3.56 \(generated\)/],
+  [{ codec: ['flashloop'], cacheType: 'int8' }, /does not stack on the flashloop codec/],
+] as [Scenario, RegExp][])('refuses %j', async (s, message) => {
+  await expect(planOf(s)).rejects.toThrow(message);
+});

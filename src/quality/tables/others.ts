@@ -66,6 +66,16 @@ const MELT_COMMON = {
   decoder: null,
 } as const;
 
+/**
+ * FlashLoop, arXiv 2609.29812, by a summary: mean of five tasks. The same prompts and generated tokens stand behind both
+ * ratios, so the scores count for both.
+ */
+const FLASHLOOP_RATIOS = ['6.05', '3.56'] as const;
+const FLASHLOOP_ROWS: readonly (readonly [QualityModel, full: number, packed: number])[] = [
+  ['ouro-1.4b', 0.7011, 0.7048],
+  ['ouro-2.6b', 0.7121, 0.7108],
+];
+
 export const OTHERS_FIGURES: readonly QualityFigure[] = [
   ...OURO_ROWS.flatMap(([codec, ...values]) => {
     const common = {
@@ -79,6 +89,20 @@ export const OTHERS_FIGURES: readonly QualityFigure[] = [
   }),
   figure(MELT_COMMON, 'task-avg', 0.623),
   figure({ ...MELT_COMMON, codec: 'melt', ratioLabel: '4' }, 'task-avg', 0.599),
+  ...FLASHLOOP_ROWS.flatMap(([model, full, packed]) => {
+    const common = {
+      model,
+      source: 'FlashLoop (arXiv 2609.29812)',
+      protocol: 'mean of MATH-500, GSM8K, ARC-C, HellaSwag and WinoGrande, by a summary; one sequence at a time',
+      decoder: null,
+    } as const;
+    return [
+      figure(common, 'task-avg', full),
+      ...FLASHLOOP_RATIOS.map((ratioLabel) =>
+        figure({ ...common, codec: 'flashloop', ratioLabel }, 'task-avg', packed),
+      ),
+    ];
+  }),
   ...HLA_ROWS.flatMap(([model, codec, ruler, scores]) => {
     const common = { model, source: HLA_SOURCE, protocol: HLA_PROTOCOL, decoder: null, ...HLA_CODECS[codec] } as const;
     return [

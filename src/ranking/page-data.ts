@@ -1,0 +1,62 @@
+/** What docs/codecs.md holds: every codec of a model on one H200, and what was measured of bundled models. */
+import { CODEC_KINDS } from '../codecs/codec.js';
+import { ask } from '../plan/ask.js';
+import { representatives } from '../plan/representatives.js';
+import type { Plan, PlanReport } from '../plan/types.js';
+import { isUseless } from '../plan/unfit.js';
+import type { Claim } from './claims.js';
+import { measuredModels, type Here } from './measured.js';
+import { ranked } from './ranked.js';
+
+/** Models of the page, and the GPU. */
+export const PAGE_MODELS = ['ouro-1.4b', 'ouro-2.6b'] as const;
+export const PAGE_DEVICE = 'h200';
+/** The context at which times and scores are given, and two at which only sequences are counted. */
+export const PAGE_CONTEXTS = [4096, 32_768, 2 ** 20] as const;
+
+export interface PageRow {
+  readonly label: string;
+  readonly plan: Plan;
+  /** Sequences by context of the page. */
+  readonly sequences: readonly number[];
+}
+
+export interface PageModel {
+  readonly report: PlanReport;
+  /** Most bytes a token first. */
+  readonly rows: readonly PageRow[];
+  readonly claims: readonly Claim[];
+}
+
+export interface Page {
+  readonly models: readonly PageModel[];
+  readonly here: readonly Here[];
+}
+
+export async function pageOf(): Promise<Page> {
+  const models: PageModel[] = [];
+  for (const model of PAGE_MODELS) models.push(await modelOf(model));
+  return { models, here: measuredModels() };
+}
+
+const labelOf = (p: Plan): string => p.id.split('/')[0] as string;
+
+async function modelOf(model: string): Promise<PageModel> {
+  const reports: PlanReport[] = [];
+  // Where sequences alone are counted, one batch is priced.
+  for (const [i, context] of PAGE_CONTEXTS.entries())
+    reports.push(
+      await ask({ model, device: PAGE_DEVICE, context, codec: CODEC_KINDS, ...(i === 0 ? {} : { batch: 1 }) }),
+    );
+  const [report] = reports as [PlanReport, ...PlanReport[]];
+  const rows = representatives(report.plans)
+    .filter((p) => !p.beside && !isUseless(p))
+    .map((plan): PageRow => ({
+      label: labelOf(plan),
+      plan,
+      sequences: reports.map((r) => r.plans.find((p) => p.id === plan.id)?.maxBatch.exact ?? 0),
+    }))
+    .sort((a, b) => b.plan.memory.kvBytesPerToken - a.plan.memory.kvBytesPerToken);
+  const { claims } = await ranked(report);
+  return { report, rows, claims };
+}

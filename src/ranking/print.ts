@@ -1,0 +1,100 @@
+/** The ranking and what became of published claims, for a terminal. */
+import { HERE } from '../plan/fidelity.js';
+import type { Plan, PlanReport } from '../plan/types.js';
+import { guessMark, shownDecode, timeLabel } from '../plan/words.js';
+import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js';
+import { columns, wrap, type Column } from '../report/text.js';
+import { formatBytes } from '../units.js';
+import type { Claim } from './claims.js';
+import { fixedBytes, needsOf, type Ranked, type Ranking } from './ranking.js';
+
+const percent = (share: number): string => `${Math.round(share * 100)} %`;
+
+/** @param claims of the model; empty where nobody published any */
+export function rankingText(
+  report: PlanReport,
+  ranking: Ranking,
+  claims: readonly Claim[],
+  { width }: { readonly width: number },
+): string {
+  const keep = percent(report.settings.keep);
+  const { targets } = report.settings;
+  const users =
+    targets.secondsPerToken === null ? 'sequences that memory holds' : 'the largest batch that meets the targets';
+  const part = (title: string, rows: readonly Ranked[]): string[] =>
+    rows.length === 0 ? [] : [title, ...table(report, rows), ''];
+  const lines = [
+    ...wrap(report.answer.question, width, '  '),
+    '',
+    ...part(
+      `By users, every ${report.fidelity ? 'score measured here' : 'published score'} at ${keep} or more`,
+      ranking.kept,
+    ),
+    ...part(`A score below ${keep}`, ranking.lost),
+    ...part('Without scores', ranking.unknown),
+    ...(ranking.outside.length === 0
+      ? []
+      : [
+          'Outside the targets',
+          ...ranking.outside.flatMap((o) => wrap(`  ${o.label}: ${o.reason}`, width, '    ')),
+          '',
+        ]),
+    ...wrap(
+      `users: ${users}; times at that batch. published: tok/s with kernels of latents as fast as those that exist. keeps: worst score as a share of the uncompressed model's${report.fidelity ? `, ${HERE}` : ''}. kernels: no server has them.`,
+      width,
+    ),
+    ...(claims.length === 0 ? [] : ['', ...claimsText(claims, width)]),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function table(report: PlanReport, rows: readonly Ranked[]): string[] {
+  const byId = new Map(report.plans.map((p) => [p.id, p]));
+  const column = (
+    title: string,
+    cell: (p: Plan, r: Ranked) => string,
+    align: 'left' | 'right' = 'right',
+  ): Column<Ranked> => ({ title, align, cell: (r) => cell(byId.get(r.planId) as Plan, r) });
+  const ms = (p: Plan): string => timeLabel(shownDecode(p).secondsPerStep).split(' ')[0] as string;
+  const tok = (p: Plan): string => {
+    const time = shownDecode(p).secondsPerStep;
+    return time ? `${guessMark(time)}${Math.round(1 / time.estimate)}` : '–';
+  };
+  return columns(
+    [
+      column('users', (_, r) => String(r.users)),
+      column('codec', (_, r) => r.label, 'left'),
+      column('KV/token', (p) => formatBytes(p.memory.kvBytesPerToken)),
+      column('+ a sequence', (p) => (fixedBytes(p) > 0 ? formatBytes(fixedBytes(p)) : '')),
+      column('ms/token', ms),
+      column('a user', tok),
+      column('tok/s', (p) => rateLabel(shownDecode(p))),
+      column('published', asPublishedLabel),
+      column('keeps', (p) => keepsLabel(p, true)),
+      column('needs', needsOf, 'left'),
+    ],
+    rows,
+  );
+}
+
+const ORDER = ['not repeated', 'in part', 'not tried', 'within the estimate', 'repeated'] as const;
+
+/** What could not be repeated first. */
+export const claimsInOrder = (claims: readonly Claim[]): Claim[] =>
+  [...claims].sort((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict));
+
+/** `FlashLoop …: 5.85 times smaller, here 5.81: not repeated; why`. */
+export const claimWords = ({ codec, what, published, here, verdict, why }: Claim): string =>
+  `${codec}, ${what}: ${published} published, ${here} here: ${verdict}${why === null ? '' : ` (${why})`}`;
+
+function claimsText(claims: readonly Claim[], width: number): string[] {
+  const repeated = claims.filter((c) => c.verdict === 'repeated').length;
+  const within = claims.filter((c) => c.verdict === 'within the estimate').length;
+  return [
+    ...wrap(
+      `Published claims of size and speed: ${repeated} of ${claims.length} repeated, ${within} within the estimate of tuned kernels, the others not or in part. Scores cannot be repeated here: they need the weights. Those of the paper of LLA: lla-sim paper.`,
+      width,
+    ),
+    ...claimsInOrder(claims).flatMap((c) => wrap(`- ${claimWords(c)}`, width, '  ')),
+  ];
+}

@@ -1,0 +1,65 @@
+/** Codecs of a plan in the order of the users that they serve, those without scores apart. */
+import { codecSpec, isUncompressed } from '../codecs/registry.js';
+import { verdictOn } from '../plan/decide.js';
+import { representatives } from '../plan/representatives.js';
+import type { Plan, PlanReport } from '../plan/types.js';
+import { isUseless } from '../plan/unfit.js';
+
+/** A codec setting by its best path. */
+export interface Ranked {
+  readonly planId: string;
+  readonly label: string;
+  /** Sequences at once within the targets: the largest batch that meets --tpot; without it all that memory holds. */
+  readonly users: number;
+}
+
+export interface Ranking {
+  /** Every published score keeps the asked share. */
+  readonly kept: readonly Ranked[];
+  /** A score keeps less. */
+  readonly lost: readonly Ranked[];
+  /** Nothing is published at this context. */
+  readonly unknown: readonly Ranked[];
+  /** Codec settings of which no path meets the targets, with the first reason. */
+  readonly outside: readonly { readonly label: string; readonly reason: string }[];
+}
+
+const usersOf = (p: Plan, { settings: { targets, batch } }: PlanReport): number =>
+  batch === null && targets.secondsPerToken === null ? p.maxBatch.exact : (p.knee?.batch ?? p.maxBatch.exact);
+
+/** Most users first; of equal ones the faster, by the slow end. */
+export function rankingOf(report: PlanReport): Ranking {
+  const shown = representatives(report.plans).filter((p) => !p.beside && p.eviction === null && !isUseless(p));
+  const rate = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low ?? 0;
+  const sorted = shown.sort((a, b) => usersOf(b, report) - usersOf(a, report) || rate(b) - rate(a));
+  const those = (verdict: ReturnType<typeof verdictOn>): Ranked[] =>
+    sorted
+      .filter((p) => verdictOn(p, report.settings.keep) === verdict)
+      .map((p) => ({ planId: p.id, label: labelOf(p.id), users: usersOf(p, report) }));
+  const labels = new Set(shown.map((p) => labelOf(p.id)));
+  const outside = new Map<string, string>();
+  for (const { id, reason } of report.removed)
+    if (!labels.has(labelOf(id)) && !outside.has(labelOf(id))) outside.set(labelOf(id), reason);
+  return {
+    kept: those('kept'),
+    lost: those('lost'),
+    unknown: those('unknown'),
+    outside: [...outside].map(([label, reason]) => ({ label, reason })),
+  };
+}
+
+/** The codec and its setting, without the path. */
+const labelOf = (planId: string): string => planId.split('/')[0] as string;
+
+/** Bytes of a sequence that do not depend on its length: exact windows, tails. */
+export const fixedBytes = ({ memory: m }: Plan): number => m.kvBytesAt1M - m.kvBytesPerToken * 2 ** 20;
+
+/** What somebody needs before a codec runs: `nothing`, `kernels`, `training, kernels`. */
+export function needsOf(p: Plan): string {
+  const spec = codecSpec(p.codec);
+  const needs = [
+    ...(spec.windowsLoops ? ['a model trained so'] : spec.untrained || isUncompressed(p.codec) ? [] : ['training']),
+    ...(p.servedBy === null ? ['kernels'] : []),
+  ];
+  return needs.length === 0 ? 'nothing' : needs.join(', ');
+}
