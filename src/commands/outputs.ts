@@ -9,6 +9,7 @@ import type { SpectraReport } from '../fidelity/spectra-report.js';
 import type { FitReport } from '../fit/report.js';
 import type { PaperReport } from '../paper/types.js';
 import type { FleetJson } from '../report/fleet-json.js';
+import type { RankedReport } from '../ranking/ranked.js';
 import type { ModelCard } from '../report/model-card.js';
 import type { PlanJson, PlanRuns } from '../report/plan-json.js';
 import type { Calibration } from '../schema/calibration.js';
@@ -22,7 +23,7 @@ import type { RunReport } from './run-report.js';
 
 export interface Outputs {
   /** lla-sim plan and open; plans.json of a report */
-  readonly plan: PlanJson | PlanRuns;
+  readonly plan: PlanJson | PlanRuns | RankedReport | PlanRuns<RankedReport>;
   /** lla-sim plan --users */
   readonly fleet: FleetJson;
   /** lla-sim simulate; simulation.json of a report */

@@ -165,7 +165,7 @@ async function printRanking(planned: readonly Planned[], format: Format, output:
   const { ranked, rankedText } = await import('../ranking/ranked.js');
   const reports = await Promise.all(planned.map(({ report }) => ranked(report)));
   const solved = planned.some(({ report }) => hasSolution(report));
-  if (format === 'json') await print(jsonText(plansJson(reports)), output);
+  if (format === 'json') await print(asJson(plansJson(reports)), output);
   if (!solved) {
     const [{ report, scenario, sources }] = planned as [Planned];
     throw await noSolutionError(report, scenario, sources);

@@ -13,12 +13,12 @@ export interface PlanJson extends PlanReport {
 }
 
 /** Several devices, contexts or cache types. */
-export interface PlanRuns {
+export interface PlanRuns<R extends PlanReport = PlanJson> {
   readonly schema: 'lla-sim/plan';
   readonly schemaVersion: 2;
-  readonly runs: readonly PlanJson[];
+  readonly runs: readonly R[];
 }
 
 /** Reports as JSON: one as it is, several as `runs`. */
-export const plansJson = (reports: readonly PlanJson[]): PlanJson | PlanRuns =>
-  reports.length === 1 ? (reports[0] as PlanJson) : { schema: 'lla-sim/plan', schemaVersion: 2, runs: reports };
+export const plansJson = <R extends PlanReport = PlanJson>(reports: readonly R[]): R | PlanRuns<R> =>
+  reports.length === 1 ? (reports[0] as R) : { schema: 'lla-sim/plan', schemaVersion: 2, runs: reports };
