@@ -117,6 +117,7 @@ function simulated(
       chunkedPrefill: true,
       promptsFirst: false,
       capTokens: Infinity,
+      sequenceBlocks: 0,
       prefixCaching: true,
       unitTokens: SERVED.blockTokens,
       sharedPrefixTokens: 0,

@@ -16,6 +16,7 @@ import { settle } from '../serving/answer.js';
 import { Service } from '../serving/candidate.js';
 import type { Source } from '../serving/engine.js';
 import type { Bound } from '../serving/price.js';
+import { blocksOf } from '../serving/options.js';
 import { emptyDraft } from '../serving/requests.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
 import { join } from 'node:path';
@@ -190,9 +191,7 @@ function memoryOf(service: Service, row: Row): Partial<Record<FigureName, Interv
     availableKvBytes: exactly(options.blocks * capacity.blockBytes),
     weightsBytes: exactly(capacity.weightsBytes),
     ...(row.server.maxModelLen === undefined ? {} : { requestsOfMaxLength: exactly(tokens / row.server.maxModelLen) }),
-    ...(length === null
-      ? {}
-      : { sequences: exactly(Math.floor(options.blocks / Math.ceil(length / options.blockTokens))) }),
+    ...(length === null ? {} : { sequences: exactly(Math.floor(options.blocks / blocksOf(length, options))) }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** What a user would ask for a row of the ledger: the row's own model, GPU, flags and load, and nothing else. */
 import { join } from 'node:path';
+import { CODEC_KINDS } from '../codecs/codec.js';
 import { isPreset } from '../geometry/presets.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Row } from '../schema/ledger-file.js';
@@ -142,7 +143,8 @@ const speculationOf = (w: Row['workload']): Load['speculation'] => ('speculation
 function unpriced({ use, because, device, deviceName, codec, workload: w }: Row): string | null {
   if (use === 'out-of-reach') return because;
   if (device === undefined) return `${deviceName} is not in the catalogue`;
-  if (codec) return codec.name === 'lla' ? LLA : `${codec.name} is not planned`;
+  if (codec && isBuiltFor(codec)) return LLA;
+  if (codec && !CODEC_KINDS.some((kind) => kind === codecName(codec))) return `${codec.name} is not planned`;
   if (speculationOf(w)?.method === 'ngram')
     return 'how often repeats of the text are what the model says is not published';
   return null;
@@ -150,8 +152,16 @@ function unpriced({ use, because, device, deviceName, codec, workload: w }: Row)
 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
 
+type Compressed = NonNullable<Row['codec']>;
+
+/** Kernels of LLA are priced as published, by the tables that such a row is of. */
+const isBuiltFor = ({ name }: Compressed): boolean => name === 'lla';
+
+/** What the planner calls a codec. */
+const codecName = ({ name }: Compressed): string => (name === 'residualquant' ? 'residual-quant' : name);
+
 /** The flags of the row, as a scenario. */
-function settingsOf({ model, device, parallel, precision, server: s, workload }: Row, folder: string): Scenario {
+function settingsOf({ model, device, parallel, precision, server: s, workload, codec }: Row, folder: string): Scenario {
   const stack = [...STACKS, ...RUNTIMES].find((name) => s.name === name);
   const { replicas, prefill, decode } = parallel ?? {};
   // A server whose own limit is eight was started for as many as the source says ran.
@@ -173,7 +183,14 @@ function settingsOf({ model, device, parallel, precision, server: s, workload }:
   return {
     model: isPreset(model) ? model : join(folder, model),
     device: device!,
-    codec: ['full'],
+    ...(codec === undefined
+      ? { codec: ['full'] }
+      : {
+          codec: [codecName(codec)],
+          ...defined({ window: codec.windowTokens }),
+          ...(codec.ratio === undefined ? {} : { ratio: [codec.ratio] }),
+          ...(codec.ranks === undefined ? {} : { ranks: [codec.ranks] }),
+        }),
     server,
     ...(parallel?.tensor === undefined ? {} : { gpus: parallel.tensor }),
     ...(stack === undefined ? {} : { stack }),

@@ -90,6 +90,7 @@ export class Service {
       ...server,
       blocks,
       capTokens,
+      sequenceBlocks: this.capacity.sequenceBlocks,
       prefixCaching: server.prefixCaching && identities && c.eviction === null,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,

@@ -18,8 +18,10 @@ export interface CapacityOptions {
 
 export interface Capacity {
   readonly blocks: number;
-  /** Bytes of a block: its keys and values, and what windows, workspace and eviction state need for its tokens. */
+  /** Bytes of a block: its keys and values, and what workspace and eviction state need for its tokens. */
   readonly blockBytes: number;
+  /** Blocks that a sequence takes beside those of its tokens: for exact rows of windows, whatever its length. */
+  readonly sequenceBlocks: number;
   /** Beside the blocks: weights, codec, workspace, in-flight latents of all sequences, working memory of prompts. */
   readonly weightsBytes: number;
   readonly codecBytes: number;
@@ -33,8 +35,8 @@ const SHORT_TOKENS = 32;
 
 /**
  * Divides a GPU's memory as a server does at its start: what `maxNumSeqs` sequences and one batch of prompts need is set
- * aside, the rest is cache. Workspace that grows with a sequence's length is counted with its blocks, and so are exact
- * rows of windows, so that sequences of the longest length need what the planner says.
+ * aside, the rest is cache. Workspace that grows with a sequence's length is counted with its blocks. Exact rows of windows
+ * are whole blocks of each sequence that runs.
  */
 export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const longest = Math.max(o.longest, SHORT_TOKENS + 1);
@@ -52,7 +54,6 @@ export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const each = Math.max(0, growing(short) - grows * SHORT_TOKENS);
   // Rows of a sequence's windows, whatever its length.
   const windows = Math.max(0, long.kvBytesPerSequence - long.kvBytesPerToken * held);
-  const slope = grows + windows / held;
   const inFlightBytes = o.maxNumSeqs * long.inFlightBytesPerSequence;
   const workspaceBytes = long.workspaceFixedBytes + o.maxNumSeqs * each;
   const prefillPeakBytes = o.withinReserve
@@ -62,11 +63,12 @@ export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
         o.prefill === 'chunked' ? Math.max(o.chunkTokens, longest) : longest,
         o.prefill === 'chunked' ? o.chunkTokens : undefined,
       )[o.prefill];
-  const blockBytes = (long.kvBytesPerToken + slope) * o.blockTokens;
+  const blockBytes = (long.kvBytesPerToken + grows) * o.blockTokens;
   const free = o.usableBytes - long.weightsBytes - long.codecBytes - workspaceBytes - inFlightBytes - prefillPeakBytes;
   return {
     blocks: Math.max(0, Math.floor(free / blockBytes)),
     blockBytes,
+    sequenceBlocks: Math.ceil(windows / blockBytes - 1e-9),
     weightsBytes: long.weightsBytes,
     codecBytes: long.codecBytes,
     workspaceBytes,

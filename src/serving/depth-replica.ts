@@ -8,7 +8,7 @@ import { BlockPool } from './blocks.js';
 import { DepthDraws, type Depth } from './depth.js';
 import type { Surroundings } from './replica.js';
 import type { Metrics } from './metrics.js';
-import type { ReplicaOptions } from './options.js';
+import { blocksOf, type ReplicaOptions } from './options.js';
 import { STATE, type Requests } from './requests.js';
 import { roundSeconds } from './round-price.js';
 import { acceptedOf, type Speculation } from './speculation.js';
@@ -399,8 +399,6 @@ export class DepthReplica {
 
   /** Blocks that hold so many tokens of all loops. */
   private blocksFor(tokens: number): number {
-    const { capTokens, blockTokens } = this.options;
-    // Sums of shares of tokens may end a rounding error above a whole number.
-    return Math.ceil(Math.min(tokens, capTokens) / blockTokens - 1e-9);
+    return blocksOf(tokens, this.options);
   }
 }

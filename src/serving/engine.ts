@@ -5,7 +5,7 @@ import type { Depth } from './depth.js';
 import { DepthReplica, type LoopPricer } from './depth-replica.js';
 import { EVENT, EventQueue } from './events.js';
 import { Metrics, type Ended } from './metrics.js';
-import type { ServerOptions } from './options.js';
+import { blocksOf, type ServerOptions } from './options.js';
 import { Replica, type Surroundings } from './replica.js';
 import type { Speculation } from './speculation.js';
 import { emptyDraft, Requests, STATE, type Draft } from './requests.js';
@@ -200,7 +200,7 @@ class Simulation implements Surroundings {
     if (Number.isNaN(metrics.firstArrival)) metrics.firstArrival = now;
     metrics.lastArrival = now;
     const tokens = requests.prompt[slot]! + requests.output[slot]! - 1;
-    const blocks = Math.ceil(Math.min(tokens, server.capTokens) / server.blockTokens);
+    const blocks = blocksOf(tokens, server);
     if (tokens >= server.maxModelLen || blocks > server.blocks) {
       metrics.rejected++;
       this.follow(slot, now, true);

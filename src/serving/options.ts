@@ -2,6 +2,14 @@
 import type { Targets } from './metrics.js';
 import type { Policy } from './waiting.js';
 
+/** Blocks that a sequence of so many cached tokens takes; none of none. Shares of tokens are rounded up. */
+export const blocksOf = (
+  tokens: number,
+  o: Pick<ReplicaOptions, 'blockTokens' | 'capTokens' | 'sequenceBlocks'>,
+): number =>
+  // Sums of shares of tokens may end a rounding error above a whole number.
+  tokens > 0 ? Math.ceil(Math.min(tokens, o.capTokens) / o.blockTokens - 1e-9) + o.sequenceBlocks : 0;
+
 export const ROUTERS = ['round-robin', 'least-loaded', 'shared-queue'] as const;
 export type Router = (typeof ROUTERS)[number];
 
@@ -17,6 +25,8 @@ export interface ReplicaOptions {
   readonly blocks: number;
   /** Tokens of a sequence that its cache holds at most (eviction); Infinity without. */
   readonly capTokens: number;
+  /** Blocks of a sequence beside those of its tokens (Capacity.sequenceBlocks). */
+  readonly sequenceBlocks: number;
   readonly prefixCaching: boolean;
   /** Tokens of a unit of the prefix cache, whole blocks. */
   readonly unitTokens: number;

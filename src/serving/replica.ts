@@ -11,7 +11,7 @@ import { BlockPool } from './blocks.js';
 import { Calendar } from './calendar.js';
 import type { Metrics } from './metrics.js';
 import { STATE, type Requests } from './requests.js';
-import type { ReplicaOptions } from './options.js';
+import { blocksOf, type ReplicaOptions } from './options.js';
 import { Prefixes } from './prefixes.js';
 import type { WaitingQueue } from './waiting.js';
 
@@ -341,8 +341,7 @@ export class Replica {
 
   /** Blocks that hold this many tokens. */
   private blocksFor(tokens: number): number {
-    const { capTokens, blockTokens } = this.options;
-    return Math.ceil(Math.min(tokens, capTokens) / blockTokens);
+    return blocksOf(tokens, this.options);
   }
 
   private append(slot: number): void {

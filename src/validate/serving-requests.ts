@@ -71,6 +71,7 @@ export function simulate(
       promptsFirst: false,
       prefixCaching: false,
       unitTokens: options.blockTokens,
+      sequenceBlocks: 0,
       sharedPrefixTokens: 0,
       policy: 'fcfs',
       reserveFullPrompt: true,

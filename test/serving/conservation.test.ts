@@ -47,6 +47,7 @@ const server = fc.record({
   promptsFirst: fc.boolean(),
   blocks: fc.constantFrom(70, 90, 200, 1000),
   blockTokens: fc.constantFrom(16, 32),
+  sequenceBlocks: fc.constantFrom(0, 0, 1, 3),
   capTokens: fc.constantFrom(Infinity, Infinity, 64, 256),
   policy: fc.constantFrom(...POLICIES),
   router: fc.constantFrom(...ROUTERS),

@@ -42,7 +42,8 @@ export function referenceLoops(
   const waiting: Text[] = [];
   let running: Text[] = [];
   let now = 0;
-  const blocksOf = (tokens: number): number => Math.ceil(tokens / o.blockTokens - 1e-9);
+  const blocksOf = (tokens: number): number =>
+    tokens > 0 ? Math.ceil(tokens / o.blockTokens - 1e-9) + o.sequenceBlocks : 0;
   const heldBy = (t: Text): number =>
     t.cached - t.depths.length + t.depths.reduce((sum, d) => sum + (policy === 'share' ? weightOf(d) : 1), 0);
   const blocks = (t: Text): number => blocksOf(heldBy(t) + (t.work?.tokens ?? 0));

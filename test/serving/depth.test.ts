@@ -36,13 +36,15 @@ const requestsOf = (random: Random): GivenRequest[] => {
 const serverOf = (random: Random): ServerOptions => {
   const maxNumSeqs = random.whole(1, 9);
   const blockTokens = random.pick([1, 4, 16]);
+  const sequenceBlocks = random.pick([0, 0, 2]);
   return {
     ...SERVER,
     maxNumSeqs,
     maxNumBatchedTokens: random.whole(Math.max(8, maxNumSeqs), 80),
     blockTokens,
     unitTokens: blockTokens,
-    blocks: Math.ceil(100 / blockTokens) + random.whole(0, 12),
+    sequenceBlocks,
+    blocks: Math.ceil(100 / blockTokens) + sequenceBlocks + random.whole(0, 12),
   };
 };
 

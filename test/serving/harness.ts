@@ -12,6 +12,7 @@ export const SERVER: ServerOptions = {
   blockTokens: 16,
   blocks: 400,
   capTokens: Infinity,
+  sequenceBlocks: 0,
   prefixCaching: false,
   unitTokens: 16,
   sharedPrefixTokens: 0,

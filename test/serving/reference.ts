@@ -25,7 +25,8 @@ export interface ReferenceEnd {
 }
 
 export function referenceRun(requests: readonly GivenRequest[], o: ServerOptions): ReferenceEnd[] {
-  const blocksFor = (tokens: number): number => Math.ceil(Math.min(tokens, o.capTokens) / o.blockTokens);
+  const blocksFor = (tokens: number): number =>
+    tokens > 0 ? Math.ceil(Math.min(tokens, o.capTokens) / o.blockTokens) + o.sequenceBlocks : 0;
   const coming = requests
     .map((request, number) => ({ request, number }))
     .filter(
