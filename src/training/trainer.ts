@@ -8,10 +8,10 @@ import type { NamedTensor } from '../decoder/write-safetensors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../hash.js';
 import { randomFrom } from '../random.js';
-import { lesson } from '../tiny/tasks.js';
+import { lesson, lessonOptions, type LessonOptions } from '../tiny/tasks.js';
 import { initialMoments, stepSizes, update, type Moments } from './adamw.js';
 import { parametersFrom, tensorsOf } from './arrays.js';
-import { crossEntropy, forward, positionsOf, type Parameters, type Positions } from './looped.js';
+import { crossEntropy, forward, positionsOf, rotations, type Parameters, type Positions } from './looped.js';
 
 export interface Stage {
   /** Tokens of a text, without the one that only is an answer. */
@@ -25,6 +25,13 @@ export interface Stage {
    * stage's last quarter. Without it the heads find their places several times later. 0 if absent.
    */
   readonly guide?: number;
+  /**
+   * Positions of a step's texts jump once, at a random token, by a random number so that they stay below `span`: short
+   * texts train far distances too (PoSE, arXiv 2309.10400). No jump if absent.
+   */
+  readonly span?: number;
+  /** Loops that the model makes, at least two with a guide: fewer at first cost less. All if absent. */
+  readonly loops?: number;
 }
 
 export interface TrainingPlan {
@@ -37,6 +44,8 @@ export interface TrainingPlan {
   readonly cooldownSteps: number;
   /** Weight in the loss of tokens that are no answer; answers have 1. */
   readonly otherWeight: number;
+  /** What differs from `lessonOptions`. */
+  readonly lessons?: Partial<LessonOptions>;
   readonly stages: readonly Stage[];
 }
 
@@ -78,7 +87,10 @@ export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Sta
   const weights = new Float32Array(texts * length);
   const repeats = new Float32Array(texts * length * length);
   for (let text = 0; text < texts; text++) {
-    const { tokens, isAnswer, sources } = lesson(random, length + 1);
+    const { tokens, isAnswer, sources } = lesson(random, length + 1, {
+      ...lessonOptions(length + 1),
+      ...plan.lessons,
+    });
     inputs.set(tokens.slice(0, length), text * length);
     targets.set(tokens.slice(1), text * length);
     for (let i = 0; i < length; i++) {
@@ -88,6 +100,14 @@ export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Sta
     }
   }
   return { inputs, targets, weights, repeats };
+}
+
+/** Positions of the tokens of step `step`'s texts: 0, 1, 2 … with the jump of a stage that has one. */
+export function placesOf(plan: TrainingPlan, step: number, { length, span = 0 }: Stage): number[] {
+  const random = randomFrom(mix(mix(plan.seed ^ 0x6a756d70) ^ step));
+  const first = Math.floor(random() * length);
+  const jump = Math.floor(random() * (Math.max(0, span - length) + 1));
+  return Array.from({ length }, (_, i) => i + (i > first ? jump : 0));
 }
 
 /** A batch in jax-js, tokens as one-hot rows, and the weight of the loss that guides attention. */
@@ -181,11 +201,11 @@ export class Trainer {
       : initialMoments(this.parameters);
   }
 
-  private program({ length, texts }: Stage, guided: boolean): { at: Positions; step: Step } {
-    const key = `${length} ${texts} ${guided}`;
+  private program({ length, texts, loops = this.g.loops }: Stage, guided: boolean): { at: Positions; step: Step } {
+    const key = `${length} ${texts} ${loops} ${guided}`;
     const known = this.programs.get(key);
     if (known) return known;
-    const { g } = this;
+    const g = { ...this.g, loops };
     const lossAndGradients = valueAndGrad(lossOf(g, this.normEpsilon, length, guided) as never) as unknown as (
       ...args: [Parameters, Positions, Inputs]
     ) => [np.Array, Parameters];
@@ -210,10 +230,13 @@ export class Trainer {
     const { at, step: run } = this.program(stage, guide > 0);
     const batch = batchOf(this.plan, step, stage);
     const { texts, length } = stage;
+    const positions = stage.span
+      ? { mask: at.mask.ref, ...rotations(this.g, placesOf(this.plan, step, stage), this.g.headDim) }
+      : tree.ref(at);
     const [loss, parameters, moments] = run(
       this.parameters,
       this.moments,
-      tree.ref(at),
+      positions,
       {
         inputs: np.array(batch.inputs, { dtype: np.int32 }),
         targets: np.array(batch.targets, { dtype: np.int32 }),

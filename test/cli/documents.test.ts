@@ -145,8 +145,9 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim run --seed 7': [null, 'test/cli/run.test.ts asks the bundled model'],
   'npx lla-sim run --text "anna bread the old dog sees a bird . boris lamp a cat follows the king . ? anna" --max-tokens 1':
     [null, 'the same'],
-  'npm run train:tiny': [null, 'minutes; test/training makes two steps'],
-  'npm run score:tiny': [null, 'minutes, and it writes the card; test/tiny asks the model'],
+  'npm run train:model': [null, 'minutes; test/training makes two steps'],
+  'npm run train:model -- lla-small': [null, 'hours'],
+  'npm run score:model': [null, 'minutes, and it writes the card; test/tiny asks the model'],
   'npx lla-sim import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json': [
     null,
     'needs a clone; test/stacks imports one that it makes',

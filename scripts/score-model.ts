@@ -1,0 +1,63 @@
+/**
+ * Scores a bundled model and writes its card: `npm run score:model [-- lla-small] [--model FOLDER] [--questions 100]
+ * [--loss 0.5] [--exact 8]`. Questions are answered greedily by the training code; some of the float64 decoder's answers
+ * are compared. Long contexts are asked fewer questions, at least 20 of a kind.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { openCheckpoint } from '../src/decoder/checkpoint.js';
+import { forward as exactForward } from '../src/decoder/reference/forward.js';
+import { loadModel } from '../src/decoder/reference/model.js';
+import { parameterCount } from '../src/geometry/geometry.js';
+import { bundledFolder, bundledName, untrainedTwin } from '../src/tiny/model.js';
+import type { TaskKind } from '../src/tiny/tasks.js';
+import { startJax } from '../src/training/arrays.js';
+import { card } from '../src/training/card.js';
+import { PLANS } from '../src/training/plans.js';
+import { questionOf, scores, TASK_KINDS } from '../src/training/scores.js';
+
+const LENGTHS = { 'lla-tiny': [32, 64, 128, 256, 512], 'lla-small': [32, 64, 128, 256, 512, 1024] } as const;
+/** Tokens of the prompts from which loops are left out. */
+const ABLATED = 64;
+
+const { values: flags, positionals } = parseArgs({
+  options: {
+    model: { type: 'string' },
+    questions: { type: 'string' },
+    loss: { type: 'string' },
+    exact: { type: 'string' },
+  },
+  allowPositionals: true,
+});
+const name = bundledName(positionals[0] ?? 'lla-tiny');
+const plan = PLANS[name];
+const folder = flags.model ?? bundledFolder(name);
+const most = Number(flags.questions ?? 100);
+const questions = (length: number): number => Math.min(most, Math.max(20, Math.round((most * ABLATED) / length)));
+const kinds: TaskKind[] = TASK_KINDS.filter((kind) => (kind !== 'copy' && kind !== 'sum3') || plan.lessons?.[kind]);
+const { geometry: g, normEpsilon, tensors } = openCheckpoint(folder);
+await startJax();
+const made = await scores(g, normEpsilon, tensors, LENGTHS[name], questions, kinds);
+const twins = await scores(g, normEpsilon, untrainedTwin(g, plan.seed), [32], questions, kinds);
+const byLoops = [];
+for (let loops = 1; loops <= g.loops; loops++)
+  byLoops.push(await scores({ ...g, loops }, normEpsilon, tensors, [ABLATED], questions, kinds));
+
+const model = loadModel(g, tensors, normEpsilon);
+const exact = { right: 0, asked: 0 };
+for (const length of [32, 64]) {
+  for (const kind of kinds) {
+    for (let i = 0; i < Number(flags.exact ?? 8); i++) {
+      const { prompt, answer } = questionOf(kind, length, i);
+      const logits = exactForward(model, [...prompt, ...answer.slice(0, -1)]).slice(prompt.length - 1);
+      const said = logits.map((row) => row.indexOf(Math.max(...row)));
+      exact.asked++;
+      if (answer.every((token, n) => said[n] === token)) exact.right++;
+    }
+  }
+}
+for (const s of made) console.log(`${s.length} ${s.kind} ${(s.right / s.asked).toFixed(3)} of ${s.asked}`);
+const facts = { name, g, parameters: parameterCount(g), plan, kinds, loss: flags.loss ?? null };
+writeFileSync(join(folder, 'README.md'), card(facts, { made, twins, byLoops, exact }));
+process.exit(0);

@@ -1,0 +1,40 @@
+/** How the bundled models are trained: lengths grow, 256 to 1,024 tokens a step. */
+import type { BundledName } from '../tiny/model.js';
+import type { TrainingPlan } from './trainer.js';
+
+const TINY_PLAN: TrainingPlan = {
+  seed: 1,
+  rate: 3e-3,
+  warmupSteps: 50,
+  horizonSteps: 1250,
+  cooldownSteps: 170,
+  otherWeight: 0.1,
+  stages: [
+    { length: 32, texts: 16, steps: 400, guide: 1 },
+    { length: 64, texts: 8, steps: 130 },
+    { length: 128, texts: 5, steps: 70 },
+    { length: 128, texts: 5, steps: 60, guide: 0.5 },
+    { length: 256, texts: 3, steps: 140, guide: 0.5 },
+  ],
+};
+
+const SMALL_PLAN: TrainingPlan = {
+  seed: 1,
+  rate: 1e-3,
+  warmupSteps: 50,
+  horizonSteps: 2000,
+  cooldownSteps: 100,
+  otherWeight: 0.1,
+  lessons: { copy: 0.6, sum3: 0.5 },
+  stages: [
+    { length: 32, texts: 12, steps: 400, guide: 1, loops: 2 },
+    { length: 32, texts: 8, steps: 100, guide: 0.5 },
+    { length: 64, texts: 6, steps: 150, guide: 0.5 },
+    { length: 128, texts: 4, steps: 150, span: 512 },
+    { length: 256, texts: 2, steps: 100, span: 1024 },
+    { length: 512, texts: 1, steps: 60 },
+    { length: 1024, texts: 1, steps: 40 },
+  ],
+};
+
+export const PLANS: Readonly<Record<BundledName, TrainingPlan>> = { 'lla-tiny': TINY_PLAN, 'lla-small': SMALL_PLAN };
