@@ -23,17 +23,14 @@ const SMALL_PLAN: TrainingPlan = {
   rate: 1e-3,
   warmupSteps: 50,
   horizonSteps: 2000,
-  cooldownSteps: 100,
+  cooldownSteps: 60,
   otherWeight: 0.1,
   lessons: { copy: 0.6, sum3: 0.5 },
   stages: [
-    { length: 32, texts: 12, steps: 400, guide: 1, loops: 2 },
-    { length: 32, texts: 8, steps: 100, guide: 0.5 },
-    { length: 64, texts: 6, steps: 150, guide: 0.5 },
-    { length: 128, texts: 4, steps: 150, span: 512 },
-    { length: 256, texts: 2, steps: 100, span: 1024 },
-    { length: 512, texts: 1, steps: 60 },
-    { length: 1024, texts: 1, steps: 40 },
+    { length: 32, texts: 12, steps: 200, guide: 1, loops: 2 },
+    { length: 64, texts: 6, steps: 120, guide: 0.5 },
+    { length: 128, texts: 4, steps: 80, guide: 0.5, span: 512 },
+    { length: 256, texts: 2, steps: 60, guide: 0.5, span: 1024 },
   ],
 };
 

@@ -54,15 +54,23 @@ export const totalSteps = (plan: TrainingPlan): number => plan.stages.reduce((su
 /** Every fourth step of a later stage has the texts of an earlier one, in turn: short texts are not forgotten. */
 const REVIEW = 4;
 
-/** What step `step` (from 1) trains on. */
-export function stageOf(plan: TrainingPlan, step: number): Stage {
+/** The stage of step `step` (from 1), and how many steps were before it. */
+function placeOf({ stages }: TrainingPlan, step: number): { stage: Stage; index: number; before: number } {
   let before = 0;
-  for (const [i, stage] of plan.stages.entries()) {
-    if (step <= before + stage.steps)
-      return i > 0 && step % REVIEW === 0 ? (plan.stages[(step / REVIEW) % i] as Stage) : stage;
+  for (const [index, stage] of stages.entries()) {
+    if (step <= before + stage.steps) return { stage, index, before };
     before += stage.steps;
   }
   throw new RangeError(`step ${step} of ${before}`);
+}
+
+/** What step `step` (from 1) trains on: with the guide and the loops of its stage, also where it reviews texts. */
+export function stageOf(plan: TrainingPlan, step: number): Stage {
+  const { stage, index } = placeOf(plan, step);
+  if (index === 0 || step % REVIEW !== 0) return stage;
+  const { length, texts, steps, span } = plan.stages[(step / REVIEW) % index] as Stage;
+  const { guide, loops } = stage;
+  return { length, texts, steps, ...(span && { span }), ...(guide && { guide }), ...(loops && { loops }) };
 }
 
 /** Learning rate of step `step` (from 1). */
@@ -173,12 +181,8 @@ export const lossOf =
 
 /** Weight of the guiding loss at step `step` (from 1). */
 export function guideOf(plan: TrainingPlan, step: number): number {
-  let before = 0;
-  for (const { steps, guide = 0 } of plan.stages) {
-    if (step <= before + steps) return guide * Math.min(1, 4 * (1 - (step - before) / steps));
-    before += steps;
-  }
-  return 0;
+  const { stage, before } = placeOf(plan, step);
+  return (stage.guide ?? 0) * Math.min(1, 4 * (1 - (step - before) / stage.steps));
 }
 
 export class Trainer {
@@ -201,7 +205,8 @@ export class Trainer {
       : initialMoments(this.parameters);
   }
 
-  private program({ length, texts, loops = this.g.loops }: Stage, guided: boolean): { at: Positions; step: Step } {
+  private program({ length, texts, loops = this.g.loops, guide = 0 }: Stage): { at: Positions; step: Step } {
+    const guided = guide > 0;
     const key = `${length} ${texts} ${loops} ${guided}`;
     const known = this.programs.get(key);
     if (known) return known;
@@ -227,7 +232,7 @@ export class Trainer {
   async step(step: number): Promise<number> {
     const stage = stageOf(this.plan, step);
     const guide = guideOf(this.plan, step);
-    const { at, step: run } = this.program(stage, guide > 0);
+    const { at, step: run } = this.program(stage);
     const batch = batchOf(this.plan, step, stage);
     const { texts, length } = stage;
     const positions = stage.span
