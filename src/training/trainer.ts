@@ -32,6 +32,8 @@ export interface Stage {
   readonly span?: number;
   /** Loops that the model makes, at least two with a guide: fewer at first cost less. All if absent. */
   readonly loops?: number;
+  /** What differs from the plan's lessons. */
+  readonly lessons?: Partial<LessonOptions>;
 }
 
 export interface TrainingPlan {
@@ -68,9 +70,9 @@ function placeOf({ stages }: TrainingPlan, step: number): { stage: Stage; index:
 export function stageOf(plan: TrainingPlan, step: number): Stage {
   const { stage, index } = placeOf(plan, step);
   if (index === 0 || step % REVIEW !== 0) return stage;
-  const { length, texts, steps, span } = plan.stages[(step / REVIEW) % index] as Stage;
+  const { guide: _guide, loops: _loops, ...reviewed } = plan.stages[(step / REVIEW) % index] as Stage;
   const { guide, loops } = stage;
-  return { length, texts, steps, ...(span && { span }), ...(guide && { guide }), ...(loops && { loops }) };
+  return { ...reviewed, ...(guide && { guide }), ...(loops && { loops }) };
 }
 
 /** Learning rate of step `step` (from 1). */
@@ -89,7 +91,7 @@ export interface Batch {
   readonly repeats: Float32Array;
 }
 
-export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Stage): Batch {
+export function batchOf(plan: TrainingPlan, step: number, { length, texts, lessons }: Stage): Batch {
   const random = randomFrom(mix(mix(plan.seed) ^ step));
   const [inputs, targets] = [new Int32Array(texts * length), new Int32Array(texts * length)];
   const weights = new Float32Array(texts * length);
@@ -98,6 +100,7 @@ export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Sta
     const { tokens, isAnswer, sources } = lesson(random, length + 1, {
       ...lessonOptions(length + 1),
       ...plan.lessons,
+      ...lessons,
     });
     inputs.set(tokens.slice(0, length), text * length);
     targets.set(tokens.slice(1), text * length);
