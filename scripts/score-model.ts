@@ -1,7 +1,8 @@
 /**
  * Scores a bundled model and writes its card: `npm run score:model [-- lla-small] [--model FOLDER] [--questions 100]
  * [--loss 0.5] [--exact 8]`. Questions are answered greedily by the training code; some of the float64 decoder's answers
- * are compared. Long contexts are asked fewer questions, at least 20 of a kind.
+ * are compared. Long contexts are asked fewer questions, at least 12 of a kind, and beyond 256 tokens no sums: they do
+ * not depend on what stands before.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,11 +16,13 @@ import type { TaskKind } from '../src/tiny/tasks.js';
 import { startJax } from '../src/training/arrays.js';
 import { card } from '../src/training/card.js';
 import { PLANS } from '../src/training/plans.js';
-import { questionOf, scores, TASK_KINDS } from '../src/training/scores.js';
+import { questionOf, scores, TASK_KINDS, type Score } from '../src/training/scores.js';
 
 const LENGTHS = { 'lla-tiny': [32, 64, 128, 256, 512], 'lla-small': [32, 64, 128, 256, 512, 1024] } as const;
 /** Tokens of the prompts from which loops are left out. */
 const ABLATED = 64;
+/** Tokens of the longest prompts that end with a sum. */
+const WITH_SUMS = 256;
 
 const { values: flags, positionals } = parseArgs({
   options: {
@@ -34,15 +37,27 @@ const name = bundledName(positionals[0] ?? 'lla-tiny');
 const plan = PLANS[name];
 const folder = flags.model ?? bundledFolder(name);
 const most = Number(flags.questions ?? 100);
-const questions = (length: number): number => Math.min(most, Math.max(20, Math.round((most * ABLATED) / length)));
+const questions = (length: number): number => Math.min(most, Math.max(12, Math.round((most * 256) / length)));
 const kinds: TaskKind[] = TASK_KINDS.filter((kind) => (kind !== 'copy' && kind !== 'sum3') || plan.lessons?.[kind]);
 const { geometry: g, normEpsilon, tensors } = openCheckpoint(folder);
 await startJax();
-const made = await scores(g, normEpsilon, tensors, LENGTHS[name], questions, kinds);
+const asked = (lengths: readonly number[], of: readonly TaskKind[], loops = g.loops): Promise<Score[]> =>
+  scores({ ...g, loops }, normEpsilon, tensors, lengths, questions, of);
+const made = await asked(
+  LENGTHS[name].filter((length) => length <= WITH_SUMS),
+  kinds,
+);
+const repeated = kinds.filter((kind) => kind !== 'sum' && kind !== 'sum3');
+made.push(
+  ...(await asked(
+    LENGTHS[name].filter((length) => length > WITH_SUMS),
+    repeated,
+  )),
+);
 const twins = await scores(g, normEpsilon, untrainedTwin(g, plan.seed), [32], questions, kinds);
-const byLoops = [];
-for (let loops = 1; loops <= g.loops; loops++)
-  byLoops.push(await scores({ ...g, loops }, normEpsilon, tensors, [ABLATED], questions, kinds));
+const byLoops: Score[][] = [];
+for (let loops = 1; loops < g.loops; loops++) byLoops.push(await asked([ABLATED], kinds, loops));
+byLoops.push(made.filter(({ length }) => length === ABLATED));
 
 const model = loadModel(g, tensors, normEpsilon);
 const exact = { right: 0, asked: 0 };
