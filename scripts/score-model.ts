@@ -1,7 +1,7 @@
 /**
  * Scores a bundled model and writes its card: `npm run score:model [-- lla-small] [--model FOLDER] [--questions 100]
  * [--loss 0.5] [--exact 8]`. Questions are answered greedily by the training code; some of the float64 decoder's answers
- * are compared. Long contexts are asked fewer questions, at least 12 of a kind, and beyond 256 tokens no sums: they do
+ * are compared. Long contexts are asked fewer questions, at least 4 of a kind, and beyond 256 tokens no sums: they do
  * not depend on what stands before.
  */
 import { writeFileSync } from 'node:fs';
@@ -37,23 +37,24 @@ const name = bundledName(positionals[0] ?? 'lla-tiny');
 const plan = PLANS[name];
 const folder = flags.model ?? bundledFolder(name);
 const most = Number(flags.questions ?? 100);
-const questions = (length: number): number => Math.min(most, Math.max(12, Math.round((most * 256) / length)));
+const questions = (length: number): number => Math.min(most, Math.max(4, Math.round((most * 128) / length)));
 const kinds: TaskKind[] = TASK_KINDS.filter((kind) => (kind !== 'copy' && kind !== 'sum3') || plan.lessons?.[kind]);
 const { geometry: g, normEpsilon, tensors } = openCheckpoint(folder);
 await startJax();
-const asked = (lengths: readonly number[], of: readonly TaskKind[], loops = g.loops): Promise<Score[]> =>
-  scores({ ...g, loops }, normEpsilon, tensors, lengths, questions, of);
+async function asked(lengths: readonly number[], of: readonly TaskKind[], loops = g.loops): Promise<Score[]> {
+  const made = await scores({ ...g, loops }, normEpsilon, tensors, lengths, questions, of);
+  for (const s of made) console.log(`${s.length} tokens, ${loops} loops, ${s.kind}: ${s.right} of ${s.asked} right`);
+  return made;
+}
+const repeated = kinds.filter((kind) => kind !== 'sum' && kind !== 'sum3');
+const isLong = (length: number): boolean => length > WITH_SUMS;
+// The longest first: they take most of the memory, which is in one piece then.
+const long = await asked(LENGTHS[name].filter(isLong).reverse(), repeated);
 const made = await asked(
-  LENGTHS[name].filter((length) => length <= WITH_SUMS),
+  LENGTHS[name].filter((length) => !isLong(length)),
   kinds,
 );
-const repeated = kinds.filter((kind) => kind !== 'sum' && kind !== 'sum3');
-made.push(
-  ...(await asked(
-    LENGTHS[name].filter((length) => length > WITH_SUMS),
-    repeated,
-  )),
-);
+made.push(...long.reverse());
 const twins = await scores(g, normEpsilon, untrainedTwin(g, plan.seed), [32], questions, kinds);
 const byLoops: Score[][] = [];
 for (let loops = 1; loops < g.loops; loops++) byLoops.push(await asked([ABLATED], kinds, loops));
@@ -72,7 +73,6 @@ for (const length of [32, 64]) {
     }
   }
 }
-for (const s of made) console.log(`${s.length} ${s.kind} ${(s.right / s.asked).toFixed(3)} of ${s.asked}`);
 const facts = { name, g, parameters: parameterCount(g), plan, kinds, loss: flags.loss ?? null };
 writeFileSync(join(folder, 'README.md'), card(facts, { made, twins, byLoops, exact }));
 process.exit(0);

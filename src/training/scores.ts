@@ -41,6 +41,8 @@ const LONGEST_ANSWER = Math.max(CODE_DIGITS, LIST_THINGS);
 
 /** Tokens of texts that are computed together. */
 const BATCH_TOKENS = 2048;
+/** Scores of a head of attention that are computed together: jax-js keeps those of all layers and loops, in 4 GiB. */
+const BATCH_SCORES = 2 ** 19;
 
 /**
  * Asks questions of every length and of each kind named. The answer's tokens are given as far as the next one: a greedy decoder that
@@ -59,7 +61,8 @@ export async function scores(
   for (const length of lengths) {
     const questions = questionsOf(length);
     const tokens = length + LONGEST_ANSWER - 1;
-    const texts = Math.max(1, Math.floor(BATCH_TOKENS / tokens));
+    const most = Math.floor(Math.min(BATCH_TOKENS, BATCH_SCORES / tokens) / tokens);
+    const texts = Math.max(1, Math.min(most, questions));
     const at = positionsOf(g, tokens);
     const run = jit(((p: Parameters, positions: Positions, inputs: np.Array) =>
       forward(g, normEpsilon, p, positions, nn.oneHot(inputs, g.vocab), tokens)) as never) as unknown as (
