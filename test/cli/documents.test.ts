@@ -149,7 +149,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim fit --model lla-small --ratio 4 -o small-lla4.safetensors': [null, 'minutes'],
   'npx lla-sim fidelity --model lla-small --only lla-4x': [null, 'minutes'],
   'npm run train:model': [null, 'minutes; test/training makes two steps'],
-  'npm run train:model -- lla-small': [null, 'hours'],
+  'npm run train:model -- lla-small': [null, 'half an hour of processor time'],
   'npm run score:model': [null, 'minutes, and it writes the card; test/tiny asks the model'],
   'npx lla-sim import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json': [
     null,
