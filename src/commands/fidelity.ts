@@ -37,7 +37,11 @@ export const fidelityCommand: Command = {
       help: "try the paper's claims on this model and on its untrained twin",
       group: 'Codec',
     },
-    only: { type: 'string', help: 'judge configurations whose name contains this', group: 'Codec' },
+    only: {
+      type: 'string',
+      help: 'judge configurations whose name contains this; several: lla-4x|mla-head-4x',
+      group: 'Codec',
+    },
     picture: {
       type: 'string',
       help: 'PNG files of KL by ratio, retrieval and rollouts: NAME-….png',
@@ -149,7 +153,8 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
       ? fullGrid(geometry)
       : defaultGrid(geometry);
   const only = textFlag(args, 'only');
-  const rows = only === null ? all : all.filter((row) => rowId(geometry, row).includes(only));
+  const named = (row: Row): boolean => !only || only.split('|').some((part) => rowId(geometry, row).includes(part));
+  const rows = all.filter(named);
   if (rows.length === 0)
     throw new UserError(
       `no configuration has ${JSON.stringify(only)} in its name`,

@@ -33,7 +33,7 @@ const TWIN_SEED = 1;
 export const TEACHER_OPTIONS: OptionTable = {
   model: {
     type: 'string',
-    help: 'folder with config.json and safetensors, or a preset with fabricated weights',
+    help: 'folder with config.json and safetensors, a bundled model, or a preset with fabricated weights [lla-tiny]',
     proposals: PRESET_NAMES,
     group: 'Model',
   },

@@ -1,5 +1,5 @@
 /** The question of `lla-sim run`: model, prompt, codec and path, read from its options. */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   GREEDY,
@@ -25,7 +25,7 @@ import { randomFrom } from '../random.js';
 import { flagOf, SETTINGS, type Scenario } from '../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { TINY_FOLDER } from '../tiny/model.js';
+import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../tiny/model.js';
 import { passkeyTask, type Task } from '../tiny/tasks.js';
 import { parseBytes, parseNumber, parseTokens } from '../units.js';
 import { choiceFlag, textFlag, type Args } from './command.js';
@@ -41,8 +41,16 @@ export interface Loaded {
   readonly geometry: Geometry;
   readonly checkpoint: Checkpoint | null;
   readonly tokenizer: Tokenizer | null;
-  /** The model that comes with the program: its vocabulary and its tasks are known. */
+  /** A model that comes with the program: its vocabulary and its tasks are known. */
   readonly bundled: boolean;
+}
+
+/** The folder of a bundled model, which its name or its folder names; lla-tiny's unless asked. null for others. */
+function bundledFor(asked: string | null): string | null {
+  if (asked === null) return TINY_FOLDER;
+  const path = existsSync(asked) ? realpathSync(asked) : null;
+  const name = BUNDLED_NAMES.find((known) => known === asked || realpathSync(bundledFolder(known)) === path);
+  return name === undefined ? null : bundledFolder(name);
 }
 
 /**
@@ -51,8 +59,9 @@ export interface Loaded {
  */
 export function loadModel(args: Args): Loaded {
   const asked = textFlag(args, 'model');
-  const bundled = asked === null && ['layers', 'vocab', 'fill'].every((flag) => textFlag(args, flag) === null);
-  const name = asked ?? (bundled ? TINY_FOLDER : SHAPE);
+  const folder = ['layers', 'vocab', 'fill'].every((flag) => textFlag(args, flag) === null) ? bundledFor(asked) : null;
+  const bundled = folder !== null;
+  const name = folder ?? asked ?? SHAPE;
   const file = textFlag(args, 'tokenizer');
   const isFolder = existsSync(name) && statSync(name).isDirectory();
   const hasWeights =

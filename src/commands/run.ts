@@ -33,7 +33,7 @@ export const runCommand: Command = {
     'prefill-chunk': { type: 'string', help: 'prompt tokens in a chunk [2k]', group: 'Prompt' },
     model: {
       type: 'string',
-      help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors [the bundled lla-tiny; ouro-1.4b where a size or a filled cache is asked for]',
+      help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors; lla-tiny and lla-small are bundled [lla-tiny; ouro-1.4b where a size or a filled cache is asked for]',
       proposals: PRESET_NAMES,
       group: 'Model',
     },

@@ -19,11 +19,10 @@ import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { ranksText } from '../codecs/ranks.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
-import { halfBits } from '../gpu/half.js';
 import { writeWhole } from '../write.js';
 import { SafetensorsFile } from './safetensors.js';
 import { elementsOf, type TensorSpec } from './tensors.js';
-import { headerBytes } from './write-safetensors.js';
+import { bytesOf, headerBytes } from './write-safetensors.js';
 import type { TensorSource } from './weights.js';
 
 export const INITIALISATIONS = ['svd', 'first-loop', 'random'] as const;
@@ -63,12 +62,6 @@ const AGAIN = 'make the file with lla-sim fit';
 export function codecOf({ codec: kind, rankK, rankV, rankFirst }: CodecFacts): Codec {
   const ranks = { kind, rankK, rankV, ...(rankFirst === undefined ? {} : { rankFirst }) };
   return codecSpec(ranks).settings.includes('windowTokens') ? { ...ranks, windowTokens: DEFAULT_WINDOW_TOKENS } : ranks;
-}
-
-/** Bytes of an f16 or f32 tensor, little-endian. */
-function bytesOf(values: Float32Array, half: boolean): Uint8Array {
-  const stored = half ? Uint16Array.from(values, halfBits) : values;
-  return new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength);
 }
 
 const isHalf = ({ role }: TensorSpec): boolean => role !== 'mean';

@@ -1,4 +1,5 @@
-/** Writes tensors as a safetensors file, in f32. */
+/** Writes tensors as a safetensors file, in f32 or f16. */
+import { halfBits } from '../gpu/half.js';
 import { elementsOf } from './tensors.js';
 
 export interface NamedTensor {
@@ -7,25 +8,34 @@ export interface NamedTensor {
   readonly values: Float32Array;
 }
 
+/** Bytes of an f16 or f32 tensor, little-endian. */
+export function bytesOf(values: Float32Array, half: boolean): Uint8Array {
+  const stored = half ? Uint16Array.from(values, halfBits) : values;
+  return new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength);
+}
+
 /**
  * A safetensors file, piece by piece: 8 bytes of header length and a JSON header padded with spaces to a multiple of 8,
  * then each tensor's values as they lie in memory (little-endian wherever Dawn runs), in the order given.
  * @param metadata names to texts; left out where there is none
+ * @param half whether values are rounded to f16
  */
 export function* safetensorsParts(
   tensors: readonly NamedTensor[],
   metadata: Readonly<Record<string, string>> = {},
+  half = false,
 ): Generator<Uint8Array> {
   const header: Record<string, unknown> = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
   let at = 0;
   for (const { name, shape, values } of tensors) {
     if (elementsOf(shape) !== values.length || Object.hasOwn(header, name))
       throw new RangeError(`tensor ${name} has ${values.length} values, or is given twice`);
-    header[name] = { dtype: 'F32', shape, data_offsets: [at, at + 4 * values.length] };
-    at += 4 * values.length;
+    const bytes = (half ? 2 : 4) * values.length;
+    header[name] = { dtype: half ? 'F16' : 'F32', shape, data_offsets: [at, at + bytes] };
+    at += bytes;
   }
   yield headerBytes(header);
-  for (const { values } of tensors) yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  for (const { values } of tensors) yield bytesOf(values, half);
 }
 
 /** A header with its length before it; the data begins at a multiple of 8. */
@@ -42,4 +52,5 @@ export function headerBytes(header: Readonly<Record<string, unknown>>): Uint8Arr
 export const safetensorsBytes = (
   tensors: readonly NamedTensor[],
   metadata: Readonly<Record<string, string>> = {},
-): Uint8Array => Buffer.concat([...safetensorsParts(tensors, metadata)]);
+  half = false,
+): Uint8Array => Buffer.concat([...safetensorsParts(tensors, metadata, half)]);

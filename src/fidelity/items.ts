@@ -3,10 +3,10 @@
  * predicted one by one. A greedy decoder gives an answer exactly if it predicts each of its tokens after those before,
  * and follows another greedy decoder until the first token that it predicts otherwise: so forced tokens tell both.
  */
-import { passkeyTask, recallTask, sumTask, lesson, type Task } from '../tiny/tasks.js';
+import { passkeyTask, recallTask, sumTask, lesson, type Task, type TaskKind } from '../tiny/tasks.js';
 import { randomFrom } from '../random.js';
 
-export type ItemKind = 'text' | 'rollout' | 'passkey' | 'recall' | 'sum';
+export type ItemKind = 'text' | 'rollout' | TaskKind;
 
 export interface Item {
   readonly kind: ItemKind;
@@ -53,7 +53,7 @@ export const DEFAULT_COUNTS: ItemCounts = {
 /** Rollouts get their continuation from the uncompressed model. */
 const NOT_YET: readonly number[] = [];
 
-/** Items of the bundled model's tasks. A seed gives the same items; other seeds than calibration's are other texts. */
+/** Items of the bundled models' tasks, the same for both. A seed gives the same items; other seeds than calibration's are other texts. */
 export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] {
   const random = randomFrom(seed);
   const list = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));

@@ -1,17 +1,30 @@
 /**
- * The bundled model `lla-tiny`: what its folder holds beside the weights, and the weights that its training begins
- * with. Its layers, tensor names and config.json are Ouro's, so that the code that opens an Ouro checkpoint opens it.
+ * The bundled models, `lla-tiny` and `lla-small`: what their folders hold beside the weights, and the weights that
+ * training begins with. Layers, tensor names and config.json are Ouro's, so that the code that opens an Ouro checkpoint
+ * opens them.
  */
 import { join } from 'node:path';
 import { modelTensors, type TensorSpec } from '../decoder/tensors.js';
 import { fabricate, type TensorSource } from '../decoder/weights.js';
+import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
 import { PACKAGE_ROOT } from '../root.js';
 import { WORDS } from './words.js';
 
+export const BUNDLED_NAMES = ['lla-tiny', 'lla-small'] as const;
+export type BundledName = (typeof BUNDLED_NAMES)[number];
+
+/** @throws UserError for another name */
+export function bundledName(name: string): BundledName {
+  const found = BUNDLED_NAMES.find((known) => known === name);
+  if (!found) throw new UserError(`no bundled model ${name}`, `name one of ${BUNDLED_NAMES.join(', ')}`);
+  return found;
+}
+
 /** The folder with config.json, model.safetensors, tokenizer.json and the model card. */
-export const TINY_FOLDER = join(PACKAGE_ROOT, 'models/lla-tiny');
+export const bundledFolder = (name: BundledName): string => join(PACKAGE_ROOT, 'models', name);
+export const TINY_FOLDER = bundledFolder('lla-tiny');
 
 export const TINY_CONFIG = {
   _name_or_path: 'lla-tiny',
@@ -35,9 +48,26 @@ export const TINY_CONFIG = {
   torch_dtype: 'float32',
 };
 
+export const SMALL_CONFIG: typeof TINY_CONFIG = {
+  ...TINY_CONFIG,
+  _name_or_path: 'lla-small',
+  hidden_size: 256,
+  intermediate_size: 512,
+  num_hidden_layers: 6,
+  head_dim: 64,
+  torch_dtype: 'float16',
+};
+
+export const BUNDLED_CONFIGS: Readonly<Record<BundledName, typeof TINY_CONFIG>> = {
+  'lla-tiny': TINY_CONFIG,
+  'lla-small': SMALL_CONFIG,
+};
+
 /** The shape of a model with the texts' vocabulary. @param changes to config.json, such as grouped heads */
 export const tinyGeometry = (changes: Readonly<Record<string, unknown>> = {}): Geometry =>
   geometryFromConfig({ ...TINY_CONFIG, ...changes }, 'lla-tiny');
+
+export const bundledGeometry = (name: BundledName): Geometry => geometryFromConfig(BUNDLED_CONFIGS[name], name);
 
 /** tokenizer.json: a word is a token, `<bos>` begins every text. */
 export function tinyTokenizer(): object {
@@ -79,13 +109,15 @@ export function tinyTokenizer(): object {
   };
 }
 
-/** Norms after attention and MLP begin small: with 1, eight of them drown the embedding. */
+/** Norms after attention and MLP begin small: with 1, eight of them drown the embedding. Of two layers. */
 const OUT_NORM = 0.3;
 
 /** Added to every element of the embedding: a direction that all words share, so that heads can attend by position. */
 const SHARED = 0.5;
 
-const initialNorm = (name: string): number => (name.endsWith('layernorm_2.weight') ? OUT_NORM : 1);
+/** What a loop adds has the same variance for any number of layers. */
+const initialNorm = (name: string, layers: number): number =>
+  name.endsWith('layernorm_2.weight') ? OUT_NORM * Math.sqrt(2 / layers) : 1;
 
 /** Left out of training: the decoder never asks the exit gate. */
 export const isTrained = ({ name }: TensorSpec): boolean => !name.startsWith('model.early_exit_gate.');
@@ -105,7 +137,7 @@ export function untrainedTwin(g: Geometry = tinyGeometry(), seed = 1): TensorSou
       const spec = byName.get(name) as TensorSpec;
       if (!isTrained(spec)) return values.fill(0);
       if (spec.role === 'embedding') return values.map((x) => x + SHARED);
-      return spec.role === 'norm' ? values.fill(initialNorm(name)) : values;
+      return spec.role === 'norm' ? values.fill(initialNorm(name, g.layers)) : values;
     },
   };
 }

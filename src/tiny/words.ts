@@ -1,4 +1,4 @@
-/** The vocabulary of the bundled model: 128 words, each one token. */
+/** The vocabulary of the bundled models: 128 words, each one token. */
 
 export const NAMES = (
   'anna boris carla david elena felix greta hugo irene jonas kira leo ' +
@@ -35,7 +35,8 @@ export const WORDS: readonly string[] = [
   ...ADJECTIVES,
   ...NOUNS,
   ...VERBS,
-  ...Array.from({ length: 8 }, (_, i) => `<spare${i}>`),
+  'copy',
+  ...Array.from({ length: 7 }, (_, i) => `<spare${i + 1}>`),
 ];
 
 const numbers = new Map(WORDS.map((word, token) => [word, token]));

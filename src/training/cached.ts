@@ -7,7 +7,15 @@ import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { pathSpec } from '../codecs/paths.js';
 import { branchTensor, codecTensor, latentGroups, type CodecAxis } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { positionsOf, rotate, rotations, type AttentionInputs, type Parameters, type Positions } from './looped.js';
+import {
+  firstPlaces,
+  positionsOf,
+  rotate,
+  rotations,
+  type AttentionInputs,
+  type Parameters,
+  type Positions,
+} from './looped.js';
 
 /** What stands in for the cache. */
 export interface Swap {
@@ -29,7 +37,7 @@ export type Arrays = Record<string, np.Array>;
 
 /** What depends on the length of the texts alone, for a student. `before`: 0 for tokens before, −1e9 for the others. */
 export function studentPositions({ geometry: g, length }: Setting, { branch }: Swap): Positions {
-  const turns = rotations(g, length, branch.width);
+  const turns = rotations(g, firstPlaces(length), branch.width);
   const before = new Float32Array(length * length);
   for (let i = 0; i < length; i++) before.fill(-1e9, i * length + i, (i + 1) * length);
   return {

@@ -22,25 +22,32 @@ export interface Positions {
   [name: string]: np.Array;
 }
 
-/** Tables of rotation of vectors of `width`, [length, width] each: cos, and sin with the sign of the pair's half. */
-export function rotations(g: Geometry, length: number, width: number): { cos: np.Array; sin: np.Array } {
+/**
+ * Tables of rotation of vectors of `width`, [tokens, width] each: cos, and sin with the sign of the pair's half.
+ * @param places the tokens' positions
+ */
+export function rotations(g: Geometry, places: readonly number[], width: number): { cos: np.Array; sin: np.Array } {
   const half = width / 2;
+  const { length } = places;
   const [cos, sin] = [new Float32Array(length * width), new Float32Array(length * width)];
-  for (let position = 0; position < length; position++) {
+  for (const [token, position] of places.entries()) {
     for (let i = 0; i < width; i++) {
       const angle = position * g.rope.theta ** (-(i % half) / half);
-      cos[position * width + i] = Math.cos(angle);
+      cos[token * width + i] = Math.cos(angle);
       // The pair's other half is in place of this one: minus for the first half.
-      sin[position * width + i] = (i < half ? -1 : 1) * Math.sin(angle);
+      sin[token * width + i] = (i < half ? -1 : 1) * Math.sin(angle);
     }
   }
   return { cos: np.array(cos).reshape([length, width]), sin: np.array(sin).reshape([length, width]) };
 }
 
+/** 0, 1, 2 … */
+export const firstPlaces = (length: number): number[] => Array.from({ length }, (_, i) => i);
+
 export function positionsOf(g: Geometry, length: number): Positions {
   const mask = new Float32Array(length * length);
   for (let i = 0; i < length; i++) for (let j = i + 1; j < length; j++) mask[i * length + j] = -1e9;
-  return { ...rotations(g, length, g.headDim), mask: np.array(mask).reshape([length, length]) };
+  return { ...rotations(g, firstPlaces(length), g.headDim), mask: np.array(mask).reshape([length, length]) };
 }
 
 const rmsNorm = (x: np.Array, weight: np.Array, epsilon: number): np.Array => {

@@ -4,7 +4,16 @@ import type { TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../hash.js';
 import { randomFrom } from '../random.js';
-import { passkeyTask, recallTask, sumTask, type Task, type TaskKind } from '../tiny/tasks.js';
+import {
+  CODE_DIGITS,
+  copyTask,
+  LIST_THINGS,
+  passkeyTask,
+  recallTask,
+  sumTask,
+  type Task,
+  type TaskKind,
+} from '../tiny/tasks.js';
 import { parametersFrom } from './arrays.js';
 import { forward, positionsOf, type Parameters, type Positions } from './looped.js';
 
@@ -12,6 +21,8 @@ const TASKS: Readonly<Record<TaskKind, (random: () => number, length: number) =>
   recall: recallTask,
   passkey: passkeyTask,
   sum: sumTask,
+  copy: copyTask,
+  sum3: (random, length) => sumTask(random, length, 3),
 };
 export const TASK_KINDS = Object.keys(TASKS) as TaskKind[];
 
@@ -26,11 +37,15 @@ export interface Score {
   readonly right: number;
 }
 
-/** Texts computed together. */
+const LONGEST_ANSWER = Math.max(CODE_DIGITS, LIST_THINGS);
+
+/** Tokens of texts that are computed together. */
 const BATCH_TOKENS = 2048;
+/** Scores of a head of attention that are computed together: jax-js keeps those of all layers and loops, in 4 GiB. */
+const BATCH_SCORES = 2 ** 19;
 
 /**
- * Asks questions of every length and kind. The answer's tokens are given as far as the next one: a greedy decoder that
+ * Asks questions of every length and of each kind named. The answer's tokens are given as far as the next one: a greedy decoder that
  * errs at one of them has not answered right, whatever it says after.
  */
 export async function scores(
@@ -38,13 +53,16 @@ export async function scores(
   normEpsilon: number,
   source: TensorSource,
   lengths: readonly number[],
-  questions: number,
+  questionsOf: (length: number) => number,
+  kinds: readonly TaskKind[],
 ): Promise<Score[]> {
   const parameters = parametersFrom(g, source);
   const out: Score[] = [];
   for (const length of lengths) {
-    const tokens = length + 4;
-    const texts = Math.max(1, Math.floor(BATCH_TOKENS / tokens));
+    const questions = questionsOf(length);
+    const tokens = length + LONGEST_ANSWER - 1;
+    const most = Math.floor(Math.min(BATCH_TOKENS, BATCH_SCORES / tokens) / tokens);
+    const texts = Math.max(1, Math.min(most, questions));
     const at = positionsOf(g, tokens);
     const run = jit(((p: Parameters, positions: Positions, inputs: np.Array) =>
       forward(g, normEpsilon, p, positions, nn.oneHot(inputs, g.vocab), tokens)) as never) as unknown as (
@@ -52,7 +70,7 @@ export async function scores(
       positions: Positions,
       inputs: np.Array,
     ) => np.Array;
-    for (const kind of TASK_KINDS) {
+    for (const kind of kinds) {
       let right = 0;
       for (let from = 0; from < questions; from += texts) {
         const tasks = Array.from({ length: Math.min(texts, questions - from) }, (_, i) =>

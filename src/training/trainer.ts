@@ -8,10 +8,10 @@ import type { NamedTensor } from '../decoder/write-safetensors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../hash.js';
 import { randomFrom } from '../random.js';
-import { lesson } from '../tiny/tasks.js';
+import { lesson, lessonOptions, type LessonOptions } from '../tiny/tasks.js';
 import { initialMoments, stepSizes, update, type Moments } from './adamw.js';
 import { parametersFrom, tensorsOf } from './arrays.js';
-import { crossEntropy, forward, positionsOf, type Parameters, type Positions } from './looped.js';
+import { crossEntropy, forward, positionsOf, rotations, type Parameters, type Positions } from './looped.js';
 
 export interface Stage {
   /** Tokens of a text, without the one that only is an answer. */
@@ -25,6 +25,15 @@ export interface Stage {
    * stage's last quarter. Without it the heads find their places several times later. 0 if absent.
    */
   readonly guide?: number;
+  /**
+   * Positions of a step's texts jump once, at a random token, by a random number so that they stay below `span`: short
+   * texts train far distances too (PoSE, arXiv 2309.10400). No jump if absent.
+   */
+  readonly span?: number;
+  /** Loops that the model makes, at least two with a guide: fewer at first cost less. All if absent. */
+  readonly loops?: number;
+  /** What differs from the plan's lessons. */
+  readonly lessons?: Partial<LessonOptions>;
 }
 
 export interface TrainingPlan {
@@ -37,6 +46,8 @@ export interface TrainingPlan {
   readonly cooldownSteps: number;
   /** Weight in the loss of tokens that are no answer; answers have 1. */
   readonly otherWeight: number;
+  /** What differs from `lessonOptions`. */
+  readonly lessons?: Partial<LessonOptions>;
   readonly stages: readonly Stage[];
 }
 
@@ -45,15 +56,23 @@ export const totalSteps = (plan: TrainingPlan): number => plan.stages.reduce((su
 /** Every fourth step of a later stage has the texts of an earlier one, in turn: short texts are not forgotten. */
 const REVIEW = 4;
 
-/** What step `step` (from 1) trains on. */
-export function stageOf(plan: TrainingPlan, step: number): Stage {
+/** The stage of step `step` (from 1), and how many steps were before it. */
+function placeOf({ stages }: TrainingPlan, step: number): { stage: Stage; index: number; before: number } {
   let before = 0;
-  for (const [i, stage] of plan.stages.entries()) {
-    if (step <= before + stage.steps)
-      return i > 0 && step % REVIEW === 0 ? (plan.stages[(step / REVIEW) % i] as Stage) : stage;
+  for (const [index, stage] of stages.entries()) {
+    if (step <= before + stage.steps) return { stage, index, before };
     before += stage.steps;
   }
   throw new RangeError(`step ${step} of ${before}`);
+}
+
+/** What step `step` (from 1) trains on: with the guide and the loops of its stage, also where it reviews texts. */
+export function stageOf(plan: TrainingPlan, step: number): Stage {
+  const { stage, index } = placeOf(plan, step);
+  if (index === 0 || step % REVIEW !== 0) return stage;
+  const { guide: _guide, loops: _loops, ...reviewed } = plan.stages[(step / REVIEW) % index] as Stage;
+  const { guide, loops } = stage;
+  return { ...reviewed, ...(guide && { guide }), ...(loops && { loops }) };
 }
 
 /** Learning rate of step `step` (from 1). */
@@ -72,13 +91,17 @@ export interface Batch {
   readonly repeats: Float32Array;
 }
 
-export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Stage): Batch {
+export function batchOf(plan: TrainingPlan, step: number, { length, texts, lessons }: Stage): Batch {
   const random = randomFrom(mix(mix(plan.seed) ^ step));
   const [inputs, targets] = [new Int32Array(texts * length), new Int32Array(texts * length)];
   const weights = new Float32Array(texts * length);
   const repeats = new Float32Array(texts * length * length);
   for (let text = 0; text < texts; text++) {
-    const { tokens, isAnswer, sources } = lesson(random, length + 1);
+    const { tokens, isAnswer, sources } = lesson(random, length + 1, {
+      ...lessonOptions(length + 1),
+      ...plan.lessons,
+      ...lessons,
+    });
     inputs.set(tokens.slice(0, length), text * length);
     targets.set(tokens.slice(1), text * length);
     for (let i = 0; i < length; i++) {
@@ -88,6 +111,14 @@ export function batchOf(plan: TrainingPlan, step: number, { length, texts }: Sta
     }
   }
   return { inputs, targets, weights, repeats };
+}
+
+/** Positions of the tokens of step `step`'s texts: 0, 1, 2 … with the jump of a stage that has one. */
+export function placesOf(plan: TrainingPlan, step: number, { length, span = 0 }: Stage): number[] {
+  const random = randomFrom(mix(mix(plan.seed ^ 0x6a756d70) ^ step));
+  const first = Math.floor(random() * length);
+  const jump = Math.floor(random() * (Math.max(0, span - length) + 1));
+  return Array.from({ length }, (_, i) => i + (i > first ? jump : 0));
 }
 
 /** A batch in jax-js, tokens as one-hot rows, and the weight of the loss that guides attention. */
@@ -153,12 +184,8 @@ export const lossOf =
 
 /** Weight of the guiding loss at step `step` (from 1). */
 export function guideOf(plan: TrainingPlan, step: number): number {
-  let before = 0;
-  for (const { steps, guide = 0 } of plan.stages) {
-    if (step <= before + steps) return guide * Math.min(1, 4 * (1 - (step - before) / steps));
-    before += steps;
-  }
-  return 0;
+  const { stage, before } = placeOf(plan, step);
+  return (stage.guide ?? 0) * Math.min(1, 4 * (1 - (step - before) / stage.steps));
 }
 
 export class Trainer {
@@ -181,11 +208,12 @@ export class Trainer {
       : initialMoments(this.parameters);
   }
 
-  private program({ length, texts }: Stage, guided: boolean): { at: Positions; step: Step } {
-    const key = `${length} ${texts} ${guided}`;
+  private program({ length, texts, loops = this.g.loops, guide = 0 }: Stage): { at: Positions; step: Step } {
+    const guided = guide > 0;
+    const key = `${length} ${texts} ${loops} ${guided}`;
     const known = this.programs.get(key);
     if (known) return known;
-    const { g } = this;
+    const g = { ...this.g, loops };
     const lossAndGradients = valueAndGrad(lossOf(g, this.normEpsilon, length, guided) as never) as unknown as (
       ...args: [Parameters, Positions, Inputs]
     ) => [np.Array, Parameters];
@@ -207,13 +235,16 @@ export class Trainer {
   async step(step: number): Promise<number> {
     const stage = stageOf(this.plan, step);
     const guide = guideOf(this.plan, step);
-    const { at, step: run } = this.program(stage, guide > 0);
+    const { at, step: run } = this.program(stage);
     const batch = batchOf(this.plan, step, stage);
     const { texts, length } = stage;
+    const positions = stage.span
+      ? { mask: at.mask.ref, ...rotations(this.g, placesOf(this.plan, step, stage), this.g.headDim) }
+      : tree.ref(at);
     const [loss, parameters, moments] = run(
       this.parameters,
       this.moments,
-      tree.ref(at),
+      positions,
       {
         inputs: np.array(batch.inputs, { dtype: np.int32 }),
         targets: np.array(batch.targets, { dtype: np.int32 }),

@@ -145,8 +145,12 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim run --seed 7': [null, 'test/cli/run.test.ts asks the bundled model'],
   'npx lla-sim run --text "anna bread the old dog sees a bird . boris lamp a cat follows the king . ? anna" --max-tokens 1':
     [null, 'the same'],
-  'npm run train:tiny': [null, 'minutes; test/training makes two steps'],
-  'npm run score:tiny': [null, 'minutes, and it writes the card; test/tiny asks the model'],
+  'npx lla-sim run --model lla-small --seed 7': [null, 'test/tiny asks it'],
+  'npx lla-sim fit --model lla-small --ratio 4 -o small-lla4.safetensors': [null, 'minutes'],
+  'npx lla-sim fidelity --model lla-small --only lla-4x': [null, 'minutes'],
+  'npm run train:model': [null, 'minutes; test/training makes two steps'],
+  'npm run train:model -- lla-small': [null, 'half an hour of processor time'],
+  'npm run score:model': [null, 'minutes, and it writes the card; test/tiny asks the model'],
   'npx lla-sim import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json': [
     null,
     'needs a clone; test/stacks imports one that it makes',

@@ -1,7 +1,16 @@
-/** The texts of the bundled model: right answers, exact lengths, one seed one text. */
+/** The texts of the bundled models: right answers, exact lengths, one seed one text. */
 import { describe, expect, it } from 'vitest';
 import { randomFrom } from '../../src/random.js';
-import { CODE_DIGITS, lesson, passkeyTask, recallTask, sumTask } from '../../src/tiny/tasks.js';
+import {
+  CODE_DIGITS,
+  copyTask,
+  lesson,
+  lessonOptions,
+  LIST_THINGS,
+  passkeyTask,
+  recallTask,
+  sumTask,
+} from '../../src/tiny/tasks.js';
 import { DIGITS, NAMES, NUMBERS, THINGS, tokenOf, WORDS } from '../../src/tiny/words.js';
 
 const words = (tokens: readonly number[]): string[] => tokens.map((token) => WORDS[token] as string);
@@ -50,22 +59,40 @@ describe('tasks', () => {
     }
   });
 
+  it('ask for a list that stands once, and for sums of three numbers that are right', () => {
+    for (let seed = 0; seed < 50; seed++) {
+      const list = copyTask(randomFrom(seed), 40 + seed);
+      const text = words(list.prompt);
+      const at = text.indexOf('copy');
+      expect([text.length, ...text.slice(-2)], `seed ${seed}`).toEqual([40 + seed, '?', 'copy']);
+      expect(text.slice(at + 1, at + 1 + LIST_THINGS), `seed ${seed}`).toEqual(words(list.answer));
+      const { prompt, answer } = sumTask(randomFrom(seed), 20, 3);
+      expect(words(prompt).filter((word) => NUMBERS.includes(word)).length, `seed ${seed}`).toBe(3);
+      expect(words(answer)[0], `seed ${seed}`).toBe(sumOf(words(prompt)));
+    }
+  });
+
   it('make lessons whose marked tokens follow from the text before them', () => {
-    for (let seed = 0; seed < 100; seed++) {
+    let copied = 0;
+    for (let seed = 0; seed < 200; seed++) {
       const length = [33, 65, 129, 257][seed % 4] as number;
-      const { tokens, isAnswer } = lesson(randomFrom(seed), length);
+      const more = seed < 100 ? {} : { copy: 0.6, sum3: 0.5 };
+      const { tokens, isAnswer, sources } = lesson(randomFrom(seed), length, { ...lessonOptions(length), ...more });
       const text = words(tokens);
+      copied += Number(text.includes('copy'));
       expect([text.length, isAnswer.length], `seed ${seed}`).toEqual([length, length]);
       const answered = text.flatMap((_, i) => (isAnswer[i] ? [i] : []));
       expect(answered.length, `seed ${seed}`).toBeGreaterThan(length / 16);
       for (const i of answered) {
         const word = text[i] as string;
-        const before = text[i - 1] as string;
-        if (THINGS.includes(word)) expect(word, `seed ${seed}`).toBe(text[text.indexOf(before) + 1]);
-        else if (DIGITS.includes(word)) expect(word, `seed ${seed}`).toBe(text[text.indexOf(before) + 1]);
-        else expect(word, `seed ${seed}`).toBe(sumOf(text.slice(i - 4, i)));
+        const asked = text.lastIndexOf('?', i);
+        const source = text.indexOf(text[asked + 1] as string) + i - asked - 1;
+        if (THINGS.includes(word) || DIGITS.includes(word)) {
+          expect([word, sources[i]], `seed ${seed}`).toEqual([text[source], source]);
+        } else expect(word, `seed ${seed}`).toBe(sumOf(text.slice(asked, i)));
       }
     }
+    expect(copied).toBeGreaterThan(10);
   });
 
   it('repeat with the seed, and refuse what does not fit', () => {
@@ -76,5 +103,5 @@ describe('tasks', () => {
 });
 
 /** five plus four is → nine */
-const sumOf = ([a, , b]: string[]): string =>
-  NUMBERS[NUMBERS.indexOf(a as string) + NUMBERS.indexOf(b as string)] as string;
+const sumOf = (text: string[]): string =>
+  NUMBERS[text.reduce((sum, word) => sum + Math.max(0, NUMBERS.indexOf(word)), 0)] as string;

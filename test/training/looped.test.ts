@@ -14,10 +14,12 @@ import {
   batchOf,
   guideOf,
   lossOf,
+  placesOf,
   rateOf,
   stageOf,
   Trainer,
   type Inputs,
+  type Stage,
   type TrainingPlan,
 } from '../../src/training/trainer.js';
 import { SEED } from '../gpu/random.js';
@@ -181,6 +183,27 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     expect(await resumed.state()).toEqual(await trainer.state());
     expect(between.length).toBe(3 * trainedTensors(g).length);
     expect(modelTensors(g).length).toBe(trainedTensors(g).length + 2);
+  });
+
+  it('lets positions jump once, and reviews texts with the guide and loops of the stage', () => {
+    const jumping: TrainingPlan = {
+      ...plan,
+      stages: [
+        { length: LENGTH, texts: 2, steps: 10, guide: 1, loops: 1, span: 64 },
+        { length: 40, texts: 2, steps: 10 },
+      ],
+    };
+    const [first, second] = jumping.stages as [Stage, Stage];
+    const all = Array.from({ length: 50 }, (_, i) => placesOf(jumping, i + 1, first));
+    for (const places of all) {
+      const steps = places.slice(1).map((place, i) => place - (places[i] as number));
+      expect([places[0], steps.filter((step) => step !== 1).length <= 1]).toEqual([0, true]);
+      expect(Math.min(...steps)).toBe(1);
+      expect(places.at(-1)).toBeLessThan(64);
+    }
+    expect(Math.max(...all.map((places) => places.at(-1) as number))).toBeGreaterThan(LENGTH + 9);
+    expect(placesOf(jumping, 1, second)).toEqual(Array.from({ length: 40 }, (_, i) => i));
+    expect(stageOf(jumping, 12)).toEqual({ length: LENGTH, texts: 2, steps: 10, span: 64 });
   });
 
   it('reviews earlier lengths, and lowers its rate', () => {

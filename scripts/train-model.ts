@@ -1,7 +1,8 @@
 /**
- * Trains the bundled model: `npm run train:tiny [-- --out FOLDER] [--state FILE]`. The folder gets model.safetensors,
- * config.json and tokenizer.json; scripts/score-tiny.ts writes the model card. A state file is written every 100 steps,
- * and a training that finds one goes on from it. The same seed gives the same weights on the same machine.
+ * Trains a bundled model: `npm run train:model [-- lla-small] [--out FOLDER] [--state FILE] [--stop STEP]`, lla-tiny
+ * unless named. The folder gets model.safetensors, config.json and tokenizer.json; scripts/score-model.ts writes the
+ * model card. A state file is written every 25 steps, and a training that finds one goes on from it. The same seed gives
+ * the same weights on the same machine.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,20 +10,33 @@ import { parseArgs } from 'node:util';
 import { SafetensorsFile } from '../src/decoder/safetensors.js';
 import { modelTensors } from '../src/decoder/tensors.js';
 import { safetensorsBytes, type NamedTensor } from '../src/decoder/write-safetensors.js';
-import { isTrained, TINY_CONFIG, TINY_FOLDER, tinyGeometry, tinyTokenizer, untrainedTwin } from '../src/tiny/model.js';
+import {
+  BUNDLED_CONFIGS,
+  bundledFolder,
+  bundledGeometry,
+  bundledName,
+  isTrained,
+  tinyTokenizer,
+  untrainedTwin,
+} from '../src/tiny/model.js';
 import { startJax } from '../src/training/arrays.js';
-import { TINY_PLAN } from '../src/training/tiny-plan.js';
+import { PLANS } from '../src/training/plans.js';
 import { stageOf, totalSteps, Trainer } from '../src/training/trainer.js';
 
-const STATE_STEPS = 100;
+const STATE_STEPS = 25;
 
-const { values: flags } = parseArgs({ options: { out: { type: 'string' }, state: { type: 'string' } } });
-const out = flags.out ?? TINY_FOLDER;
+const { values: flags, positionals } = parseArgs({
+  options: { out: { type: 'string' }, state: { type: 'string' }, stop: { type: 'string' } },
+  allowPositionals: true,
+});
+const name = bundledName(positionals[0] ?? 'lla-tiny');
+const config = BUNDLED_CONFIGS[name];
+const out = flags.out ?? bundledFolder(name);
 const stateFile = flags.state ?? join(out, 'training.state.safetensors');
 mkdirSync(out, { recursive: true });
 
-const g = tinyGeometry();
-const plan = TINY_PLAN;
+const g = bundledGeometry(name);
+const plan = PLANS[name];
 await startJax();
 let [done, loss] = [0, Number.NaN];
 let source = untrainedTwin(g, plan.seed);
@@ -32,14 +46,14 @@ if (existsSync(progressFile)) {
   source = new SafetensorsFile(stateFile);
   console.log(`goes on after step ${done}`);
 }
-const trainer = new Trainer(g, TINY_CONFIG.rms_norm_eps, plan, source);
+const trainer = new Trainer(g, config.rms_norm_eps, plan, source);
 const began = process.cpuUsage();
-const last = totalSteps(plan);
+const last = Math.min(totalSteps(plan), Number(flags.stop ?? Infinity));
 for (let step = done + 1; step <= last; step++) {
   const value = await trainer.step(step);
   if (!Number.isFinite(value)) throw new Error(`step ${step}: the loss is ${value}`);
   loss = Number.isNaN(loss) ? value : 0.97 * loss + 0.03 * value;
-  if (step % 20 === 0 || step === last) {
+  if (step % 10 === 0 || step === last) {
     const { user, system } = process.cpuUsage(began);
     const { length } = stageOf(plan, step);
     console.log(
@@ -55,9 +69,10 @@ for (let step = done + 1; step <= last; step++) {
 const exitGate: NamedTensor[] = modelTensors(g)
   .filter((spec) => !isTrained(spec))
   .map(({ name, shape }) => ({ name, shape, values: new Float32Array(shape.reduce((n, size) => n * size, 1)) }));
-const bytes = safetensorsBytes([...(await trainer.weights()), ...exitGate], { format: 'pt' });
+const half = config.torch_dtype === 'float16';
+const bytes = safetensorsBytes([...(await trainer.weights()), ...exitGate], { format: 'pt' }, half);
 writeFileSync(join(out, 'model.safetensors'), bytes);
-writeFileSync(join(out, 'config.json'), `${JSON.stringify(TINY_CONFIG, null, 2)}\n`);
+writeFileSync(join(out, 'config.json'), `${JSON.stringify(config, null, 2)}\n`);
 writeFileSync(join(out, 'tokenizer.json'), `${JSON.stringify(tinyTokenizer(), null, 1)}\n`);
 console.log(`${out}: ${bytes.length} bytes of weights, loss ${loss.toFixed(4)}`);
 process.exit(0);
