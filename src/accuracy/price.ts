@@ -52,6 +52,7 @@ function batches(count: number, size: number, promptTokens: number, outputTokens
 /** Prices rows one after another; sources that rows share are read once. */
 export class Pricing {
   private readonly sources = new Map<string, Promise<Sources>>();
+  private readonly services = new Map<string, Service>();
 
   /** @param adjust of what a question rests on: for fits of it */
   constructor(private readonly adjust: (sources: Sources) => Sources = (sources) => sources) {}
@@ -107,10 +108,14 @@ export class Pricing {
   private async rounds({ scenario, batch, promptTokens, outputTokens }: Rounds): Promise<Priced> {
     const priced = withKernels(scenario);
     const { setting, plan } = settle(priced, await this.read(priced), { percentile: null, skipBad: false });
-    const service = new Service(setting, setting.request.candidates[0]!, plan.plans[0]);
+    // Prices do not depend on what is accepted.
+    const { draftAcceptance: _acceptance, ...workload } = priced.workload ?? {};
+    const key = JSON.stringify({ ...priced, workload });
+    const service = this.services.get(key) ?? new Service(setting, setting.request.candidates[0]!, plan.plans[0]);
+    this.services.set(key, service);
     const rate = (bound: Bound): number => {
       const source = batches(DRAWS, batch, promptTokens, outputTokens);
-      const { metrics: m } = service.run(bound, { source, requests: DRAWS * batch }, () => false);
+      const { metrics: m } = service.run(bound, { source, requests: DRAWS * batch }, () => false, setting.server);
       return (m.outputTokens - m.completed) / (m.busySeconds - DRAWS * m.ttft.mean!);
     };
     const rates = { estimate: rate('estimate'), low: rate('high'), high: rate('low') };

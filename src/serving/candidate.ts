@@ -119,8 +119,13 @@ export class Service {
   }
 
   /** Serves requests. @param stop asked now and then; true ends the run */
-  run(bound: Bound, { source }: Requested, stop: (m: Metrics) => boolean): RunResult {
-    return run({ ...this.runOptions(bound, source), stop });
+  run(
+    bound: Bound,
+    { source }: Requested,
+    stop: (m: Metrics) => boolean,
+    asked: Pick<ServerChoice, 'depth' | 'speculation'> = this.setting.server,
+  ): RunResult {
+    return run({ ...this.runOptions(bound, source, asked), stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */

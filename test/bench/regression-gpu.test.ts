@@ -174,7 +174,7 @@ describeGpu('bench --against', (device) => {
           '--kernel',
           'swiglu',
           '--budget',
-          '8s',
+          '10s',
           '--format',
           'markdown',
           '--quiet',

@@ -12,7 +12,7 @@ import { plan, ROOT, scratch } from '../cli/program.js';
 import { noBrowser, openIn, SOFTWARE_GPU, startBrowser } from '../report/browser.js';
 
 const carried = (name: string): unknown => JSON.parse(readFileSync(join(ROOT, `calibrations/${name}.json`), 'utf8'));
-const FEW = '&kernels=swiglu,rope,attend_current&calls=first&seed=5';
+const FEW = '&kernels=swiglu,rope&calls=first&seed=5';
 
 describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chromium'})`, () => {
   const folder = scratch();
@@ -59,7 +59,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
         new MutationObserver(() => own.words.push(status.textContent ?? '')).observe(status, { childList: true });
       });
     });
-    const first = await openIn(kept, file, `#seconds=25${FEW}`);
+    const first = await openIn(kept, file, `#seconds=15${FEW}`);
     await ready(first.page);
     expect(await first.page.locator('#m-name').innerText()).toContain('software adapter');
     // By keyboard.
