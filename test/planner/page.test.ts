@@ -3,20 +3,21 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { plannerBundle } from '../../scripts/page-bundle.mjs';
 import { judgedGroups, knownStacks } from '../../src/plan/stacks.js';
 import { plannerDocument } from '../../src/planner/document.js';
 import { QUESTIONS } from '../../src/planner/questions.js';
 import { inProcess, scratch } from '../cli/program.js';
 import { OURO } from '../geometry/configs.js';
-import { everyNth } from '../gpu/sample.js';
+import { everyNth, everyNthTest } from '../gpu/sample.js';
 import { noBrowser, open, openIn, startBrowser, type Opened } from '../report/browser.js';
 
 /** Words alone: how a terminal divides them into lines does not matter. */
 const wordsOf = (text: string): string => text.replace(/\s+/g, ' ').trim();
 
 describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chromium'})`, () => {
+  const some = everyNthTest(2);
   const folder = scratch();
   const file = join(folder.path, 'plan.html');
   let browser: Browser;
@@ -64,7 +65,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     for (const words of paragraphs.filter((p) => !/^(Risk|Instead)/.test(p))) expect(text).toContain(wordsOf(words));
   }
 
-  it('answers the first questions in the words of the command that it shows, and its link does too', async () => {
+  some('answers the first questions in the words of the command that it shows, and its link does too', async () => {
     const o = await opened();
     const { page, incidents } = o;
     // The figures that the line Tested counts.
@@ -92,7 +93,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  it('opens a link, says what has changed, and answers a hostile one with a line', async () => {
+  some('opens a link, says what has changed, and answers a hostile one with a line', async () => {
     const o = await opened('#v0.0.9/ctx=8k/device=h100/stack=sglang/was=full:1:1ms');
     const { page, incidents } = o;
     expect(await textOf(page, 'changed')).toMatch(
@@ -114,7 +115,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  it('takes a config.json and puts its shape into the link', async () => {
+  some('takes a config.json and puts its shape into the link', async () => {
     const o = await opened();
     const { page, incidents } = o;
     const answer = await answerAfter(page, () =>
@@ -135,7 +136,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  it('compares two settings, and says which one is wrong', async () => {
+  some('compares two settings, and says which one is wrong', async () => {
     const o = await opened();
     const { page, incidents } = o;
     await page.locator('#p-keep').click();
@@ -157,7 +158,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  it('simulates beside the page, with progress, and stops', async () => {
+  some('simulates beside the page, with progress, and stops', async () => {
     const o = await opened('#v0.1.0/ctx=4096/device=h200/codec=full/workload.requests=300');
     const { page, incidents } = o;
     await page.locator('#p-run').click();
@@ -173,7 +174,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  it('has a name for every control, a keyboard way to all of them, and fits 400 px', async () => {
+  some('has a name for every control, a keyboard way to all of them, and fits 400 px', async () => {
     const o = await open(browser, file, { viewport: { width: 400, height: 800 }, colorScheme: 'dark' });
     await o.page.waitForSelector('#p-near-rows tbody tr');
     // Pictures far below are drawn when a reader comes near, or prints.

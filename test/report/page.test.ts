@@ -7,8 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { pageProgram, plan, ROOT, scratch } from '../cli/program.js';
-import { SEED } from '../gpu/random.js';
-import { everyNth, FULL } from '../gpu/sample.js';
+import { everyNth, everyNthTest } from '../gpu/sample.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, scenarioOf, SERVED_USERS, textOf } from './reports.js';
 
@@ -105,11 +104,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     expect(height).toBeLessThan(1017);
   }
 
-  /** Each opens pages of its own, which takes seconds: a run draws half of them. */
-  let number = 0;
-  const some = (name: string, run: () => Promise<void>, timeout?: number): void =>
-    (FULL || number++ % 2 === SEED % 2 ? it : it.skip)(name, run, timeout);
-
+  const some = everyNthTest(2);
   const others = ['huginn-h100', 'tensor-parallel-2xh100', 'million-tokens'];
   it.each(everyNth(['chat-h200', 'nothing-fits', ...others], 3))(
     '%s opens without a message or a request, with its pictures drawn, and prints its first page on one sheet',
