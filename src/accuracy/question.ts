@@ -52,6 +52,7 @@ export function questionsOf(row: Row, folder: string, readGeometry: () => Geomet
   const first = questionOf(row, folder, readGeometry);
   // Of rows that fit constants are taken by the first reading.
   if (row.use === 'fits' || (first.by !== 'simulate' && first.by !== 'rounds')) return [first];
+  // How many proposals were accepted: as published for the model, and up to all.
   const draft = speculationOf(w);
   const published = draft && draft.acceptance === undefined && publishedAcceptance(row.model, draft.draftLoops ?? 2);
   if (published)
