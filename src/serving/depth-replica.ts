@@ -245,8 +245,11 @@ export class DepthReplica {
     const { speculation } = this.options;
     let preempted = false;
     const beginning = this.jobs.filter((job) => job.decoding && job.loops === 0);
-    const rows = 1 + (speculation?.draftTokens ?? 0);
-    const needs = (job: Job): number => this.blocksFor(job.held + rows) - job.blocks;
+    // Proposals beyond an answer's end take no room.
+    const after = (job: Job): number =>
+      job.held +
+      Math.min(1 + (speculation?.draftTokens ?? 0), requests.output[job.slot]! - requests.emitted[job.slot]!);
+    const needs = (job: Job): number => this.blocksFor(after(job)) - job.blocks;
     const needed = (): number => beginning.reduce((sum, job) => sum + needs(job), 0);
     let left = needed();
     while (left > pool.available) {
@@ -258,7 +261,7 @@ export class DepthReplica {
       left = needed();
     }
     for (const job of beginning) {
-      this.resize(job, this.blocksFor(job.held + rows));
+      this.resize(job, this.blocksFor(after(job)));
       const emitted = requests.emitted[job.slot]!;
       job.loops = this.draws.of(job.number, emitted);
       job.accepted = speculation ? acceptedOf(speculation, job.number, emitted) : 0;
