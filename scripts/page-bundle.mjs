@@ -51,13 +51,21 @@ const inEnglish = {
     onLoad({ filter: /\/zod\/v4\/locales\/index\.js$/ }, () => ({ contents: 'export {};', loader: 'js' })),
 };
 
-/** zod of the planner's page is in its second script (src/planner/later.ts), and taken from there when it is needed. */
-const zodLater = {
-  name: 'zod-later',
+/**
+ * zod and the kernels' texts of the planner's page are in its second script (src/planner/later.ts), and taken from there
+ * when they are needed.
+ */
+const takenLater = {
+  name: 'taken-later',
   setup: ({ onResolve, onLoad }) => {
     onResolve({ filter: /^zod$/ }, () => ({ path: 'zod', namespace: 'later' }));
     onLoad({ filter: /.*/, namespace: 'later' }, () => ({
       contents: 'export const z = globalThis.later.z;',
+      loader: 'js',
+    }));
+    onLoad({ filter: /\/kernels\/files\.ts$/ }, () => ({
+      contents: `export const hasKernelFile = (file) => globalThis.later.kernels.hasKernelFile(file);
+        export const readKernelFile = (file) => globalThis.later.kernels.readKernelFile(file);`,
       loader: 'js',
     }));
   },
@@ -66,7 +74,7 @@ const zodLater = {
 /** The planner's page's two scripts, as pageBundle() gives that of a report: what the first answer needs, and the rest. */
 export async function plannerBundle() {
   const [first, later] = await Promise.all([
-    pageBundle('src/planner/page.ts', [zodLater]),
+    pageBundle('src/planner/page.ts', [takenLater]),
     pageBundle('src/planner/later.ts'),
   ]);
   return { first: first.text.trim(), later: later.text.trim(), inputs: [...first.inputs, ...later.inputs] };

@@ -37,7 +37,8 @@ export interface Shelf {
   stackFile(path: string): Promise<StackTables>;
   has(device: string, stack: string): boolean;
   tables(device: string, stack: string): Promise<StackTables | null>;
-  /** The program's own tables. */
+  /** Brings the program's own tables of a device to where `bundled` finds them. */
+  open(device: string): Promise<void>;
   bundled(device: string, stack: string): StackTables | null;
   files(): KnownFiles;
   judged(): readonly JudgedGroup[];
@@ -180,6 +181,7 @@ export async function chooseStack(
 ): Promise<ChosenStack> {
   const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
     gpuSources(spec, tables, small ? await smallOperations(shelf, spec.id) : null, shelf.files(), asked);
+  await shelf.open(spec.id);
   if (asked !== undefined && isPath(asked)) {
     const tables = await shelf.stackFile(asked);
     if (tables.file.device !== spec.id)

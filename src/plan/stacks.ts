@@ -93,6 +93,7 @@ export const tablesOnDisk = {
   stackFile: readStackFile,
   has: hasTables,
   tables: findStack,
+  open: () => Promise.resolve(),
   bundled: bundledTables,
   files: bundledFiles,
   judged: judgedGroups,

@@ -2,6 +2,7 @@
  * The planner's page as one HTML file. It uses no network: style, data and program are inside, and a content policy
  * allows exactly this style and these programs, and a worker of the first for simulations.
  */
+import { gzipSync } from 'node:zlib';
 import { Html, html } from '../report/html/html.js';
 import { STYLE } from '../report/html/style.js';
 import { scriptJson } from '../report/page-data.js';
@@ -12,7 +13,7 @@ import { QUESTIONS } from './questions.js';
 import type { KnownStacks } from '../report/page-data.js';
 import type { JudgedGroup } from '../plan/tested.js';
 import type { StackTables } from '../stacks/serving.js';
-import { tableId, type Carried } from './shelf.js';
+import { PACKED, tableName, type Carried } from './shelf.js';
 
 const OWN_STYLE = `${STYLE}
 .intro{padding-top:1.5rem}.questions{display:flex;flex-wrap:wrap;gap:.5rem;margin:.8rem 0 1.2rem;padding:0;list-style:none}
@@ -37,13 +38,15 @@ pre{overflow-x:auto;background:var(--soft);padding:.6rem;border-radius:.4rem;fon
 @media print{#p-form,#p-first,#p-simulate,#p-every,.row,.share button{display:none}.share{display:block}.rows td,.rows th{white-space:normal!important}#p-pictures,#p-served{display:block}}
 `;
 
-/** What the page opens with needs these alone: they come before the program, all others after it. */
+/** What the page opens with needs these alone: they are ready before the program, all others come packed after it. */
 const FIRST_DEVICE = QUESTIONS[0]?.scenario.device;
 
 const tableElement = (
   t: StackTables,
-): Html => html`<script type="application/json" id="${tableId(t.file.device, t.file.stack)}">${new Html(scriptJson(t))}</script>
+): Html => html`<script type="application/json" id="p-${tableName(t.file)}">${new Html(scriptJson(t))}</script>
 `;
+const packed = (tables: readonly StackTables[]): string =>
+  gzipSync(JSON.stringify(tables), { level: 9 }).toString('base64');
 
 /**
  * @param scripts the page's programs, bundled for browsers (scripts/page-bundle.mjs)
@@ -55,11 +58,14 @@ export function plannerDocument(
   known: KnownStacks,
   judged: readonly JudgedGroup[],
 ): string {
-  const early = known.tables.filter((t) => t.file.device === FIRST_DEVICE || t.file.stack === 'vidur');
+  const isEarly = ({ file }: StackTables): boolean => file.device === FIRST_DEVICE || file.stack === 'vidur';
+  const early = known.tables.filter(isEarly);
+  const late = known.tables.filter((t) => !isEarly(t));
   const carried: Carried = {
     files: known.files,
     judged,
-    tables: known.tables.map((t) => tableId(t.file.device, t.file.stack)),
+    ready: early.map((t) => tableName(t.file)),
+    packed: late.map((t) => tableName(t.file)),
   };
   return html`${pageHead({ title: 'lla-sim: plan a looped language model', style: OWN_STYLE, scripts: [first, later], workers: true })}
 <body>
@@ -104,7 +110,8 @@ ${planControls()}
 <script type="application/json" id="p-carried">${new Html(scriptJson(carried))}</script>
 ${early.map(tableElement)}<script id="p-program">${new Html(first)}</script>
 <script>${new Html(later)}</script>
-${known.tables.filter((t) => !early.includes(t)).map(tableElement)}</body>
+<script type="text/plain" id="p-${PACKED}">${packed(late)}</script>
+</body>
 </html>
 `.text;
 }

@@ -2,6 +2,7 @@
 /** Parts of the page by name. */
 import type { Drawing } from '../report/html/charts.js';
 import type { Html } from '../report/html/html.js';
+import { figuresSection } from '../report/html/sections.js';
 import type { Picture } from '../report/pictures/picture.js';
 import type { Later } from './later.js';
 
@@ -28,24 +29,48 @@ export async function later(): Promise<Later> {
   return page.later;
 }
 
+/** Figures of pictures, in place of those before. A picture that stays keeps its canvas, so that its chart stays too. */
+export function showFigures(id: string, pictures: readonly Picture[]): void {
+  const place = element(id);
+  const chartOf = (figure: Element): Element | null => figure.querySelector('.chart');
+  const before = new Map([...place.children].map((figure) => [figure.id, chartOf(figure)]));
+  fill(id, figuresSection(pictures));
+  for (const figure of place.children) {
+    const [drawn, fresh] = [before.get(figure.id), chartOf(figure)];
+    if (!drawn || !fresh) continue;
+    const words = fresh.firstElementChild?.getAttribute('aria-label') ?? '';
+    drawn.firstElementChild?.setAttribute('aria-label', words);
+    fresh.replaceWith(drawn);
+  }
+}
+
 /** Draws pictures into their canvases once these come near to the screen, with what the second script brings. */
-export function drawingLater(place: string): { draw(pictures: readonly Picture[]): Promise<void> } {
+export function drawingLater(id: string): { draw(pictures: readonly Picture[]): Promise<void> } {
   let drawing: Drawing | null = null;
   let due: readonly Picture[] | null = null;
+  let isNear = false;
   const draw = (): void => {
     if (due) drawing?.draw(due);
     due = null;
   };
   // Half a screen ahead of a reader who scrolls.
-  const near = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && draw(), { rootMargin: '50%' });
+  const near = new IntersectionObserver(
+    (seen) => {
+      isNear = seen.at(-1)?.isIntersecting ?? false;
+      if (isNear) draw();
+    },
+    { rootMargin: '50%' },
+  );
   // Before the drawing's own, which takes the colours of paper.
   addEventListener('beforeprint', draw);
   return {
     async draw(pictures) {
       due = pictures;
-      drawing ??= (await later()).drawing();
-      near.disconnect();
-      near.observe(element(place));
+      if (!drawing) {
+        drawing = (await later()).drawing();
+        near.observe(element(id));
+      }
+      if (isNear) draw();
     },
   };
 }

@@ -8,12 +8,11 @@ import { commandLine, shellWord } from '../report/command-line.js';
 import { fleetJson } from '../report/fleet-json.js';
 import { changedWords } from '../report/gist.js';
 import { html } from '../report/html/html.js';
-import { figuresSection } from '../report/html/sections.js';
 import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
 import { plansJson } from '../report/plan-json.js';
 import type { Scenario } from '../schema/settings.js';
 import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
-import { drawingLater, element, fill, later, whole } from './dom.js';
+import { drawingLater, element, fill, later, showFigures, whole } from './dom.js';
 import { scenarioOf, SEVERAL, valuesOf } from './form.js';
 import { QUESTIONS } from './questions.js';
 import { answerHtml, compareHtml, nearHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
@@ -47,7 +46,7 @@ export function mountPlanner(): void {
   const shelf = shelfOf(
     carried,
     () => held,
-    (id) => document.getElementById(id)?.textContent ?? null,
+    (id) => element(id).textContent ?? '',
     whole,
   );
 
@@ -95,9 +94,11 @@ export function mountPlanner(): void {
       keepInAddress(scenario, own);
       renderAnswer(scenario, own, everyRow);
       status('');
-      // The words first: pictures take longer.
+      // The words first, then pictures: a table takes longer.
       await new Promise((resolve) => setTimeout(resolve));
-      if (mine === turn) await renderRest(everyRow);
+      if (mine !== turn) return;
+      await renderPictures();
+      if (mine === turn) renderRest(everyRow);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       if (mine === turn) status(`Not planned: ${error.message}; ${error.hint}.`, true);
@@ -140,8 +141,17 @@ export function mountPlanner(): void {
       whole || link === null ? commandLine(scenario) : `lla-sim open ${shellWord(`plan.html#${link}`)}`;
   }
 
-  async function renderRest(everyRow: boolean): Promise<void> {
-    const [first] = answered.length === 1 ? answered : [];
+  const single = (): Answered | undefined => (answered.length === 1 ? answered[0] : undefined);
+
+  function renderPictures(): Promise<void> {
+    const first = single();
+    const pictures = first ? picturesOfAnswer(first) : [];
+    showFigures('pictures', pictures);
+    return charts.draw(pictures);
+  }
+
+  function renderRest(everyRow: boolean): void {
+    const first = single();
     fill('sheet', first && !first.view.fleet ? sheetHtml(first) : html``);
     element('rows').hidden = !first;
     element('every').hidden = first?.view.fleet !== null;
@@ -150,10 +160,7 @@ export function mountPlanner(): void {
     fill('near-rows', first ? nearHtml(first) : html``);
     element('notes').hidden = !first;
     fill('note-list', first ? notesHtml(first) : html``);
-    const pictures = first ? picturesOfAnswer(first) : [];
-    fill('pictures', figuresSection(pictures));
     compare();
-    await charts.draw(pictures);
   }
 
   function compare(): void {

@@ -5,10 +5,9 @@ import type { ModelSource } from '../plan/answer.js';
 import { sourcesFrom, type Shelf } from '../plan/sources.js';
 import { commandLine } from '../report/command-line.js';
 import { html } from '../report/html/html.js';
-import { figuresSection } from '../report/html/sections.js';
 import { servingPictures } from '../report/pictures/index.js';
 import type { Scenario } from '../schema/settings.js';
-import { drawingLater, element, fill } from './dom.js';
+import { drawingLater, element, fill, showFigures } from './dom.js';
 import type { Said, Task } from './worker.js';
 
 export interface Asking {
@@ -78,7 +77,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
       'served-text',
       html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0"><pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
     );
-    fill('served', figuresSection(pictures));
+    showFigures('served', pictures);
     void charts.draw(pictures);
   }
 

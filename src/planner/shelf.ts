@@ -2,40 +2,51 @@
 import { show, UserError } from '../errors.js';
 import type { NamedCalibration } from '../plan/measured.js';
 import type { Shelf } from '../plan/sources.js';
+import { staleKernels } from '../plan/stale.js';
 import type { JudgedGroup } from '../plan/tested.js';
 import type { KnownFiles } from '../stacks/choose.js';
 import type { StackTables } from '../stacks/serving.js';
+import type { StackFile } from '../stacks/stack-schema.js';
 
 /** What the page carries beside its program. */
 export interface Carried {
   readonly files: KnownFiles;
   readonly judged: readonly JudgedGroup[];
-  /** Names of the tables, each of which is an element of the page (`tableId`). */
-  readonly tables: readonly string[];
+  /** Names of the tables (`tableName`) that are ready to be read, and of those that come packed after the program. */
+  readonly ready: readonly string[];
+  readonly packed: readonly string[];
 }
 
-/** The element that holds a stack's tables of a device: `p-h200-vllm`. */
-export const tableId = (device: string, stack: string): string => `p-${device}-${stack}`;
+/** A stack's tables of a device: `h200-vllm`. Those that are ready lie in an element of this name. */
+export const tableName = ({ device, stack }: Pick<StackFile, 'device' | 'stack'>): string => `${device}-${stack}`;
+/** The element that holds the other tables: JSON, gzip, base64. A browser reads a page of millions of characters slowly. */
+export const PACKED = 'tables';
 
 /**
  * @param held the calibration that was dropped on the page; null where there is none
  * @param textOf the text of an element of the page
- * @param whole when all elements of the page are there: tables come after the program
+ * @param whole when all elements of the page are there: packed tables come after the program
  */
 export function shelfOf(
-  { tables, files, judged }: Carried,
+  { ready, packed, files, judged }: Carried,
   held: () => NamedCalibration | null,
-  textOf: (id: string) => string | null,
+  textOf: (id: string) => string,
   whole: () => Promise<void>,
 ): Shelf {
-  const names = new Set(tables);
+  const names = new Set([...ready, ...packed]);
   const read = new Map<string, StackTables>();
-  const has = (device: string, stack: string): boolean => names.has(tableId(device, stack));
+  let unpacking: Promise<void> | null = null;
+  const keep = (tables: StackTables): void => void read.set(tableName(tables.file), tables);
+  async function unpack(): Promise<void> {
+    await whole();
+    for (const tables of await inflated<StackTables[]>(textOf(PACKED))) keep(tables);
+  }
+  const isPacked = (device: string): boolean => packed.some((name) => name.startsWith(`${device}-`));
+  const open = (device: string): Promise<void> => (isPacked(device) ? (unpacking ??= unpack()) : Promise.resolve());
   const bundled = (device: string, stack: string): StackTables | null => {
-    const id = tableId(device, stack);
-    const text = names.has(id) && !read.has(id) ? textOf(id) : null;
-    if (text !== null) read.set(id, JSON.parse(text) as StackTables);
-    return read.get(id) ?? null;
+    const name = tableName({ device, stack });
+    if (ready.includes(name) && !read.has(name)) keep(JSON.parse(textOf(name)) as StackTables);
+    return read.get(name) ?? null;
   };
   const noFile = (what: string, cure: string) => (path: string) =>
     Promise.reject(new UserError(`this page has no ${what} ${show(path)}`, cure));
@@ -48,15 +59,26 @@ export function shelfOf(
       return Promise.reject(new UserError(`this page has no calibration ${show(path)}`, 'drop the file here'));
     },
     calibrationOf: () => Promise.resolve(null),
-    stale: async (calibration) => (await import('../plan/stale.js')).staleKernels(calibration),
+    async stale(calibration) {
+      // Texts of kernels come after the program, too.
+      await whole();
+      return staleKernels(calibration);
+    },
     stackFile: noFile('stack file', 'ask on the command line: lla-sim plan --stack FILE'),
-    has,
+    has: (device, stack) => names.has(tableName({ device, stack })),
     async tables(device, stack) {
-      if (has(device, stack) && bundled(device, stack) === null) await whole();
+      if (bundled(device, stack) === null) await open(device);
       return bundled(device, stack);
     },
+    open,
     bundled,
     files: () => files,
     judged: () => judged,
   };
+}
+
+/** JSON of gzip of base64. */
+async function inflated<T>(text: string): Promise<T> {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  return (await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).json()) as T;
 }
