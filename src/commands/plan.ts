@@ -145,7 +145,7 @@ export async function planScenario(
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];
   for (const one of scenarios) {
-    const asked = rank && one.codec === undefined ? { ...one, codec: CODEC_KINDS } : one;
+    const asked = rank ? (await import('../ranking/ranked.js')).rankedScenario(one) : one;
     planned.push(await inFileWords(args, () => planOne(asked, everyRow, isSet(args, 'sweep'), model)));
   }
   if (rank) return printRanking(planned, format, output);
@@ -163,7 +163,9 @@ export async function planScenario(
 /** All codecs in order, of every plan; where nothing is left in any of them, why. */
 async function printRanking(planned: readonly Planned[], format: Format, output: OutputOptions): Promise<ExitCode> {
   const { ranked, rankedText } = await import('../ranking/ranked.js');
-  const reports = await Promise.all(planned.map(({ report }) => ranked(report)));
+  const { claimsOnDisk } = await import('../ranking/claim-rows.js');
+  const sources = claimsOnDisk();
+  const reports = await Promise.all(planned.map(({ report }) => ranked(report, sources)));
   const solved = planned.some(({ report }) => hasSolution(report));
   if (format === 'json') await print(asJson(plansJson(reports)), output);
   if (!solved) {

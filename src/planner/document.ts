@@ -10,6 +10,7 @@ import { pageHead } from '../report/html/page-head.js';
 import { VERSION } from '../version.js';
 import { planControls, servingControls } from './form.js';
 import { QUESTIONS } from './questions.js';
+import type { Row } from '../schema/ledger-file.js';
 import type { KnownStacks } from '../report/page-data.js';
 import type { JudgedGroup } from '../plan/tested.js';
 import type { StackTables } from '../stacks/serving.js';
@@ -52,11 +53,13 @@ const packed = (tables: readonly StackTables[]): string =>
  * @param scripts the page's programs, bundled for browsers (scripts/page-bundle.mjs)
  * @param known tables and laws
  * @param judged figures that judge
+ * @param claims what claims about codecs are held against
  */
 export function plannerDocument(
   { first, later }: { readonly first: string; readonly later: string },
   known: KnownStacks,
   judged: readonly JudgedGroup[],
+  claims: readonly Row[],
 ): string {
   const isEarly = ({ file }: StackTables): boolean => file.device === FIRST_DEVICE || file.stack === 'vidur';
   const early = known.tables.filter(isEarly);
@@ -95,6 +98,9 @@ ${planControls()}
 <div id="p-pictures"></div>
 <section id="p-sheet"></section>
 <section id="p-rows" hidden><h2>Combinations</h2><label id="p-every"><input type="checkbox" id="p-all"> every combination, not one row a codec</label><div id="p-table"></div></section>
+<section id="p-ranking" hidden><h2>Which codec, and which claims hold</h2>
+<p>Every codec by the users that it serves within the targets, those without published scores apart; and what its authors publish of size and speed, beside what this planner says of the same.</p>
+<button type="button" id="p-rank">Rank every codec</button><p id="p-ranked-status" role="status"></p><div id="p-ranked"></div></section>
 <section id="p-near" hidden><h2>Nearest published figures</h2><div id="p-near-rows"></div></section>
 <section id="p-simulate" hidden><h2>When requests arrive</h2>
 <p>The same question with requests that come, wait, share a server and go. A plan above knows of none of that.</p>
@@ -110,6 +116,7 @@ ${planControls()}
 <script type="application/json" id="p-carried">${new Html(scriptJson(carried))}</script>
 ${early.map(tableElement)}<script id="p-program">${new Html(first)}</script>
 <script>${new Html(later)}</script>
+<script type="application/json" id="p-claims">${new Html(scriptJson(claims))}</script>
 <script type="text/plain" id="p-${PACKED}">${packed(late)}</script>
 </body>
 </html>

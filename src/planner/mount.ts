@@ -15,6 +15,7 @@ import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
 import { drawingLater, element, fill, later, showFigures, whole } from './dom.js';
 import { scenarioOf, SEVERAL, valuesOf } from './form.js';
 import { QUESTIONS } from './questions.js';
+import { mountRanking } from './ranking.js';
 import { answerHtml, compareHtml, nearHtml, notesHtml, picturesOfAnswer, sheetHtml, tableHtml } from './sections.js';
 import { mountServing } from './serving.js';
 import { shelfOf, type Carried } from './shelf.js';
@@ -85,6 +86,7 @@ export function mountPlanner(): void {
       const now = await answersTo(scenario, sourceOf(own), shelf, everyRow);
       if (mine !== turn) return;
       answered = now;
+      clearRanking();
       element('changed').hidden = true;
       const changed = before && changedWords(before, gistsOf(now));
       if (changed) {
@@ -157,6 +159,7 @@ export function mountPlanner(): void {
     element('every').hidden = first?.view.fleet !== null;
     fill('table', first ? tableHtml(first, everyRow) : html``);
     element('near').hidden = !first;
+    element('ranking').hidden = answered.some(({ view }) => view.fleet !== null);
     fill('near-rows', first ? nearHtml(first) : html``);
     element('notes').hidden = !first;
     fill('note-list', first ? notesHtml(first) : html``);
@@ -317,7 +320,9 @@ export function mountPlanner(): void {
       const file = event === 'drop' ? dragged.dataTransfer?.files[0] : undefined;
       if (file) void file.text().then((text) => take(text, file.name));
     });
-  mountServing({ asked, source: (scenario) => sourceOf(given(scenario)), shelf });
+  const source = (scenario: Scenario): ModelSource | null => sourceOf(given(scenario));
+  mountServing({ asked, source, shelf });
+  const clearRanking = mountRanking({ asked, source, link: () => link, shelf });
   addEventListener('hashchange', () => {
     // A link within the page: the question stays in the address.
     if (!open(location.hash) && link !== null) history.replaceState(null, '', `#${link}`);

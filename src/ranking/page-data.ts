@@ -6,6 +6,7 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { isUseless } from '../plan/unfit.js';
 import type { Claim } from './claims.js';
 import { measuredModels, type Here } from './measured.js';
+import { claimsOnDisk } from './claim-rows.js';
 import { ranked } from './ranked.js';
 
 /** Models of the page, and the GPU. */
@@ -57,6 +58,6 @@ async function modelOf(model: string): Promise<PageModel> {
       sequences: reports.map((r) => r.plans.find((p) => p.id === plan.id)?.maxBatch.exact ?? 0),
     }))
     .sort((a, b) => b.plan.memory.kvBytesPerToken - a.plan.memory.kvBytesPerToken);
-  const { claims } = await ranked(report);
+  const { claims } = await ranked(report, claimsOnDisk());
   return { report, rows, claims };
 }

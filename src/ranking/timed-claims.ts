@@ -2,20 +2,25 @@
  * Capacity and speed that the ledger holds of codecs, each beside the full cache of the same source, and the planner's
  * answers to the same questions. Times of codecs are what tuned kernels reach: what was built is not asked.
  */
-import { join } from 'node:path';
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import type { Interval } from '../cost/evidence.js';
-import { ask } from '../plan/ask.js';
-import type { Plan } from '../plan/types.js';
+import type { Plan, PlanReport } from '../plan/types.js';
 import { isUseless } from '../plan/unfit.js';
-import { PACKAGE_ROOT } from '../root.js';
 import type { LedgerRow } from '../schema/ledger.js';
-import { readLedger, type Row } from '../schema/ledger-file.js';
+import type { Row } from '../schema/ledger-file.js';
+import type { Scenario } from '../schema/settings.js';
 import { formatNumber } from '../units.js';
 import type { Claim } from './claims.js';
 
-/** Files of the ledger that have codecs. */
-const FILES = ['hla.json', 'residualquant.json'] as const;
+/** What claims are held against. */
+export interface ClaimSources {
+  /** Of the ledger, those of sources that measured codecs (claim-rows.ts). */
+  readonly rows: readonly Row[];
+  /** Plans the scenario of a preset. */
+  readonly plan: (scenario: Scenario) => Promise<PlanReport>;
+}
+
+const nameOf = ({ source }: Row): string => source.title ?? source.url ?? '';
 
 /** The codec that a row names, in one word; undefined of the full cache. */
 const kindOf = ({ codec }: Row): CodecKind | undefined =>
@@ -38,15 +43,15 @@ interface Compared {
 }
 
 /** What a source says of the capacity and the speed of codecs of a model, and whether it is so here. */
-export async function timedClaims(model: string): Promise<Claim[]> {
+export async function timedClaims(model: string, { rows: all, plan }: ClaimSources): Promise<Claim[]> {
   const claims: Claim[] = [];
-  for (const file of FILES) {
-    const rows = readLedger(join(PACKAGE_ROOT, 'ledger', file)).rows.filter((r) => r.model === model);
+  for (const source of new Set(all.map(nameOf))) {
+    const rows = all.filter((r) => r.model === model && nameOf(r) === source);
     for (const kind of new Set(rows.flatMap((r) => kindOf(r) ?? []))) {
       const those = rows.filter((r) => kindOf(r) === kind && r.gpus === 1);
       const [many, one] = [pointsOf(rows, those, false), pointsOf(rows, those, true)];
-      const claim = async (what: string, points: readonly Point[], of: (p: Point) => Promise<Compared | null>) => {
-        const compared = (await Promise.all(points.map(of))).filter((c) => c !== null);
+      const claim = async (what: string, points: readonly Point[], of: typeof rates) => {
+        const compared = (await Promise.all(points.map((p) => of(p, plan)))).filter((c) => c !== null);
         if (compared.length > 0) claims.push(claimOf(kind, points[0]!.row, what, compared));
       };
       await claim('times the sequences', many, sequences);
@@ -102,12 +107,12 @@ function rateOf({ figures }: Row): number | null {
 }
 
 /** The plan of a row's codec, or of the full cache. */
-async function planOf(row: Row, batch: number | null): Promise<Plan | null> {
+async function planOf(row: Row, batch: number | null, plan: ClaimSources['plan']): Promise<Plan | null> {
   const { inputTokens, outputTokens } = loadOf(row);
   const kind = kindOf(row) ?? 'full';
   // Where the batch is asked a step is taken half way through the output; what fits must hold all of it.
   const tokens = inputTokens + (batch === null ? outputTokens : Math.round(outputTokens / 2));
-  const report = await ask({
+  const report = await plan({
     model: row.model,
     device: row.device as string,
     context: tokens,
@@ -121,10 +126,10 @@ async function planOf(row: Row, batch: number | null): Promise<Plan | null> {
   return built.length === 0 ? null : built.reduce(fastest);
 }
 
-async function sequences({ row, full }: Point): Promise<Compared | null> {
+async function sequences({ row, full }: Point, plan: ClaimSources['plan']): Promise<Compared | null> {
   const [published, before] = [statistic(row.figures.sequences), statistic(full.figures.sequences)];
   if (published === null || before === null) return null;
-  const [own, whole] = [await planOf(row, null), await planOf(full, null)];
+  const [own, whole] = [await planOf(row, null, plan), await planOf(full, null, plan)];
   const ratio = own && whole ? own.maxBatch.exact / whole.maxBatch.exact : null;
   return {
     tokens: loadOf(row).inputTokens,
@@ -134,12 +139,12 @@ async function sequences({ row, full }: Point): Promise<Compared | null> {
   };
 }
 
-async function rates({ row, full }: Point): Promise<Compared | null> {
+async function rates({ row, full }: Point, plan: ClaimSources['plan']): Promise<Compared | null> {
   const [own, whole] = [rateOf(row), rateOf(full)];
   if (own === null || whole === null) return null;
   const [mine, other] = [
-    (await planOf(row, loadOf(row).concurrency))?.decode.tokensPerSecond ?? null,
-    (await planOf(full, loadOf(full).concurrency))?.decode.tokensPerSecond ?? null,
+    (await planOf(row, loadOf(row).concurrency, plan))?.decode.tokensPerSecond ?? null,
+    (await planOf(full, loadOf(full).concurrency, plan))?.decode.tokensPerSecond ?? null,
   ];
   const here =
     mine && other
@@ -154,7 +159,7 @@ async function rates({ row, full }: Point): Promise<Compared | null> {
   };
 }
 
-function claimOf(codec: CodecKind, { source, device, server }: Row, what: string, all: readonly Compared[]): Claim {
+function claimOf(codec: CodecKind, row: Row, what: string, all: readonly Compared[]): Claim {
   const same = all.filter((c) => c.same);
   const lengths = (some: readonly Compared[]): string => some.map((c) => `${c.tokens / 1024}k`).join(', ');
   const sure = all.every(({ here }) => here === null || here.low === here.high);
@@ -170,8 +175,8 @@ function claimOf(codec: CodecKind, { source, device, server }: Row, what: string
   const above = missed.every((c) => c.here !== null && c.here.estimate > c.published);
   return {
     codec,
-    source: source.title ?? source.url ?? '',
-    what: `${what} (${device}, ${server.name}; ${lengths(all)})`,
+    source: nameOf(row),
+    what: `${what} (${row.device}, ${row.server.name}; ${lengths(all)})`,
     published: all.map((c) => formatNumber(c.published)).join(', '),
     here: all
       .map(({ here }) =>

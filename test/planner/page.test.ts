@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { plannerBundle } from '../../scripts/page-bundle.mjs';
+import { claimRows } from '../../src/ranking/claim-rows.js';
 import { judgedGroups, knownStacks } from '../../src/plan/stacks.js';
 import { plannerDocument } from '../../src/planner/document.js';
 import { QUESTIONS } from '../../src/planner/questions.js';
@@ -24,7 +25,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
   beforeAll(async () => {
     const [started, program, known] = await Promise.all([startBrowser(), plannerBundle(), knownStacks()]);
     browser = started;
-    writeFileSync(file, plannerDocument(program, known, judgedGroups()));
+    writeFileSync(file, plannerDocument(program, known, judgedGroups(), claimRows()));
   });
   afterAll(async () => {
     await browser?.close();
@@ -154,6 +155,20 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await page.locator('[name=tpot]').fill('soon');
     await expect.poll(() => textOf(page, 'status')).toMatch(/^Not planned: --tpot must be/);
     expect(await page.locator('#p-answer').innerText()).toBe(before);
+    expect(incidents).toEqual([]);
+    await o.close();
+  });
+
+  some('ranks every codec as the command that it names does, and clears the ranking of another question', async () => {
+    const o = await opened('#v0.1.0/device=h100/tpot=50ms/keep=0.95/stack=sglang');
+    const { page, incidents } = o;
+    await page.locator('#p-rank').click();
+    await page.waitForSelector('#p-ranked pre', { timeout: 30_000 });
+    const words = ((await page.locator('#p-ranked code').textContent()) ?? '').replaceAll("'", '').split(' ');
+    const command = await inProcess(words[1] ?? '', ...words.slice(2));
+    expect(wordsOf((await page.locator('#p-ranked pre').textContent()) ?? '')).toBe(wordsOf(command.out));
+    await answerAfter(page, () => page.locator('[name=device]').selectOption('b200'));
+    expect(await textOf(page, 'ranked')).toBe('');
     expect(incidents).toEqual([]);
     await o.close();
   });
