@@ -259,6 +259,7 @@ export class Service {
               pricer: this.loopPrices(bound),
               weightOf,
               inTurns: runtime !== undefined || speculation !== null,
+              firstTokenBy: runtime === undefined ? 'prefill' : 'decode',
               speculation,
             },
           }

@@ -38,6 +38,8 @@ export interface LoopPricer {
 
 export interface DepthOptions extends ReplicaOptions {
   readonly depth: Depth;
+  /** With prompts computed by other replicas: who gives the first token. */
+  readonly firstTokenBy: 'prefill' | 'decode';
   /** Prompts and tokens run in turns: at most one batch of chunks between two passes, or two rounds. */
   readonly inTurns: boolean;
   /** Rounds of proposals in place of tokens, each of all loops; null without. */
@@ -260,14 +262,17 @@ export class DepthReplica {
       preempted = true;
       left = needed();
     }
-    for (const job of beginning) {
-      this.resize(job, this.blocksFor(after(job)));
-      const emitted = requests.emitted[job.slot]!;
-      job.loops = this.draws.of(job.number, emitted);
-      job.accepted = speculation ? acceptedOf(speculation, job.number, emitted) : 0;
-      job.done = 0;
-    }
+    for (const job of beginning) this.beginToken(job, this.blocksFor(after(job)));
     return preempted;
+  }
+
+  private beginToken(job: Job, blocks: number): void {
+    const { speculation } = this.options;
+    this.resize(job, blocks);
+    const emitted = this.requests.emitted[job.slot]!;
+    job.loops = this.draws.of(job.number, emitted);
+    job.accepted = speculation ? acceptedOf(speculation, job.number, emitted) : 0;
+    job.done = 0;
   }
 
   /** @returns what keeps the next waiting request waiting, as a number in LIMITS; −1 where none waits */
@@ -292,6 +297,19 @@ export class DepthReplica {
       if (budget <= 0) return 2;
       const slot = waiting.peek();
       const target = requests.target[slot]!;
+      // Another replica has computed its prompt.
+      if (requests.state[slot] === STATE.transfer) {
+        const blocks = this.blocksFor(target + 1);
+        if (blocks > pool.available) return 0;
+        waiting.pop();
+        const job = this.open(slot, now);
+        [job.cached, job.held, job.decoding] = [target, target, true];
+        requests.state[slot] = STATE.decode;
+        if (options.firstTokenBy === 'decode' && this.emit(job, now)) continue;
+        this.beginToken(job, blocks);
+        budget--;
+        continue;
+      }
       if (!options.chunkedPrefill && target > budget && this.chunks.length > 0) return 2;
       const first = options.chunkedPrefill ? Math.min(target, budget) : target;
       if (this.blocksFor(options.reserveFullPrompt ? target : first) > pool.available) return 0;
@@ -333,7 +351,11 @@ export class DepthReplica {
     if (job.cached < requests.target[job.slot]!) return;
     job.decoding = true;
     requests.state[job.slot] = STATE.decode;
-    this.emit(job, now);
+    const { prefillOnly, firstTokenBy } = this.options;
+    if (!(prefillOnly && firstTokenBy === 'decode') && this.emit(job, now)) return;
+    if (!prefillOnly) return;
+    this.leave(job);
+    this.around.prefilled(job.slot, now);
   }
 
   /** The current token has left the loops. */
@@ -352,17 +374,18 @@ export class DepthReplica {
     this.emit(job, now, tokens);
   }
 
-  /** @param tokens that the user gets at once */
-  private emit(job: Job, now: number, tokens = 1): void {
+  /** @param tokens that the user gets at once @returns true where the answer has ended */
+  private emit(job: Job, now: number, tokens = 1): boolean {
     const { requests, metrics } = this;
     const { slot } = job;
     if (requests.firstToken[slot]! < 0) requests.firstToken[slot] = now;
     else metrics.itl.add(now - requests.lastToken[slot]!);
     requests.lastToken[slot] = now;
     requests.emitted[slot]! += tokens;
-    if (requests.emitted[slot]! < requests.output[slot]!) return;
+    if (requests.emitted[slot]! < requests.output[slot]!) return false;
     this.leave(job);
     this.around.completed(slot, now);
+    return true;
   }
 
   /** The sequence that is preempted: the last one that began, or the least urgent. */

@@ -45,6 +45,7 @@ export interface RunOptions {
     readonly pricer: LoopPricer;
     readonly weightOf: (loops: number) => number;
     readonly inTurns: boolean;
+    readonly firstTokenBy: 'prefill' | 'decode';
     readonly speculation: Speculation | null;
   };
   /** Called for every request that ends. */

@@ -382,11 +382,6 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
-  if (device.defaults && asked(s.prefillReplicas) && Number(s.prefillReplicas) > 0)
-    throw new UserError(
-      'prompts and tokens on GPUs of their own are not simulated for a server that schedules loop by loop',
-      'leave --prefill-replicas out',
-    );
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
     : serverDefaults(device.stack, device.vramBytes, device.spec?.id ?? '');

@@ -11,6 +11,7 @@ import { outsideSeconds, passSeconds, referenceLoops } from './depth-reference.j
 import { given, KNOTS, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
 const LOOPS = 4;
+const SPLIT = { prefillReplicas: 2, bytesPerToken: 1e5, capTokens: Infinity, linkBytesPerSecond: 1e9 };
 const weightOf = (loops: number): number => (1 + loops) / (1 + LOOPS);
 
 const lengthsOf = ({ size, meanLength }: MixedBatch): number[] => new Array<number>(size).fill(meanLength);
@@ -21,7 +22,7 @@ const LOOP_PRICER: LoopPricer = {
   prompts: () => NaN,
   readsTogether: true,
 };
-const TOGETHER = { weightOf, inTurns: false, speculation: null };
+const TOGETHER = { weightOf, inTurns: false, speculation: null, firstTokenBy: 'prefill' } as const;
 
 const requestsOf = (random: Random): GivenRequest[] => {
   let time = 0;
@@ -48,7 +49,12 @@ const serverOf = (random: Random): ServerOptions => {
   };
 };
 
-function ends(server: ServerOptions, requests: readonly GivenRequest[], depth: Depth | null): [Ended[], RunResult] {
+function ends(
+  server: ServerOptions,
+  requests: readonly GivenRequest[],
+  depth: Depth | null,
+  firstTokenBy: 'prefill' | 'decode' = 'prefill',
+): [Ended[], RunResult] {
   const all: Ended[] = [];
   const result = run({
     server,
@@ -58,7 +64,7 @@ function ends(server: ServerOptions, requests: readonly GivenRequest[], depth: D
       const passes = LOOPS * passSeconds(lengthsOf(batch), chunks.total);
       return passes + outsideSeconds(size, chunks.total, size + chunks.ending);
     }),
-    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, ...TOGETHER } } : {}),
+    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, ...TOGETHER, firstTokenBy } } : {}),
     onEnd: (ended) => all.push({ ...ended }),
   });
   return [all.sort((a, b) => a.number - b.number), result];
@@ -79,7 +85,12 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
     let preemptions = 0;
     for (let scenario = 0; scenario < 30; scenario++) {
       const policy = random.pick(['fcfs', 'priority', 'shortest-prompt'] as const);
-      const server = { ...serverOf(random), policy, chunkedPrefill: random.pick([true, false]) };
+      const server = {
+        ...serverOf(random),
+        policy,
+        chunkedPrefill: random.pick([true, false]),
+        disaggregation: random.pick([null, SPLIT]),
+      };
       const requests = requestsOf(random);
       const [plain] = ends(server, requests, null);
       const [deep, { blocksInUse }] = ends(server, requests, depthOf([0, 0, 0, 1], { batching: 'steps' }));
@@ -123,6 +134,27 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
       }
     }
     expect(preemptions).toBeGreaterThan(20);
+  });
+
+  test('where the replica that decodes gives the first token, it comes after the transfer, and the last one when it did', () => {
+    const random = randomOf(SEED + 2);
+    for (let scenario = 0; scenario < 20; scenario++) {
+      // As many blocks as all need: where some are preempted, one that had its first token computes one token more.
+      const server = { ...serverOf(random), blocks: 1e4, disaggregation: SPLIT };
+      const requests = requestsOf(random).map((r) => ({ ...r, outputTokens: r.outputTokens + 1 }));
+      const depth = depthOf([0.25, 0.25, 0.25, 0.25], { skippedKv: 'copy' });
+      const [early] = ends(server, requests, depth);
+      const [late, { blocksInUse }] = ends(server, requests, depth, 'decode');
+      expect(blocksInUse).toBe(0);
+      expect(late.length).toBe(early.length);
+      for (const [i, end] of late.entries()) {
+        const transfer = (requests[end.number]!.promptTokens * SPLIT.bytesPerToken) / SPLIT.linkBytesPerSecond;
+        const what = `seed ${SEED}, scenario ${scenario}, request ${i}`;
+        expect(end.ttftSeconds, what).toBeGreaterThan(transfer + early[i]!.queueSeconds);
+        expect(end.ttftSeconds, what).toBeGreaterThanOrEqual(early[i]!.ttftSeconds);
+        expect(end.e2elSeconds, what).toBeCloseTo(early[i]!.e2elSeconds, 9);
+      }
+    }
   });
 
   test('depths are drawn with the given shares, by request and token alone', () => {

@@ -117,6 +117,7 @@ function served(
       pricer,
       weightOf: () => NaN,
       inTurns: true,
+      firstTokenBy: 'prefill',
       speculation: s,
     },
     onEnd: (e) => ended.push({ ...e }),

@@ -215,7 +215,6 @@ describe('what it does not do', () => {
     ['plan --stack vllm-rlt --execution graphs', 'loop-graphs'],
     ['plan --stack vllm-rlt --attention flash-attn-9', 'triton'],
     ['plan --stack vllm-rlt --gpus 2', 'one GPU'],
-    ['simulate --stack vllm-rlt --prefill-replicas 1', '--prefill-replicas'],
   ])('%s is refused in one line', async (line, says) => {
     const [command, ...flags] = line.split(' ') as [string, ...string[]];
     const { code, err } = await inProcess(command, '--device', 'h100', '--codec', 'full', ...flags);
