@@ -44,6 +44,21 @@ const withoutTraces = {
     })),
 };
 
+/** Recorded depths are read from a file, too: a page says where they can be asked for. */
+const withoutFilesOfDepths = {
+  name: 'without-files-of-depths',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /\/src\/plan\/depth-trace\.ts$/ }, () => ({
+      contents: `import { show, UserError } from '../errors.js';
+        export const readDepthTrace = (path) => {
+          throw new UserError('this page has no file ' + show(path), 'ask on the command line: --depth FILE.jsonl');
+        };
+        export const recordedShares = readDepthTrace;`,
+      resolveDir: join(root, 'src/plan'),
+      loader: 'js',
+    })),
+};
+
 /** zod brings its messages in all languages, of which a page uses English. */
 const inEnglish = {
   name: 'in-english',
@@ -91,7 +106,7 @@ export async function pageBundle(entry = 'src/report/html/page.ts', plugins = []
   const result = await build({
     absWorkingDir: root,
     entryPoints: [entry],
-    plugins: [...plugins, kernelTexts, withoutTraces, inEnglish],
+    plugins: [...plugins, kernelTexts, withoutTraces, withoutFilesOfDepths, inEnglish],
     bundle: true,
     write: false,
     platform: 'browser',

@@ -1,7 +1,9 @@
 /** `--depth`: how many of a looped model's loops tokens take. */
 import { UserError, show } from '../errors.js';
 import { depthNames, publishedDepths, type PublishedDepths } from '../quality/exit-depths.js';
+import { isPath } from '../schema/settings.js';
 import { parseNumber } from '../units.js';
+import { readDepthTrace, recordedShares } from './depth-trace.js';
 
 /** Shares of a list may miss 1 by this much, as they are rounded. */
 const ROUNDED = 0.005;
@@ -10,9 +12,13 @@ const ROUNDED = 0.005;
 const example = (loops: number): string =>
   Array.from({ length: loops }, (_, i) => (i < loops - 2 ? '0' : '0.5')).join(',');
 
+/** Depths of the file that `--depth` names, by answer; null where it names none. @throws UserError naming file and line */
+export const recordedDepths = (text: string, loops: number): readonly Uint8Array[] | null =>
+  isPath(text) ? readDepthTrace(text, loops) : null;
+
 /** What is published under the name that `--depth` gives; null for a list. @throws UserError for an unknown name */
 export function namedDepths(text: string, preset: string | null): PublishedDepths | null {
-  if (!text.includes('@')) return null;
+  if (isPath(text) || !text.includes('@')) return null;
   const found = publishedDepths(text.trim());
   if (found && found.model === preset) return found;
   const names = depthNames(preset);
@@ -25,11 +31,13 @@ export function namedDepths(text: string, preset: string | null): PublishedDepth
 }
 
 /**
- * Reads `--depth`: the probability that a token leaves after loop 1, 2, …
+ * Reads `--depth`: the probability that a token leaves after loop 1, 2, …; of recorded depths their shares.
  * @param preset whose published depths may be named; null for a model of a file
  * @throws UserError for a list that is not one share for each loop with a sum of 1, and for an unknown name
  */
 export function readProbabilities(text: string, loops: number, preset: string | null): readonly number[] {
+  const recorded = recordedDepths(text, loops);
+  if (recorded) return recordedShares(recorded, loops);
   const named = namedDepths(text, preset);
   if (named && named.shares.length === loops) return named.shares;
   if (named)

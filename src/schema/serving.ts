@@ -53,7 +53,8 @@ export const WORKLOAD_SETTINGS = {
   depth: {
     kind: 'text',
     title: 'Exit depth',
-    help: 'shares of output tokens that leave after loop 1, 2, …, such as 0.1,0.2,0.3,0.4, or published ones: ouro-1.4b@0.5 [all loops]',
+    file: 'path',
+    help: 'shares of output tokens that leave after loop 1, 2, …, such as 0.1,0.2,0.3,0.4; published ones: ouro-1.4b@0.5; or recorded ones: a .jsonl file, an answer a line [all loops]',
   },
   draftAcceptance: {
     kind: 'number',

@@ -35,7 +35,7 @@ export interface Setting {
 }
 
 /** Whether a word that may name a file is one: it has a slash or ends as such files do. */
-export const isPath = (word: string): boolean => /[/\\]|\.json$/i.test(word);
+export const isPath = (word: string): boolean => /[/\\]|\.jsonl?$/i.test(word);
 
 export const SETTINGS = {
   model: {

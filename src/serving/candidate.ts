@@ -315,6 +315,7 @@ const allLoops = (loops: number): Depth => ({
   batching: 'loops',
   skippedKv: 'copy',
   seed: 1,
+  recorded: null,
   published: null,
 });
 

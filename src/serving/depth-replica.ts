@@ -243,15 +243,10 @@ export class DepthReplica {
 
   /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
   private growSequences(): boolean {
-    const { requests, pool } = this;
-    const { speculation } = this.options;
+    const { pool } = this;
     let preempted = false;
     const beginning = this.jobs.filter((job) => job.decoding && job.loops === 0);
-    // Proposals beyond an answer's end take no room.
-    const after = (job: Job): number =>
-      job.held +
-      Math.min(1 + (speculation?.draftTokens ?? 0), requests.output[job.slot]! - requests.emitted[job.slot]!);
-    const needs = (job: Job): number => this.blocksFor(after(job)) - job.blocks;
+    const needs = (job: Job): number => this.blocksToBegin(job.slot, job.held) - job.blocks;
     const needed = (): number => beginning.reduce((sum, job) => sum + needs(job), 0);
     let left = needed();
     while (left > pool.available) {
@@ -262,13 +257,20 @@ export class DepthReplica {
       preempted = true;
       left = needed();
     }
-    for (const job of beginning) this.beginToken(job, this.blocksFor(after(job)));
+    for (const job of beginning) this.beginToken(job);
     return preempted;
   }
 
-  private beginToken(job: Job, blocks: number): void {
+  /** Blocks of a sequence that begins its next token. Proposals beyond an answer's end take no room. */
+  private blocksToBegin(slot: number, held: number): number {
+    const { output, emitted } = this.requests;
+    const left = Math.max(1, output[slot]! - emitted[slot]!);
+    return this.blocksFor(held + Math.min(1 + (this.options.speculation?.draftTokens ?? 0), left));
+  }
+
+  private beginToken(job: Job): void {
     const { speculation } = this.options;
-    this.resize(job, blocks);
+    this.resize(job, this.blocksToBegin(job.slot, job.held));
     const emitted = this.requests.emitted[job.slot]!;
     job.loops = this.draws.of(job.number, emitted);
     job.accepted = speculation ? acceptedOf(speculation, job.number, emitted) : 0;
@@ -299,14 +301,13 @@ export class DepthReplica {
       const target = requests.target[slot]!;
       // Another replica has computed its prompt.
       if (requests.state[slot] === STATE.transfer) {
-        const blocks = this.blocksFor(target + 1);
-        if (blocks > pool.available) return 0;
+        if (this.blocksToBegin(slot, target) > pool.available) return 0;
         waiting.pop();
         const job = this.open(slot, now);
         [job.cached, job.held, job.decoding] = [target, target, true];
         requests.state[slot] = STATE.decode;
         if (options.firstTokenBy === 'decode' && this.emit(job, now)) continue;
-        this.beginToken(job, blocks);
+        this.beginToken(job);
         budget--;
         continue;
       }

@@ -29,6 +29,8 @@ export interface Depth {
   readonly batching: Batching;
   readonly skippedKv: SkippedKv;
   readonly seed: number;
+  /** Loops of each token, by answer: request after request takes the next answer. Null: they are drawn. */
+  readonly recorded: readonly Uint8Array[] | null;
   /** Who published the probabilities, and what answers were worth; null where the user gives them. */
   readonly published: PublishedDepths | null;
 }
@@ -39,17 +41,23 @@ export const meanLoops = (probabilities: readonly number[]): number =>
 /** Loops of an output token. A token has the same in every run of a seed, whatever the schedule. */
 export class DepthDraws {
   private readonly cumulative: Float64Array;
+  private readonly recorded: Depth['recorded'];
 
   constructor(
-    { probabilities }: Pick<Depth, 'probabilities'>,
+    { probabilities, recorded = null }: Pick<Depth, 'probabilities'> & Partial<Pick<Depth, 'recorded'>>,
     private readonly seed: number,
   ) {
+    this.recorded = recorded;
     let sum = 0;
     this.cumulative = Float64Array.from(probabilities, (p) => (sum += p));
   }
 
   /** @param request number of the request @param token number of the output token, from 0 */
   of(request: number, token: number): number {
+    if (this.recorded) {
+      const answer = this.recorded[request % this.recorded.length]!;
+      return answer[token % answer.length]!;
+    }
     const uniform = mix(mix(mix(this.seed ^ 0x5bd1e995) + request) + token) / 2 ** 32;
     const { cumulative } = this;
     let loop = 0;

@@ -12,7 +12,7 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { namedDepths, readProbabilities } from '../plan/probabilities.js';
+import { namedDepths, readProbabilities, recordedDepths } from '../plan/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
@@ -308,13 +308,14 @@ function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped, preset
       'leave --depth out',
     );
   const probabilities = readProbabilities(String(w.depth), loops, preset);
-  const against = (asked(s.prefillReplicas) && 'prefillReplicas') || (s.prefixCaching === 'on' && 'prefixCaching');
-  if (against) throw new UserError(`--depth does not go with --${servingFlag(against)}`, 'leave one of them out');
+  if (s.prefixCaching === 'on')
+    throw new UserError('--depth does not go with --prefix-caching on', 'leave one of them out');
   return {
     probabilities,
     batching: choice('depth-batching', s.depthBatching, BATCHINGS),
     skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
     seed: asked(w.seed) ? Number(w.seed) : 1,
+    recorded: recordedDepths(String(w.depth), loops),
     published: namedDepths(String(w.depth), preset),
   };
 }
@@ -335,10 +336,7 @@ function readSpeculation(w: Workload, s: Server, model: Looped, preset: string |
       `--draft-tokens: ${loops < 2 ? 'a model of one loop has no first loops that propose' : 'no loop proposes a token, because each layer runs all its loops before the next layer begins'}`,
       'leave --draft-tokens out',
     );
-  const against =
-    (['depth'] as const).find((name) => asked(w[name])) ?? (asked(s.prefillReplicas) ? 'prefillReplicas' : null);
-  if (against)
-    throw new UserError(`--draft-tokens does not go with --${servingFlag(against)}`, 'leave one of them out');
+  if (asked(w.depth)) throw new UserError('--draft-tokens does not go with --depth', 'leave one of them out');
   const draftTokens = parseNumber(s.draftTokens, '--draft-tokens', { min: 1, max: 64, whole: true });
   const draftLoops = parseNumber(s.draftLoops ?? Math.min(2, loops - 1), '--draft-loops', {
     min: 1,

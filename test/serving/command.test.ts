@@ -317,7 +317,6 @@ describe('speculation', () => {
     [['--draft-tokens', '2', '--draft-loops', '1'], 'nobody published how often 1 of 4 loops'],
     [['--draft-tokens', '2', '--draft-acceptance', '1.1'], '--draft-acceptance must be a number from 0 to 1'],
     [['--draft-tokens', '2', '--depth', '0,0,0,1'], '--draft-tokens does not go with --depth'],
-    [['--draft-tokens', '2', '--prefill-replicas', '1'], '--draft-tokens does not go with --prefill-replicas'],
     [
       ['--draft-tokens', '2', '--stack', 'vllm-rlt', '--attention', 'flash-attn-4', '--async-scheduling', 'on'],
       'Triton',
@@ -353,5 +352,25 @@ describe('published exit depths', () => {
     const o = await simulate(...few, ...argv);
     expectBadInput(o);
     expect(o.err).toContain(message);
+  });
+
+  it.each([
+    ['[4,3,5]\n', 'line 1 must be a list of whole numbers from 1 to 4'],
+    ['[4]\n{"depth":4}\n', 'line 2 must be a list'],
+    ['[4]\n4,3\n', 'line 2 is not valid JSON'],
+    ['\n', 'has no answer'],
+  ])('recorded ones: %j is refused', async (text, message) => {
+    const path = join(folder, 'depths.jsonl');
+    writeFileSync(path, text);
+    const o = await simulate(...few, '--depth', path);
+    expectBadInput(o);
+    expect(o.err).toContain(message);
+  });
+
+  it('recorded ones have the shares of their tokens', async () => {
+    const path = join(folder, 'depths.jsonl');
+    writeFileSync(path, '[4,3,3,4]\n[2,2]\n');
+    const r = await report(...few, '--depth', path);
+    expect(r.runs[0]!.depth).toMatchObject({ probabilities: [0, 2 / 6, 2 / 6, 2 / 6] });
   });
 });

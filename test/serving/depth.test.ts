@@ -1,6 +1,7 @@
 /** Tokens that leave early: against the replica without them, a plain program, and what a model must give. */
 import { describe, expect, test } from 'vitest';
 import type { MixedBatch } from '../../src/serving/batch.js';
+import { recordedShares } from '../../src/plan/depth-trace.js';
 import { DepthDraws, meanLoops, SKIPPED_KV, type Depth } from '../../src/serving/depth.js';
 import type { LoopPricer } from '../../src/serving/depth-replica.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
@@ -75,6 +76,7 @@ const depthOf = (probabilities: readonly number[], of: Partial<Depth>): Depth =>
   batching: 'loops',
   skippedKv: 'recompute',
   seed: SEED % 1000,
+  recorded: null,
   published: null,
   ...of,
 });
@@ -166,6 +168,21 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
     for (const [i, p] of probabilities.entries()) expect(Math.abs(counts[i]! / 1e4 - p)).toBeLessThan(0.025);
     expect(meanLoops(probabilities)).toBeCloseTo(3, 12);
   });
+
+  test('recorded depths are taken answer by answer, and begin again where an answer or the file is shorter', () => {
+    const random = randomOf(SEED + 3);
+    const recorded = Array.from({ length: random.whole(1, 5) }, () =>
+      Uint8Array.from({ length: random.whole(1, 9) }, () => random.whole(1, LOOPS)),
+    );
+    const draws = new DepthDraws({ probabilities: recordedShares(recorded, LOOPS), recorded }, SEED);
+    for (let request = 0; request < 12; request++) {
+      const answer = recorded[request % recorded.length]!;
+      for (let token = 0; token < 20; token++)
+        expect(draws.of(request, token), `seed ${SEED}`).toBe(answer[token % answer.length]);
+    }
+    const all = recorded.flatMap((answer) => [...answer]);
+    expect(meanLoops(recordedShares(recorded, LOOPS))).toBeCloseTo(all.reduce((a, b) => a + b, 0) / all.length, 9);
+  });
 });
 
 test('prompts and tokens in turns: one batch of chunks at most between two passes, and each skipped loop is told', () => {
@@ -178,6 +195,7 @@ test('prompts and tokens in turns: one batch of chunks at most between two passe
       batching: 'loops',
       skippedKv: 'copy',
       seed: SEED,
+      recorded: null,
       published: null,
     };
     let [skippedLoops, chunksInARow, promptTokens] = [0, 0, 0];

@@ -113,7 +113,14 @@ function served(
     source: given(requests),
     pricer: pricerOf(() => NaN),
     depth: {
-      of: { probabilities: [0, 0, 0, 1], batching: 'loops', skippedKv: 'copy', seed: SEED, published: null },
+      of: {
+        probabilities: [0, 0, 0, 1],
+        batching: 'loops',
+        skippedKv: 'copy',
+        seed: SEED,
+        recorded: null,
+        published: null,
+      },
       pricer,
       weightOf: () => NaN,
       inTurns: true,
