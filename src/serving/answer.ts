@@ -133,7 +133,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       skippedLines: workload.skippedLines,
       seed: workload.seed,
     },
-    server,
+    server: { ...server, depth: withoutRecord(server.depth) },
     targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
     percentileError: RELATIVE_ERROR,
     ...(runs[0] ? firstRun(runs[0]) : {}),
@@ -144,6 +144,13 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     notes: [...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
   };
   return report;
+}
+
+/** Recorded depths of all tokens are the file's, and no part of an answer. */
+function withoutRecord(depth: Depth | null): Omit<Depth, 'recorded'> | null {
+  if (depth === null) return null;
+  const { recorded: _recorded, ...told } = depth;
+  return told;
 }
 
 /** Says of which plans prompts are neither divided nor shared, where the server would. */

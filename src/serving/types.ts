@@ -2,7 +2,7 @@
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Capacity } from './capacity.js';
-import type { Batching, SkippedKv } from './depth.js';
+import type { Batching, Depth, SkippedKv } from './depth.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
 import type { Limit } from './metrics.js';
 import type { ServerChoice } from './question.js';
@@ -190,7 +190,7 @@ export interface SimulationReport extends Partial<FirstRun> {
     readonly skippedLines: number;
     readonly seed: number | null;
   };
-  readonly server: ServerChoice;
+  readonly server: Omit<ServerChoice, 'depth'> & { readonly depth: Omit<Depth, 'recorded'> | null };
   readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
   /** Of those that are `sketched`, relative to the exact one. */
   readonly percentileError: number;
