@@ -10,8 +10,7 @@ import { decidedAgain, makePlan, type Rows } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
-import type { ServerChoice } from '../serving/question.js';
-import type { SimulatedFleet } from '../serving/types.js';
+import type { ReportedServer, SimulatedFleet } from '../serving/types.js';
 
 /** A combination with its figures. */
 export interface Evaluated {
@@ -80,7 +79,7 @@ export function ofReplica(view: View, scenario: Scenario, { deploy, upside }: Si
  * The same view, with the answer that a simulation chose where there is one, and a command that starts the server that
  * is simulated.
  */
-export function decidedBy(view: View, chosen: ServingMost | null, server: ServerChoice | null): View {
+export function decidedBy(view: View, chosen: ServingMost | null, server: ReportedServer | null): View {
   const { request } = view;
   const report = chosen ? decidedAgain(request, view.report, chosen) : view.report;
   const { answer } = report;

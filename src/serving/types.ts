@@ -98,6 +98,9 @@ export interface Run {
   };
 }
 
+/** The server as it was chosen; recorded depths are the file's. */
+export type ReportedServer = Omit<ServerChoice, 'depth'> & { readonly depth: Omit<Depth, 'recorded'> | null };
+
 /** The highest rate at which a candidate meets the targets. */
 export interface SustainedRate {
   readonly id: string;
@@ -190,7 +193,7 @@ export interface SimulationReport extends Partial<FirstRun> {
     readonly skippedLines: number;
     readonly seed: number | null;
   };
-  readonly server: Omit<ServerChoice, 'depth'> & { readonly depth: Omit<Depth, 'recorded'> | null };
+  readonly server: ReportedServer;
   readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
   /** Of those that are `sketched`, relative to the exact one. */
   readonly percentileError: number;
