@@ -2,7 +2,7 @@
 import { isUncompressed } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { longestContext } from '../quality/quality.js';
-import { serveCommand } from '../stacks/serve-command.js';
+import { serveCommand, type ServeRequest } from '../stacks/serve-command.js';
 import { servedBy, STACKS } from '../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../units.js';
 import { planName } from './names.js';
@@ -29,6 +29,7 @@ type Asked = Pick<
   | 'stack'
   | 'pricer'
   | 'server'
+  | 'runtime'
   | 'utilization'
   | 'reserveBytes'
   | 'mostSequences'
@@ -215,9 +216,10 @@ export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternative
 export function served(
   r: Asked,
   p: Plan,
-  as: { readonly maxNumSeqs: number; readonly maxModelLen: number } = {
+  as: Pick<ServeRequest, 'speculation'> & { readonly maxNumSeqs: number; readonly maxModelLen: number } = {
     maxNumSeqs: r.mostSequences ?? (p.knee ?? p.decode).batch,
     maxModelLen: r.contextTokens,
+    speculation: null,
   },
 ): Pick<Answer, 'serve'> {
   const command = serveCommand({
@@ -230,6 +232,8 @@ export function served(
     utilization: r.utilization,
     reserveBytes: r.reserveBytes,
     server: r.server,
+    runtime: r.runtime?.choice ?? null,
+    speculation: as.speculation,
   });
   return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
 }

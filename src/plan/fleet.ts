@@ -118,7 +118,7 @@ export function fleetOf(users: number, planned: readonly Planned[]): Fleet {
 
 /** The server is set to as many users as a replica serves: routers do not divide them evenly. */
 const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefined =>
-  served(r, plan, { maxNumSeqs: row.mostUsersPerReplica, maxModelLen: r.contextTokens }).serve;
+  served(r, plan, { maxNumSeqs: row.mostUsersPerReplica, maxModelLen: r.contextTokens, speculation: null }).serve;
 
 /** The step of a replica with the users that it has. */
 function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance'> | null {

@@ -96,6 +96,8 @@ export interface RuntimeSource {
 /** How a server is started. */
 export interface RuntimeChoice {
   readonly execution: Execution;
+  /** As `--attention` names it. */
+  readonly attentionName: string;
   readonly attention: AttentionTerms;
   /** The host submits a pass before it has read the signals of the one before. */
   readonly asynchronous: boolean;
@@ -134,7 +136,7 @@ export function runtimeChoice(
       `--attention must be one of ${Object.keys(terms.attention).join(', ')}, not ${show(attention)}`,
       `write for example --attention ${terms.defaults.attention}`,
     );
-  return { execution, attention: terms.attention[attention]!, asynchronous };
+  return { execution, attentionName: attention, attention: terms.attention[attention]!, asynchronous };
 }
 
 /** What the GPU and the host need at one end of their intervals. */

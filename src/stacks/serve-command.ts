@@ -2,6 +2,8 @@
 import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
+import { RUNTIMES, type RuntimeName } from './execution.js';
+import type { RuntimeChoice } from './runtime.js';
 import { STACKS, servedBy, type Stack } from './serving.js';
 
 /** What a server is asked to do. */
@@ -22,6 +24,10 @@ export interface ServeRequest {
   readonly reserveBytes: number;
   /** What the server keeps by default. */
   readonly server: ServerMemory | null;
+  /** How a server with a runtime of its own is started; null for others. */
+  readonly runtime: Pick<RuntimeChoice, 'attentionName' | 'execution' | 'asynchronous'> | null;
+  /** Proposals of its first loops; null without. */
+  readonly speculation: { readonly draftTokens: number; readonly draftLoops: number } | null;
 }
 
 export interface ServeFlag {
@@ -39,7 +45,18 @@ export interface ServeCommand {
   readonly notes: readonly string[];
 }
 
-type Setting = 'sequences' | 'context' | 'memory' | 'gpus' | 'cacheType' | 'remoteCode';
+type Setting =
+  | 'sequences'
+  | 'context'
+  | 'memory'
+  | 'gpus'
+  | 'cacheType'
+  | 'remoteCode'
+  | 'attention'
+  | 'graphs'
+  | 'asynchronous'
+  | 'draftTokens'
+  | 'draftLoops';
 
 /** How a stack is told: the program and its documented flags. */
 interface Words {
@@ -51,7 +68,7 @@ interface Words {
 }
 
 /** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
-export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
+export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
   vllm: {
     program: ['vllm', 'serve'],
     flags: {
@@ -102,6 +119,24 @@ export const SERVE_WORDS: Readonly<Record<Stack, Words>> = {
       date: '2026-11-22',
     },
   },
+  'vllm-rlt': {
+    program: ['vllm-rlt-serve', '--model'],
+    flags: {
+      sequences: '--max-num-seqs',
+      memory: '--gpu-memory-utilization',
+      attention: '--attention-backend',
+      graphs: '--cuda-graphs',
+      asynchronous: '--async-scheduling',
+      draftTokens: '--speculative-tokens',
+      draftLoops: '--draft-loops',
+    },
+    fp8: null,
+    source: {
+      documentation: 'github.com/ThinkFlowLab/vllm-rlt vllm_rlt/entrypoints/serve.py, runtime_args.py',
+      version: 'commits 4cddafa, af25483',
+      date: '2026-11-25',
+    },
+  },
 };
 
 /** Where the weights of presets lie, by the checkpoint whose quality is published where there is a choice. */
@@ -109,11 +144,12 @@ const HUB: Readonly<Record<string, string>> = {
   'ouro-1.4b': 'ByteDance/Ouro-1.4B',
   'ouro-1.4b-thinking': 'ByteDance/Ouro-1.4B-Thinking',
   'ouro-2.6b': 'ByteDance/Ouro-2.6B-Thinking',
+  'huginn-3.5b': 'tomg-group-umd/huginn-0125',
   'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
   'iquest-coder-v1-40b-loop': 'IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct',
 };
 
-const isStack = (name: string): name is Stack => (STACKS as readonly string[]).includes(name);
+const isStack = (name: string): name is Stack | RuntimeName => [...STACKS, ...RUNTIMES].some((stack) => stack === name);
 
 /** A share of the memory, rounded up to a thousandth: rounding down would hold fewer sequences. */
 const thousandths = (share: number): string => String(Math.min(1, Math.ceil(share * 1000 - 1e-6) / 1000));
@@ -127,7 +163,7 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  * @returns null where the stack does not exist or does not run the model, or cannot store the cache so
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
-  const { stack, model, hosted } = request;
+  const { stack, model, hosted, runtime, speculation } = request;
   if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
   const hub = HUB[model];
   const words = SERVE_WORDS[stack];
@@ -142,6 +178,11 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
     // The presets' configurations are classes of their own repositories.
     remoteCode: null,
+    attention: runtime?.attentionName.replaceAll('-', '_'),
+    graphs: runtime?.execution === 'loop-graphs' ? null : undefined,
+    asynchronous: runtime?.asynchronous ? null : undefined,
+    draftTokens: speculation ? String(speculation.draftTokens) : undefined,
+    draftLoops: speculation ? String(speculation.draftLoops) : undefined,
   };
   const flags = (Object.keys(values) as Setting[]).flatMap((setting): ServeFlag[] => {
     const flag = words.flags[setting];

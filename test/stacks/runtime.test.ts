@@ -86,9 +86,11 @@ describe('a pass', () => {
   it('is the longer of host and GPU, counted launch by launch', () => {
     for (let i = 0; i < 200; i++) {
       const g = findPreset(random.pick(MODELS));
+      const attentionName = random.pick(Object.keys(terms.attention));
       const choice: RuntimeChoice = {
         execution: random.pick(['eager', 'loop-graphs']),
-        attention: terms.attention[random.pick(Object.keys(terms.attention))]!,
+        attentionName,
+        attention: terms.attention[attentionName]!,
         asynchronous: random.pick([true, false]),
       };
       const host = { estimate: 1e-5, low: 1e-5, high: 1e-5 };

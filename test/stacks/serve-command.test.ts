@@ -18,6 +18,8 @@ const BASE: ServeRequest = {
   utilization: 0.92,
   reserveBytes: 3e9,
   server: serverMemory({ stack: 'vllm', version: '0.24.0', name: 'vLLM 0.24.0' }, HOSTED),
+  runtime: null,
+  speculation: null,
 };
 
 describe('the command of a server', () => {
@@ -48,6 +50,21 @@ describe('the command of a server', () => {
       expect(Number(given?.value)).toBeGreaterThanOrEqual(share - 1e-6);
       expect(Number(given?.value)).toBeLessThan(share + 0.0011);
     }
+  });
+
+  it('vllm-rlt with what it is started with', () => {
+    const own: Partial<ServeRequest> = { stack: 'vllm-rlt', utilization: 0.9, server: null };
+    const runtime = { attentionName: 'triton', execution: 'eager', asynchronous: false } as const;
+    expect(serveCommand({ ...BASE, ...own, runtime })?.line).toBe(
+      'vllm-rlt-serve --model ByteDance/Ouro-1.4B --max-num-seqs 32 --gpu-memory-utilization 0.9 --attention-backend triton',
+    );
+    const other = { attentionName: 'flash-attn-4', execution: 'loop-graphs', asynchronous: true } as const;
+    const speculation = { draftTokens: 4, draftLoops: 2 };
+    expect(serveCommand({ ...BASE, ...own, model: 'huginn-3.5b', runtime: other, speculation })?.line).toBe(
+      'vllm-rlt-serve --model tomg-group-umd/huginn-0125 --max-num-seqs 32 --gpu-memory-utilization 0.9 --attention-backend flash_attn_4 --cuda-graphs --async-scheduling --speculative-tokens 4 --draft-loops 2',
+    );
+    expect(serveCommand({ ...BASE, ...own, runtime, model: 'ouro-2.6b' })).toBeNull();
+    expect(serveCommand({ ...BASE, ...own, runtime, cacheType: 'fp8' })).toBeNull();
   });
 
   it('there is none for what no server runs', () => {
