@@ -193,13 +193,14 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   return { line: line.join(' '), flags, source: words.source, notes: notesOf(request) };
 }
 
+/** A preset that stands for several checkpoints of one shape. */
+const SEVERAL = 'ouro-2.6b';
+
 /** Says which checkpoint a server is given where a preset stands for several of one shape; null elsewhere. */
-export function checkpointNote(model: string | null): string | null {
-  const hub = model === null ? undefined : HUB[model];
-  return hub === undefined || hub.toLowerCase().endsWith(`/${model}`) || publishedFor(model ?? '').length === 0
-    ? null
-    : `scores of ${model} are those of ${hub}, so that is the model of Serve; memory and time are the same for ${model} itself`;
-}
+export const checkpointNote = (model: string | null): string | null =>
+  model === SEVERAL && publishedFor(model).length > 0
+    ? `scores of ${model} are those of ${HUB[model]}, so that is the model of Serve; memory and time are the same for ${model} itself`
+    : null;
 
 /** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>
