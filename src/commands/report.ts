@@ -67,15 +67,17 @@ async function run(args: Args): Promise<ExitCode> {
   });
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
-  const { claimsPart, joined } = await import('../report/claims.js');
+  const { claimsPart } = await import('../report/claims.js');
+  const { codecsPart } = await import('../ranking/report-part.js');
   const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
   if (args.flags['overwrite'] !== true) refuseOthers(folder, subject);
+  const codecs = await codecsPart(scenario, view.report.contextTokens);
   const files = reportFiles({
     view,
     scenario,
     sources,
     subject,
-    paper: tried ? joined(claimsPart(tried), paperPart(sources)) : paperPart(sources),
+    parts: [codecs, tried && claimsPart(tried), paperPart(sources)].filter((part) => part !== null),
     known: await knownStacks(),
     script: pageScript(),
     draw,

@@ -223,7 +223,7 @@ function plan(calibration: Calibration): void {
   try {
     const data = planningOf(calibration, fileName(calibration), statedMemory(), files);
     const view = viewOf(data.scenario, data.sources);
-    fill('report', reportBody(view, picturesOf(view), data, null));
+    fill('report', reportBody(view, picturesOf(view), data, []));
     mountReport(data, report.signal);
     const lines = answerLines(view.report).filter(({ label }) => label === 'Deploy' || label === 'Upside');
     fill(

@@ -1,6 +1,6 @@
 /** The comparison as a part of every report. */
 import type { Sources } from '../plan/answer.js';
-import type { PaperPart } from '../report/folder.js';
+import type { FixedPart } from '../report/folder.js';
 import { PaperModel } from './model.js';
 import { paperDeviceOf } from './pricing.js';
 import { paperHtml } from './print-html.js';
@@ -10,7 +10,12 @@ import { paperReport } from './report.js';
 /**
  * @param sources what the report rests on: its calibration prices the paper's latencies, too, where it is of an H200
  */
-export function paperPart(sources: Sources): PaperPart {
+export function paperPart(sources: Sources): FixedPart {
   const report = paperReport(new PaperModel(paperDeviceOf(sources)));
-  return { html: paperHtml(report), markdown: paperMarkdown(report, 2) };
+  return {
+    id: 'paper',
+    title: 'The paper, held against the model',
+    html: paperHtml(report),
+    markdown: paperMarkdown(report, 2),
+  };
 }

@@ -3,6 +3,7 @@ import { CODEC_KINDS } from '../codecs/codec.js';
 import { ask } from '../plan/ask.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
+import type { Scenario } from '../schema/settings.js';
 import { isUseless } from '../plan/unfit.js';
 import type { Claim } from './claims.js';
 import { measuredModels, type Here } from './measured.js';
@@ -43,12 +44,20 @@ export async function pageOf(): Promise<Page> {
 const labelOf = (p: Plan): string => p.id.split('/')[0] as string;
 
 async function modelOf(model: string): Promise<PageModel> {
+  const { report, rows } = await sideBySide({ model, device: PAGE_DEVICE }, PAGE_CONTEXTS);
+  const { claims } = await ranked(report, claimsOnDisk());
+  return { report, rows, claims };
+}
+
+/** Every codec of a question. @param contexts the first is that of times and scores; at the others sequences are counted */
+export async function sideBySide(
+  asked: Scenario,
+  contexts: readonly number[],
+): Promise<{ readonly report: PlanReport; readonly rows: readonly PageRow[] }> {
   const reports: PlanReport[] = [];
   // Where sequences alone are counted, one batch is priced.
-  for (const [i, context] of PAGE_CONTEXTS.entries())
-    reports.push(
-      await ask({ model, device: PAGE_DEVICE, context, codec: CODEC_KINDS, ...(i === 0 ? {} : { batch: 1 }) }),
-    );
+  for (const [i, context] of contexts.entries())
+    reports.push(await ask({ ...asked, context, codec: CODEC_KINDS, ...(i === 0 ? {} : { batch: 1 }) }));
   const [report] = reports as [PlanReport, ...PlanReport[]];
   const rows = representatives(report.plans)
     .filter((p) => !p.beside && !isUseless(p))
@@ -58,6 +67,5 @@ async function modelOf(model: string): Promise<PageModel> {
       sequences: reports.map((r) => r.plans.find((p) => p.id === plan.id)?.maxBatch.exact ?? 0),
     }))
     .sort((a, b) => b.plan.memory.kvBytesPerToken - a.plan.memory.kvBytesPerToken);
-  const { claims } = await ranked(report, claimsOnDisk());
-  return { report, rows, claims };
+  return { report, rows };
 }

@@ -44,21 +44,9 @@ function modelPart({ report, rows, claims }: PageModel, here: readonly Here[]): 
     `Bytes a token, and a sequence where some do not depend on its length. Sequences at ${PAGE_CONTEXTS.map(formatTokens).join(', ')} tokens. Speed at the operating batch (90 % of the best throughput) at ${formatTokens(PAGE_CONTEXTS[0])} tokens with its 90 % interval${stack}; \`attainable\` is what tuned kernels reach, which nobody has measured. As published: with kernels of latents as fast as those that exist. Keeps: the worst published score as a share of the uncompressed model's, its sources below. ${here.map((h) => `KL on ${h.model}: measured here with the same setting or ratio, and its 95 % interval.`).join(' ')}`,
     '',
     ...table(
-      [
-        'codec',
-        'needs',
-        'KV/token',
-        '+ a sequence',
-        ...PAGE_CONTEXTS.map((c) => `at ${formatTokens(c)}`),
-        'batch',
-        'tok/s',
-        'kernels',
-        'as published',
-        'keeps',
-        ...here.map((h) => `KL on ${h.model}`),
-      ],
-      2,
-      rows.map((r) => cells(r, here)),
+      codecHead(PAGE_CONTEXTS, here),
+      LEFT,
+      rows.map((r) => codecCells(r, here)),
     ),
     '',
     `### Published scores of ${report.model.name}`,
@@ -80,7 +68,25 @@ function modelPart({ report, rows, claims }: PageModel, here: readonly Here[]): 
   ];
 }
 
-function cells({ label, plan, sequences }: PageRow, here: readonly Here[]): string[] {
+/** Columns whose cells are words. */
+export const LEFT = 2;
+
+/** Heads of `codecCells`. @param contexts at which sequences are counted */
+export const codecHead = (contexts: readonly number[], here: readonly Here[]): string[] => [
+  'codec',
+  'needs',
+  'KV/token',
+  '+ a sequence',
+  ...contexts.map((c) => `at ${formatTokens(c)}`),
+  'batch',
+  'tok/s',
+  'kernels',
+  'as published',
+  'keeps',
+  ...here.map((h) => `KL on ${h.model}`),
+];
+
+export function codecCells({ label, plan, sequences }: PageRow, here: readonly Here[]): string[] {
   const d = shownDecode(plan);
   const rate = d.tokensPerSecond;
   return [

@@ -2,7 +2,7 @@
 import type { Interval } from '../cost/evidence.js';
 import { trainingText, VERDICTS } from '../schema/claim-words.js';
 import type { ClaimsFile } from '../schema/claims.js';
-import type { PaperPart } from './folder.js';
+import type { FixedPart } from './folder.js';
 import { html, type Html } from './html/html.js';
 import { markdownText } from './plan-csv.js';
 
@@ -42,13 +42,12 @@ function intro({ model, device, training, claims }: ClaimsFile): string {
 
 const titleOf = ({ model }: ClaimsFile): string => `The paper's claims, tried on ${model.name}`;
 
-export function claimsPart(file: ClaimsFile): PaperPart {
+export function claimsPart(file: ClaimsFile): FixedPart {
   const rows = rowsOf(file);
-  return { html: claimsHtml(file, rows), markdown: claimsMarkdown(file, rows) };
+  return { id: 'claims', title: titleOf(file), html: claimsHtml(file, rows), markdown: claimsMarkdown(file, rows) };
 }
 
-const claimsHtml = (file: ClaimsFile, rows: readonly string[][]): Html => html`<h3 id="claims">${titleOf(file)}</h3>
-<p>${intro(file)}</p>
+const claimsHtml = (file: ClaimsFile, rows: readonly string[][]): Html => html`<p>${intro(file)}</p>
 <div class="scroll" role="region" aria-label="${titleOf(file)}" tabindex="0"><table><thead><tr>${HEAD.map((h) => html`<th scope="col">${h}</th>`)}</tr></thead><tbody>${rows.map(
   (
     cells,
@@ -67,10 +66,3 @@ const claimsMarkdown = (file: ClaimsFile, rows: readonly string[][]): string =>
     ...rows.map((cells) => `| ${cells.map(markdownText).join(' | ')} |`),
     '',
   ].join('\n');
-
-/** Both parts, one after the other. */
-export const joined = (first: PaperPart, second: PaperPart): PaperPart => ({
-  html: html`${first.html}
-${second.html}`,
-  markdown: `${first.markdown}\n${second.markdown}`,
-});

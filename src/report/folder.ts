@@ -25,10 +25,12 @@ const OPTIONAL: readonly string[] = [...PICTURE_IDS.map((id) => `${id}.png`), SI
 /** Draws a picture as PNG; null where this machine has no canvas. */
 export type Draw = ((picture: Picture) => Buffer) | null;
 
-/**
- * The paper compared with the model, which does not depend on the question, as parts of the page and of the Markdown.
- */
-export interface PaperPart {
+/** A part of a report that the page's controls do not change, as HTML and as Markdown. */
+export interface FixedPart {
+  /** Of its heading in the page. */
+  readonly id: string;
+  readonly title: string;
+  /** Below its heading. */
   readonly html: Html;
   /** Begins with a heading of the second level. */
   readonly markdown: string;
@@ -51,14 +53,14 @@ export function reportFiles(input: {
   sources: Sources;
   /** What the report is of: the scenario's file, or what was asked. */
   subject: string;
-  paper: PaperPart;
+  parts: readonly FixedPart[];
   known: KnownStacks;
   script: string;
   draw: Draw;
   /** What happens when the scenario's requests arrive; null for a scenario without a workload. */
   simulated: Simulated | null;
 }): Map<string, string | Buffer> {
-  const { view, draw, paper, simulated } = input;
+  const { view, draw, parts, simulated } = input;
   const pictures = [...picturesOf(view), ...(simulated?.report ? servingPictures(simulated.report) : [])];
   const data = {
     scenario: shownScenario(input.scenario),
@@ -68,10 +70,10 @@ export function reportFiles(input: {
     ...(simulated ? { simulated } : {}),
   };
   const files = new Map<string, string | Buffer>([
-    ['report.html', htmlDocument(view, pictures, data, paper.html, input.script)],
+    ['report.html', htmlDocument(view, pictures, data, parts, input.script)],
     [
       'report.md',
-      `${reportMarkdown(view, data.scenario, pictures, draw !== null, simulated)}\n${paper.markdown}\n${markOf(input.subject)}\n`,
+      `${reportMarkdown(view, data.scenario, pictures, draw !== null, simulated)}\n${parts.map((part) => part.markdown).join('\n')}\n${markOf(input.subject)}\n`,
     ],
     ['plans.csv', planCsv(view.report)],
     ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],

@@ -3,8 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { claimsPart, joined } from '../../src/report/claims.js';
-import { html } from '../../src/report/html/html.js';
+import { claimsPart } from '../../src/report/claims.js';
 import { readClaims } from '../../src/schema/claims.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'claims-'));
@@ -43,7 +42,7 @@ const read = (content: unknown): ReturnType<typeof readClaims> => {
 
 describe('claims', () => {
   it('are shown with effect, interval and control, on the page and in Markdown', () => {
-    const part = joined(claimsPart(read(written)), { html: html`<p>after</p>`, markdown: '## After' });
+    const part = claimsPart(read(written));
     const page = part.html.text.replace(/\s+/g, ' ');
     expect(page).toContain('1 agrees, 1 contradicts, 1 not shown by this, 1 not decided: on mine (aaaaaaaaaaaa…)');
     expect(page).toContain('Trained for 40 steps of 512 tokens each');
@@ -54,7 +53,6 @@ describe('claims', () => {
       '<th scope="row">not decided</th><td>third</td><td></td><td>–</td><td>–</td><td>–</td><td>Table of third</td>',
     );
     expect(page).toContain('needs &#60;b&#62;training&#60;/b&#62; | more');
-    expect(page.indexOf('after')).toBeGreaterThan(page.indexOf('third'));
     expect(part.markdown).toContain(
       '| agrees | first | KL of a − KL of b, nats | 0.623 (0.5 to 0.75) | 0 (-0.5 to 0.5) | 0.5 (0 to 1) | Table of first |',
     );

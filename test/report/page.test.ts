@@ -367,9 +367,9 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       const file = await pageOf(scenarioOf('nanbeige-a100'));
       for (const javaScriptEnabled of [true, false]) {
         const o = await open(browser, file, { javaScriptEnabled });
-        const parts = o.page.locator('#comparison details');
+        const parts = o.page.locator('#paper-part details');
         const first = parts.first();
-        expect(await o.page.locator('#comparison tr:visible').count()).toBe(0);
+        expect(await o.page.locator('#paper-part tr:visible').count()).toBe(0);
         await first.locator('summary').focus();
         await o.page.keyboard.press('Enter');
         await expect.poll(() => first.locator('tbody tr:visible').count()).toBe(10);
@@ -378,9 +378,9 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
         );
         expect(await o.page.locator('nav a[href="#paper"]').count()).toBe(1);
         if (javaScriptEnabled) {
-          const before = await o.page.locator('#comparison').innerHTML();
+          const before = await o.page.locator('#paper-part').innerHTML();
           await change(o.page, 'context', '8k');
-          expect(await o.page.locator('#comparison').innerHTML()).toBe(before);
+          expect(await o.page.locator('#paper-part').innerHTML()).toBe(before);
           await o.page.setViewportSize({ width: 320, height: 800 });
           await o.page.evaluate(() => {
             for (const d of document.querySelectorAll('details')) d.open = true;

@@ -1,6 +1,7 @@
 /** Reports made in tests: views of scenarios, and whole folders. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { codecsPart } from '../../src/ranking/report-part.js';
 import { paperPart } from '../../src/paper/part.js';
 import { readSources } from '../../src/plan/ask.js';
 import { knownStacks } from '../../src/plan/stacks.js';
@@ -70,11 +71,12 @@ export async function filesOf(
 ): Promise<Map<string, string | Buffer>> {
   const { sources, ...of } = await (options.anew ? make(scenario) : viewOfScenario(scenario));
   const simulated = options.simulate && scenario.workload ? await simulatePlans(scenario, of.view) : null;
+  const codecs = await codecsPart(scenario, of.view.report.contextTokens);
   return reportFiles({
     ...of,
     view: simulated?.view ?? of.view,
     sources,
-    paper: paperOf(sources),
+    parts: [codecs, paperOf(sources)].filter((part) => part !== null),
     known: await knownStacks(),
     subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',

@@ -3,6 +3,7 @@ import { PRESETS } from '../../geometry/presets.js';
 import { commandLine } from '../command-line.js';
 import type { PageData } from '../page-data.js';
 import { decisionPicture } from '../pictures/index.js';
+import type { FixedPart } from '../folder.js';
 import type { Picture } from '../pictures/picture.js';
 import { simulationHtml, SIMULATION_TITLE } from '../simulation.js';
 import type { View } from '../view.js';
@@ -29,8 +30,13 @@ const field = (c: Control): Html =>
 export const titleOf = ({ report }: View): string =>
   report.scenario.name ?? `${report.model.name} on ${report.device.name}`;
 
-/** @param paper the paper compared with the model, or null for a page without it */
-export function reportBody(view: View, pictures: readonly Picture[], data: PageData, paper: Html | null): Html {
+/** @param parts that the controls do not change */
+export function reportBody(
+  view: View,
+  pictures: readonly Picture[],
+  data: PageData,
+  parts: readonly Omit<FixedPart, 'markdown'>[],
+): Html {
   const { report } = view;
   const decision = decisionPicture(pictures);
   const kinds = [...new Set(view.all.map((e) => e.plan.codec.kind))];
@@ -42,7 +48,7 @@ export function reportBody(view: View, pictures: readonly Picture[], data: PageD
 <div id="sheet">${sheetSection(view, data.simulated ?? null)}</div>
 </header>
 <main>
-<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> ${data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : ''}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${paper === null ? '' : html` <a href="#paper">The paper, held against the model</a>`}</nav>
+<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> ${data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : ''}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${parts.map(({ id, title }) => html` <a href="#${id}">${title}</a>`)}</nav>
 ${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <h2 id="ask">Change the question</h2>
 <form id="controls" aria-labelledby="ask">
@@ -76,11 +82,9 @@ ${simulationHtml(data.simulated)}
 <div id="figures">${figuresSection(pictures.filter((p) => p !== decision))}</div>
 <h2 id="doubts">Before you believe it</h2>
 <div id="notes">${notesSection(view)}</div>
-${
-  paper === null
-    ? ''
-    : html`<h2 id="paper">The paper, held against the model</h2>
-<div id="comparison">${paper}</div>
-`
-}</main>`;
+${parts.map(
+  ({ id, title, html: content }) => html`<h2 id="${id}">${title}</h2>
+<div id="${id}-part">${content}</div>
+`,
+)}</main>`;
 }

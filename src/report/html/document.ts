@@ -9,11 +9,12 @@ import { scriptJson, type PageData } from '../page-data.js';
 import type { Picture } from '../pictures/picture.js';
 import type { View } from '../view.js';
 import { reportBody, titleOf } from './body.js';
+import type { FixedPart } from '../folder.js';
 import { Html, html } from './html.js';
 import { STYLE } from './style.js';
 
 /**
- * @param paper the paper compared with the model
+ * @param parts that the controls do not change
  * @param script the page's program, bundled for browsers
  * @returns a whole document, the same for the same input
  */
@@ -21,14 +22,14 @@ export function htmlDocument(
   view: View,
   pictures: readonly Picture[],
   data: PageData,
-  paper: Html,
+  parts: readonly FixedPart[],
   script: string,
 ): string {
   const { report } = view;
   const page = html`${pageHead({ title: titleOf(view), style: STYLE, scripts: [script] })}
 <body>
 <a class="skip" href="#table">Skip to the table of all combinations</a>
-${reportBody(view, pictures, data, paper)}
+${reportBody(view, pictures, data, parts)}
 <footer>
 <p>Written by lla-sim ${VERSION} for ${formatTokens(report.contextTokens)} tokens on ${report.device.name}. Sizes are exact; times carry their evidence. The same planner runs in this page and on the command line. Beside this file: report.md, plans.csv, plans.json and the pictures as PNG.</p>
 </footer>

@@ -60,10 +60,10 @@ figcaption{font-size:.88rem}.source{display:block;color:var(--muted);font-size:.
 .marks,#notes li{max-width:90ch}
 nav{display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;margin:.8rem 0}
 summary{cursor:pointer;padding:.35rem 0;font-weight:600}summary small{font-weight:400;color:var(--muted);margin-left:.4rem}
-#comparison details{border-bottom:1px solid var(--line)}#comparison h3{margin-top:1.6rem}#comparison .scroll{margin-bottom:.8rem}#comparison tbody th{min-width:12rem}#comparison li{max-width:90ch}
+#paper-part details{border-bottom:1px solid var(--line)}#paper-part h3{margin-top:1.6rem}#paper-part .scroll{margin-bottom:.8rem}#paper-part tbody th{min-width:12rem}#paper-part li{max-width:90ch}#codecs-part tbody th{white-space:nowrap}
 .evidence.wrong{border-color:var(--warn);color:var(--warn)}
 footer{margin:2.5rem auto 2rem;color:var(--muted);font-size:.88rem}
-@media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}#comparison tbody th{min-width:8rem}}
+@media (max-width:40rem){body{font-size:15px}h1{font-size:1.4rem}.chart{height:23rem}figure{padding:.5rem;border-left:0;border-right:0;border-radius:0}main,header,footer{padding:0 .8rem}#paper-part tbody th{min-width:8rem}}
 @media print{:root{color-scheme:light;--ink:#000;--muted:#444;--paper:#fff;--line:#bbb;--soft:#fff;--link:#000;--good:#00543d;--warn:#000}
 body{font-size:10pt}form,#ask,.tools,.skip,#status,nav{display:none}
 .sheet{break-after:page;font-size:8.4pt;line-height:1.32;padding-top:0}.sheet h1{font-size:14pt;margin:0}.sheet h3{font-size:9.5pt;margin:.35rem 0 .1rem}#question{font-size:9pt}.verdict{padding:.1rem .6rem;margin:.3rem 0}.sheet p{margin:.15rem 0}.sheet table{font-size:7.2pt}.sheet figure{padding:.2rem .4rem;margin:0}.sheet figure .words,.sheet .units{display:none}.sheet .chart{height:4.4cm}.sheet .chart canvas{max-height:4.4cm}.sheet figcaption{font-size:7pt}.columns{grid-template-columns:3fr 2fr;gap:0 1rem}.scroll{overflow:visible}figure,tr,#answer{break-inside:avoid}h2,h3{break-after:avoid}

@@ -1,0 +1,66 @@
+/** Every codec of a report's question side by side, as a part of the report. */
+import { html } from '../report/html/html.js';
+import type { FixedPart } from '../report/folder.js';
+import { markdownText } from '../report/plan-csv.js';
+import type { Scenario } from '../schema/settings.js';
+import { measuredModels } from './measured.js';
+import { codecCells, codecHead, LEFT } from './page.js';
+import { PAGE_CONTEXTS, sideBySide } from './page-data.js';
+
+const TITLE = 'Codecs side by side';
+const TEXT =
+  'All codecs, with a cache in 16 bits, for the model and GPU that this report was made of: what each needs before it runs, bytes of a token and of a sequence, sequences by context, speed at the operating batch, what the kernels that were built would reach, the worst published score, and KL measured on the bundled models with the same setting or ratio. docs/codecs.md has all scores with their tables.';
+
+/** Settings of the model and the machine: targets, users and choices of codecs would leave some out. */
+const KEPT: ReadonlySet<string> = new Set<keyof Scenario>([
+  'model',
+  'loops',
+  'vram',
+  'device',
+  'gpus',
+  'ropeBranch',
+  'utilization',
+  'reserve',
+  'pageTokens',
+  'prefill',
+  'fidelity',
+  'calibration',
+  'stack',
+  'execution',
+  'attention',
+]);
+
+/**
+ * @param asked the report's question
+ * @param contextTokens of the report
+ */
+export async function codecsPart(asked: Scenario, contextTokens: number): Promise<FixedPart | null> {
+  const question = Object.fromEntries(Object.entries(asked).filter(([name]) => KEPT.has(name))) as Scenario;
+  const contexts = [contextTokens, ...PAGE_CONTEXTS.filter((c) => c !== contextTokens)].slice(0, PAGE_CONTEXTS.length);
+  const here = measuredModels();
+  const rows = (await sideBySide(question, contexts)).rows.map((row) => codecCells(row, here));
+  if (rows.length === 0) return null;
+  const head = codecHead(contexts, here);
+  const number = (i: number) => (i < LEFT ? '' : html` class="number"`);
+  return {
+    id: 'codecs',
+    title: TITLE,
+    html: html`<p>${TEXT}</p>
+<div class="scroll" role="region" aria-label="${TITLE}" tabindex="0"><table><thead><tr>${head.map((h, i) => html`<th scope="col"${number(i)}>${h}</th>`)}</tr></thead><tbody>${rows.map(
+      (
+        cells,
+      ) => html`<tr>${cells.map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td${number(i)}>${cell}</td>`))}</tr>
+`,
+    )}</tbody></table></div>`,
+    markdown: [
+      `## ${TITLE}`,
+      '',
+      TEXT,
+      '',
+      `| ${head.join(' | ')} |`,
+      `|${head.map((_, i) => (i < LEFT ? '---' : '--:')).join('|')}|`,
+      ...rows.map((cells) => `| ${cells.map(markdownText).join(' | ')} |`),
+      '',
+    ].join('\n'),
+  };
+}
