@@ -28,6 +28,7 @@ import { lawSeconds } from '../src/cost/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
 import { median } from '../src/statistics.js';
+import { keepScores } from './scores.js';
 
 const folder = 'calibrations/stacks';
 const names = readdirSync(folder)
@@ -36,15 +37,23 @@ const names = readdirSync(folder)
 const all = tunedTimes(names.map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile));
 const percent = (x: number): string => `${(100 * x).toFixed(0)} %`;
 
-function judge(bracket: Bracket, times: readonly Measured[]): string {
+function judge(group: string, bracket: Bracket, times: readonly Measured[]): string {
   const inside = times.filter((t) => isInside(bracket, t)).length / times.length;
   const seconds = times.map((t) => {
     const { fast, middle, slow } = bracketAt(bracket, t.pace);
     return [fast, middle, slow].map((law) => lawSeconds(law, t.work, t.rates));
   });
+  keepScores(
+    group,
+    seconds.map(([low, middle, high], i) => ({
+      error: Math.log(times[i]!.seconds / middle!),
+      low: Math.log(low! / middle!),
+      high: Math.log(high! / middle!),
+    })),
+  );
   const ratio = median(seconds.map(([low, , high]) => high! / low!));
   const error = median(seconds.map(([, middle], i) => Math.abs(Math.log(times[i]!.seconds / middle!))));
-  return `${percent(inside)} inside, high/low ${ratio.toFixed(2)}, median error ${percent(Math.exp(error) - 1)}, ${times.length} times`;
+  return `${group}: ${percent(inside)} inside, high/low ${ratio.toFixed(2)}, median error ${percent(Math.exp(error) - 1)}, ${times.length} times`;
 }
 
 const rounded = (bracket: Bracket): Bracket =>
@@ -70,7 +79,7 @@ for (const kind of TUNED_CLASSES) {
       generation,
     );
     console.log(
-      `${kind}, ${one.group} left out: ${judge(widened(one.bracket, sidesOverTimes(others, BEYOND_EACH)), one.left)}`,
+      judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOverTimes(others, BEYOND_EACH)), one.left),
     );
   }
   pooled[kind] = rounded(widened(fitBracket(times), sidesOverTimes(byGeneration, BEYOND_EACH)));
@@ -98,7 +107,7 @@ for (const kind of TUNED_CLASSES) {
     const own = byStack.get(id) ?? [];
     for (const one of own)
       console.log(
-        `${kind} on ${id}, ${one.group} left out: ${judge(widened(one.bracket, widthOf(id, generationOf(id))), one.left)}`,
+        judge(`${kind} on ${id}, ${one.group} left out`, widened(one.bracket, widthOf(id, generationOf(id))), one.left),
       );
     if (own.length === 0) continue;
     const bracket = widened(fitBracket(times.filter((t) => t.device === id)), widthOf(id, ''));
