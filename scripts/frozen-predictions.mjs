@@ -32,8 +32,8 @@ const { values, positionals } = parseArgs({
 /** Groups of fewer times show nothing of a tenth. */
 const FEWEST = 20;
 const MOST_WORSE = 1.1;
-/** Widths and coverage that differ by less are alike: an interval's end beside a time decides. */
-const ALIKE = 1.02;
+/** Mean widths that differ by less are alike: a search that ends elsewhere moves single ones by more. */
+const ALIKE = 1.03;
 const IN_RANGE = [0.85, 0.97];
 
 function run(command, args, env = {}) {
@@ -115,7 +115,7 @@ function summary(list) {
     median: Math.expm1(at(size, 0.5)),
     p90: Math.expm1(at(size, 0.9)),
     inside: list.filter(({ error, low, high }) => low <= error && error <= high).length / list.length,
-    half: Math.expm1(at(({ low, high }) => (high - low) / 2, 0.5)),
+    half: list.reduce((sum, { low, high }) => sum + (high - low) / 2, 0) / list.length,
   };
 }
 
@@ -125,7 +125,9 @@ function compare(oldPath, newPath) {
   const isCovered = ({ inside }) => inside >= IN_RANGE[0] && inside <= IN_RANGE[1];
   const faults = [];
   let [covered, coveredNow] = [0, 0];
-  console.log(`${'%, old → new'.padEnd(72)} times   median        90th        inside     half-width`);
+  console.log(
+    `${'%, old → new (half-width: mean, log units)'.padEnd(72)} times   median        90th        inside     half-width`,
+  );
   for (const [group, list] of [...before].sort(([a], [b]) => (a < b ? -1 : 1))) {
     const found = after.get(group);
     if (!found) continue;

@@ -9,7 +9,7 @@ import type { OpWork, Rates as OpRates } from '../../kernels/op-class.js';
 import type { TunedClass } from '../../kernels/tuned.js';
 import type { Calibration } from '../schema/calibration.js';
 import { fitLaw, lawSeconds, type Law } from './law.js';
-import { conformalQuantile, FEWEST_FOR_QUANTILE } from './fit-conformal.js';
+import { conformalQuantile, FEWEST_FOR_QUANTILE, lackPerOctave } from './conformal.js';
 import { measuredPoints, NORMAL_90, type Prediction } from './predictor.js';
 
 /** Fewer points than this of a class have no law. */
@@ -207,10 +207,7 @@ function kappaOf(
     const end = seen.at(-1)!.place;
     return sorted
       .slice(seen.length)
-      .map(
-        ({ place, residual }) =>
-          Math.max(0, Math.abs(residual - mean) - quantile * deviation) / Math.max(1, place - end),
-      );
+      .map(({ place, residual }) => lackPerOctave(residual - mean, quantile * deviation, place - end));
   });
   return Math.max(KAPPA_FLOOR, lacks.length < FEWEST_POINTS ? 0 : conformalQuantile(lacks));
 }

@@ -10,7 +10,8 @@ import { bracketAt, paceOf, type Bracket } from './attainable.js';
 import { quantile } from '../statistics.js';
 import { generationOf, ratesOf } from './gpus.js';
 import { knotSizes } from './grid.js';
-import { atPace, descend, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../cost/law.js';
+import { descend } from '../cost/descend.js';
+import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile } from './stack-schema.js';
 

@@ -3,7 +3,7 @@
  * measured points (kriging), the grid is filled and thinned, and half-widths are quantiles of the errors at points that
  * were left out: points at random, whole lines, whole configurations, whole octaves.
  */
-import { conformalQuantile, KAPPA_UNTESTED } from '../cost/fit-conformal.js';
+import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../cost/conformal.js';
 import { randomFrom } from '../random.js';
 import { quantile } from '../statistics.js';
 import type { StackTable } from './stack-schema.js';
@@ -34,7 +34,6 @@ const MOST_GROUPS = 5;
 const FEWEST_CONFIGURATIONS = 4;
 /** Share of configurations whose 90 % quantile of errors the width for unmeasured ones reaches; chosen on B200, L40S. */
 const COVERED_CONFIGURATIONS = 0.8;
-const FLOOR_PER_OCTAVE = 0.02;
 /** Fewest points beyond the rim that tell what an octave costs. */
 const FEWEST_OUTSIDE = 10;
 /** The order of rows must not matter to samples of them. */
@@ -142,12 +141,12 @@ export function fitTable(
           const sizes = timed[i]!.sizes.map((size, j) => (j === axis ? nearest : size));
           const error = Math.abs(interpolateBy(lines, sizes, gridAt) - values[i]!);
           const away = Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest));
-          return Math.max(0, error - baseWidth(i)) / Math.max(1, away);
+          return lackPerOctave(error, baseWidth(i), away);
         });
-        return lacks.length < FEWEST_OUTSIDE ? [] : [conformalQuantile(lacks)];
+        return lacks.length < FEWEST_OUTSIDE ? [] : [kappaOf(lacks)];
       }),
     );
-    return worst.length > 0 ? Math.max(FLOOR_PER_OCTAVE, ...worst) : KAPPA_UNTESTED;
+    return worst.length > 0 ? Math.max(...worst) : KAPPA_UNTESTED;
   }
 
   /** The same for calls that take longer than any that were measured. */
@@ -157,10 +156,10 @@ export function fitTable(
       const hidden = (index: number): boolean => lawTimes[index]! > most / 2 ** octaves;
       return sample(lawTimes, (_, i) => hidden(i), JUDGED_OUTSIDE / 3).map((i) => {
         const error = Math.abs(field.valueAt(coordinates[i]!, hidden) - values[i]!);
-        return Math.max(0, error - baseWidth(i)) / Math.max(1, Math.log2(lawTimes[i]! / most) + octaves);
+        return lackPerOctave(error, baseWidth(i), Math.log2(lawTimes[i]! / most) + octaves);
       });
     });
-    return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+    return kappaOf(lacks);
   }
 
   /**
@@ -178,9 +177,9 @@ export function fitTable(
         const sizes = timed[i]!.sizes.map((s, j) => (j === 0 ? lower : j === batch ? (s * size) / lower : s));
         if (sizes[batch]! > lines[batch]!.at(-1)!) return [];
         const seconds = lawAt(sizes) * Math.exp(interpolateBy(lines, sizes, gridAt));
-        return [Math.max(0, Math.abs(Math.log(seconds / timed[i]!.seconds)) - baseWidth(i))];
+        return [lackPerOctave(Math.log(seconds / timed[i]!.seconds), baseWidth(i), 0)];
       });
-      return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+      return kappaOf(lacks);
     });
     return [...steps, steps.at(-1) ?? KAPPA_UNTESTED];
   }
