@@ -11,6 +11,7 @@ import { KERNELS, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
 import { Posterior, type Hyperparameters } from './covariance.js';
+import type { Because } from './explain.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */
 const VALUE_LIMIT = 2 ** 50;
@@ -148,6 +149,9 @@ export type Model = Hyperparameters &
     'termIndices' | 'theta' | 'axes' | 'offset' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'
   >;
 
+/** Predicts one call; `because` takes the parts of the half-width. */
+export type Predict = (shape: Shape, because?: Because) => Prediction;
+
 /**
  * Returns the function that predicts one call. The factorisation happens at the first call; a prediction then costs
  * O(n) for the time and O(n²) for the deviation, without allocation but for the result and the list of terms.
@@ -164,10 +168,13 @@ export function makePredictor(
   samples: readonly Sample[],
   predictor: Predictor,
   repeats = Infinity,
-): (shape: Shape) => Prediction {
-  let predict: ((shape: Shape) => Prediction) | undefined;
-  return (shape) =>
-    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor, repeats))(shape);
+): Predict {
+  let predict: Predict | undefined;
+  return (shape, because) =>
+    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor, repeats))(
+      shape,
+      because,
+    );
 }
 
 /** The same, from distinct points and at once. */
@@ -177,7 +184,7 @@ export function predictFrom(
   points: readonly Point[],
   model: Model,
   repeats = Infinity,
-): (shape: Shape) => Prediction {
+): Predict {
   const { axes, termIndices, theta, offset } = model;
   if (points.length === 0)
     throw new Error(`no samples of ${kernel} (${variant}): calibrate this kernel before pricing it`);
@@ -188,17 +195,23 @@ export function predictFrom(
   const residuals = Float64Array.from(points, (point) => Math.log(point.seconds) - logMeanAt(point.shape));
   const posterior = new Posterior(coordinatesOf(shapes, axes), residuals, model);
   const place = new Float64Array(axes.length);
-  return (shape) => {
+  return (shape, because) => {
     for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
     const { mean, deviation, point } = posterior.at(place);
     const octavesOutside = octavesOutsideOf(shape);
-    const anywhere =
-      conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation) +
-      model.kappaPerOctave * octavesOutside;
+    const between = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation);
+    const beyond = model.kappaPerOctave * octavesOutside;
+    const anywhere = between + beyond;
+    if (because) {
+      because(`each of ${points.length} measured shapes in turn`, between);
+      if (beyond > 0)
+        because(`the top octaves of each size; this call lies ${octavesOutside.toFixed(1)} outside`, beyond, 'added');
+    }
     // Weights by the squares of half-widths: `own` is 0 where the place is no point.
     const own = point < 0 || octavesOutside > 0 ? 0 : anywhere ** 2 / (anywhere ** 2 + repeats ** 2);
     const logSeconds = logMeanAt(shape) + mean + (own > 0 ? own * (residuals[point]! - mean) : 0);
     const halfWidth = own > 0 ? Math.min(anywhere, repeats) : anywhere;
+    if (own > 0) because?.('the second visit of each measured shape, which this one is', halfWidth, 'instead');
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
       halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),
