@@ -7,7 +7,7 @@
  *
  * Widths are told by leaving out, and no number judges itself: a generation is left out of everything that its bracket
  * and the width of it are fitted to. A GPU without tables is as wide as holds all but 5 % of the times of left-out
- * generations; a stack as nine in ten of those left out on GPUs of the same form ask for.
+ * generations, a stack as holds all but 5 % of those of stacks left out on GPUs of the same form.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,6 @@ import {
   isInside,
   leaveOut,
   sidesOf,
-  sidesOverTimes,
   tunedTimes,
   widened,
   type Measured,
@@ -64,8 +63,6 @@ const rounded = (bracket: Bracket): Bracket =>
 const write = process.argv.includes('--write');
 /** Share of left-out generations' times beyond each end: with twice as many, some generations have too few inside. */
 const BEYOND_EACH = 0.025;
-/** Share of the left-out stacks that widths cover. */
-const MOST = 0.9;
 
 const pooled: Partial<Record<TunedClass, Bracket>> = {};
 const devices: Record<string, Partial<Record<TunedClass, Bracket>>> = {};
@@ -78,11 +75,9 @@ for (const kind of TUNED_CLASSES) {
       times.filter((t) => generation(t) !== one.group),
       generation,
     );
-    console.log(
-      judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOverTimes(others, BEYOND_EACH)), one.left),
-    );
+    console.log(judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOf(others, BEYOND_EACH)), one.left));
   }
-  pooled[kind] = rounded(widened(fitBracket(times), sidesOverTimes(byGeneration, BEYOND_EACH)));
+  pooled[kind] = rounded(widened(fitBracket(times), sidesOf(byGeneration, BEYOND_EACH)));
   const ids = [...new Set(times.map((t) => t.device))];
   const byStack = new Map(
     ids.map(
@@ -101,7 +96,7 @@ for (const kind of TUNED_CLASSES) {
       [...byStack]
         .filter(([other]) => formOf(other) === formOf(id) && generationOf(other) !== without)
         .flatMap(([, left]) => left),
-      MOST,
+      2 * BEYOND_EACH,
     );
   for (const id of ids) {
     const own = byStack.get(id) ?? [];

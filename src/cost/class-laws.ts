@@ -39,6 +39,7 @@ interface Variant {
 
 interface ClassLaw {
   readonly law: Law;
+  readonly points: number;
   /** By kernel and variant. */
   readonly variants: ReadonlyMap<string, Variant>;
   /** Where the class's longest call lies, beyond which a variant without points is unsure. */
@@ -53,8 +54,17 @@ interface ClassLaw {
   readonly kappa: number;
 }
 
+/** A prediction by the law of a class, and what it was made of. */
+export interface ClassPrediction extends Pick<Prediction, 'seconds' | 'halfWidthLog'> {
+  readonly law: Law;
+  readonly work: OpWork;
+  readonly rates: OpRates;
+  /** Measured shapes of the class. */
+  readonly points: number;
+}
+
 /** Predicts any call; null where its class has too few points. */
-export type ClassLaws = (call: KernelCall) => Pick<Prediction, 'seconds' | 'halfWidthLog'> | null;
+export type ClassLaws = (call: KernelCall) => ClassPrediction | null;
 
 /** What merges, joins and adds for another kernel has no class of its own. */
 const classOf = ({ kernel, variant, shape }: KernelCall): TunedClass =>
@@ -133,6 +143,7 @@ function fitClass(points: readonly Timed[], rates: OpRates): ClassLaw {
   return {
     ...of,
     law,
+    points: points.length,
     quantile,
     kappa: kappaOf(of, lists, quantile),
     end: Math.max(...lists.flat().map(({ place }) => place)),
@@ -212,9 +223,14 @@ function kappaOf(
   return Math.max(KAPPA_FLOOR, lacks.length < FEWEST_POINTS ? 0 : conformalQuantile(lacks));
 }
 
-function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): { seconds: number; halfWidthLog: number } {
+function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): ClassPrediction {
   const { mean, deviation, end } = c.variants.get(key) ?? { ...posterior(c, []), end: c.end };
+  const { law, points } = c;
   return {
+    law,
+    work,
+    rates,
+    points,
     seconds: lawSeconds(c.law, work, rates) * Math.exp(mean),
     halfWidthLog: c.quantile * deviation + c.kappa * Math.max(0, placeOf(c.law, work, rates) - end),
   };
@@ -228,7 +244,7 @@ function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): { seco
 export function narrowed<P extends Pick<Prediction, 'seconds' | 'halfWidthLog' | 'octavesOutside'>>(
   own: P,
   points: number,
-  classPrediction: () => ReturnType<ClassLaws>,
+  classPrediction: () => Pick<Prediction, 'seconds' | 'halfWidthLog'> | null,
 ): P {
   // Its own residuals judge it.
   if (points >= FEWEST_FOR_QUANTILE && own.octavesOutside === 0) return own;

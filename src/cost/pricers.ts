@@ -6,7 +6,7 @@ import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
 import { classLaws, narrowed, type ClassLaws } from './class-laws.js';
-import { explainSamples, leftOutOf, type Because, type CallExplanation, type LeftOut } from './explain.js';
+import { explainSamples, lawParts, leftOutOf, type Because, type CallExplanation, type LeftOut } from './explain.js';
 import { makePredictor } from './predictor.js';
 import { repeatsOf } from './repeats.js';
 import { explainRoofline, rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
@@ -201,6 +201,12 @@ function pricesOf(
   };
 }
 
+/** The laws of its classes, fitted when they are first asked. */
+function lawsOf(calibration: Pick<PricedParts, 'kernels' | 'ceilings'>, stale: ReadonlySet<string>): ClassLaws {
+  let fitted: ClassLaws | undefined;
+  return (call) => (fitted ??= classLaws(calibration, stale))(call);
+}
+
 /**
  * The predictors of a calibration.
  * @param stale kernels whose source has changed since they were measured; they are left out
@@ -208,9 +214,8 @@ function pricesOf(
 export function predictorsOf(
   calibration: Pick<PricedParts, 'kernels' | 'ceilings'>,
   stale: ReadonlySet<string>,
+  laws = lawsOf(calibration, stale),
 ): Predictors {
-  let fitted: ClassLaws | undefined;
-  const laws: ClassLaws = (call) => (fitted ??= classLaws(calibration, stale))(call);
   const repeats = repeatsOf(calibration, stale);
   const predictors = new Map<string, PriceShape>();
   for (const k of calibration.kernels) {
@@ -256,20 +261,37 @@ function predictorOf(predictors: Predictors, kernel: KernelName, variant: string
   };
 }
 
+/** What a class's law says of a call whose variant has no points. */
+const byClass = (law: ReturnType<ClassLaws> | undefined): Price | null =>
+  law
+    ? {
+        estimate: law.seconds,
+        low: law.seconds * Math.exp(-law.halfWidthLog),
+        high: law.seconds * Math.exp(law.halfWidthLog),
+        evidence: 'extrapolated',
+        octavesOutside: 0,
+        by: 'lla-sim',
+      }
+    : null;
+
 /** Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings. */
 export function measuredPricer(options: {
   predictors: Predictors;
   rates: Rates;
   launchSeconds?: number;
+  /** What the kernels of its class tell of a variant without points. */
+  laws?: ClassLaws;
   stepOverhead: Pricer['stepOverhead'];
   link: Link | null;
   source: string;
 }): Pricer {
-  const { predictors, rates, launchSeconds, stepOverhead, link, source } = options;
+  const { predictors, rates, launchSeconds, laws, stepOverhead, link, source } = options;
   return {
     price: eachVariant((kernel, variant) => {
       const predict = predictorOf(predictors, kernel, variant);
-      if (!predict) return (call) => rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
+      if (!predict)
+        return (call) =>
+          byClass(laws?.(call)) ?? rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
       const remembered = remembering(kernel, predict);
       return (call) => remembered(call.shape);
     }),
@@ -292,12 +314,14 @@ export function calibrationPricer(
   options: { stale: ReadonlySet<string>; link: Link | null; source: string },
 ): Pricer {
   const { submitSeconds, dispatchSeconds } = calibration.overheads;
-  const predictors = predictorsOf(calibration, options.stale);
+  const laws = lawsOf(calibration, options.stale);
+  const predictors = predictorsOf(calibration, options.stale, laws);
   const rates = measuredRates(calibration);
   const pricer = measuredPricer({
     predictors,
     rates,
     launchSeconds: dispatchSeconds,
+    laws,
     stepOverhead: {
       estimate: submitSeconds,
       low: submitSeconds / 2,
@@ -314,6 +338,15 @@ export function calibrationPricer(
     const k = calibration.kernels.find((one) => one.kernel === kernel);
     const of = k && (k.predictors[variant] ? variant : alike(kernel, variant)?.variant);
     const fitted = of === undefined ? undefined : k!.predictors[of];
+    const ofClass = laws(call);
+    if ((!price || !fitted) && ofClass)
+      return {
+        law: lawParts(ofClass.law, ofClass.work, ofClass.rates),
+        data: null,
+        leftOut: leftOutOf((because) =>
+          because(`each of ${ofClass.points} shapes of its class, this kernel having none`, ofClass.halfWidthLog),
+        ),
+      };
     if (!price || !fitted) return explainRoofline(call, rates, { launchSeconds: dispatchSeconds });
     const leftOut = leftOutOf((because) => price(shape, because));
     return { ...explainSamples({ kernel, variant: of!, shape }, k!.samples, fitted), leftOut };

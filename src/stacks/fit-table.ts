@@ -5,7 +5,6 @@
  */
 import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../cost/conformal.js';
 import { randomFrom } from '../random.js';
-import { quantile } from '../statistics.js';
 import type { StackTable } from './stack-schema.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';
@@ -32,8 +31,6 @@ const FEWEST_A_GROUP = 60;
 const MOST_GROUPS = 5;
 /** Fewest configurations by which leaving one out tells anything. */
 const FEWEST_CONFIGURATIONS = 4;
-/** Share of configurations whose 90 % quantile of errors the width for unmeasured ones reaches; chosen on B200, L40S. */
-const COVERED_CONFIGURATIONS = 0.8;
 /** Fewest points beyond the rim that tell what an octave costs. */
 const FEWEST_OUTSIDE = 10;
 /** The order of rows must not matter to samples of them. */
@@ -114,9 +111,9 @@ export function fitTable(
   });
 
   /** Errors at measured points of lines that are left out, or were, for every line between others. */
-  function lineErrors(axis: number, line: readonly number[]): number[] {
+  function lineErrors(axis: number, line: readonly number[]): number[][] {
     const between = allLines[axis]!.slice(1, -1);
-    return between.flatMap((size) => {
+    return between.map((size) => {
       const on = sample(timed, (row) => row.sizes[axis] === size, (2 * JUDGED_OUTSIDE) / between.length);
       const kept = line.indexOf(size);
       const without = kept < 0 ? undefined : { axis, line: kept };
@@ -125,12 +122,12 @@ export function fitTable(
   }
 
   /**
-   * What half-widths lack per octave when the lines of the outermost one, two or three octaves are hidden, at either
-   * end: the worst of these.
+   * What half-widths lack per octave when the lines of the outermost one, two or three octaves are hidden: that of the
+   * end where it is more.
    */
   function outsideErrors(axis: number, line: readonly number[]): number {
-    const worst = [1, 2, 3].flatMap((octaves) =>
-      (['low', 'high'] as const).flatMap((end) => {
+    const lacksAt = (end: 'low' | 'high'): number[][] =>
+      [1, 2, 3].flatMap((octaves) => {
         const rim = end === 'high' ? line[line.length - 1]! / 2 ** octaves : line[0]! * 2 ** octaves;
         const inside = line.filter((size) => (end === 'high' ? size <= rim : size >= rim));
         if (inside.length === 0 || inside.length === line.length) return [];
@@ -140,13 +137,12 @@ export function fitTable(
         const lacks = sample(timed, beyond, JUDGED_OUTSIDE / 6).map((i) => {
           const sizes = timed[i]!.sizes.map((size, j) => (j === axis ? nearest : size));
           const error = Math.abs(interpolateBy(lines, sizes, gridAt) - values[i]!);
-          const away = Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest));
-          return lackPerOctave(error, baseWidth(i), away);
+          return lackPerOctave(error, baseWidth(i), Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest)));
         });
-        return lacks.length < FEWEST_OUTSIDE ? [] : [kappaOf(lacks)];
-      }),
-    );
-    return worst.length > 0 ? Math.max(...worst) : KAPPA_UNTESTED;
+        return lacks.length < FEWEST_OUTSIDE ? [] : [lacks];
+      });
+    const ends = [lacksAt('low'), lacksAt('high')].filter((lacks) => lacks.length > 0);
+    return ends.length > 0 ? Math.max(...ends.map((lacks) => kappaOf(lacks))) : KAPPA_UNTESTED;
   }
 
   /** The same for calls that take longer than any that were measured. */
@@ -197,7 +193,7 @@ export function fitTable(
 
   /**
    * Errors at configurations, and at numbers of heads, of which nothing was measured: the larger. Kernels are chosen by
-   * the configuration, so errors of one are alike: each has its own quantile, and the width covers most of these.
+   * the configuration, so errors of one are alike, and each configuration counts alike.
    */
   function configurationErrors(list: readonly string[]): number {
     if (list.length < FEWEST_CONFIGURATIONS) return KAPPA_UNTESTED;
@@ -206,16 +202,15 @@ export function fitTable(
     return Math.max(
       ...[names, headCounts].map((of) => {
         const kinds = [...new Set(of)];
-        const found = kinds.map((kind) => {
-          const hidden = (index: number): boolean => of[index] === kind;
-          const known = new Map<number, number>();
-          return conformalQuantile(
-            sample(of, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length).map((i) =>
+        return conformalQuantile(
+          kinds.map((kind) => {
+            const hidden = (index: number): boolean => of[index] === kind;
+            const known = new Map<number, number>();
+            return sample(of, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length).map((i) =>
               Math.abs(predictLeftOut(i, hidden, known) - values[i]!),
-            ),
-          );
-        });
-        return quantile(found, COVERED_CONFIGURATIONS);
+            );
+          }),
+        );
       }),
     );
   }

@@ -13,7 +13,9 @@ const TRIALS = 250;
 const MOST_ERROR = 0.5;
 
 /** The search for scales starts here, octaves. */
-const FIRST_LENGTH = 2 * Math.sqrt(3);
+const FIRST_LENGTH = 2;
+/** Length scales here are those of exp(−r): Matérn-3/2 has √3 of them in one of its own. */
+const MATERN_LENGTH = Math.sqrt(3);
 
 export interface Scales {
   /** Octaves over which values stay alike, one a coordinate. */
@@ -39,7 +41,7 @@ export class Field {
     const x = new Float64Array(coordinates.length * d);
     coordinates.forEach((row, i) => row.forEach((value, j) => (x[i * d + j] = value / scales.lengths[j]!)));
     this.#neighbours = new Neighbours(x, d);
-    this.#units = scales.lengths.map(() => 1);
+    this.#units = scales.lengths.map(() => MATERN_LENGTH);
   }
 
   /** The value expected at `at`, from the nearest points that are not skipped. */
@@ -65,7 +67,7 @@ export class Field {
     const c = whiten((i) => {
       let squared = 0;
       for (let j = 0; j < d; j++) squared += (points[i * d + j]! - target[j]!) ** 2;
-      return matern32(squared);
+      return matern32(squared / MATERN_LENGTH ** 2);
     });
     const mean = dot(one, y) / dot(one, one);
     return mean + dot(c, y) - mean * dot(c, one);
