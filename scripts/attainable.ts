@@ -7,7 +7,7 @@
  *
  * Widths are told by leaving out, and no number judges itself: a generation is left out of everything that its bracket
  * and the width of it are fitted to. A GPU without tables is as wide as holds all but 5 % of the times of left-out
- * generations; a stack as nine in ten of those left out on GPUs of the same form ask for.
+ * generations, a stack as holds all but 5 % of those of stacks left out on GPUs of the same form.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,6 @@ import {
   isInside,
   leaveOut,
   sidesOf,
-  sidesOverTimes,
   tunedTimes,
   widened,
   type Measured,
@@ -28,6 +27,7 @@ import { lawSeconds } from '../src/cost/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
 import { median } from '../src/statistics.js';
+import { keepScores } from './scores.js';
 
 const folder = 'calibrations/stacks';
 const names = readdirSync(folder)
@@ -36,15 +36,23 @@ const names = readdirSync(folder)
 const all = tunedTimes(names.map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile));
 const percent = (x: number): string => `${(100 * x).toFixed(0)} %`;
 
-function judge(bracket: Bracket, times: readonly Measured[]): string {
+function judge(group: string, bracket: Bracket, times: readonly Measured[]): string {
   const inside = times.filter((t) => isInside(bracket, t)).length / times.length;
   const seconds = times.map((t) => {
     const { fast, middle, slow } = bracketAt(bracket, t.pace);
     return [fast, middle, slow].map((law) => lawSeconds(law, t.work, t.rates));
   });
+  keepScores(
+    group,
+    seconds.map(([low, middle, high], i) => ({
+      error: Math.log(times[i]!.seconds / middle!),
+      low: Math.log(low! / middle!),
+      high: Math.log(high! / middle!),
+    })),
+  );
   const ratio = median(seconds.map(([low, , high]) => high! / low!));
   const error = median(seconds.map(([, middle], i) => Math.abs(Math.log(times[i]!.seconds / middle!))));
-  return `${percent(inside)} inside, high/low ${ratio.toFixed(2)}, median error ${percent(Math.exp(error) - 1)}, ${times.length} times`;
+  return `${group}: ${percent(inside)} inside, high/low ${ratio.toFixed(2)}, median error ${percent(Math.exp(error) - 1)}, ${times.length} times`;
 }
 
 const rounded = (bracket: Bracket): Bracket =>
@@ -55,8 +63,6 @@ const rounded = (bracket: Bracket): Bracket =>
 const write = process.argv.includes('--write');
 /** Share of left-out generations' times beyond each end: with twice as many, some generations have too few inside. */
 const BEYOND_EACH = 0.025;
-/** Share of the left-out stacks that widths cover. */
-const MOST = 0.9;
 
 const pooled: Partial<Record<TunedClass, Bracket>> = {};
 const devices: Record<string, Partial<Record<TunedClass, Bracket>>> = {};
@@ -69,11 +75,9 @@ for (const kind of TUNED_CLASSES) {
       times.filter((t) => generation(t) !== one.group),
       generation,
     );
-    console.log(
-      `${kind}, ${one.group} left out: ${judge(widened(one.bracket, sidesOverTimes(others, BEYOND_EACH)), one.left)}`,
-    );
+    console.log(judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOf(others, BEYOND_EACH)), one.left));
   }
-  pooled[kind] = rounded(widened(fitBracket(times), sidesOverTimes(byGeneration, BEYOND_EACH)));
+  pooled[kind] = rounded(widened(fitBracket(times), sidesOf(byGeneration, BEYOND_EACH)));
   const ids = [...new Set(times.map((t) => t.device))];
   const byStack = new Map(
     ids.map(
@@ -92,13 +96,13 @@ for (const kind of TUNED_CLASSES) {
       [...byStack]
         .filter(([other]) => formOf(other) === formOf(id) && generationOf(other) !== without)
         .flatMap(([, left]) => left),
-      MOST,
+      2 * BEYOND_EACH,
     );
   for (const id of ids) {
     const own = byStack.get(id) ?? [];
     for (const one of own)
       console.log(
-        `${kind} on ${id}, ${one.group} left out: ${judge(widened(one.bracket, widthOf(id, generationOf(id))), one.left)}`,
+        judge(`${kind} on ${id}, ${one.group} left out`, widened(one.bracket, widthOf(id, generationOf(id))), one.left),
       );
     if (own.length === 0) continue;
     const bracket = widened(fitBracket(times.filter((t) => t.device === id)), widthOf(id, ''));

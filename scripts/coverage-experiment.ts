@@ -369,7 +369,7 @@ function printSpeed(): void {
     const places = candidatesOf(synthetic, 1000, randomFrom(6));
     let calls = 0;
     for (const begin = performance.now(); performance.now() < begin + 1000; calls += places.length)
-      places.forEach(predict);
+      places.forEach((shape) => predict(shape));
     console.log(
       `${count} points, ${predictor.axes.length} axes: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} predictions in about a second`,
     );

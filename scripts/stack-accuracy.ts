@@ -20,13 +20,7 @@ import type { ScreenRates } from '../src/stacks/screen.js';
 import { selectTables } from '../src/stacks/select.js';
 import { MOST_KNOTS, type PassedTable } from '../src/stacks/stack-file.js';
 import { quantile } from '../src/statistics.js';
-
-interface Score {
-  /** |log error| and half-width of every judged point. */
-  readonly error: number;
-  readonly half: number;
-  readonly inside: boolean;
-}
+import { keepScores, type Judged } from './scores.js';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -44,17 +38,13 @@ const seeds = Array.from({ length: Number(values.seeds) }, (_, i) => 101 + 17 * 
 const MOST_JUDGED = 4000;
 
 /** Fits to `known`, writes and reads the table as a file would, and judges it on `hidden`. */
-function judge(table: PassedTable, known: MeasuredTime[], hidden: MeasuredTime[], rates: ScreenRates): Score[] {
+function judge(table: PassedTable, known: MeasuredTime[], hidden: MeasuredTime[], rates: ScreenRates): Judged[] {
   const fitted = fitTable(table.op, table.fixed, known, rates, MOST_KNOTS[table.op]);
   const read = stackTableSchema.parse(JSON.parse(JSON.stringify({ ...fitted, source: 0 })));
   const predictor = new TablePredictor(read, rates);
   return hidden.slice(0, MOST_JUDGED).map(({ shape, seconds }) => {
     const { estimate, low, high } = predictor.predict({ ...shape, ...table.fixed });
-    return {
-      error: Math.abs(Math.log(seconds / estimate)),
-      half: Math.log(high / estimate),
-      inside: seconds >= low && seconds <= high,
-    };
+    return { error: Math.log(seconds / estimate), low: Math.log(low / estimate), high: Math.log(high / estimate) };
   });
 }
 
@@ -68,19 +58,21 @@ function shuffled<T>(list: readonly T[], seed: number): T[] {
 
 const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
 
-function print(label: string, scores: readonly Score[]): void {
+/** @param of the table, where the label is of a part that was held out */
+function print(label: string, scores: readonly Judged[], of = ''): void {
   if (scores.length === 0) return;
-  const errors = scores.map((s) => s.error);
+  keepScores(`${of}${label}`, scores);
+  const errors = scores.map((s) => Math.abs(s.error));
   console.log(
     [
       label.padEnd(64),
       String(scores.length).padStart(6),
       percent(quantile(errors, 0.5)).padStart(8),
       percent(quantile(errors, 0.9)).padStart(8),
-      percent(scores.filter((s) => s.inside).length / scores.length).padStart(8),
+      percent(scores.filter((s) => s.low <= s.error && s.error <= s.high).length / scores.length).padStart(8),
       percent(
         quantile(
-          scores.map((s) => s.half),
+          scores.map((s) => s.high),
           0.5,
         ),
       ).padStart(9),
@@ -150,7 +142,7 @@ for (const gpu of values.gpus.split(','))
         const hidden = table.rows.filter((row) => hides(row.shape));
         const known = table.rows.filter((row) => !hides(row.shape));
         if (hidden.length > 0 && known.length > 0)
-          print(`  held out: ${name}`, judge(table, known, shuffled(hidden, seeds[0]!), rates));
+          print(`  held out: ${name}`, judge(table, known, shuffled(hidden, seeds[0]!), rates), label);
       }
       if (table.op === 'decode-attention' && table.rows.some((row) => row.shape['heads'] === 16)) {
         const known = table.rows.filter((row) => row.shape['heads']! <= 8);
@@ -162,6 +154,7 @@ for (const gpu of values.gpus.split(','))
             table.rows.filter((r) => r.shape['heads'] === 16),
             rates,
           ),
+          label,
         );
       }
     }

@@ -15,6 +15,7 @@ import {
 import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
+import * as explain from './cost/explain.js';
 import * as latency from './cost/latency.js';
 import * as memory from './cost/memory.js';
 import * as pricers from './cost/pricers.js';
@@ -362,6 +363,15 @@ export const prefillPeaks = checked(
 /** Bytes that a batch needs on a GPU, without the reserve. */
 export const totalBytes = checked(memory.totalBytes, 'totalBytes', ['memory', made], ['batch', count(2 ** 40, 0)]);
 
+/** Why that step takes its time: laws, data near them, what was left out to find its width. */
+export const explainStep = checked(
+  explain.explainStep,
+  'explainStep',
+  aConfiguration,
+  ['pricer', made],
+  ['batch', count(2 ** 24)],
+  ['context', tokens],
+);
 /** Seconds of one decode step of `batch` sequences, each with `context` tokens cached. */
 export const priceStep = checked(
   latency.priceStep,

@@ -1,5 +1,5 @@
 /** Spreads the points of a calibration over the shapes that occur, by how much the time of steps depends on them. */
-import { matern32 } from '../cost/predictor.js';
+import { matern32 } from '../cost/covariance.js';
 import type { Shape } from '../../kernels/spec.js';
 
 /** A shape, and how much the variance of steps depends on its price (bench/anchors.ts); 0 where it is not known. */

@@ -6,6 +6,7 @@ import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { prepare, type ModelSource, type Sources } from '../plan/answer.js';
 import { readSources } from '../plan/ask.js';
+import type { Explained } from '../plan/explain.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/runs.js';
 import type { PlanReport } from '../plan/types.js';
@@ -73,6 +74,11 @@ export const planOutput: OptionTable = {
     help: 'batch against time, rate and price of the plans that the answer names',
     group: 'Output',
   },
+  explain: {
+    type: 'string',
+    help: 'why the row of this name takes its time: law, data near it, what was left out to find its width',
+    group: 'Output',
+  },
   rank: {
     type: 'boolean',
     help: 'all codecs by users within the targets, and which published claims could be repeated',
@@ -99,6 +105,7 @@ export const planCommand: Command = {
     ['plan --device h100 --ctx 32k --users 200 --tpot 50ms', 'how many GPUs'],
     ['plan --model ouro-2.6b --device h100,h200,b200 --ctx 8k', 'which GPU'],
     ['plan --model ./mine --fidelity mine.json --device h200 --max-kl 0.05', 'with quality measured on your model'],
+    ['plan --device h200 --explain full', 'why the full cache takes its time, and what makes it unsure'],
     ['plan --device h200 --rank --keep 0.95 --tpot 50ms', 'every codec, by users within the targets'],
     ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
   ],
@@ -142,11 +149,16 @@ export async function planScenario(
       `--rank prints a ranking as a table or as JSON, not with ${format === 'csv' || format === 'markdown' ? `--format ${format}` : isSet(args, 'best') ? '--best' : '--sweep'}`,
       'leave one of them out',
     );
+  const explain = textFlag(args, 'explain');
+  if (explain !== null && (rank || isSet(args, 'best') || format === 'csv' || format === 'markdown'))
+    throw new UserError('--explain is printed below a table or in JSON', 'leave --rank, --best and --format out');
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];
   for (const one of scenarios) {
     const asked = rank ? (await import('../ranking/ranked.js')).rankedScenario(one) : one;
-    planned.push(await inFileWords(args, () => planOne(asked, everyRow, isSet(args, 'sweep'), model)));
+    planned.push(
+      await inFileWords(args, () => planOne(asked, { everyRow, sweep: isSet(args, 'sweep'), explain }, model)),
+    );
   }
   if (rank) return printRanking(planned, format, output);
   const reports = planned.map((p) => p.report);
@@ -178,34 +190,39 @@ async function printRanking(planned: readonly Planned[], format: Format, output:
 
 const isSet = (args: Args, flag: string): boolean => args.flags[flag] === true;
 
-/** A report, and its plans by batch where --sweep asks for them. */
+/** A report, and its plans by batch and one row's explanation where --sweep and --explain ask for them. */
 interface Planned {
   readonly report: PlanReport;
   readonly scenario: Scenario;
   readonly sources: Sources;
   readonly sweeps: readonly Sweep[] | null;
+  readonly explained: Explained | null;
 }
 
 async function planOne(
   scenario: Scenario,
-  everyRow: boolean,
-  sweep: boolean,
+  { everyRow, sweep, explain }: { everyRow: boolean; sweep: boolean; explain: string | null },
   model: ModelSource | null,
 ): Promise<Planned> {
   const sources = await readSources(scenario, model);
   const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused, { everyRow });
-  if (!sweep) return { report, scenario, sources, sweeps: null };
+  const explained = explain === null ? null : (await import('../plan/explain.js')).explainRow(request, report, explain);
+  if (!sweep) return { report, scenario, sources, sweeps: null, explained };
   const { sweepOf } = await import('../plan/sweep.js');
   const { deploy, upside, fallback } = report.answer;
   const named = report.plans.filter((p) => [deploy, upside, fallback].some((c) => c?.planId === p.id));
   const sweeps = named.map((p) => ({ planId: p.id, points: sweepOf(request, p) }));
-  return { report, scenario, sources, sweeps };
+  return { report, scenario, sources, sweeps, explained };
 }
 
-const withSweeps = ({ report, sweeps }: Planned): PlanJson => (sweeps === null ? report : { ...report, sweeps });
+const withMore = ({ report, sweeps, explained }: Planned): PlanJson => ({
+  ...report,
+  ...(sweeps === null ? {} : { sweeps }),
+  ...(explained === null ? {} : { explained }),
+});
 
-const json = (planned: readonly Planned[]): string => asJson(plansJson(planned.map(withSweeps)));
+const json = (planned: readonly Planned[]): string => asJson(plansJson(planned.map(withMore)));
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
   width: widthOf(output),
@@ -237,8 +254,9 @@ async function renderAll(
     several || best ? (await import('../report/compare-text.js')).compareText(reports, terminal(output)) : '';
   if (best && format === 'table') return compared;
   const blocks: string[] = [];
-  for (const { report, sweeps } of planned) {
+  for (const { report, sweeps, explained } of planned) {
     blocks.push(await render(report, format, args, output));
+    if (explained) blocks.push((await import('../report/explain-text.js')).explainText(explained, terminal(output)));
     if (sweeps && format === 'table') blocks.push((await import('../report/sweep-text.js')).sweepText(report, sweeps));
   }
   const parts = several && format === 'table' ? [compared, ...blocks] : blocks;

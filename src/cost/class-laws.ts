@@ -9,7 +9,7 @@ import type { OpWork, Rates as OpRates } from '../../kernels/op-class.js';
 import type { TunedClass } from '../../kernels/tuned.js';
 import type { Calibration } from '../schema/calibration.js';
 import { fitLaw, lawSeconds, type Law } from './law.js';
-import { conformalQuantile, FEWEST_FOR_QUANTILE } from './fit-conformal.js';
+import { conformalQuantile, FEWEST_FOR_QUANTILE, lackPerOctave } from './conformal.js';
 import { measuredPoints, NORMAL_90, type Prediction } from './predictor.js';
 
 /** Fewer points than this of a class have no law. */
@@ -39,6 +39,7 @@ interface Variant {
 
 interface ClassLaw {
   readonly law: Law;
+  readonly points: number;
   /** By kernel and variant. */
   readonly variants: ReadonlyMap<string, Variant>;
   /** Where the class's longest call lies, beyond which a variant without points is unsure. */
@@ -53,8 +54,17 @@ interface ClassLaw {
   readonly kappa: number;
 }
 
+/** A prediction by the law of a class, and what it was made of. */
+export interface ClassPrediction extends Pick<Prediction, 'seconds' | 'halfWidthLog'> {
+  readonly law: Law;
+  readonly work: OpWork;
+  readonly rates: OpRates;
+  /** Measured shapes of the class. */
+  readonly points: number;
+}
+
 /** Predicts any call; null where its class has too few points. */
-export type ClassLaws = (call: KernelCall) => Pick<Prediction, 'seconds' | 'halfWidthLog'> | null;
+export type ClassLaws = (call: KernelCall) => ClassPrediction | null;
 
 /** What merges, joins and adds for another kernel has no class of its own. */
 const classOf = ({ kernel, variant, shape }: KernelCall): TunedClass =>
@@ -133,6 +143,7 @@ function fitClass(points: readonly Timed[], rates: OpRates): ClassLaw {
   return {
     ...of,
     law,
+    points: points.length,
     quantile,
     kappa: kappaOf(of, lists, quantile),
     end: Math.max(...lists.flat().map(({ place }) => place)),
@@ -207,17 +218,19 @@ function kappaOf(
     const end = seen.at(-1)!.place;
     return sorted
       .slice(seen.length)
-      .map(
-        ({ place, residual }) =>
-          Math.max(0, Math.abs(residual - mean) - quantile * deviation) / Math.max(1, place - end),
-      );
+      .map(({ place, residual }) => lackPerOctave(residual - mean, quantile * deviation, place - end));
   });
   return Math.max(KAPPA_FLOOR, lacks.length < FEWEST_POINTS ? 0 : conformalQuantile(lacks));
 }
 
-function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): { seconds: number; halfWidthLog: number } {
+function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): ClassPrediction {
   const { mean, deviation, end } = c.variants.get(key) ?? { ...posterior(c, []), end: c.end };
+  const { law, points } = c;
   return {
+    law,
+    work,
+    rates,
+    points,
     seconds: lawSeconds(c.law, work, rates) * Math.exp(mean),
     halfWidthLog: c.quantile * deviation + c.kappa * Math.max(0, placeOf(c.law, work, rates) - end),
   };
@@ -231,7 +244,7 @@ function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): { seco
 export function narrowed<P extends Pick<Prediction, 'seconds' | 'halfWidthLog' | 'octavesOutside'>>(
   own: P,
   points: number,
-  classPrediction: () => ReturnType<ClassLaws>,
+  classPrediction: () => Pick<Prediction, 'seconds' | 'halfWidthLog'> | null,
 ): P {
   // Its own residuals judge it.
   if (points >= FEWEST_FOR_QUANTILE && own.octavesOutside === 0) return own;

@@ -5,7 +5,8 @@ import type { Shape } from '../../kernels/spec.js';
 import { fitBest, fitWith, gpPoints, varyingAxes } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
 import { priorHyperparameters } from './gp.js';
-import { coordinatesOf, measuredPoints, Posterior, type Hyperparameters, type Point } from './predictor.js';
+import { Posterior, type Hyperparameters } from './covariance.js';
+import { coordinatesOf, measuredPoints, type Point } from './predictor.js';
 import { median } from '../statistics.js';
 
 /** A residual beyond this many deviations (1.48 · MAD, the deviation of normal residuals) is an outlier, ... */

@@ -6,15 +6,11 @@
 import type { KernelName } from '../../kernels/registry.js';
 import { fitWith, gpPoints, varyingAxes, type Fit } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
+import { conformalQuantile, FEWEST_FOR_QUANTILE, kappaOf, lackPerOctave } from './conformal.js';
 import { conformalHalfWidth, coordinate, predictFrom, type Model, type Point } from './predictor.js';
 
-const LEVEL = 0.9;
-/** Below this many residuals their 90 % quantile does not exist: twice the largest stands in, no less than this. */
-export const FEWEST_FOR_QUANTILE = 10;
+/** Fewer residuals than make a quantile: twice the largest stands in, no less than this. */
 const FLOOR_OF_FEW = Math.log(1.5);
-const KAPPA_FLOOR = 0.02;
-/** Where the data allow no test of extrapolation the time may be off by another factor of two each octave. */
-export const KAPPA_UNTESTED = Math.LN2;
 /** Extrapolation is tested from no fewer points than this, and no less than this share of all. */
 const FEWEST_REMAINING = 8;
 const SHARE_REMAINING = 0.4;
@@ -22,13 +18,6 @@ const SHARE_REMAINING = 0.4;
 export interface Quantiles {
   absolute: number;
   normalised: number;
-}
-
-/** The ⌈0.9 (n + 1)⌉-th smallest value, or the largest when there are not that many. */
-export function conformalQuantile(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const rank = Math.ceil(LEVEL * (sorted.length + 1) - 1e-9);
-  return sorted[Math.min(rank, sorted.length) - 1] ?? 0;
 }
 
 /** q_J and q_N: quantiles of |R| and |R| / sd. */
@@ -55,7 +44,7 @@ export function looCoverage(residuals: readonly number[], deviations: readonly n
  * from the rest (same terms, mean and hyperparameters refitted). The 90 % quantile over all hidden points of all
  * hidings.
  */
-export function kappaOf(
+export function kappaOfHidden(
   kernel: KernelName,
   variant: string,
   points: readonly Point[],
@@ -77,13 +66,13 @@ export function kappaOf(
       )
         continue;
       hiddenBefore = hidden.length;
-      lacks.push(...lackPerOctave(kernel, variant, remaining, hidden, fit, quantiles));
+      lacks.push(...lacksOf(kernel, variant, remaining, hidden, fit, quantiles));
     }
   }
-  return lacks.length > 0 ? Math.max(KAPPA_FLOOR, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+  return kappaOf(lacks);
 }
 
-function lackPerOctave(
+function lacksOf(
   kernel: KernelName,
   variant: string,
   seen: Point[],
@@ -98,9 +87,7 @@ function lackPerOctave(
   const predict = predictFrom(kernel, variant, seen, modelOf(refit, axes, quantiles, 0));
   return hidden.map(({ shape, seconds }) => {
     const { seconds: predicted, halfWidthLog, octavesOutside } = predict(shape);
-    const lack = Math.max(0, Math.abs(Math.log(seconds / predicted)) - halfWidthLog);
-    // A point just beyond the rest would divide its whole error by a sliver of an octave.
-    return lack / Math.max(1, octavesOutside);
+    return lackPerOctave(Math.log(seconds / predicted), halfWidthLog, octavesOutside);
   });
 }
 

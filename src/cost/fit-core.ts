@@ -2,12 +2,12 @@
 import { KERNELS, type KernelName } from '../../kernels/registry.js';
 import { dataOf, fitMean, rankCandidates, refitWithoutEach, type Data, type Mean } from './fit-mean.js';
 import { fitHyperparameters, looDeviation, looResidual, precision, type Points } from './gp.js';
-import { coordinatesOf, type Hyperparameters, type Point } from './predictor.js';
+import type { Hyperparameters } from './covariance.js';
+import { coordinatesOf, type Point } from './predictor.js';
 
 export interface Fit {
   mean: Mean;
   hyper: Hyperparameters;
-  inverseHessian?: Float64Array;
   /** log t − log of the time predicted without that point. */
   looResiduals: number[];
   /** Predictive deviation there, nugget included. */
@@ -37,12 +37,12 @@ export function gpPoints(points: readonly Point[], axes: readonly string[]): Poi
 export function fitWith(data: Data, points: Points, termIndices: readonly number[], warm?: Hyperparameters): Fit {
   const { n } = points;
   const mean = fitMean(data, termIndices);
-  const estimate = fitHyperparameters(points, mean.residuals, warm && { hyper: warm });
-  if (n < 2) return { mean, ...estimate, looResiduals: [], looDeviations: [] };
-  const q = precision(points, estimate.hyper);
+  const hyper = fitHyperparameters(points, mean.residuals, warm);
+  if (n < 2) return { mean, hyper, looResiduals: [], looDeviations: [] };
+  const q = precision(points, hyper);
   return {
     mean,
-    ...estimate,
+    hyper,
     looResiduals: refitWithoutEach(data, mean).map((refit, i) => looResidual(q, refit.residuals, n, i)),
     looDeviations: Array.from({ length: n }, (_, i) => looDeviation(q, n, i)),
   };
@@ -83,7 +83,7 @@ function looWithRefit(data: Data, points: Points, fit: Fit): Pick<Fit, 'looResid
     const isKept = (i: number) => i % folds !== fold;
     const left = means[fold]!.residuals.filter((_, i) => isKept(i));
     const kept = { x: x.filter((_, at) => isKept(Math.floor(at / d))), n: left.length, d };
-    const q = precision(points, fitHyperparameters(kept, left, fit).hyper);
+    const q = precision(points, fitHyperparameters(kept, left, fit.hyper));
     for (let i = fold; i < n; i += folds) {
       looResiduals[i] = looResidual(q, means[i]!.residuals, n, i);
       looDeviations[i] = looDeviation(q, n, i);

@@ -4,7 +4,8 @@
  */
 import type { Predictor, Sample } from '../schema/calibration.js';
 import { TERMS_VERSION, type KernelName } from '../../kernels/registry.js';
-import { conformalQuantile, kappaOf, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
+import { conformalQuantile } from './conformal.js';
+import { kappaOfHidden, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
 import { measuredPoints } from './predictor.js';
 import { sha256 } from '../sha256.js';
@@ -42,7 +43,7 @@ export function fitPredictor(kernel: KernelName, variant: string, samples: reado
   const fit = fitBest(kernel, variant, points, axes);
   const { looResiduals, looDeviations } = fit;
   const quantiles = quantilesOf(looResiduals, looDeviations);
-  const kappa = kappaOf(kernel, variant, points, fit, quantiles);
+  const kappa = kappaOfHidden(kernel, variant, points, fit, quantiles);
   const errors =
     looResiduals.length > 0 ? looResiduals.map((r) => Math.abs(Math.expm1(-r))) : [Math.expm1(quantiles.absolute)];
   const model = modelOf(fit, axes, quantiles, kappa);

@@ -5,6 +5,7 @@
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
+import type { CallExplanation } from './explain.js';
 import {
   EVIDENCE,
   isEstimate,
@@ -18,6 +19,8 @@ import {
 /** What prices kernel calls on one device. */
 export interface Pricer {
   price(call: KernelCall): Price;
+  /** Why that price (cost/explain.ts). */
+  explain?(call: KernelCall): CallExplanation;
   /** Submitting a step's commands and waiting for them, once a step; `roofline` where it is an assumption. */
   readonly stepOverhead: StepOverhead;
   /** What a server does for each sequence of a step; absent where kernels are priced without a server. */

@@ -4,6 +4,7 @@
  * measured is priced by it.
  */
 import type { OpWork, Rates } from '../../kernels/op-class.js';
+import { descend } from './descend.js';
 
 export interface Law {
   /** Seconds that no call falls below. */
@@ -87,27 +88,4 @@ export function fitLaw(points: readonly TimedWork[], rates: Rates): Law {
       },
     ),
   );
-}
-
-/** Coordinate search for the least cost within bounds, in steps that halve down to `finest`. */
-export function descend(
-  start: readonly number[],
-  bounds: readonly (readonly [number, number])[],
-  finest: number,
-  cost: (x: readonly number[]) => number,
-): readonly number[] {
-  const clamp = (value: number, i: number): number => Math.min(bounds[i]![1], Math.max(bounds[i]![0], value));
-  let best: readonly number[] = start.map(clamp);
-  let least = cost(best);
-  for (let step = 0.5; step > finest;) {
-    let moved = false;
-    for (let i = 0; i < best.length; i++)
-      for (const sign of [1, -1]) {
-        const next = best.map((value, j) => (j === i ? clamp(value + sign * step, i) : value));
-        const value = cost(next);
-        if (value < least - 1e-12) [best, least, moved] = [next, value, true];
-      }
-    if (!moved) step /= 2;
-  }
-  return best;
 }

@@ -4,6 +4,7 @@
  * mean has a handful of terms and is refitted hundreds of times, once for each point left out and each step of
  * reweighting.
  */
+import { cholesky, solve } from './linear.js';
 
 /**
  * Squared sine of the angle below which a column counts as a combination of the chosen ones (float64 of a Gram matrix).
@@ -111,22 +112,12 @@ function mostBlocking(x: Float64Array, subset: readonly number[], solution: Floa
 function solveSubset(g: Float64Array, c: Float64Array, subset: readonly number[]): Float64Array | undefined {
   const m = subset.length;
   const l = new Float64Array(m * m);
-  const x = new Float64Array(m);
-  for (let i = 0; i < m; i++) {
-    for (let j = 0; j <= i; j++) {
-      let sum = g[subset[i]! * c.length + subset[j]!]!;
-      for (let k = 0; k < j; k++) sum -= l[i * m + k]! * l[j * m + k]!;
-      if (i === j && sum < DEPENDENT) return undefined;
-      l[i * m + j] = i === j ? Math.sqrt(sum) : sum / l[j * m + j]!;
-    }
-    let sum = c[subset[i]!]!;
-    for (let k = 0; k < i; k++) sum -= l[i * m + k]! * x[k]!;
-    x[i] = sum / l[i * m + i]!;
-  }
-  for (let i = m - 1; i >= 0; i--) {
-    const v = x[i]! / l[i * m + i]!;
-    x[i] = v;
-    for (let k = 0; k < i; k++) x[k]! -= l[i * m + k]! * v;
-  }
-  return x;
+  for (let i = 0; i < m; i++) for (let j = 0; j <= i; j++) l[i * m + j] = g[subset[i]! * c.length + subset[j]!]!;
+  cholesky(l, m, DEPENDENT);
+  if (subset.some((_, i) => l[i * m + i]! <= Math.sqrt(DEPENDENT))) return undefined;
+  return solve(
+    l,
+    m,
+    Float64Array.from(subset, (j) => c[j]!),
+  );
 }

@@ -10,6 +10,8 @@ import type { Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
+import { Posterior, type Hyperparameters } from './covariance.js';
+import type { Because } from './explain.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */
 const VALUE_LIMIT = 2 ** 50;
@@ -111,124 +113,6 @@ export function logMean(
   return Math.log(Math.max(sum, floor));
 }
 
-const SQRT3 = Math.sqrt(3);
-
-/** Matérn-3/2 correlation at a squared scaled distance. Rasmussen & Williams, Gaussian Processes for ML, eq. 4.17. */
-export function matern32(squaredDistance: number): number {
-  const r = SQRT3 * Math.sqrt(squaredDistance);
-  return (1 + r) * Math.exp(-r);
-}
-
-/**
- * Cholesky factor L (lower, row-major, in place of the lower triangle) of a symmetric positive definite matrix.
- * A pivot lost to rounding is raised to `pivotFloor`: the point then repeats another one and carries no information.
- */
-export function cholesky(matrix: Float64Array, n: number, pivotFloor: number): Float64Array {
-  for (let i = 0; i < n; i++) {
-    for (let j = 0; j <= i; j++) {
-      let sum = matrix[i * n + j]!;
-      for (let k = 0; k < j; k++) sum -= matrix[i * n + k]! * matrix[j * n + k]!;
-      matrix[i * n + j] = i === j ? Math.sqrt(Math.max(sum, pivotFloor)) : sum / matrix[j * n + j]!;
-    }
-  }
-  return matrix;
-}
-
-/** Solves L v = b in place. */
-export function solveLower(l: Float64Array, n: number, b: Float64Array): Float64Array {
-  for (let i = 0; i < n; i++) {
-    let sum = b[i]!;
-    for (let k = 0; k < i; k++) sum -= l[i * n + k]! * b[k]!;
-    b[i] = sum / l[i * n + i]!;
-  }
-  return b;
-}
-
-/** Solves Lᵀ v = b in place. */
-export function solveUpper(l: Float64Array, n: number, b: Float64Array): Float64Array {
-  for (let i = n - 1; i >= 0; i--) {
-    const v = b[i]! / l[i * n + i]!;
-    b[i] = v;
-    for (let k = 0; k < i; k++) b[k] = b[k]! - l[i * n + k]! * v;
-  }
-  return b;
-}
-
-export interface Hyperparameters {
-  /** One an axis, octaves. */
-  lengthScales: readonly number[];
-  /** Of the log residual. */
-  signalVariance: number;
-  /** Nugget, of the log residual. */
-  noiseVariance: number;
-}
-
-/** Cholesky factor of the covariance of n points, nugget included. `x`: coordinates, row by row. */
-export function covarianceFactor(x: Float64Array, n: number, hyper: Hyperparameters): Float64Array {
-  const d = hyper.lengthScales.length;
-  const k = new Float64Array(n * n);
-  for (let i = 0; i < n; i++) {
-    for (let j = 0; j < i; j++) {
-      let squared = 0;
-      for (let a = 0; a < d; a++) squared += ((x[i * d + a]! - x[j * d + a]!) / hyper.lengthScales[a]!) ** 2;
-      k[i * n + j] = hyper.signalVariance * matern32(squared);
-    }
-    k[i * n + i] = hyper.signalVariance + hyper.noiseVariance;
-  }
-  return cholesky(k, n, 1e-12 * (hyper.signalVariance + hyper.noiseVariance));
-}
-
-/** Posterior of a process at one place after another; holds its own scratch space, so `at` allocates nothing. */
-export class Posterior {
-  mean = 0;
-  /** Of a new measurement: the nugget is included. */
-  deviation = 0;
-  /** Index of the point that the place is; -1 for none. */
-  point = -1;
-  private readonly n: number;
-  private readonly factor: Float64Array;
-  private readonly alpha: Float64Array;
-  private readonly k: Float64Array;
-
-  /** `x`: coordinates of the points, row by row; `y`: log residuals there. */
-  constructor(
-    private readonly x: Float64Array,
-    y: Float64Array,
-    private readonly hyper: Hyperparameters,
-  ) {
-    this.n = y.length;
-    this.factor = covarianceFactor(x, this.n, hyper);
-    this.alpha = solveUpper(this.factor, this.n, solveLower(this.factor, this.n, y.slice()));
-    this.k = new Float64Array(this.n);
-  }
-
-  /** Sets the fields to the posterior at these coordinates. Rasmussen & Williams eq. 2.25 and 2.26. */
-  at(place: Float64Array): this {
-    const {
-      x,
-      n,
-      k,
-      alpha,
-      hyper: { lengthScales, signalVariance, noiseVariance },
-    } = this;
-    const d = lengthScales.length;
-    this.mean = 0;
-    this.point = -1;
-    for (let i = 0; i < n; i++) {
-      let squared = 0;
-      for (let a = 0; a < d; a++) squared += ((x[i * d + a]! - place[a]!) / lengthScales[a]!) ** 2;
-      if (squared === 0) this.point = i;
-      k[i] = signalVariance * matern32(squared);
-      this.mean += k[i]! * alpha[i]!;
-    }
-    solveLower(this.factor, n, k);
-    let variance = signalVariance + noiseVariance;
-    for (let i = 0; i < n; i++) variance -= k[i]! * k[i]!;
-    this.deviation = Math.sqrt(Math.max(variance, noiseVariance));
-    return this;
-  }
-}
-
 /** Octaves by which `value` lies outside [low, high] in coordinates. */
 function octavesBeyond(value: number, low: number, high: number): number {
   return Math.max(0, low - value, value - high);
@@ -265,6 +149,9 @@ export type Model = Hyperparameters &
     'termIndices' | 'theta' | 'axes' | 'offset' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'
   >;
 
+/** Predicts one call; `because` takes the parts of the half-width. */
+export type Predict = (shape: Shape, because?: Because) => Prediction;
+
 /**
  * Returns the function that predicts one call. The factorisation happens at the first call; a prediction then costs
  * O(n) for the time and O(n²) for the deviation, without allocation but for the result and the list of terms.
@@ -281,10 +168,13 @@ export function makePredictor(
   samples: readonly Sample[],
   predictor: Predictor,
   repeats = Infinity,
-): (shape: Shape) => Prediction {
-  let predict: ((shape: Shape) => Prediction) | undefined;
-  return (shape) =>
-    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor, repeats))(shape);
+): Predict {
+  let predict: Predict | undefined;
+  return (shape, because) =>
+    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor, repeats))(
+      shape,
+      because,
+    );
 }
 
 /** The same, from distinct points and at once. */
@@ -294,7 +184,7 @@ export function predictFrom(
   points: readonly Point[],
   model: Model,
   repeats = Infinity,
-): (shape: Shape) => Prediction {
+): Predict {
   const { axes, termIndices, theta, offset } = model;
   if (points.length === 0)
     throw new Error(`no samples of ${kernel} (${variant}): calibrate this kernel before pricing it`);
@@ -305,17 +195,23 @@ export function predictFrom(
   const residuals = Float64Array.from(points, (point) => Math.log(point.seconds) - logMeanAt(point.shape));
   const posterior = new Posterior(coordinatesOf(shapes, axes), residuals, model);
   const place = new Float64Array(axes.length);
-  return (shape) => {
+  return (shape, because) => {
     for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
     const { mean, deviation, point } = posterior.at(place);
     const octavesOutside = octavesOutsideOf(shape);
-    const anywhere =
-      conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation) +
-      model.kappaPerOctave * octavesOutside;
+    const between = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation);
+    const beyond = model.kappaPerOctave * octavesOutside;
+    const anywhere = between + beyond;
+    if (because) {
+      because(`each of ${points.length} measured shapes in turn`, between);
+      if (beyond > 0)
+        because(`the top octaves of each size; this call lies ${octavesOutside.toFixed(1)} outside`, beyond, 'added');
+    }
     // Weights by the squares of half-widths: `own` is 0 where the place is no point.
     const own = point < 0 || octavesOutside > 0 ? 0 : anywhere ** 2 / (anywhere ** 2 + repeats ** 2);
     const logSeconds = logMeanAt(shape) + mean + (own > 0 ? own * (residuals[point]! - mean) : 0);
     const halfWidth = own > 0 ? Math.min(anywhere, repeats) : anywhere;
+    if (own > 0) because?.('the second visit of each measured shape, which this one is', halfWidth, 'instead');
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
       halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),

@@ -1,14 +1,15 @@
 /** The two sources of prices: a device's calibration, or its datasheet. */
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
-import { KERNELS, type KernelName } from '../../kernels/registry.js';
+import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
 import { classLaws, narrowed, type ClassLaws } from './class-laws.js';
+import { explainSamples, lawParts, leftOutOf, type Because, type CallExplanation, type LeftOut } from './explain.js';
 import { makePredictor } from './predictor.js';
 import { repeatsOf } from './repeats.js';
-import { rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
+import { explainRoofline, rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
 /** The parts of a calibration that price. */
 export type PricedParts = Pick<Calibration, 'overheads' | 'ceilings'> & {
@@ -157,6 +158,7 @@ export function eachVariant(find: (kernel: KernelName, variant: string) => Price
 export function datasheetPricer(rates: Rates, link: Link | null): Pricer {
   return {
     price: (call) => rooflinePrice(call, rates),
+    explain: (call) => explainRoofline(call, rates),
     // A step is one submission: tens of microseconds on drivers in use.
     stepOverhead: { estimate: 30e-6, low: 0, high: 200e-6, evidence: 'roofline', by: 'roofline' },
     collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),
@@ -164,8 +166,11 @@ export function datasheetPricer(rates: Rates, link: Link | null): Pricer {
   };
 }
 
+/** Prices a shape; `because` takes the parts of its half-width. */
+type PriceShape = (shape: Shape, because?: Because) => Price;
+
 /** Kernel times measured elsewhere replace or join a device's own. */
-export type Predictors = ReadonlyMap<string, (shape: Shape) => Price>;
+export type Predictors = ReadonlyMap<string, PriceShape>;
 
 export const predictorKey = (kernel: KernelName, variant: string): string => `${kernel}/${variant}`;
 
@@ -177,10 +182,13 @@ function pricesOf(
   fitted: Predictor,
   laws: ClassLaws,
   repeats: number,
-): (shape: Shape) => Price {
+): PriceShape {
   const predict = makePredictor(kernel, variant, samples, fitted, repeats);
-  return (shape) => {
-    const p = narrowed(predict(shape), samples.length, () => laws({ kernel, variant, shape }));
+  return (shape, because) => {
+    const own = predict(shape, because);
+    const p = narrowed(own, samples.length, () => laws({ kernel, variant, shape }));
+    if (p !== own)
+      because?.("each shape of its class's kernels in turn, from the law of the class", p.halfWidthLog, 'instead');
     const widen = Math.exp(p.halfWidthLog);
     return {
       estimate: p.seconds,
@@ -193,6 +201,12 @@ function pricesOf(
   };
 }
 
+/** The laws of its classes, fitted when they are first asked. */
+function lawsOf(calibration: Pick<PricedParts, 'kernels' | 'ceilings'>, stale: ReadonlySet<string>): ClassLaws {
+  let fitted: ClassLaws | undefined;
+  return (call) => (fitted ??= classLaws(calibration, stale))(call);
+}
+
 /**
  * The predictors of a calibration.
  * @param stale kernels whose source has changed since they were measured; they are left out
@@ -200,11 +214,10 @@ function pricesOf(
 export function predictorsOf(
   calibration: Pick<PricedParts, 'kernels' | 'ceilings'>,
   stale: ReadonlySet<string>,
+  laws = lawsOf(calibration, stale),
 ): Predictors {
-  let fitted: ClassLaws | undefined;
-  const laws: ClassLaws = (call) => (fitted ??= classLaws(calibration, stale))(call);
   const repeats = repeatsOf(calibration, stale);
-  const predictors = new Map<string, (shape: Shape) => Price>();
+  const predictors = new Map<string, PriceShape>();
   for (const k of calibration.kernels) {
     if (stale.has(k.kernel)) continue;
     for (const [variant, predictor] of Object.entries(k.predictors)) {
@@ -231,13 +244,14 @@ function alike(kernel: KernelName, variant: string): { readonly variant: string;
 }
 
 /** What prices a variant: its own points, or those of one that is alike. */
-function predictorOf(predictors: Predictors, kernel: KernelName, variant: string): ((shape: Shape) => Price) | null {
+function predictorOf(predictors: Predictors, kernel: KernelName, variant: string): PriceShape | null {
   const own = predictors.get(predictorKey(kernel, variant));
   const other = own ? null : alike(kernel, variant);
   const lent = other && predictors.get(predictorKey(kernel, other.variant));
   if (!other || !lent || other.widening === 1) return own ?? lent ?? null;
-  return (shape) => {
-    const { low, high, evidence, ...price } = lent(shape);
+  return (shape, because) => {
+    const { low, high, evidence, ...price } = lent(shape, because);
+    because?.(`times of ${kernel} ${other.variant} stand for it`, Math.log(other.widening), 'added');
     return {
       ...price,
       low: low / other.widening,
@@ -247,20 +261,37 @@ function predictorOf(predictors: Predictors, kernel: KernelName, variant: string
   };
 }
 
+/** What a class's law says of a call whose variant has no points. */
+const byClass = (law: ReturnType<ClassLaws> | undefined): Price | null =>
+  law
+    ? {
+        estimate: law.seconds,
+        low: law.seconds * Math.exp(-law.halfWidthLog),
+        high: law.seconds * Math.exp(law.halfWidthLog),
+        evidence: 'extrapolated',
+        octavesOutside: 0,
+        by: 'lla-sim',
+      }
+    : null;
+
 /** Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings. */
 export function measuredPricer(options: {
   predictors: Predictors;
   rates: Rates;
   launchSeconds?: number;
+  /** What the kernels of its class tell of a variant without points. */
+  laws?: ClassLaws;
   stepOverhead: Pricer['stepOverhead'];
   link: Link | null;
   source: string;
 }): Pricer {
-  const { predictors, rates, launchSeconds, stepOverhead, link, source } = options;
+  const { predictors, rates, launchSeconds, laws, stepOverhead, link, source } = options;
   return {
     price: eachVariant((kernel, variant) => {
       const predict = predictorOf(predictors, kernel, variant);
-      if (!predict) return (call) => rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
+      if (!predict)
+        return (call) =>
+          byClass(laws?.(call)) ?? rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
       const remembered = remembering(kernel, predict);
       return (call) => remembered(call.shape);
     }),
@@ -283,10 +314,14 @@ export function calibrationPricer(
   options: { stale: ReadonlySet<string>; link: Link | null; source: string },
 ): Pricer {
   const { submitSeconds, dispatchSeconds } = calibration.overheads;
-  return measuredPricer({
-    predictors: predictorsOf(calibration, options.stale),
-    rates: measuredRates(calibration),
+  const laws = lawsOf(calibration, options.stale);
+  const predictors = predictorsOf(calibration, options.stale, laws);
+  const rates = measuredRates(calibration);
+  const pricer = measuredPricer({
+    predictors,
+    rates,
     launchSeconds: dispatchSeconds,
+    laws,
     stepOverhead: {
       estimate: submitSeconds,
       low: submitSeconds / 2,
@@ -297,6 +332,26 @@ export function calibrationPricer(
     link: options.link,
     source: options.source,
   });
+  const explain = (call: KernelCall): CallExplanation => {
+    const { kernel, variant, shape } = call;
+    const price = predictorOf(predictors, kernel, variant);
+    const k = calibration.kernels.find((one) => one.kernel === kernel);
+    const of = k && (k.predictors[variant] ? variant : alike(kernel, variant)?.variant);
+    const fitted = of === undefined ? undefined : k!.predictors[of];
+    const ofClass = laws(call);
+    if ((!price || !fitted) && ofClass)
+      return {
+        law: lawParts(ofClass.law, ofClass.work, ofClass.rates),
+        data: null,
+        leftOut: leftOutOf((because) =>
+          because(`each of ${ofClass.points} shapes of its class, this kernel having none`, ofClass.halfWidthLog),
+        ),
+      };
+    if (!price || !fitted) return explainRoofline(call, rates, { launchSeconds: dispatchSeconds });
+    const leftOut = leftOutOf((because) => price(shape, because));
+    return { ...explainSamples({ kernel, variant: of!, shape }, k!.samples, fitted), leftOut };
+  };
+  return { ...pricer, explain };
 }
 
 /**
@@ -312,9 +367,19 @@ export function elsewhere(pricer: Pricer): Pricer {
     low: price.low / OTHER_MACHINE,
     high: price.high * OTHER_MACHINE,
   });
+  const why: LeftOut = {
+    what: 'a second machine with such an adapter',
+    halfWidth: Math.log(OTHER_MACHINE),
+    enters: 'added',
+  };
+  const explain = (call: KernelCall): CallExplanation => {
+    const { leftOut, ...rest } = pricer.explain!(call);
+    return { ...rest, leftOut: [...leftOut, why] };
+  };
   return {
     ...pricer,
     price: (call) => wider(pricer.price(call)),
+    ...(pricer.explain ? { explain } : {}),
     stepOverhead: wider(pricer.stepOverhead),
   };
 }

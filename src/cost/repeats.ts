@@ -1,7 +1,7 @@
 /** How far the time of a measured shape lies from what was measured: as far as its visits do from each other. */
 import type { Calibration } from '../schema/calibration.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
-import { conformalQuantile, FEWEST_FOR_QUANTILE } from './fit-conformal.js';
+import { conformalQuantile, FEWEST_FOR_QUANTILE } from './conformal.js';
 import { NORMAL_90 } from './predictor.js';
 
 /** A half has this many repetitions at least. */

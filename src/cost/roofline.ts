@@ -19,6 +19,7 @@
 import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Work } from '../../kernels/spec.js';
 import type { Price } from './evidence.js';
+import { leftOutOf, type CallExplanation } from './explain.js';
 
 /** Rates of a device: bytes and operations a second. */
 export interface Rates {
@@ -89,5 +90,28 @@ export function rooflinePrice(call: KernelCall, rates: Rates, bundled?: { readon
     evidence: 'roofline',
     octavesOutside: 0,
     by: 'roofline',
+  };
+}
+
+/** The parts of that price's estimate. Nothing was left out: the bracket is between implementations. */
+export function explainRoofline(
+  call: KernelCall,
+  rates: Rates,
+  bundled?: { readonly launchSeconds?: number },
+): CallExplanation {
+  const { estimate, high } = rooflinePrice(call, rates, bundled);
+  const work = workOf(call);
+  const onMatrix = !bundled || BUNDLED_ON_MATRIX.includes(call.kernel);
+  const alone = (rest: Partial<Work>): number => secondsAt({ ...work, ...rest }, rates, ROOFLINE.estimate, 0, onMatrix);
+  const parts = [
+    { part: 'launch', seconds: bundled?.launchSeconds ?? ROOFLINE.estimate.launchSeconds },
+    { part: 'bytes', seconds: alone({ flops: 0, matrixFlops: 0 }) },
+    { part: 'operations', seconds: alone({ readBytes: 0, writeBytes: 0 }) },
+  ];
+  const what = 'nothing: a quarter of the rates at the slow end, all of them at the fast one';
+  return {
+    law: { kind: 'longest', seconds: estimate, parts },
+    data: null,
+    leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
   };
 }

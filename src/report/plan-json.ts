@@ -1,4 +1,5 @@
 /** Plans as JSON: what `plan --format json` prints, and what the page saves. */
+import type { Explained } from '../plan/explain.js';
 import type { DecodeFigures, PlanReport } from '../plan/types.js';
 
 /** A plan and its figures by batch. */
@@ -7,9 +8,10 @@ export interface Sweep {
   readonly points: readonly DecodeFigures[];
 }
 
-/** A report, and with --sweep the plans that its answer names by batch. */
+/** A report; with --sweep the plans that its answer names by batch, with --explain why a row is as sure as it is. */
 export interface PlanJson extends PlanReport {
   readonly sweeps?: readonly Sweep[];
+  readonly explained?: Explained;
 }
 
 /** Several devices, contexts or cache types. */

@@ -6,6 +6,7 @@
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
 import type { Rates } from '../../kernels/op-class.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
+import { lawParts, leftOutOf, type CallExplanation } from '../cost/explain.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {
@@ -81,4 +82,18 @@ export function attainableSeconds(
   const by = (law: Law): number => (call.inside ? 0 : law.floorSeconds) + busySeconds(law, call.work, rates);
   const estimate = by(bracket.middle);
   return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, by(bracket.slow)) };
+}
+
+/** Why that price: the middle law, and the cases by which its ends were moved out. */
+export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: Rates): CallExplanation {
+  const own = laws.own[call.class];
+  const { estimate, high } = attainableSeconds(laws, call, rates);
+  const what = own
+    ? `each serving stack on this GPU, and on others of its form, in turn (${call.class})`
+    : `each generation of GPUs in turn (${call.class})`;
+  return {
+    law: lawParts((own ?? laws.pooled[call.class]).middle, call.work, rates, call.inside),
+    data: null,
+    leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
+  };
 }

@@ -7,10 +7,11 @@ import { findDevice } from '../devices/find.js';
 import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../../kernels/op-class.js';
 import { tunedClass, type TunedClass } from '../../kernels/tuned.js';
 import { bracketAt, paceOf, type Bracket } from './attainable.js';
-import { quantile } from '../statistics.js';
 import { generationOf, ratesOf } from './gpus.js';
 import { knotSizes } from './grid.js';
-import { atPace, descend, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../cost/law.js';
+import { conformalQuantile } from '../cost/conformal.js';
+import { descend } from '../cost/descend.js';
+import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile } from './stack-schema.js';
 
@@ -244,51 +245,14 @@ export function leaveOut(times: readonly Measured[], groupOf: (time: Measured) =
   }));
 }
 
-/** Share of a group's times that lie beyond each end once the ends have been moved out. */
-const BEYOND = 0.05;
-
-/** Log seconds by which a bracket's ends must move so that each leaves few of the left-out times beyond it. */
-export function lacking({ left, bracket }: LeftOut): Sides {
-  const sides = left.map((time) => beyond(bracket, time));
-  const needed = (end: keyof Sides): number =>
-    Math.max(
-      0,
-      quantile(
-        sides.map((side) => side[end]),
-        1 - BEYOND,
-      ),
-    );
-  return { fast: needed('fast'), slow: needed('slow') };
-}
-
 /**
- * Where the ends lie beyond which a share of all left-out times is, each end by itself. Groups count alike.
+ * Log seconds by which ends must move so that a share of the left-out times lies beyond each of them. Groups count alike.
  * @param share of the times that each end leaves beyond it
  */
-export function sidesOverTimes(groups: readonly LeftOut[], share: number): Sides {
-  const times = groups.flatMap(({ left, bracket }) =>
-    left.map((time) => ({ ...beyond(bracket, time), weight: 1 / (groups.length * left.length) })),
-  );
-  const end = (of: keyof Sides): number => {
-    let seen = 0;
-    const sorted = [...times].sort((a, b) => a[of] - b[of]);
-    return Math.max(0, sorted.find(({ weight }) => (seen += weight) >= 1 - share - 1e-9)?.[of] ?? 0);
-  };
-  return { fast: end('fast'), slow: end('slow') };
-}
-
-/**
- * Where the ends lie that a share of the groups asks for, each end by itself. Generations count alike, and the groups
- * of one.
- */
 export function sidesOf(groups: readonly LeftOut[], share: number): Sides {
-  const generations = inGeneration(groups.map(({ left }) => left[0]!.device));
-  const asked = groups.map((one) => ({ ...lacking(one), weight: 1 / generations(one.left[0]!.device) }));
-  const total = asked.reduce((sum, { weight }) => sum + weight, 0);
   const end = (of: keyof Sides): number => {
-    let seen = 0;
-    const sorted = [...asked].sort((a, b) => a[of] - b[of]);
-    return sorted.find(({ weight }) => (seen += weight) >= share * total - 1e-9)?.[of] ?? 0;
+    const scores = groups.map(({ left, bracket }) => left.map((time) => beyond(bracket, time)[of]));
+    return Math.max(0, conformalQuantile(scores, 1 - share));
   };
   return { fast: end('fast'), slow: end('slow') };
 }

@@ -3,9 +3,8 @@
  * measured points (kriging), the grid is filled and thinned, and half-widths are quantiles of the errors at points that
  * were left out: points at random, whole lines, whole configurations, whole octaves.
  */
-import { conformalQuantile, KAPPA_UNTESTED } from '../cost/fit-conformal.js';
+import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../cost/conformal.js';
 import { randomFrom } from '../random.js';
-import { quantile } from '../statistics.js';
 import type { StackTable } from './stack-schema.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';
@@ -32,9 +31,6 @@ const FEWEST_A_GROUP = 60;
 const MOST_GROUPS = 5;
 /** Fewest configurations by which leaving one out tells anything. */
 const FEWEST_CONFIGURATIONS = 4;
-/** Share of configurations whose 90 % quantile of errors the width for unmeasured ones reaches; chosen on B200, L40S. */
-const COVERED_CONFIGURATIONS = 0.8;
-const FLOOR_PER_OCTAVE = 0.02;
 /** Fewest points beyond the rim that tell what an octave costs. */
 const FEWEST_OUTSIDE = 10;
 /** The order of rows must not matter to samples of them. */
@@ -115,9 +111,9 @@ export function fitTable(
   });
 
   /** Errors at measured points of lines that are left out, or were, for every line between others. */
-  function lineErrors(axis: number, line: readonly number[]): number[] {
+  function lineErrors(axis: number, line: readonly number[]): number[][] {
     const between = allLines[axis]!.slice(1, -1);
-    return between.flatMap((size) => {
+    return between.map((size) => {
       const on = sample(timed, (row) => row.sizes[axis] === size, (2 * JUDGED_OUTSIDE) / between.length);
       const kept = line.indexOf(size);
       const without = kept < 0 ? undefined : { axis, line: kept };
@@ -126,12 +122,12 @@ export function fitTable(
   }
 
   /**
-   * What half-widths lack per octave when the lines of the outermost one, two or three octaves are hidden, at either
-   * end: the worst of these.
+   * What half-widths lack per octave when the lines of the outermost one, two or three octaves are hidden: that of the
+   * end where it is more.
    */
   function outsideErrors(axis: number, line: readonly number[]): number {
-    const worst = [1, 2, 3].flatMap((octaves) =>
-      (['low', 'high'] as const).flatMap((end) => {
+    const lacksAt = (end: 'low' | 'high'): number[][] =>
+      [1, 2, 3].flatMap((octaves) => {
         const rim = end === 'high' ? line[line.length - 1]! / 2 ** octaves : line[0]! * 2 ** octaves;
         const inside = line.filter((size) => (end === 'high' ? size <= rim : size >= rim));
         if (inside.length === 0 || inside.length === line.length) return [];
@@ -141,13 +137,12 @@ export function fitTable(
         const lacks = sample(timed, beyond, JUDGED_OUTSIDE / 6).map((i) => {
           const sizes = timed[i]!.sizes.map((size, j) => (j === axis ? nearest : size));
           const error = Math.abs(interpolateBy(lines, sizes, gridAt) - values[i]!);
-          const away = Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest));
-          return Math.max(0, error - baseWidth(i)) / Math.max(1, away);
+          return lackPerOctave(error, baseWidth(i), Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest)));
         });
-        return lacks.length < FEWEST_OUTSIDE ? [] : [conformalQuantile(lacks)];
-      }),
-    );
-    return worst.length > 0 ? Math.max(FLOOR_PER_OCTAVE, ...worst) : KAPPA_UNTESTED;
+        return lacks.length < FEWEST_OUTSIDE ? [] : [lacks];
+      });
+    const ends = [lacksAt('low'), lacksAt('high')].filter((lacks) => lacks.length > 0);
+    return ends.length > 0 ? Math.max(...ends.map((lacks) => kappaOf(lacks))) : KAPPA_UNTESTED;
   }
 
   /** The same for calls that take longer than any that were measured. */
@@ -157,10 +152,10 @@ export function fitTable(
       const hidden = (index: number): boolean => lawTimes[index]! > most / 2 ** octaves;
       return sample(lawTimes, (_, i) => hidden(i), JUDGED_OUTSIDE / 3).map((i) => {
         const error = Math.abs(field.valueAt(coordinates[i]!, hidden) - values[i]!);
-        return Math.max(0, error - baseWidth(i)) / Math.max(1, Math.log2(lawTimes[i]! / most) + octaves);
+        return lackPerOctave(error, baseWidth(i), Math.log2(lawTimes[i]! / most) + octaves);
       });
     });
-    return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+    return kappaOf(lacks);
   }
 
   /**
@@ -178,9 +173,9 @@ export function fitTable(
         const sizes = timed[i]!.sizes.map((s, j) => (j === 0 ? lower : j === batch ? (s * size) / lower : s));
         if (sizes[batch]! > lines[batch]!.at(-1)!) return [];
         const seconds = lawAt(sizes) * Math.exp(interpolateBy(lines, sizes, gridAt));
-        return [Math.max(0, Math.abs(Math.log(seconds / timed[i]!.seconds)) - baseWidth(i))];
+        return [lackPerOctave(Math.log(seconds / timed[i]!.seconds), baseWidth(i), 0)];
       });
-      return lacks.length > 0 ? Math.max(FLOOR_PER_OCTAVE, conformalQuantile(lacks)) : KAPPA_UNTESTED;
+      return kappaOf(lacks);
     });
     return [...steps, steps.at(-1) ?? KAPPA_UNTESTED];
   }
@@ -198,7 +193,7 @@ export function fitTable(
 
   /**
    * Errors at configurations, and at numbers of heads, of which nothing was measured: the larger. Kernels are chosen by
-   * the configuration, so errors of one are alike: each has its own quantile, and the width covers most of these.
+   * the configuration, so errors of one are alike, and each configuration counts alike.
    */
   function configurationErrors(list: readonly string[]): number {
     if (list.length < FEWEST_CONFIGURATIONS) return KAPPA_UNTESTED;
@@ -207,16 +202,15 @@ export function fitTable(
     return Math.max(
       ...[names, headCounts].map((of) => {
         const kinds = [...new Set(of)];
-        const found = kinds.map((kind) => {
-          const hidden = (index: number): boolean => of[index] === kind;
-          const known = new Map<number, number>();
-          return conformalQuantile(
-            sample(of, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length).map((i) =>
+        return conformalQuantile(
+          kinds.map((kind) => {
+            const hidden = (index: number): boolean => of[index] === kind;
+            const known = new Map<number, number>();
+            return sample(of, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length).map((i) =>
               Math.abs(predictLeftOut(i, hidden, known) - values[i]!),
-            ),
-          );
-        });
-        return quantile(found, COVERED_CONFIGURATIONS);
+            );
+          }),
+        );
       }),
     );
   }

@@ -10,7 +10,8 @@ import { KERNELS } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';
 import { listed, type TunedCall } from '../../kernels/tuned.js';
 import type { OpClass } from '../../kernels/op-classes.js';
-import { attainableSeconds, type AttainableLaws } from './attainable.js';
+import type { CallExplanation } from '../cost/explain.js';
+import { attainableSeconds, explainAttainable, type AttainableLaws } from './attainable.js';
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
 import { stackName, type ServerTime, type StackTables } from './serving.js';
@@ -35,6 +36,8 @@ export interface GpuSources {
 }
 
 export const ATTAINABLE = 'attainable';
+/** Of what a neighbour's kernel does on the way, for nothing. */
+const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
 const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Prices of a GPU from a stack's tables and from laws. */
@@ -86,6 +89,13 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
         return call?.table ? remembered(shape) : priced(call);
       };
     }),
+    explain: ({ kernel, variant, shape }) => {
+      const call = KERNELS[kernel].tuned(shape, variant);
+      if (!call) return NOTHING_TO_EXPLAIN;
+      const { table } = call;
+      const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
+      return found ?? explainAttainable(laws, call, rates);
+    },
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
     sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },
     requestOverhead: sources.server.secondsPerRequest,

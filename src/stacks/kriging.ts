@@ -2,6 +2,8 @@
  * Interpolation between scattered points: ordinary kriging from the nearest ones (a Gaussian process whose mean is
  * unknown; Cressie, Statistics for Spatial Data, 1993, ch. 3), Matérn-3/2 with one length scale a coordinate.
  */
+import { covarianceFactor, matern32 } from '../cost/covariance.js';
+import { dot, solveLower } from '../cost/linear.js';
 import { Neighbours } from './neighbours.js';
 
 const NEIGHBOURS = 24;
@@ -9,6 +11,11 @@ const NEIGHBOURS = 24;
 const TRIALS = 250;
 /** A stray target tells nothing about scales: no error counts more than this. */
 const MOST_ERROR = 0.5;
+
+/** The search for scales starts here, octaves. */
+const FIRST_LENGTH = 2;
+/** Length scales here are those of exp(−r): Matérn-3/2 has √3 of them in one of its own. */
+const MATERN_LENGTH = Math.sqrt(3);
 
 export interface Scales {
   /** Octaves over which values stay alike, one a coordinate. */
@@ -19,6 +26,7 @@ export interface Scales {
 
 export class Field {
   readonly #neighbours: Neighbours;
+  readonly #units: readonly number[];
 
   /**
    * @param coordinates one list of octaves a point
@@ -33,6 +41,7 @@ export class Field {
     const x = new Float64Array(coordinates.length * d);
     coordinates.forEach((row, i) => row.forEach((value, j) => (x[i * d + j] = value / scales.lengths[j]!)));
     this.#neighbours = new Neighbours(x, d);
+    this.#units = scales.lengths.map(() => MATERN_LENGTH);
   }
 
   /** The value expected at `at`, from the nearest points that are not skipped. */
@@ -42,31 +51,24 @@ export class Field {
     const near = this.#neighbours.nearest(target, NEIGHBOURS, skip);
     const k = near.length;
     if (k === 0) return 0;
-    const covariance = (a: Float64Array, from: number, b: Float64Array, to: number): number => {
-      let square = 0;
-      for (let j = 0; j < d; j++) square += (a[from + j]! - b[to + j]!) ** 2;
-      const r = Math.sqrt(square);
-      return (1 + r) * Math.exp(-r);
-    };
-    // Cholesky of the neighbours' covariances, then three right sides: covariances to the target, ones, values.
-    const l = new Float64Array(k * k);
-    const right = [new Float64Array(k), new Float64Array(k), new Float64Array(k)] as const;
-    for (let i = 0; i < k; i++) {
-      right[0][i] = covariance(x, near[i]! * d, target, 0);
-      right[1][i] = 1;
-      right[2][i] = this.values[near[i]!]!;
-      for (let j = 0; j <= i; j++) {
-        let sum = i === j ? 1 + this.scales.nugget : covariance(x, near[i]! * d, x, near[j]! * d);
-        for (let m = 0; m < j; m++) sum -= l[i * k + m]! * l[j * k + m]!;
-        l[i * k + j] = i === j ? Math.sqrt(Math.max(sum, 1e-12)) : sum / l[j * k + j]!;
-      }
-      for (const column of right) {
-        for (let m = 0; m < i; m++) column[i] = column[i]! - l[i * k + m]! * column[m]!;
-        column[i] = column[i]! / l[i * k + i]!;
-      }
-    }
-    const dot = (a: Float64Array, b: Float64Array): number => a.reduce((sum, value, i) => sum + value * b[i]!, 0);
-    const [c, one, y] = right;
+    // Coordinates are in length scales already.
+    const points = new Float64Array(k * d);
+    near.forEach((index, i) => points.set(x.subarray(index * d, index * d + d), i * d));
+    const hyper = { lengthScales: this.#units, signalVariance: 1, noiseVariance: this.scales.nugget };
+    const factor = covarianceFactor(points, k, hyper);
+    const whiten = (value: (i: number) => number): Float64Array =>
+      solveLower(
+        factor,
+        k,
+        Float64Array.from({ length: k }, (_, i) => value(i)),
+      );
+    const one = whiten(() => 1);
+    const y = whiten((i) => this.values[near[i]!]!);
+    const c = whiten((i) => {
+      let squared = 0;
+      for (let j = 0; j < d; j++) squared += (points[i * d + j]! - target[j]!) ** 2;
+      return matern32(squared / MATERN_LENGTH ** 2);
+    });
     const mean = dot(one, y) / dot(one, one);
     return mean + dot(c, y) - mean * dot(c, one);
   }
@@ -90,7 +92,7 @@ export function fitScales(coordinates: readonly (readonly number[])[], values: F
       return sum + Math.min(error, MOST_ERROR);
     }, 0);
   };
-  let best = [...Array<number>(d).fill(Math.log(2)), Math.log(0.02)];
+  let best = [...Array<number>(d).fill(Math.log(FIRST_LENGTH)), Math.log(0.02)];
   let least = cost(best);
   for (const step of [1.2, 1.2, 0.6, 0.6])
     for (let i = 0; i <= d; i++)

@@ -4,7 +4,8 @@
  */
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';
-import { interpolateAt, placeOf, type Grid, type Place } from './grid.js';
+import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } from '../cost/explain.js';
+import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
@@ -50,10 +51,12 @@ export class TablePredictor {
   /**
    * @param shape the class's axes, and its fixed sizes, which must be the table's
    */
-  predict(shape: OpShape): StackPrice {
+  predict(shape: OpShape, because?: Because): StackPrice {
     const { table } = this;
     const spec = classSpec(table.op);
     const moved = this.#moveHeads(shape);
+    if (moved.shape !== shape)
+      because?.('a count of KV heads, priced as more sequences of fewer', moved.widening, 'added');
     const sizes = spec.axes.map((name) => moved.shape[name]!);
     const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
 
@@ -61,6 +64,7 @@ export class TablePredictor {
     let widening = moved.widening;
     let octavesOutside = 0;
     let width = widthAt(table, law);
+    because?.('a sixth of the measured shapes, six times', width);
     let onKnot = true;
     for (let i = 0; i < sizes.length; i++) {
       const axis = table.axes[i]!;
@@ -70,15 +74,28 @@ export class TablePredictor {
       const octaves = octavesFrom(axis.knots, size);
       octavesOutside += octaves;
       widening += octaves * axis.perOctave;
+      if (octaves > 0)
+        because?.(
+          `the outermost octaves of ${axis.name}; it lies ${octaves.toFixed(1)} outside`,
+          octaves * axis.perOctave,
+          'added',
+        );
       if (place.share > 0) onKnot = false;
-      if (octaves === 0 && !this.#measured[i]!.has(size)) width = Math.max(width, axis.offLine);
+      if (octaves === 0 && !this.#measured[i]!.has(size)) {
+        width = Math.max(width, axis.offLine);
+        because?.(`each measured ${axis.name} in turn`, axis.offLine);
+      }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
-    if (this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true)
+    if (this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true) {
       width = Math.max(width, table.offConfiguration);
+      because?.('each configuration of heads in turn', table.offConfiguration);
+    }
     octavesOutside = Math.max(octavesOutside, beyond);
-    widening = Math.max(widening, beyond * table.perOctave.time);
+    const late = Math.max(0, beyond * table.perOctave.time - widening);
+    if (late > 0) because?.(`the longest octaves of time; it lies ${beyond.toFixed(1)} beyond`, late, 'added');
+    widening += late;
     const half = width + widening;
     const measured =
       moved.shape === shape && onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
@@ -88,6 +105,20 @@ export class TablePredictor {
       high: estimate * Math.exp(half),
       evidence: octavesOutside > 0 ? 'extrapolated' : measured ? 'measured' : 'interpolated',
       octavesOutside,
+    };
+  }
+
+  /** Why that price. */
+  explain(shape: OpShape): CallExplanation {
+    const { table } = this;
+    const spec = classSpec(table.op);
+    const points = knotSizes(this.#grid.lines)
+      .filter((_, i) => this.#filled[i] === 0)
+      .map((sizes) => Object.fromEntries(spec.axes.map((axis, j) => [axis, sizes[j]!])));
+    return {
+      law: lawParts(table.law, spec.work(this.#whole(shape)), this.rates),
+      data: nearestOf(points, shape, spec.axes),
+      leftOut: leftOutOf((because) => this.predict(shape, because)),
     };
   }
 
@@ -166,7 +197,16 @@ export class StackPredictor {
    * kernel).
    */
   predict(op: OpClass, shape: OpShape): StackPrice | null {
+    return this.#find(op, shape)?.predict(shape) ?? null;
+  }
+
+  /** Why that time; null where `predict` knows none. */
+  explain(op: OpClass, shape: OpShape): CallExplanation | null {
+    return this.#find(op, shape)?.explain(shape) ?? null;
+  }
+
+  #find(op: OpClass, shape: OpShape): TablePredictor | null {
     const found = this.#tables.get(op)?.find(({ fixed }) => fixed.every(([name, size]) => shape[name] === size));
-    return found ? predictorOf(found.table, this.file.rates).predict(shape) : null;
+    return found ? predictorOf(found.table, this.file.rates) : null;
   }
 }

@@ -13,7 +13,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parse } from '../../src/commands/parser.js';
 import { DRIFT_RETRIED } from '../../src/bench/repetitions.js';
-import { KAPPA_UNTESTED } from '../../src/cost/fit-conformal.js';
+import { KAPPA_UNTESTED } from '../../src/cost/conformal.js';
 import { NORMAL_90 } from '../../src/cost/predictor.js';
 import { ROOFLINE } from '../../src/cost/roofline.js';
 import { PAPER_FIGURES } from '../../src/paper/figures.js';

@@ -8,7 +8,8 @@ import {
   sampleOf,
   SYNTHETIC_KERNELS,
 } from '../../scripts/coverage-experiment.js';
-import { conformalQuantile, KAPPA_UNTESTED, looCoverage, quantilesOf } from '../../src/cost/fit-conformal.js';
+import { conformalQuantile, KAPPA_UNTESTED } from '../../src/cost/conformal.js';
+import { looCoverage, quantilesOf } from '../../src/cost/fit-conformal.js';
 import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit-mean.js';
 import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers } from '../../src/cost/fit.js';
 import { makePredictor, measuredPoints, type Prediction } from '../../src/cost/predictor.js';
@@ -259,6 +260,7 @@ describe('predictor', () => {
     expect(imports).toEqual([
       "import { KERNELS, type KernelName } from '../../kernels/registry.js';",
       "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
+      "import { Posterior, type Hyperparameters } from './covariance.js';",
     ]);
   });
 

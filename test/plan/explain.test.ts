@@ -1,0 +1,90 @@
+/** Why a row takes its time: what is told must come to the prices that a plan is made of. */
+import { describe, expect, it } from 'vitest';
+import { explainStep, widthOf } from '../../src/cost/explain.js';
+import { priceStep } from '../../src/cost/latency.js';
+import { calibrationPricer, elsewhere } from '../../src/cost/pricers.js';
+import { UserError } from '../../src/errors.js';
+import { prepare } from '../../src/plan/answer.js';
+import { readSources } from '../../src/plan/ask.js';
+import { candidateOf } from '../../src/plan/candidates.js';
+import { configurationOf } from '../../src/plan/evaluate.js';
+import { explainRow } from '../../src/plan/explain.js';
+import { makePlan } from '../../src/plan/plan.js';
+import { representatives } from '../../src/plan/representatives.js';
+import { randomFrom } from '../../src/random.js';
+import { explainText } from '../../src/report/explain-text.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { SEED } from '../gpu/random.js';
+
+const random = randomFrom(SEED);
+const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+const CALIBRATION = 'calibrations/mesa-llvmpipe.json';
+
+async function planned(scenario: Scenario) {
+  const { request, refused } = prepare(scenario, await readSources(scenario, null));
+  return { request, report: makePlan(request, refused, { everyRow: false }) };
+}
+
+describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
+  it('come to the price, its width, and the whole of the squared width', async () => {
+    const scenarios: Scenario[] = [
+      ...Array.from({ length: 4 }, () => ({
+        device: pick(['h200', 'h100', 'b200', 'a100-80', 'l40s', 'mi300x', 'rtx-4090']),
+        model: pick(['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b']),
+        context: pick([1000, 4096, 50_000]),
+      })),
+      { calibration: CALIBRATION, vram: '24GB', context: pick([300, 3000]) },
+    ];
+    let [tables, fitted] = [0, 0];
+    for (const scenario of scenarios) {
+      const { request, report } = await planned(scenario);
+      for (const p of representatives(report.plans).filter((row) => row.knee)) {
+        const e = explainRow(request, report, p.id);
+        expect(e.secondsPerStep, p.id).toEqual(p.knee!.secondsPerStep);
+        const shares = e.contributions.map((c) => c.shareOfWidth);
+        expect(shares.reduce((sum, share) => sum + share, e.shareOfOthers)).toBeCloseTo(1, 6);
+        expect(shares).toEqual([...shares].sort((a, b) => b - a));
+        expect(
+          explainText(e, { width: 80 })
+            .split('\n')
+            .every((line) => line.length <= 80),
+        ).toBe(true);
+        for (const { call } of e.contributions) {
+          if (!call) continue;
+          const { estimate, high } = request.pricer!.price(call);
+          expect(call.seconds.estimate).toBe(estimate);
+          expect(widthOf(call.leftOut), JSON.stringify(call)).toBeCloseTo(Math.log(high / estimate), 6);
+          expect(call.law.parts.every((part) => part.seconds >= 0)).toBe(true);
+          const most = call.law.parts.reduce((sum, part) => sum + part.seconds, 0);
+          expect(call.law.seconds).toBeLessThanOrEqual(most * (1 + 1e-9));
+          if (call.data) tables++;
+          if (call.law.kind === 'sum') fitted++;
+        }
+      }
+    }
+    expect(tables).toBeGreaterThan(0);
+    expect(fitted).toBeGreaterThan(0);
+  });
+
+  it('say what another machine adds', async () => {
+    const { request, report } = await planned({ calibration: CALIBRATION, vram: '24GB', context: 500 });
+    const content = (await readSources({ calibration: CALIBRATION, vram: '24GB', context: 500 }, null)).calibration!
+      .content;
+    const own = calibrationPricer(content, { stale: new Set(), link: null, source: CALIBRATION });
+    const c = configurationOf(request, candidateOf(request, report.plans[0]!.id)!);
+    const there = elsewhere(own);
+    for (const { call } of explainStep(c, there, 2, 500).contributions) {
+      if (!call) continue;
+      const { estimate, high } = there.price(call);
+      expect(widthOf(call.leftOut)).toBeCloseTo(Math.log(high / estimate), 6);
+    }
+    expect(priceStep(c, there, 2, 500).high).toBeGreaterThan(priceStep(c, own, 2, 500).high);
+  });
+
+  it('are refused for rows that are not there, or take no time', async () => {
+    const { request, report } = await planned({ device: 'h200', context: 4096 });
+    expect(() => explainRow(request, report, 'no-such-row')).toThrow(UserError);
+    const unknown = await planned({ vram: '3GB', context: 4096, model: 'ouro-2.6b' });
+    expect(() => explainRow(unknown.request, unknown.report, 'full')).toThrow(UserError);
+  });
+});
