@@ -4,12 +4,30 @@
  * before; loops 3 and 4 of a prompt run on a share of its tokens. flashloop-codec.ts is what the planner has of it.
  */
 import type { Geometry } from '../geometry/geometry.js';
+import type { FlashloopConstants } from './codec.js';
 import { toBf16 } from './small-floats.js';
 
 /** Published constants. */
-export const FLASHLOOP = { bits: 4, group: 64, tail: 64, rows: [1, 1, 0.25, 0.1], keys: 0.1 } as const;
+export const FLASHLOOP: FlashloopConstants = {
+  anchorBits: 4,
+  group: 64,
+  tail: 64,
+  dense: 2,
+  rows: [1, 1, 0.25, 0.1],
+  keys: 0.1,
+};
 
-type Constants = { readonly group: number; readonly tail: number };
+/** Bits of a code of a difference. */
+const DIFFERENCE_BITS = 4;
+/** Bytes of a pair, scale and lowest value, in f16; of an entry of the index, an int32. */
+export const PAIR_BYTES = 4;
+export const ENTRY_BYTES = 4;
+
+/** Bits of a code of a loop. @param loop from 0 */
+export const bitsOfLoop = (loop: number, { anchorBits }: Pick<FlashloopConstants, 'anchorBits'>): number =>
+  loop === 0 ? anchorBits : DIFFERENCE_BITS;
+
+type Constants = Pick<FlashloopConstants, 'group' | 'tail'>;
 
 /** Prompt tokens that are packed; the rest stays exact in the tail. */
 export const packedTokens = (promptTokens: number, { group, tail }: Constants = FLASHLOOP): number =>
@@ -22,31 +40,43 @@ export function packedAfter(promptTokens: number, generated: number, of: Constan
   return packed + Math.max(0, Math.floor((tail - of.tail) / of.group)) * of.group;
 }
 
-/** Bytes of one stream of a token: 4-bit codes, and an f16 pair for 64 of them, in all layers. */
-const streamBytes = ({ layers, kvHeads, headDim: d }: Geometry): number =>
-  layers * kvHeads * 2 * (d / 2 + (4 * d) / 64);
-
-/** Bytes of one entry of the index, an int32, in all layers. */
-const indexBytes = ({ layers }: Geometry): number => 4 * layers;
-
 /** What is stored of a sequence. */
 export interface FlashloopTokens {
   readonly packed: number;
-  /** Packed tokens that have loop 3, and loop 4. */
+  /** Packed tokens that have loop 3, and loop 4, where the model has these. */
   readonly third: number;
   readonly fourth: number;
   readonly tail: number;
 }
 
-/** Bytes of a sequence: streams, their index (two entries a packed token, one a selected row), and the exact tail. */
+/** Bytes of one loop's packed keys of a head: a pair of each channel serves a group of rows, the last one perhaps fewer. */
+export const keyStreamBytes = (rows: number, headDim: number, bits: number, group: number): number =>
+  (rows * headDim * bits) / 8 + PAIR_BYTES * headDim * Math.ceil(rows / group);
+/** Of its values: a pair serves a group of a row's channels. */
+export const valueStreamBytes = (rows: number, headDim: number, bits: number, group: number): number =>
+  rows * ((headDim * bits) / 8 + PAIR_BYTES * Math.ceil(headDim / group));
+
+/**
+ * Bytes of a sequence, as they are packed: streams; their index, which has for each loop after the dense ones an entry a
+ * packed token and one a row; and the exact tail in 16 bits.
+ */
 export function flashloopBytes(
-  g: Geometry,
+  { layers, loops, kvHeads, headDim }: Pick<Geometry, 'layers' | 'loops' | 'kvHeads' | 'headDim'>,
   { packed, third, fourth, tail }: FlashloopTokens,
+  of: FlashloopConstants = FLASHLOOP,
 ): { readonly streams: number; readonly index: number; readonly tail: number } {
+  const rows = [packed, packed, third, fourth].slice(0, loops);
+  const streams = rows.map(
+    (n, loop) =>
+      keyStreamBytes(n, headDim, bitsOfLoop(loop, of), of.group) +
+      valueStreamBytes(n, headDim, bitsOfLoop(loop, of), of.group),
+  );
+  const entries = rows.slice(of.dense).map((n) => packed + n);
+  const sum = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
   return {
-    streams: streamBytes(g) * (2 * packed + third + fourth),
-    index: indexBytes(g) * (2 * packed + third + fourth),
-    tail: tail * 2 * g.layers * g.loops * g.kvHeads * g.headDim * 2,
+    streams: layers * kvHeads * sum(streams),
+    index: layers * ENTRY_BYTES * sum(entries),
+    tail: tail * 2 * layers * loops * kvHeads * headDim * 2,
   };
 }
 

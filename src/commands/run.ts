@@ -64,6 +64,7 @@ export const runCommand: Command = {
       group: 'Cache',
     },
     window: { type: 'string', help: SETTINGS.window.help, group: 'Cache' },
+    constants: { type: 'string', help: SETTINGS.constants.help, group: 'Cache' },
     shared: {
       type: 'string',
       help: 'when all loops read one set of rows, of final-loop and mean-loop [the first that the codec has]',

@@ -26,11 +26,14 @@ const rowsOf = (tokens: number, width: number): number[][] =>
   Array.from({ length: tokens }, () => Array.from({ length: width }, () => TO_BF16(4 * uniform() - 2)));
 
 test('bytes of Ouro-1.4B: prompt and generated tokens, index, tail', () => {
-  const prompt = flashloopBytes(OURO, { packed: 1000, third: 250, fourth: 100, tail: 0 });
-  expect(prompt.streams / 1000).toBeCloseTo(126.9 * KiB, 9);
-  expect(prompt.index / 1000 / KiB).toBeCloseTo(0.22, 3);
-  const generated = flashloopBytes(OURO, { packed: 10, third: 10, fourth: 10, tail: 0 });
-  expect(generated).toMatchObject({ streams: 10 * 216 * KiB, index: 10 * 0.375 * KiB });
+  const prompt = flashloopBytes(OURO, { packed: 1280, third: 320, fourth: 128, tail: 0 });
+  expect(prompt.streams / 1280).toBeCloseTo(126.9 * KiB, 9);
+  expect(prompt.index / 1280 / KiB).toBeCloseTo(0.22, 3);
+  const generated = flashloopBytes(OURO, { packed: 64, third: 64, fourth: 64, tail: 0 });
+  expect(generated).toMatchObject({ streams: 64 * 216 * KiB, index: 64 * 0.375 * KiB });
+  // A group of keys that is not full has a pair of each channel, as a full one has.
+  const one = flashloopBytes(OURO, { packed: 64, third: 1, fourth: 0, tail: 0 }).streams - 64 * 108 * KiB;
+  expect(one).toBe(24 * 16 * (64 + 4 * 128 + 64 + 4 * 2));
   const tail = (tokens: number): number => flashloopBytes(OURO, { packed: 0, third: 0, fourth: 0, tail: tokens }).tail;
   expect([tail(64), tail(127)]).toEqual([48 * MiB, 95.25 * MiB]);
 });
