@@ -170,8 +170,10 @@ export interface CodecSpec {
   streams?(g: Geometry, codec: Codec): Streams;
   /** Keys and values of later loops are projected from a state that a gate mixes (melt). */
   readonly gatesState?: true;
-  /** What the decoder does not run; any codec is decoded unless given. */
+  /** What no decoder runs; any codec is decoded unless given. */
   readonly undecodable?: string;
+  /** What the GPU decoder does not run, and the float64 one does. */
+  readonly referenceOnly?: string;
   /** Why no eviction policy goes with it; any does unless given. */
   readonly refusesEviction?: string;
   /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */

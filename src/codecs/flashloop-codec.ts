@@ -63,7 +63,7 @@ export const flashloop: CodecSpec = {
   onlyAsked: true,
   untrained: true,
   streams,
-  undecodable: 'packs groups of tokens, and selects tokens and keys by scores',
+  referenceOnly: 'packs groups of tokens, and selects tokens and keys by scores, for which there are no kernels',
   closes: 'always',
   loopAxis: false,
   refusesEviction: 'rows are packed by groups of tokens, and loops after the second select their keys',

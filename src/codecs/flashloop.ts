@@ -5,7 +5,7 @@
  */
 import type { Geometry } from '../geometry/geometry.js';
 import type { FlashloopConstants } from './codec.js';
-import { toBf16 } from './small-floats.js';
+import { toBf16, toF16 } from './small-floats.js';
 
 /** Published constants. */
 export const FLASHLOOP: FlashloopConstants = {
@@ -86,9 +86,11 @@ function largest(scores: readonly number[], count: number): number[] {
   return order.slice(0, count).sort((a, b) => a - b);
 }
 
+const LEAST_NORM = 1e-12;
+
 /** ‖h_t − h_{t−1}‖ / ‖h_t‖ of states after the loops' norm. */
 export const rowScore = (state: readonly number[], before: readonly number[]): number =>
-  Math.hypot(...state.map((x, i) => x - (before[i] as number))) / Math.hypot(...state);
+  Math.hypot(...state.map((x, i) => x - (before[i] as number))) / Math.max(LEAST_NORM, Math.hypot(...state));
 
 /**
  * Prompt tokens that run in a loop: the best share of all by score, the last one, whose logits are needed, among them.
@@ -98,7 +100,7 @@ export function selectedRows(scores: readonly number[], share: number, among?: r
   const allowed = among ? new Set(among) : undefined;
   const last = scores.length - 1;
   const ranked = scores.map((score, i) => (i === last ? Infinity : allowed && !allowed.has(i) ? -Infinity : score));
-  return largest(ranked, Math.ceil(share * scores.length));
+  return largest(ranked, Math.min(Math.ceil(share * scores.length), allowed ? allowed.add(last).size : Infinity));
 }
 
 /** Keys that loops 3 and 4 read, of one head: the most probable ones of loop 2. */
@@ -153,8 +155,10 @@ export function sparseAttention(
 /** Rounds to the type of the cache. */
 export type RoundTo = (x: number) => number;
 export const TO_BF16: RoundTo = toBf16;
+export const TO_F16: RoundTo = toF16;
+export const TO_F32: RoundTo = Math.fround;
 
-/** 4-bit codes of the values of one group, with the pair as it is stored. */
+/** Codes of the values of one group, with the pair as it is stored. */
 export interface FlashloopGroup {
   readonly scale: number;
   readonly low: number;
@@ -171,11 +175,12 @@ const halfEven = (x: number): number => {
  * Codes a group in f32: codes by the unrounded pair, the pair then rounded.
  * @param toHalf rounds to f16, in which the pair is stored
  */
-export function codeFlashloop(values: readonly number[], toHalf: RoundTo): FlashloopGroup {
-  const low = Math.min(...values);
+export function codeFlashloop(values: readonly number[], toHalf: RoundTo = TO_F16, bits = 4): FlashloopGroup {
+  const most = 2 ** bits - 1;
+  const low = Math.fround(Math.min(...values));
   const range = Math.fround(Math.max(...values) - low);
-  const scale = Math.fround(range / 15) || 1;
-  const codes = values.map((x) => Math.min(15, Math.max(0, halfEven(Math.fround(Math.fround(x - low) / scale)))));
+  const scale = Math.fround(range / most) || 1;
+  const codes = values.map((x) => Math.min(most, Math.max(0, halfEven(Math.fround(Math.fround(x - low) / scale)))));
   return { scale: toHalf(scale), low: toHalf(low), codes };
 }
 
@@ -186,7 +191,19 @@ export const flashloopValues = ({ scale, low, codes }: FlashloopGroup, to: Round
 /** How a stream groups its scalars: keys by `size` rows of a channel, values by `size` channels of a row. */
 export type Grouping = 'keys' | 'values';
 
-/** A stream: its groups, and the rows that they stand for. */
+/** How rows are coded. */
+export interface Coding {
+  /** Rows of a channel, or channels of a row, that share a pair. */
+  readonly size: number;
+  /** Type of the cache. */
+  readonly to: RoundTo;
+  /** Type of the pair: f16 unless given. */
+  readonly toHalf?: RoundTo;
+  /** Bits of a code: 4 unless given; in loops, of the first one's. */
+  readonly bits?: number;
+}
+
+/** A stream: its groups, channel by channel or row by row, and the rows that they stand for. */
 export interface FlashloopStream {
   readonly groups: readonly FlashloopGroup[];
   readonly rows: readonly (readonly number[])[];
@@ -196,58 +213,85 @@ export interface FlashloopStream {
 export function codeStream(
   rows: readonly (readonly number[])[],
   by: Grouping,
-  { size, to, toHalf }: { readonly size: number; readonly to: RoundTo; readonly toHalf: RoundTo },
+  { size, to, toHalf, bits }: Coding,
 ): FlashloopStream {
   const width = rows[0]?.length ?? 0;
   const read = rows.map((row) => [...row]);
   const groups: FlashloopGroup[] = [];
-  const [outer, inner] = by === 'keys' ? [width, rows.length] : [rows.length, width];
-  for (let o = 0; o < outer; o++)
-    for (let from = 0; from < inner; from += size) {
-      const places = Array.from({ length: Math.min(size, inner - from) }, (_, i): [number, number] =>
-        by === 'keys' ? [from + i, o] : [o, from + i],
-      );
-      const group = codeFlashloop(
-        places.map(([row, column]) => rows[row]![column]!),
-        toHalf,
-      );
-      flashloopValues(group, to).forEach((x, i) => {
-        const [row, column] = places[i] as [number, number];
-        read[row]![column] = x;
-      });
-      groups.push(group);
-    }
+  for (const places of placesOf(rows.length, width, by, size)) {
+    const group = codeFlashloop(
+      places.map(([row, column]) => rows[row]![column]!),
+      toHalf,
+      bits,
+    );
+    flashloopValues(group, to).forEach((x, i) => {
+      const [row, column] = places[i] as [number, number];
+      read[row]![column] = x;
+    });
+    groups.push(group);
+  }
   return { groups, rows: read };
 }
 
+/** Row and column of the scalars of each group. */
+export function* placesOf(rows: number, width: number, by: Grouping, size: number): Generator<[number, number][]> {
+  const [outer, inner] = by === 'keys' ? [width, rows] : [rows, width];
+  for (let o = 0; o < outer; o++)
+    for (let from = 0; from < inner; from += size)
+      yield Array.from({ length: Math.min(size, inner - from) }, (_, i): [number, number] =>
+        by === 'keys' ? [from + i, o] : [o, from + i],
+      );
+}
+
+/** What a loop's rows differ by from those that are rebuilt of the loop before. */
+const difference = (row: readonly number[], before: readonly number[], to: RoundTo): number[] =>
+  row.map((x, c) => to(Math.fround(x - before[c]!)));
+
 /**
- * Codes packed rows of all loops, and rebuilds them: differences and sums are rounded to the type of the cache; a row
- * that a loop did not run keeps what the loop before has.
+ * The rows of every loop, from what the streams stand for: sums are rounded to the type of the cache; a token without a
+ * row of a loop keeps what the loop before has.
+ * @param streams rows of each loop's tokens @param selected those tokens, ascending; of the first loop all
+ */
+export function rebuiltLoops(
+  streams: readonly (readonly (readonly number[])[])[],
+  selected: readonly (readonly number[])[],
+  to: RoundTo,
+): (readonly (readonly number[])[])[] {
+  const rebuilt: (readonly number[])[][] = [];
+  streams.forEach((rows, t) => {
+    const before = rebuilt[t - 1];
+    const next = before ? [...before] : [...rows];
+    if (before)
+      selected[t]!.forEach((token, i) => {
+        next[token] = rows[i]!.map((x, c) => to(Math.fround(before[token]![c]! + x)));
+      });
+    rebuilt.push(next);
+  });
+  return rebuilt;
+}
+
+/**
+ * Codes packed rows of all loops, and rebuilds them. Differences are rounded to the type of the cache.
  * @param loops rows by loop and token; of a loop that a token did not run they are not read
- * @param selected tokens of each loop, ascending
+ * @param selected tokens of each loop, ascending; of the first loop all
  */
 export function codeLoopDifferences(
   loops: readonly (readonly (readonly number[])[])[],
   selected: readonly (readonly number[])[],
   by: Grouping,
-  how: { readonly size: number; readonly to: RoundTo; readonly toHalf: RoundTo },
+  { bits, ...how }: Coding,
 ): { readonly streams: readonly FlashloopStream[]; readonly rebuilt: readonly (readonly (readonly number[])[])[] } {
   const streams: FlashloopStream[] = [];
-  const rebuilt: (readonly (readonly number[])[])[] = [];
+  let rebuilt: readonly (readonly (readonly number[])[])[] = [];
   loops.forEach((rows, t) => {
     const before = rebuilt[t - 1];
-    const tokens = selected[t] as readonly number[];
-    const stream = codeStream(
-      tokens.map((token) => rows[token]!.map((x, c) => (before ? how.to(x - before[token]![c]!) : x))),
-      by,
-      how,
+    const own = selected[t]!.map((token) => (before ? difference(rows[token]!, before[token]!, how.to) : rows[token]!));
+    streams.push(codeStream(own, by, before || bits === undefined ? how : { ...how, bits }));
+    rebuilt = rebuiltLoops(
+      streams.map((stream) => stream.rows),
+      selected,
+      how.to,
     );
-    const next = before ? [...before] : [...rows];
-    tokens.forEach((token, i) => {
-      next[token] = stream.rows[i]!.map((x, c) => (before ? how.to(before[token]![c]! + x) : x));
-    });
-    streams.push(stream);
-    rebuilt.push(next);
   });
   return { streams, rebuilt };
 }

@@ -36,6 +36,11 @@ export function checkOptions(c: Configuration, o: GpuDecoderOptions): void {
   if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
   if (spec.undecodable !== undefined)
     throw new UserError(`${c.codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
+  if (spec.referenceOnly !== undefined)
+    throw new UserError(
+      `${c.codec.kind} ${spec.referenceOnly}: the GPU decoder does not run it`,
+      'decode it in float64 (lla-sim run --reference), or plan it',
+    );
   if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
     throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
   if (c.eviction && spec.refusesEviction)
