@@ -57,7 +57,7 @@ export const fidelityCommand: Command = {
   },
   shown: ['model', 'text', 'tokens', 'codec-weights', 'full', 'claims', 'only', 'seed', 'output', 'format', 'quiet'],
   examples: [
-    ['fidelity', 'the bundled model: at most 40 configurations'],
+    ['fidelity', 'the bundled model: at most 42 configurations'],
     ['fidelity --claims -o claims.json', "which of the paper's claims hold on the bundled model"],
     ['fidelity --codec-weights lla4.safetensors', 'a codec that fit made'],
     ['fidelity --model ./Ouro-1.4B --text book.txt -o ouro.fidelity.json', 'your model, on your text'],

@@ -1,5 +1,6 @@
 /** The configurations that are judged. */
 import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
+import { withConstants } from '../codecs/flashloop-constants.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf, sharedAs } from '../codecs/registry.js';
 import { genericRatios, ranksText } from '../codecs/ranks.js';
@@ -50,6 +51,13 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
 const differences = (g: Geometry): Codec[] =>
   codecsAt(g, 'residual-quant', CODECS['residual-quant'].publishedRatios(g));
 
+/** FlashLoop of a prompt, as published, and with groups and a tail that are shorter than the items. */
+const packedLoops = (g: Geometry): Codec[] =>
+  codecsAt(g, 'flashloop', CODECS.flashloop.publishedRatios(g).slice(0, 1)).flatMap((codec) => {
+    const constants = withConstants({ group: SHORT, tail: SHORT });
+    return typeof constants === 'object' ? [codec, { ...codec, constants }] : [codec];
+  });
+
 /** The ratio at which codecs, storages and evictions are compared: T. */
 const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 
@@ -60,7 +68,7 @@ export const pathFor = ({ kind }: Codec): PathChoice =>
 /** Tokens of a window that is shorter than the items. */
 const SHORT = 16;
 
-/** At most 40 configurations: each question of the paper at few ratios. */
+/** At most 42 configurations: each question of the paper at few ratios. */
 export function defaultGrid(g: Geometry): Row[] {
   const common = commonRatio(g);
   const [lla] = codecsAt(g, 'lla', [common]);
@@ -81,6 +89,7 @@ export function defaultGrid(g: Geometry): Row[] {
     ...shared.filter(({ kind }) => kind === 'final-loop'),
     ...shared.map((codec) => sharedAs(codec, 'decode')),
     ...differences(g),
+    ...packedLoops(g),
   ];
   const full: Codec = { kind: 'full' };
   const rows: Row[] = [
@@ -103,7 +112,7 @@ export function fullGrid(g: Geometry): Row[] {
   const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop', 'hla'] as const;
   const codecs = kinds
     .flatMap((kind) => codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]))
-    .concat(differences(g))
+    .concat(differences(g), packedLoops(g))
     .flatMap(inEverySharing);
   return codecs
     .flatMap((codec) =>

@@ -13,7 +13,7 @@ import { parameterCount } from '../geometry/geometry.js';
 import { evictionLabel } from '../eviction/policy.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { attentionError, observe } from './attention-error.js';
-import { argmax, predict, type Predictions } from './forced.js';
+import { argmax, NO_TENSORS, predict, type Predictions } from './forced.js';
 import { ratioOf, rowId, type Row } from './grid.js';
 import type { Item } from './items.js';
 import { scoreItem, summarise, type ItemScore, type Scores } from './score.js';
@@ -148,10 +148,3 @@ export class Judge {
     };
   }
 }
-
-const NO_TENSORS: TensorSource = {
-  shapes: new Map(),
-  read: (name) => {
-    throw new RangeError(`no tensor ${name}`);
-  },
-};

@@ -50,6 +50,7 @@ import {
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
+import { refuseCodec } from '../decodable.js';
 import type { TensorSource } from '../weights.js';
 import { joined, product, split, type Vector } from './arithmetic.js';
 import { attendHead, type AttendContext } from './attend.js';
@@ -104,8 +105,7 @@ export class ReferenceDecoder {
     const spec = codecSpec(codec);
     const reason = spec.refuse(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-    if (spec.undecodable !== undefined)
-      throw new UserError(`${codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
+    refuseCodec(codec, 'reference');
     if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
     if (eviction && spec.refusesEviction)
