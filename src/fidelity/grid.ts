@@ -125,14 +125,14 @@ export function fullGrid(g: Geometry): Row[] {
     .filter(isPossible);
 }
 
-/** One codec on its paths, in f16 and int8, with and without eviction. */
+/** One codec on its paths, in f16 and int8, with and without eviction, where it has these. */
 export function gridOf(codec: Codec): Row[] {
   const rows: Row[] = [
     { codec: { kind: 'full' }, path: 'full', ...plain },
     ...CODECS[codec.kind].paths
       .filter((path) => path !== 'fast')
       .map((path) => ({ codec, path: path as PathChoice, ...plain })),
-    { codec, path: pathFor(codec), ...plain, storage: 'q8' },
+    ...(CODECS[codec.kind].storage ? [] : [{ codec, path: pathFor(codec), ...plain, storage: 'q8' as const }]),
     ...EVICTIONS.map((eviction) => ({ codec, path: pathFor(codec), ...plain, eviction })),
   ];
   return rows.filter(isPossible);

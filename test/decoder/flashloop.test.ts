@@ -65,7 +65,7 @@ describe.each(MODELS)(`$name (LLA_SIM_SEED=${SEED})`, (g) => {
 
   it.each([
     [{}, 42, 5],
-    [{ rows: [1, 1, 0.5, 0.5], keys: 0.3, anchorBits: 8 }, 27, 30],
+    [{ rows: [1, 1, 0.5, 0.5], keys: 0.3, anchorBits: 8, tail: 0 }, 27, 30],
     [{ dense: 3, rows: [1, 1, 1, 0.3], keys: 0.2, group: 16, tail: 3 }, 41, 20],
   ] as const)('%j is the second account of it, for a prompt of %d tokens and %d steps', (constants, prompt, steps) => {
     const of = { ...FLASHLOOP, ...SMALL, ...constants };

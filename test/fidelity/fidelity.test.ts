@@ -30,6 +30,10 @@ describe('grids', () => {
     expect(defaultGrid(g).filter(({ codec }) => codec.kind === 'flashloop')).toHaveLength(2);
     expect(defaultGrid(g).filter(({ codec }) => codec.kind === 'lla').length).toBeGreaterThanOrEqual(15);
     expect(fullGrid(g).length).toBeGreaterThan(100);
+    expect(gridOf({ kind: 'flashloop', tokens: 'prompt' }).map((row) => rowId(g, row))).toEqual([
+      'full/full/f16',
+      'flashloop-prompt/full/f16',
+    ]);
     expect(gridOf({ kind: 'lla', rankK: 12, rankV: 20 }).map(({ path }) => path)).toContain('absorbed');
   });
 });
