@@ -1,12 +1,12 @@
 /** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
 import { CODEC_KINDS, type Codec, type CodecKind } from '../codecs/codec.js';
 import { codecSpec, isLatent } from '../codecs/registry.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import { SETTINGS } from '../schema/settings.js';
 import { codecFacts, codecOf, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../files.js';
-import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
+import { defaultGrid, fullGrid, gridOf, REFERENCE_PARAMETERS, rowId, type Row } from '../fidelity/grid.js';
 import { Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
 import type { Teacher } from '../fit/capture.js';
@@ -61,7 +61,7 @@ export const fidelityCommand: Command = {
   },
   shown: ['model', 'text', 'tokens', 'codec-weights', 'full', 'claims', 'only', 'seed', 'output', 'format', 'quiet'],
   examples: [
-    ['fidelity', 'the bundled model: at most 42 configurations'],
+    ['fidelity', 'the bundled model: at most 40 configurations'],
     ['fidelity --claims -o claims.json', "which of the paper's claims hold on the bundled model"],
     ['fidelity --codec-weights lla4.safetensors', 'a codec that fit made'],
     ['fidelity --model ./Ouro-1.4B --text book.txt -o ouro.fidelity.json', 'your model, on your text'],
@@ -173,8 +173,13 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
   return rows;
 }
 
-/** The codec that has numbers, with these. @throws UserError for numbers that it cannot have */
+/** The codec that has numbers, with these. @throws UserError for numbers that it cannot have, and for large models */
 function withNumbers(constants: string, geometry: Geometry): Codec {
+  if (parameterCount(geometry) > REFERENCE_PARAMETERS)
+    throw new UserError(
+      `--constants judges in float64, which takes models of up to ${REFERENCE_PARAMETERS / 1e6} million parameters`,
+      'leave it out, or judge a bundled model',
+    );
   const codec = CODEC_KINDS.find((kind) => codecSpec({ kind }).settings.includes('constants')) as CodecKind;
   return readCandidate(
     { flags: { codec, constants }, positional: null, secondPositional: null },

@@ -6,7 +6,7 @@ import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf, sharedAs } fr
 import { genericRatios, ranksText } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 
 /** One configuration. */
@@ -51,9 +51,15 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
 const differences = (g: Geometry): Codec[] =>
   codecsAt(g, 'residual-quant', CODECS['residual-quant'].publishedRatios(g));
 
-/** FlashLoop of a prompt, as published, and with groups and a tail that are shorter than the items. */
+/** Models up to this size are run in float64: for the error of attention, and for codecs without kernels. */
+export const REFERENCE_PARAMETERS = 5e6;
+
+/** FlashLoop of a prompt, as published, and with groups and a tail that are shorter than the items; of small models. */
 const packedLoops = (g: Geometry): Codec[] =>
-  codecsAt(g, 'flashloop', CODECS.flashloop.publishedRatios(g).slice(0, 1)).flatMap((codec) => {
+  (parameterCount(g) > REFERENCE_PARAMETERS
+    ? []
+    : codecsAt(g, 'flashloop', CODECS.flashloop.publishedRatios(g).slice(0, 1))
+  ).flatMap((codec) => {
     const constants = withConstants({ group: SHORT, tail: SHORT });
     return typeof constants === 'object' ? [codec, { ...codec, constants }] : [codec];
   });
@@ -68,7 +74,7 @@ export const pathFor = ({ kind }: Codec): PathChoice =>
 /** Tokens of a window that is shorter than the items. */
 const SHORT = 16;
 
-/** At most 42 configurations: each question of the paper at few ratios. */
+/** At most 40 configurations: each question of the paper at few ratios. */
 export function defaultGrid(g: Geometry): Row[] {
   const common = commonRatio(g);
   const [lla] = codecsAt(g, 'lla', [common]);
