@@ -84,7 +84,7 @@ export function constantsRefusal(
     if (loop < dense && share !== 1)
       return `flashloop runs all tokens in its ${dense} dense loops, not ${share} of them in loop ${loop + 1}`;
     if (share > before)
-      return `flashloop chooses the tokens of loop ${loop + 1} among those of loop ${loop}: ${share} is more than ${before}`;
+      return `flashloop chooses tokens of loop ${loop + 1} among those of loop ${loop}: ${share} is more than ${before}`;
   }
   return undefined;
 }

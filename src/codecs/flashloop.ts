@@ -49,7 +49,7 @@ export interface FlashloopTokens {
   readonly tail: number;
 }
 
-/** Bytes of one loop's packed keys of a head: a pair of each channel serves a group of rows, the last one perhaps fewer. */
+/** Bytes of one loop's packed keys of a head: a pair of each channel serves a group of rows, the last perhaps fewer. */
 export const keyStreamBytes = (rows: number, headDim: number, bits: number, group: number): number =>
   (rows * headDim * bits) / 8 + PAIR_BYTES * headDim * Math.ceil(rows / group);
 /** Of its values: a pair serves a group of a row's channels. */
@@ -57,8 +57,8 @@ export const valueStreamBytes = (rows: number, headDim: number, bits: number, gr
   rows * ((headDim * bits) / 8 + PAIR_BYTES * Math.ceil(headDim / group));
 
 /**
- * Bytes of a sequence, as they are packed: streams; their index, which has for each loop after the dense ones an entry a
- * packed token and one a row; and the exact tail in 16 bits.
+ * Bytes of a sequence, as they are packed: streams; their index, for each loop after the dense ones an entry a packed
+ * token and one a row; and the exact tail in 16 bits.
  */
 export function flashloopBytes(
   { layers, loops, kvHeads, headDim }: Pick<Geometry, 'layers' | 'loops' | 'kvHeads' | 'headDim'>,

@@ -1,4 +1,4 @@
-/** Which models and codecs the bundled decoder runs: the others are planned, and `run` says in one line why it does not. */
+/** Which models and codecs the bundled decoder runs: others are planned, and `run` says in one line why it does not. */
 import type { Codec } from '../codecs/codec.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError } from '../errors.js';

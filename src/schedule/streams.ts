@@ -3,16 +3,16 @@
  * loops up to it. Loops 1 and 2 attend to all tokens. Loop 2 also tells, of each head, the keys that loops 3 and 4 read:
  * a tenth, the most probable. The last tokens are exact.
  *
- * No kernel was written for it. Each operation is listed as one that exists and moves the same bytes: a row of a stream as
- * a row in 4 bits with a scale for 32 scalars, which takes as much as a pair for 64; a token of two streams as two rows; a
- * row of an anchor in 8 bits as nearly two.
+ * No kernel was written for it. Each operation is listed as one that exists and moves the same bytes: a row of a stream
+ * as a row in 4 bits with a scale for 32 scalars, which takes as much as a pair for 64; a token of two streams as two
+ * rows; a row of an anchor in 8 bits as nearly two.
  */
 import type { Streams } from '../codecs/codec.js';
 import { streamsOf } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { AXES, headsOf, kvHeadsOf, op, type Configuration, type Op, type Part, type When } from './configuration.js';
 
-/** Scalars of a scale in a row that takes as many bytes as a stream's, where a scale and a lowest value serve twice as many. */
+/** Scalars of a scale in a row that takes as many bytes as a stream's, whose scale and lowest value serve twice as many. */
 const scaleGroup = ({ group }: Streams): number => group / 2;
 export const PACKED = 'q4';
 
@@ -62,7 +62,7 @@ export function streamLoops(c: Configuration, block: LayerBlock, context: number
   });
 }
 
-/** The choice of keys after the last dense loop: every head weighs the scores of all tokens, as H2O does for its masses. */
+/** The choice of keys after the last dense loop: every head weighs the scores of all tokens, as for H2O's masses. */
 export const chooseKeysOps = (c: Configuration, parts: readonly Part[], context: number, when: When): Op[] =>
   parts.map(({ size, repeat }) =>
     op('choose-keys', 'mass', 'f32', { rows: size * headsOf(c), group: 1, context }, when, repeat),

@@ -40,7 +40,7 @@ export function readBounds(pairs: readonly string[], flag: string, example?: str
     if (!match || !Number.isFinite(value))
       throw new UserError(`${flag} must be ${form}=VALUE, not ${show(pair)}`, `write for example ${flag} ${shown}`);
     const metric = (match[1] as string).trim().toLowerCase();
-    if (metric in bounds) throw new UserError(`${flag} bounds ${show(metric)} twice`, 'give each metric once');
+    if (metric in bounds) throw new UserError(`${flag} has ${show(metric)} twice`, 'give each once');
     bounds[metric] = value;
   }
   return bounds;

@@ -82,7 +82,7 @@ it.each([
       [{ keys: 1.01 }, /a share of the keys above 0 and at most 1, not 1.01/],
       [{ loop3: 1.5 }, /a share of the tokens above 0 and at most 1 in loop 3, not 1.5/],
       [{ loop4: 0 }, /a share of the tokens above 0 and at most 1 in loop 4, not 0/],
-      [{ loop4: 0.3 }, /the tokens of loop 4 among those of loop 3: 0.3 is more than 0.25/],
+      [{ loop4: 0.3 }, /tokens of loop 4 among those of loop 3: 0.3 is more than 0.25/],
       [{ 'dense-loops': 3, loop3: 0.5 }, /all tokens in its 3 dense loops, not 0.5 of them in loop 3/],
     ] as const
   ).map(([constants, message]): [Scenario, RegExp] => [{ codec: ['flashloop'], constants }, message]),

@@ -1,10 +1,10 @@
 /**
  * FlashLoop's cache as bytes, little endian. Of each layer:
  *
- *   index       of each loop after the dense ones: for each packed token the number of its row, or -1; then the token of
- *               each row. int32
- *   each head   keys, then values: of each loop the codes row by row, channel after channel, low bits first; then a pair
- *               (scale, lowest value) in f16 for each group, channel by channel for keys, row by row for values
+ *   index       of each loop after the dense ones: for each packed token the number of its row, or -1; then the token
+ *               of each row. int32
+ *   each head   keys, then values: of each loop the codes row by row, channel after channel, low bits first, and a
+ *               pair (scale, lowest value) in f16 for each group, channel by channel for keys, row by row for values;
  *               then the exact tail of each loop, row by row, in f16
  *
  * `flashloopBytes` counts them.

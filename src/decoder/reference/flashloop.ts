@@ -1,11 +1,12 @@
 /**
- * FlashLoop (codecs/flashloop.ts) in float64: attention of the core over packed loops, and the tokens of a prompt that run
- * each of them.
+ * FlashLoop (codecs/flashloop.ts) in float64: attention of the core over packed loops, and the tokens of a prompt that
+ * run each of them.
  *
- * **A prompt** attends exactly, in one pass. Tokens that do not run a loop keep the rows that they have of the loop before,
- * and the others attend to these. Then all but the tail is packed.
- * **A step** reads all tokens in the dense loops. The last of these says, for each query head, which keys the loops after
- * it read: they add what their own rows of these keys change to that loop's output.
+ * **A prompt** attends exactly, in one pass. Tokens that do not run a loop keep the rows that they have of the loop
+ * before, and the others attend to these. Then all but the tail is packed.
+ *
+ * **A step** reads all tokens in the dense loops. The last of these says, for each query head, which keys the loops
+ * after it read: they add what their own rows of these keys change to that loop's output.
  */
 import type { Codec } from '../../codecs/codec.js';
 import { constantsOf } from '../../codecs/flashloop-constants.js';
