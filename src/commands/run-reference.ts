@@ -1,4 +1,5 @@
 /** `lla-sim run --reference`: one sequence in float64 on the processor. */
+import { freemem } from 'node:os';
 import { setImmediate as breathe } from 'node:timers/promises';
 import { bytesPerToken, windowBytes, type CacheLayout } from '../codecs/layout.js';
 import { layoutOf } from '../codecs/registry.js';
@@ -7,7 +8,9 @@ import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
 import { EXIT, UserError } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
+import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import type { Configuration } from '../schedule/schedule.js';
+import { formatBytes } from '../units.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, type RunReport } from './run-report.js';
 
@@ -35,6 +38,7 @@ export async function generateInFloat64(
       );
   const c: Configuration = { ...q.configuration, bindingBytes: Infinity };
   const { geometry: g } = c;
+  requireRoom(g, freemem());
   const { checkpoint } = loaded;
   const seeded = { seed: q.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' } as const;
   const model = loadModel(
@@ -88,6 +92,17 @@ export async function generateInFloat64(
     { ...loaded, codec },
     { tokens: [out], seconds, spent: now() - generating, prefillSeconds, prefillMethod: method },
   );
+}
+
+/** @throws UserError for weights that do not fit in memory in float64 */
+export function requireRoom(g: Geometry, freeBytes: number): void {
+  const bytes = Float64Array.BYTES_PER_ELEMENT * parameterCount(g);
+  if (bytes > freeBytes)
+    throw new UserError(
+      `--reference holds the weights of ${g.name} in float64, ${formatBytes(bytes)}, and ${formatBytes(freeBytes)} are free`,
+      'take a smaller model, or --layers and --vocab of one with fabricated weights',
+      EXIT.noSolution,
+    );
 }
 
 /** Bytes of the cache: those that packed loops have, and those that the layout has of all else. */

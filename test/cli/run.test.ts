@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { FLASHLOOP, flashloopBytes } from '../../src/codecs/flashloop.js';
 import { tinyGeometry } from '../../src/tiny/model.js';
+import { requireRoom } from '../../src/commands/run-reference.js';
+import { parameterCount } from '../../src/geometry/geometry.js';
 import { runText } from '../../src/commands/run-report.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
@@ -102,6 +104,12 @@ it('decodes in float64 without a GPU, what has no kernels too, and says what it 
     expectBadInput(refused);
     expect(refused.err).toContain(message);
   }
+});
+
+it('refuses weights that do not fit in memory in float64', () => {
+  const bytes = 8 * parameterCount(tinyGeometry());
+  expect(() => requireRoom(tinyGeometry(), bytes)).not.toThrow();
+  expect(() => requireRoom(tinyGeometry(), bytes - 1)).toThrow(/holds the weights of lla-tiny in float64/);
 });
 
 describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
