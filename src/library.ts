@@ -39,6 +39,7 @@ import { KERNELS, KERNEL_NAMES, workOf as work } from '../kernels/registry.js';
 import { STORAGES } from '../kernels/spec.js';
 import * as schedules from './schedule/schedule.js';
 import type { Configuration, Op, Schedule } from './schedule/schedule.js';
+import { flashloopConstants } from './schema/constants.js';
 import { checkScenario, scenarioSchema } from './schema/scenario.js';
 import type { Scenario } from './schema/settings.js';
 import { MAX_BYTES, MAX_TOKENS } from './units.js';
@@ -178,6 +179,8 @@ const geometry = z
     'must have as many layers as its stacks run',
   );
 const rank = count(1e7).optional();
+/** Settings that have a meaning of their own where they are not given. */
+const USUAL: readonly string[] = ['shared', 'constants'];
 const codec = z
   .object({
     kind: z.enum(CODEC_KINDS),
@@ -190,14 +193,14 @@ const codec = z
     shared: z.enum(SHARINGS).optional(),
     residual: z.enum(RESIDUAL_FORMS).optional(),
     tokens: z.enum(FLASHLOOP_TOKENS).optional(),
+    constants: flashloopConstants.optional(),
   })
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
     const has = new Set(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name])));
     const settings: readonly string[] = registry.CODECS[kind].settings;
-    // What is not given of `shared` has a meaning of its own.
-    return [...has].every((name) => settings.includes(name)) && settings.every((s) => s === 'shared' || has.has(s));
-  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual, tokens or shared), and no others');
+    return [...has].every((name) => settings.includes(name)) && settings.every((s) => USUAL.includes(s) || has.has(s));
+  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual, tokens, constants or shared), and no others');
 const path = z.enum(PATHS);
 const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });

@@ -11,6 +11,22 @@ export type ResidualForm = (typeof RESIDUAL_FORMS)[number];
 export const FLASHLOOP_TOKENS = ['prompt', 'generated'] as const;
 export type FlashloopTokens = (typeof FLASHLOOP_TOKENS)[number];
 
+/** Numbers of flashloop (flashloop.ts has the published ones). */
+export interface FlashloopConstants {
+  /** Bits of a code of the first loop, the anchor: 2, 4 or 8. Differences have 4. */
+  readonly anchorBits: number;
+  /** Tokens of a channel of keys, and channels of a token of values, that share a scale and a lowest value. */
+  readonly group: number;
+  /** Last tokens that stay exact, at least. */
+  readonly tail: number;
+  /** First loops, which run all of a prompt's tokens and read all keys. The last one says which keys later loops read. */
+  readonly dense: number;
+  /** Of each loop, the share of a prompt's tokens that run it: 1 in dense loops, never rising. */
+  readonly rows: readonly number[];
+  /** Share of the keys that loops after the dense ones read. */
+  readonly keys: number;
+}
+
 export const CODEC_KINDS = [
   'full',
   'lla',
@@ -74,6 +90,8 @@ export interface Codec {
   readonly residual?: ResidualForm;
   /** Which tokens a context is counted as (flashloop). */
   readonly tokens?: FlashloopTokens;
+  /** Its numbers, where they are not the published ones (flashloop). */
+  readonly constants?: FlashloopConstants;
   /** When the loops share rows (final-loop, mean-loop); the first of the kind's `sharings` unless given. */
   readonly shared?: Sharing;
 }
@@ -96,8 +114,14 @@ export interface Streams {
   readonly runs: readonly number[];
   /** Of each loop, the share of the cached tokens that have a row of it. */
   readonly stored: readonly number[];
-  /** Share of the keys that loops after the second read. */
+  /** Bytes of a loop's row over those of one in 4 bits. */
+  readonly weights: readonly number[];
+  /** First loops that read all keys. */
+  readonly dense: number;
+  /** Share of the keys that loops after them read. */
   readonly keys: number;
+  /** Scalars that share a scale and a lowest value. */
+  readonly group: number;
   /** Last tokens whose rows of all loops are exact: at least, and at most between two packings. */
   readonly tail: { readonly least: number; readonly most: number };
 }
@@ -146,8 +170,10 @@ export interface CodecSpec {
   streams?(g: Geometry, codec: Codec): Streams;
   /** Keys and values of later loops are projected from a state that a gate mixes (melt). */
   readonly gatesState?: true;
-  /** What the decoder does not run; any codec is decoded unless given. */
+  /** What no decoder runs; any codec is decoded unless given. */
   readonly undecodable?: string;
+  /** What the GPU decoder does not run, and the float64 one does. */
+  readonly referenceOnly?: string;
   /** Why no eviction policy goes with it; any does unless given. */
   readonly refusesEviction?: string;
   /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */

@@ -6,40 +6,51 @@
  * between. Each is a setting, and both are planned.
  */
 import type { Geometry } from '../geometry/geometry.js';
-import { FLASHLOOP_TOKENS, type Codec, type CodecSpec, type Streams } from './codec.js';
-import { FLASHLOOP } from './flashloop.js';
-import { cacheTensor, fullTensors } from './layout.js';
+import { FLASHLOOP_TOKENS, type Codec, type CodecSpec, type FlashloopConstants, type Streams } from './codec.js';
+import { constantsOf, constantsRefusal, constantsText } from './flashloop-constants.js';
+import { bitsOfLoop, ENTRY_BYTES, FLASHLOOP, PAIR_BYTES, valueStreamBytes } from './flashloop.js';
+import { cacheTensor, fullTensors, type CacheTensor } from './layout.js';
 
-/** Loops of which shares are published. */
-const MOST_LOOPS = FLASHLOOP.rows.length;
-/** Bytes of a pair, scale and lowest value, in f16; of an entry of the index. */
-const PAIR = 4;
-const ENTRY = 4;
-
-const runsOf = ({ loops }: Geometry): readonly number[] => FLASHLOOP.rows.slice(0, loops);
-const storedOf = (g: Geometry, { tokens }: Codec): readonly number[] =>
-  tokens === 'generated' ? runsOf(g).map(() => 1) : runsOf(g);
+const runsOf = ({ loops }: Geometry, codec: Codec): readonly number[] => constantsOf(codec).rows.slice(0, loops);
+const storedOf = (g: Geometry, codec: Codec): readonly number[] =>
+  codec.tokens === 'generated' ? runsOf(g, codec).map(() => 1) : runsOf(g, codec);
 
 const sum = (shares: readonly number[]): number => shares.reduce((a, b) => a + b, 0);
 
-/** Channels of a value that share a pair; of a narrower head all. */
-const channelsOf = ({ headDim }: Pick<Geometry, 'headDim'>): number => Math.min(FLASHLOOP.group, headDim);
+/** Bytes of a head's keys of one token and loop, of whole groups of tokens. */
+const keyBytes = (d: number, bits: number, { group }: FlashloopConstants): number =>
+  (d * bits) / 8 + (PAIR_BYTES * d) / group;
+const valueBytes = (d: number, bits: number, { group }: FlashloopConstants): number =>
+  valueStreamBytes(1, d, bits, group);
 
-/** Bytes of a head's keys of one token and loop: a pair of each channel serves a group of tokens. */
-const keyBytes = (d: number): number => (d * FLASHLOOP.bits) / 8 + (PAIR * d) / FLASHLOOP.group;
-/** Of its values: a pair serves a group of channels. */
-const valueBytes = (d: number): number => (d * FLASHLOOP.bits) / 8 + (PAIR * d) / channelsOf({ headDim: d });
+/** Of each loop, bytes of a head's keys and values of one token. */
+function rowsBytes({ loops, headDim: d }: Geometry, codec: Codec): number[] {
+  const of = constantsOf(codec);
+  return Array.from({ length: loops }, (_, loop) => {
+    const bits = bitsOfLoop(loop, of);
+    return keyBytes(d, bits, of) + valueBytes(d, bits, of);
+  });
+}
 
-const streams = (g: Geometry, codec: Codec): Streams => ({
-  runs: runsOf(g),
-  stored: storedOf(g, codec),
-  keys: FLASHLOOP.keys,
-  tail: { least: FLASHLOOP.tail, most: FLASHLOOP.tail + FLASHLOOP.group - 1 },
-});
+function streams(g: Geometry, codec: Codec): Streams {
+  const { dense, keys, group, tail } = constantsOf(codec);
+  const bytes = rowsBytes(g, codec);
+  return {
+    runs: runsOf(g, codec),
+    stored: storedOf(g, codec),
+    weights: bytes.map((own) => own / bytes.at(-1)!),
+    dense: Math.min(dense, g.loops),
+    keys,
+    group,
+    tail: { least: tail, most: tail + group - 1 },
+  };
+}
 
 /** Bits of the full cache over those of the streams, pairs included. */
-const ratioOf = (g: Geometry, codec: Codec): number =>
-  (4 * g.loops * g.headDim) / (sum(storedOf(g, codec)) * (keyBytes(g.headDim) + valueBytes(g.headDim)));
+function ratioOf(g: Geometry, codec: Codec): number {
+  const bytes = rowsBytes(g, codec);
+  return (4 * g.loops * g.headDim) / sum(storedOf(g, codec).map((share, loop) => share * bytes[loop]!));
+}
 
 const both = FLASHLOOP_TOKENS.map((tokens): Codec => ({ kind: 'flashloop', tokens }));
 /** Ratios are printed with two decimals. */
@@ -48,41 +59,46 @@ const CLOSE = 0.01;
 export const flashloop: CodecSpec = {
   title: 'FlashLoop, loops as packed differences',
   paths: ['full'],
-  settings: ['tokens'],
+  settings: ['tokens', 'constants'],
   onlyAsked: true,
   untrained: true,
   streams,
-  undecodable: 'packs groups of tokens, and selects tokens and keys by scores',
+  referenceOnly: 'packs groups of tokens, and selects tokens and keys by scores, for which there are no kernels',
   closes: 'always',
   loopAxis: false,
   refusesEviction: 'rows are packed by groups of tokens, and loops after the second select their keys',
   ratio: ratioOf,
-  label: ({ kind, tokens }) => `${kind}-${tokens}`,
+  label: ({ kind, tokens, constants }) => `${kind}-${tokens}${constants ? constantsText(constants) : ''}`,
   // Prelude and coda, which have no loops.
   storage: () => 'f16',
-  publishedRatios: (g) => (refuse(g) === undefined ? both.map((codec) => ratioOf(g, codec)) : []),
+  publishedRatios: (g) => (constantsRefusal(g, FLASHLOOP) === undefined ? both.map((codec) => ratioOf(g, codec)) : []),
   fromRatio: (g, ratio) => {
-    const refused = refuse(g);
+    const refused = constantsRefusal(g, FLASHLOOP);
     if (refused !== undefined) return refused;
     return (
       both.find((codec) => Math.abs(ratioOf(g, codec) - ratio) < CLOSE) ??
       `flashloop has the ratios ${both.map((codec) => ratioOf(g, codec).toFixed(2)).join(' (a prompt) and ')} (generated)`
     );
   },
-  refuse: (g, { tokens }) =>
-    tokens !== undefined && FLASHLOOP_TOKENS.includes(tokens)
-      ? refuse(g)
-      : `flashloop counts tokens as ${FLASHLOOP_TOKENS.join(' or ')}, not as ${tokens}`,
+  refuse: (g, codec) =>
+    codec.tokens !== undefined && FLASHLOOP_TOKENS.includes(codec.tokens)
+      ? constantsRefusal(g, constantsOf(codec))
+      : `flashloop counts tokens as ${FLASHLOOP_TOKENS.join(' or ')}, not as ${codec.tokens}`,
   core: (g, core, codec, { storage, groupSize }) => {
     const one = { ...core, loops: 1 };
     const d = g.headDim;
+    const of = constantsOf(codec);
     const index = cacheTensor(one, 'index', 1, 0, storage, groupSize);
-    // A packed token has two entries, a selected row one: as many as it has rows.
+    const row = (role: 'key' | 'value', bytes: number, share: number): CacheTensor => ({
+      ...cacheTensor(one, role, g.kvHeads, d, 'f16', groupSize),
+      packed: { bytes, share },
+    });
     return [
-      ...storedOf(g, codec).flatMap((share) => [
-        { ...cacheTensor(one, 'key', g.kvHeads, d, 'f16', groupSize), packed: { bytes: keyBytes(d), share } },
-        { ...cacheTensor(one, 'value', g.kvHeads, d, 'f16', groupSize), packed: { bytes: valueBytes(d), share } },
-        { ...index, packed: { bytes: ENTRY, share } },
+      ...storedOf(g, codec).flatMap((share, loop) => [
+        row('key', keyBytes(d, bitsOfLoop(loop, of), of), share),
+        row('value', valueBytes(d, bitsOfLoop(loop, of), of), share),
+        // Where a row of the loop is, of each packed token, and of which token each row is.
+        ...(loop < of.dense ? [] : [{ ...index, packed: { bytes: ENTRY_BYTES, share: 1 + share } }]),
       ]),
       ...fullTensors(core, g.kvHeads, d, 'f16', groupSize).map((tensor) => ({
         ...tensor,
@@ -92,11 +108,3 @@ export const flashloop: CodecSpec = {
   },
   parameters: () => 0,
 };
-
-function refuse({ name, loops, headDim }: Geometry): string | undefined {
-  if (loops < 2) return 'flashloop needs a model with at least two loops';
-  if (loops > MOST_LOOPS) return `flashloop says which tokens run of ${MOST_LOOPS} loops, and ${name} has ${loops}`;
-  return headDim % channelsOf({ headDim }) === 0
-    ? undefined
-    : `flashloop has groups of ${FLASHLOOP.group} channels, which do not divide heads of ${headDim}`;
-}

@@ -4,12 +4,30 @@
  * before; loops 3 and 4 of a prompt run on a share of its tokens. flashloop-codec.ts is what the planner has of it.
  */
 import type { Geometry } from '../geometry/geometry.js';
-import { toBf16 } from './small-floats.js';
+import type { FlashloopConstants } from './codec.js';
+import { toBf16, toF16 } from './small-floats.js';
 
 /** Published constants. */
-export const FLASHLOOP = { bits: 4, group: 64, tail: 64, rows: [1, 1, 0.25, 0.1], keys: 0.1 } as const;
+export const FLASHLOOP: FlashloopConstants = {
+  anchorBits: 4,
+  group: 64,
+  tail: 64,
+  dense: 2,
+  rows: [1, 1, 0.25, 0.1],
+  keys: 0.1,
+};
 
-type Constants = { readonly group: number; readonly tail: number };
+/** Bits of a code of a difference. */
+const DIFFERENCE_BITS = 4;
+/** Bytes of a pair, scale and lowest value, in f16; of an entry of the index, an int32. */
+export const PAIR_BYTES = 4;
+export const ENTRY_BYTES = 4;
+
+/** Bits of a code of a loop. @param loop from 0 */
+export const bitsOfLoop = (loop: number, { anchorBits }: Pick<FlashloopConstants, 'anchorBits'>): number =>
+  loop === 0 ? anchorBits : DIFFERENCE_BITS;
+
+type Constants = Pick<FlashloopConstants, 'group' | 'tail'>;
 
 /** Prompt tokens that are packed; the rest stays exact in the tail. */
 export const packedTokens = (promptTokens: number, { group, tail }: Constants = FLASHLOOP): number =>
@@ -22,31 +40,43 @@ export function packedAfter(promptTokens: number, generated: number, of: Constan
   return packed + Math.max(0, Math.floor((tail - of.tail) / of.group)) * of.group;
 }
 
-/** Bytes of one stream of a token: 4-bit codes, and an f16 pair for 64 of them, in all layers. */
-const streamBytes = ({ layers, kvHeads, headDim: d }: Geometry): number =>
-  layers * kvHeads * 2 * (d / 2 + (4 * d) / 64);
-
-/** Bytes of one entry of the index, an int32, in all layers. */
-const indexBytes = ({ layers }: Geometry): number => 4 * layers;
-
 /** What is stored of a sequence. */
 export interface FlashloopTokens {
   readonly packed: number;
-  /** Packed tokens that have loop 3, and loop 4. */
+  /** Packed tokens that have loop 3, and loop 4, where the model has these. */
   readonly third: number;
   readonly fourth: number;
   readonly tail: number;
 }
 
-/** Bytes of a sequence: streams, their index (two entries a packed token, one a selected row), and the exact tail. */
+/** Bytes of one loop's packed keys of a head: a pair of each channel serves a group of rows, the last perhaps fewer. */
+export const keyStreamBytes = (rows: number, headDim: number, bits: number, group: number): number =>
+  (rows * headDim * bits) / 8 + PAIR_BYTES * headDim * Math.ceil(rows / group);
+/** Of its values: a pair serves a group of a row's channels. */
+export const valueStreamBytes = (rows: number, headDim: number, bits: number, group: number): number =>
+  rows * ((headDim * bits) / 8 + PAIR_BYTES * Math.ceil(headDim / group));
+
+/**
+ * Bytes of a sequence, as they are packed: streams; their index, for each loop after the dense ones an entry a packed
+ * token and one a row; and the exact tail in 16 bits.
+ */
 export function flashloopBytes(
-  g: Geometry,
+  { layers, loops, kvHeads, headDim }: Pick<Geometry, 'layers' | 'loops' | 'kvHeads' | 'headDim'>,
   { packed, third, fourth, tail }: FlashloopTokens,
+  of: FlashloopConstants = FLASHLOOP,
 ): { readonly streams: number; readonly index: number; readonly tail: number } {
+  const rows = [packed, packed, third, fourth].slice(0, loops);
+  const streams = rows.map(
+    (n, loop) =>
+      keyStreamBytes(n, headDim, bitsOfLoop(loop, of), of.group) +
+      valueStreamBytes(n, headDim, bitsOfLoop(loop, of), of.group),
+  );
+  const entries = rows.slice(of.dense).map((n) => packed + n);
+  const sum = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
   return {
-    streams: streamBytes(g) * (2 * packed + third + fourth),
-    index: indexBytes(g) * (2 * packed + third + fourth),
-    tail: tail * 2 * g.layers * g.loops * g.kvHeads * g.headDim * 2,
+    streams: layers * kvHeads * sum(streams),
+    index: layers * ENTRY_BYTES * sum(entries),
+    tail: tail * 2 * layers * loops * kvHeads * headDim * 2,
   };
 }
 
@@ -56,9 +86,11 @@ function largest(scores: readonly number[], count: number): number[] {
   return order.slice(0, count).sort((a, b) => a - b);
 }
 
+const LEAST_NORM = 1e-12;
+
 /** ‖h_t − h_{t−1}‖ / ‖h_t‖ of states after the loops' norm. */
 export const rowScore = (state: readonly number[], before: readonly number[]): number =>
-  Math.hypot(...state.map((x, i) => x - (before[i] as number))) / Math.hypot(...state);
+  Math.hypot(...state.map((x, i) => x - (before[i] as number))) / Math.max(LEAST_NORM, Math.hypot(...state));
 
 /**
  * Prompt tokens that run in a loop: the best share of all by score, the last one, whose logits are needed, among them.
@@ -68,7 +100,7 @@ export function selectedRows(scores: readonly number[], share: number, among?: r
   const allowed = among ? new Set(among) : undefined;
   const last = scores.length - 1;
   const ranked = scores.map((score, i) => (i === last ? Infinity : allowed && !allowed.has(i) ? -Infinity : score));
-  return largest(ranked, Math.ceil(share * scores.length));
+  return largest(ranked, Math.min(Math.ceil(share * scores.length), allowed ? allowed.add(last).size : Infinity));
 }
 
 /** Keys that loops 3 and 4 read, of one head: the most probable ones of loop 2. */
@@ -123,8 +155,10 @@ export function sparseAttention(
 /** Rounds to the type of the cache. */
 export type RoundTo = (x: number) => number;
 export const TO_BF16: RoundTo = toBf16;
+export const TO_F16: RoundTo = toF16;
+export const TO_F32: RoundTo = Math.fround;
 
-/** 4-bit codes of the values of one group, with the pair as it is stored. */
+/** Codes of the values of one group, with the pair as it is stored. */
 export interface FlashloopGroup {
   readonly scale: number;
   readonly low: number;
@@ -141,11 +175,12 @@ const halfEven = (x: number): number => {
  * Codes a group in f32: codes by the unrounded pair, the pair then rounded.
  * @param toHalf rounds to f16, in which the pair is stored
  */
-export function codeFlashloop(values: readonly number[], toHalf: RoundTo): FlashloopGroup {
-  const low = Math.min(...values);
+export function codeFlashloop(values: readonly number[], toHalf: RoundTo = TO_F16, bits = 4): FlashloopGroup {
+  const most = 2 ** bits - 1;
+  const low = Math.fround(Math.min(...values));
   const range = Math.fround(Math.max(...values) - low);
-  const scale = Math.fround(range / 15) || 1;
-  const codes = values.map((x) => Math.min(15, Math.max(0, halfEven(Math.fround(Math.fround(x - low) / scale)))));
+  const scale = Math.fround(range / most) || 1;
+  const codes = values.map((x) => Math.min(most, Math.max(0, halfEven(Math.fround(Math.fround(x - low) / scale)))));
   return { scale: toHalf(scale), low: toHalf(low), codes };
 }
 
@@ -156,7 +191,19 @@ export const flashloopValues = ({ scale, low, codes }: FlashloopGroup, to: Round
 /** How a stream groups its scalars: keys by `size` rows of a channel, values by `size` channels of a row. */
 export type Grouping = 'keys' | 'values';
 
-/** A stream: its groups, and the rows that they stand for. */
+/** How rows are coded. */
+export interface Coding {
+  /** Rows of a channel, or channels of a row, that share a pair. */
+  readonly size: number;
+  /** Type of the cache. */
+  readonly to: RoundTo;
+  /** Type of the pair: f16 unless given. */
+  readonly toHalf?: RoundTo;
+  /** Bits of a code: 4 unless given; in loops, of the first one's. */
+  readonly bits?: number;
+}
+
+/** A stream: its groups, channel by channel or row by row, and the rows that they stand for. */
 export interface FlashloopStream {
   readonly groups: readonly FlashloopGroup[];
   readonly rows: readonly (readonly number[])[];
@@ -166,58 +213,85 @@ export interface FlashloopStream {
 export function codeStream(
   rows: readonly (readonly number[])[],
   by: Grouping,
-  { size, to, toHalf }: { readonly size: number; readonly to: RoundTo; readonly toHalf: RoundTo },
+  { size, to, toHalf, bits }: Coding,
 ): FlashloopStream {
   const width = rows[0]?.length ?? 0;
   const read = rows.map((row) => [...row]);
   const groups: FlashloopGroup[] = [];
-  const [outer, inner] = by === 'keys' ? [width, rows.length] : [rows.length, width];
-  for (let o = 0; o < outer; o++)
-    for (let from = 0; from < inner; from += size) {
-      const places = Array.from({ length: Math.min(size, inner - from) }, (_, i): [number, number] =>
-        by === 'keys' ? [from + i, o] : [o, from + i],
-      );
-      const group = codeFlashloop(
-        places.map(([row, column]) => rows[row]![column]!),
-        toHalf,
-      );
-      flashloopValues(group, to).forEach((x, i) => {
-        const [row, column] = places[i] as [number, number];
-        read[row]![column] = x;
-      });
-      groups.push(group);
-    }
+  for (const places of placesOf(rows.length, width, by, size)) {
+    const group = codeFlashloop(
+      places.map(([row, column]) => rows[row]![column]!),
+      toHalf,
+      bits,
+    );
+    flashloopValues(group, to).forEach((x, i) => {
+      const [row, column] = places[i] as [number, number];
+      read[row]![column] = x;
+    });
+    groups.push(group);
+  }
   return { groups, rows: read };
 }
 
+/** Row and column of the scalars of each group. */
+export function* placesOf(rows: number, width: number, by: Grouping, size: number): Generator<[number, number][]> {
+  const [outer, inner] = by === 'keys' ? [width, rows] : [rows, width];
+  for (let o = 0; o < outer; o++)
+    for (let from = 0; from < inner; from += size)
+      yield Array.from({ length: Math.min(size, inner - from) }, (_, i): [number, number] =>
+        by === 'keys' ? [from + i, o] : [o, from + i],
+      );
+}
+
+/** What a loop's rows differ by from those that are rebuilt of the loop before. */
+const difference = (row: readonly number[], before: readonly number[], to: RoundTo): number[] =>
+  row.map((x, c) => to(Math.fround(x - before[c]!)));
+
 /**
- * Codes packed rows of all loops, and rebuilds them: differences and sums are rounded to the type of the cache; a row
- * that a loop did not run keeps what the loop before has.
+ * The rows of every loop, from what the streams stand for: sums are rounded to the type of the cache; a token without a
+ * row of a loop keeps what the loop before has.
+ * @param streams rows of each loop's tokens @param selected those tokens, ascending; of the first loop all
+ */
+export function rebuiltLoops(
+  streams: readonly (readonly (readonly number[])[])[],
+  selected: readonly (readonly number[])[],
+  to: RoundTo,
+): (readonly (readonly number[])[])[] {
+  const rebuilt: (readonly number[])[][] = [];
+  streams.forEach((rows, t) => {
+    const before = rebuilt[t - 1];
+    const next = before ? [...before] : [...rows];
+    if (before)
+      selected[t]!.forEach((token, i) => {
+        next[token] = rows[i]!.map((x, c) => to(Math.fround(before[token]![c]! + x)));
+      });
+    rebuilt.push(next);
+  });
+  return rebuilt;
+}
+
+/**
+ * Codes packed rows of all loops, and rebuilds them. Differences are rounded to the type of the cache.
  * @param loops rows by loop and token; of a loop that a token did not run they are not read
- * @param selected tokens of each loop, ascending
+ * @param selected tokens of each loop, ascending; of the first loop all
  */
 export function codeLoopDifferences(
   loops: readonly (readonly (readonly number[])[])[],
   selected: readonly (readonly number[])[],
   by: Grouping,
-  how: { readonly size: number; readonly to: RoundTo; readonly toHalf: RoundTo },
+  { bits, ...how }: Coding,
 ): { readonly streams: readonly FlashloopStream[]; readonly rebuilt: readonly (readonly (readonly number[])[])[] } {
   const streams: FlashloopStream[] = [];
-  const rebuilt: (readonly (readonly number[])[])[] = [];
+  let rebuilt: readonly (readonly (readonly number[])[])[] = [];
   loops.forEach((rows, t) => {
     const before = rebuilt[t - 1];
-    const tokens = selected[t] as readonly number[];
-    const stream = codeStream(
-      tokens.map((token) => rows[token]!.map((x, c) => (before ? how.to(x - before[token]![c]!) : x))),
-      by,
-      how,
+    const own = selected[t]!.map((token) => (before ? difference(rows[token]!, before[token]!, how.to) : rows[token]!));
+    streams.push(codeStream(own, by, before || bits === undefined ? how : { ...how, bits }));
+    rebuilt = rebuiltLoops(
+      streams.map((stream) => stream.rows),
+      selected,
+      how.to,
     );
-    const next = before ? [...before] : [...rows];
-    tokens.forEach((token, i) => {
-      next[token] = stream.rows[i]!.map((x, c) => (before ? how.to(before[token]![c]! + x) : x));
-    });
-    streams.push(stream);
-    rebuilt.push(next);
   });
   return { streams, rebuilt };
 }

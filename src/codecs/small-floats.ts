@@ -1,4 +1,4 @@
-/** Rounding to bf16 and FP8 E4M3 in float64: to nearest, ties to even. */
+/** Rounding to bf16, f16 and FP8 E4M3 in float64: to nearest, ties to even. */
 
 /** Rounds to the nearest multiple of `step`, ties to even. */
 function toMultiple(x: number, step: number): number {
@@ -19,6 +19,14 @@ const rounded = (x: number, bits: number, least: number): number =>
   x === 0 || !Number.isFinite(x) ? x : toMultiple(x, 2 ** (Math.max(least, exponentOf(x)) - (bits - 1)));
 
 export const toBf16 = (x: number): number => rounded(x, 8, -126);
+
+/** The largest f16 number: what rounds beyond it is infinite. */
+const MOST_F16 = 65504;
+
+export function toF16(x: number): number {
+  const near = rounded(x, 11, -14);
+  return Math.abs(near) > MOST_F16 ? Math.sign(x) * Infinity : near;
+}
 
 /** The largest FP8 E4M3 number: larger ones are stored as it. */
 export const MOST_FP8 = 448;

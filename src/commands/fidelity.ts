@@ -1,9 +1,12 @@
 /** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
-import { isLatent } from '../codecs/registry.js';
+import { CODEC_KINDS, type Codec, type CodecKind } from '../codecs/codec.js';
+import { codecSpec, isLatent } from '../codecs/registry.js';
+import { parameterCount, type Geometry } from '../geometry/geometry.js';
+import { SETTINGS } from '../schema/settings.js';
 import { codecFacts, codecOf, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../files.js';
-import { defaultGrid, fullGrid, gridOf, rowId, type Row } from '../fidelity/grid.js';
+import { defaultGrid, fullGrid, gridOf, REFERENCE_PARAMETERS, rowId, type Row } from '../fidelity/grid.js';
 import { Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
 import type { Teacher } from '../fit/capture.js';
@@ -19,7 +22,7 @@ import { interruptible } from './interrupt.js';
 import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
 import { explained } from './run.js';
-import { WEIGHTS } from './run-question.js';
+import { readCandidate, WEIGHTS } from './run-question.js';
 
 const FORMATS = ['text', 'json'] as const;
 
@@ -31,6 +34,7 @@ export const fidelityCommand: Command = {
       help: 'judge these codec weights on all paths [fit a grid of codecs]',
       group: 'Codec',
     },
+    constants: { type: 'string', help: `judge these ${SETTINGS.constants.help}`, group: 'Codec' },
     full: { type: 'boolean', help: 'every codec, ratio, path, storage and eviction', group: 'Codec' },
     claims: {
       type: 'boolean',
@@ -145,13 +149,19 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
   if (file && args.flags.full === true)
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
   const facts = file && codecFacts(file);
-  const all = facts
-    ? gridOf(codecOf(facts)).map((row) =>
-        isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
-      )
-    : args.flags.full === true
-      ? fullGrid(geometry)
-      : defaultGrid(geometry);
+  const constants = textFlag(args, 'constants');
+  if (constants !== null && (facts || args.flags.full === true))
+    throw new UserError('--constants judges one codec, and --codec-weights or --full others', 'leave one of them out');
+  const all =
+    constants !== null
+      ? gridOf(withNumbers(constants, geometry))
+      : facts
+        ? gridOf(codecOf(facts)).map((row) =>
+            isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
+          )
+        : args.flags.full === true
+          ? fullGrid(geometry)
+          : defaultGrid(geometry);
   const only = textFlag(args, 'only');
   const named = (row: Row): boolean => !only || only.split('|').some((part) => rowId(geometry, row).includes(part));
   const rows = all.filter(named);
@@ -161,6 +171,21 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
       `they are named as ${rowId(geometry, all[0] as Row)}`,
     );
   return rows;
+}
+
+/** The codec that has numbers, with these. @throws UserError for numbers that it cannot have, and for large models */
+function withNumbers(constants: string, geometry: Geometry): Codec {
+  if (parameterCount(geometry) > REFERENCE_PARAMETERS)
+    throw new UserError(
+      `--constants judges in float64, which takes models of up to ${REFERENCE_PARAMETERS / 1e6} million parameters`,
+      'leave it out, or judge a bundled model',
+    );
+  const codec = CODEC_KINDS.find((kind) => codecSpec({ kind }).settings.includes('constants')) as CodecKind;
+  return readCandidate(
+    { flags: { codec, constants }, positional: null, secondPositional: null },
+    geometry,
+    geometry.maxPositions,
+  ).candidate.codec;
 }
 
 async function judgeAll(

@@ -302,7 +302,8 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];
     if (value === undefined) continue;
-    flags[name] = setting.kind === 'bounds' ? readBounds(value as readonly string[], `--${flagOf(name)}`) : value;
+    flags[name] =
+      setting.kind === 'bounds' ? readBounds(value as readonly string[], `--${flagOf(name)}`, setting.example) : value;
   }
   return { scenario: { ...overridden(fromFile, flags as Scenario), ...(flags as Scenario) }, fromFile };
 }
@@ -311,6 +312,6 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
 function overridden(fromFile: Scenario, { codec }: Scenario): Scenario {
   const isKind = (word: string | number): word is CodecKind => CODEC_KINDS.some((kind) => kind === word);
   if (!codec?.every((word) => isKind(word) && isUncompressed({ kind: word }))) return fromFile;
-  const { ratio: _ratio, ranks: _ranks, path: _path, window: _window, ...rest } = fromFile;
+  const { ratio: _ratio, ranks: _ranks, path: _path, window: _window, constants: _constants, ...rest } = fromFile;
   return rest;
 }

@@ -9,7 +9,7 @@ import type { Configuration } from '../schedule/schedule.js';
 import { limitAddressSpace } from '../validate/process-memory.js';
 import { progressLine } from './progress.js';
 import type { Loaded, RunQuestion } from './run-question.js';
-import { describe, type RunReport } from './run-report.js';
+import { describe, onDevice, type RunReport } from './run-report.js';
 
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
@@ -85,8 +85,7 @@ export async function generate(
     if (signal.aborted) throw interruption();
     const spent = now() - generating;
     return describe(
-      device,
-      decoder,
+      onDevice(device, decoder),
       c,
       q,
       { ...loaded, codec },

@@ -22,6 +22,7 @@ import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
 import { randomFrom } from '../random.js';
+import { readBounds } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario } from '../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
@@ -210,11 +211,18 @@ export function readCandidate(
   };
   const kind = one('codec') ?? (one('ranks') === null ? 'full' : 'lla');
   const given: Record<string, string | readonly string[]> = {};
+  const constants = textFlag(args, 'constants');
+  const { example } = SETTINGS.constants;
   for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'shared', 'cacheType', 'groupSize'] as const) {
     const value = one(flagOf(name));
     if (value !== null) given[name] = SETTINGS[name].kind === 'list' ? [value] : value;
   }
-  const scenario: Scenario = { context: contextTokens, codec: [kind], ...given };
+  const scenario: Scenario = {
+    context: contextTokens,
+    codec: [kind],
+    ...given,
+    ...(constants === null ? {} : { constants: readBounds(constants.split(','), '--constants', example) }),
+  };
   const { filter, choice, branch, pageTokens, targetWorkgroups, cacheType: type } = readQuestion(scenario, geometry);
   const { candidates } = listCandidates(geometry, filter);
   const candidate =

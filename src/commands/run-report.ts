@@ -49,6 +49,7 @@ export interface RunReport {
     readonly bytesPerToken: number;
     readonly tokensKept: readonly number[];
   };
+  /** Of the decoder on the device; null in float64. */
   readonly memory: {
     readonly weightsBytes: number;
     readonly codecBytes: number;
@@ -57,7 +58,7 @@ export interface RunReport {
     readonly workspaceBytes: number;
     readonly controlBytes: number;
     readonly totalBytes: number;
-  };
+  } | null;
   readonly warnings: readonly string[];
 }
 
@@ -70,16 +71,40 @@ export interface Generated {
   readonly prefillMethod: PrefillMethod;
 }
 
+/** Where it was decoded, and what it took there. */
+export type Decoded = Pick<RunReport, 'device' | 'memory'> & {
+  readonly cacheBytes: number;
+  readonly lengths: readonly number[];
+};
+
+/** The same of a decoder on a device. */
+export function onDevice({ description: { description, software } }: Device, decoder: GpuDecoder): Decoded {
+  const bytes = allocatedBytes(decoder);
+  return {
+    device: { description, software },
+    cacheBytes: bytes.cache,
+    lengths: decoder.lengths,
+    memory: {
+      weightsBytes: bytes.weights,
+      codecBytes: bytes.codec,
+      inFlightBytes: bytes['in-flight'],
+      evictionBytes: bytes.eviction,
+      workspaceBytes: bytes.workspace,
+      controlBytes: bytes.control,
+      totalBytes: Object.values(bytes).reduce((sum, n) => sum + n, 0),
+    },
+  };
+}
+
 /** The report of a decoding. */
 export function describe(
-  device: Device,
-  decoder: GpuDecoder,
+  decoded: Decoded,
   c: Configuration,
   q: RunQuestion,
   from: Loaded & { codec: SafetensorsFile | undefined },
   g: Generated,
 ): RunReport {
-  const bytes = allocatedBytes(decoder);
+  const { device, cacheBytes, lengths, memory } = decoded;
   const { kvBytesPerToken } = memoryModel(c, q.contextTokens, q.pageTokens);
   const needsCodec = codecTensors(c.geometry, c.codec, c.path, c.branch).length > 0;
   const warnings = [
@@ -89,8 +114,8 @@ export function describe(
       ? ['the codec is fabricated and does not fit the checkpoint: the tokens mean nothing']
       : []),
     ...(q.fill > 0 ? ['the cache began with made-up contents: the tokens mean nothing'] : []),
-    ...(device.description.software
-      ? [`${device.description.description} is a software adapter: its times say nothing about a GPU`]
+    ...(device.software
+      ? [`${device.description} is ${memory ? 'a software adapter' : 'a processor'}: its times say nothing about a GPU`]
       : []),
   ];
   const sorted = [...g.seconds].sort((a, b) => a - b);
@@ -105,7 +130,7 @@ export function describe(
       codecWeights: !needsCodec ? 'none' : from.codec ? 'file' : 'fabricated',
       seed: q.seed,
     },
-    device: { description: device.description.description, software: device.description.software },
+    device,
     id: q.id,
     batch: q.batch,
     promptTokens: q.prompt.length,
@@ -119,19 +144,11 @@ export function describe(
     tokensPerSecond: g.seconds.length > 0 ? (q.batch * g.seconds.length) / g.spent : null,
     secondsPerStep: sorted[sorted.length >> 1] ?? null,
     cache: {
-      allocatedBytes: bytes.cache,
+      allocatedBytes: cacheBytes,
       bytesPerToken: kvBytesPerToken,
-      tokensKept: decoder.lengths.map((n) => keptTokens(c.eviction, n)),
+      tokensKept: lengths.map((n) => keptTokens(c.eviction, n)),
     },
-    memory: {
-      weightsBytes: bytes.weights,
-      codecBytes: bytes.codec,
-      inFlightBytes: bytes['in-flight'],
-      evictionBytes: bytes.eviction,
-      workspaceBytes: bytes.workspace,
-      controlBytes: bytes.control,
-      totalBytes: Object.values(bytes).reduce((sum, n) => sum + n, 0),
-    },
+    memory,
     warnings,
   };
 }
@@ -176,10 +193,14 @@ export function runText(r: RunReport): string {
     ...(r.tokensPerSecond === null || r.secondsPerStep === null
       ? []
       : [
-          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the device)`,
+          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ${r.memory ? 'device' : 'processor'})`,
         ]),
-    `cache ${formatBytes(r.cache.allocatedBytes)} allocated, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
-    `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
+    `cache ${formatBytes(r.cache.allocatedBytes)} ${r.memory ? 'allocated' : 'held'}, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
+    ...(r.memory
+      ? [
+          `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
+        ]
+      : []),
     '',
   ].join('\n');
 }

@@ -1,5 +1,6 @@
 /** `lla-sim run`: decodes with the bundled decoder, so that a codec and path can be tried. */
 import { openCodecFile, type SafetensorsFile } from '../decoder/index.js';
+import { refuseCodec } from '../decoder/decodable.js';
 import { PREFILL_METHODS } from '../decoder/gpu/prefill-methods.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
@@ -9,6 +10,7 @@ import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } f
 import { asJson, print } from './output.js';
 import { interruptible } from './interrupt.js';
 import { generate } from './run-generate.js';
+import { generateInFloat64 } from './run-reference.js';
 import { loadModel, modelFingerprint, readRun, WEIGHTS } from './run-question.js';
 import { runText } from './run-report.js';
 
@@ -64,6 +66,7 @@ export const runCommand: Command = {
       group: 'Cache',
     },
     window: { type: 'string', help: SETTINGS.window.help, group: 'Cache' },
+    constants: { type: 'string', help: SETTINGS.constants.help, group: 'Cache' },
     shared: {
       type: 'string',
       help: 'when all loops read one set of rows, of final-loop and mean-loop [the first that the codec has]',
@@ -83,6 +86,11 @@ export const runCommand: Command = {
       type: 'string',
       help: 'on a software adapter: memory that the decoder may take, by a limit on this process',
       group: 'Cache',
+    },
+    reference: {
+      type: 'boolean',
+      help: 'decode one sequence in float64 on the processor, without a GPU: slow, and the only way of some codecs',
+      group: 'Generation',
     },
     batch: { type: 'string', help: 'sequences decoded together, all with this prompt [1]', group: 'Generation' },
     'max-tokens': { type: 'string', help: 'tokens to generate [32]', group: 'Generation' },
@@ -106,6 +114,7 @@ export const runCommand: Command = {
       'run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct',
       'fabricated weights: speed and bytes mean something, the text does not',
     ],
+    ['run --reference --codec flashloop --constants group=16,tail=16', 'in float64, a codec that has no kernels'],
     ['run --model ./Ouro-1.4B --text "The capital of France is"', 'a checkpoint with its tokenizer'],
     [
       'run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8',
@@ -129,7 +138,10 @@ async function run(args: Args): Promise<ExitCode> {
       codecFile === null
         ? undefined
         : openCodecFile(codecFile, modelFingerprint(loaded, question.seed), question.candidate.codec);
+    const weights = codec;
     const report = await interruptible(async (signal) => {
+      if (args.flags['reference'] === true) return generateInFloat64(loaded, question, weights, signal);
+      refuseCodec(question.candidate.codec, 'gpu');
       device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
       return generate(device, loaded, question, codec, quiet, signal);
     });

@@ -1,4 +1,6 @@
-/** Which models the bundled decoder runs: the others are planned, and `run` says in one line why it does not. */
+/** Which models and codecs the bundled decoder runs: others are planned, and `run` says in one line why it does not. */
+import type { Codec } from '../codecs/codec.js';
+import { codecSpec } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 
@@ -24,5 +26,17 @@ export function refuseUndecodable(g: Geometry): void {
     throw new UserError(
       `${g.name} ${reason}, which the decoder does not run`,
       'plan it (lla-sim plan), or run a model of another layout',
+    );
+}
+
+/** @throws UserError for a codec that no decoder runs, or the GPU's does not */
+export function refuseCodec({ kind }: Pick<Codec, 'kind'>, decoder: 'gpu' | 'reference'): void {
+  const { undecodable: never, referenceOnly } = codecSpec({ kind });
+  if (never !== undefined)
+    throw new UserError(`${kind} ${never}, which the decoder does not run`, 'plan it: lla-sim plan');
+  if (decoder === 'gpu' && referenceOnly !== undefined)
+    throw new UserError(
+      `${kind} ${referenceOnly}: the GPU decoder does not run it`,
+      'decode it in float64 (lla-sim run --reference), or plan it',
     );
 }

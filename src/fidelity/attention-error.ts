@@ -5,7 +5,7 @@
  */
 import type { StorageChoice } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { averagesLoops, layoutOf } from '../codecs/registry.js';
+import { averagesLoops, isPacked, layoutOf } from '../codecs/registry.js';
 import { attendHead } from '../decoder/reference/attend.js';
 import { SequenceCache } from '../decoder/reference/cache.js';
 import { loadCodec } from '../decoder/reference/codec.js';
@@ -43,7 +43,8 @@ export function observe(model: Model, tokens: readonly number[]): Observed[] {
 
 /**
  * ‖â − a‖ / ‖a‖ over all outputs of the core but those of the first token.
- * @returns null on the absorbed path, whose scores are others by design, and under eviction
+ * @returns null on the absorbed path, whose scores are others by design, under eviction, and where later loops read keys
+ * that an earlier one chooses
  */
 export function attentionError(
   model: Model,
@@ -53,7 +54,7 @@ export function attentionError(
   sequences: readonly (readonly Observed[])[],
 ): number | null {
   const { path } = pathOf(row.path);
-  if (pathSpec(path).branch || row.eviction) return null;
+  if (pathSpec(path).branch || row.eviction || isPacked(row.codec)) return null;
   const { geometry: g } = model;
   const branch = { width: 2, perHead: false };
   const codecs = loadCodec(g, row.codec, path, branch, codec);

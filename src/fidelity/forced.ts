@@ -1,10 +1,14 @@
 /**
- * Forced decoding on the real decoder: prompts are prefilled (all but their last token), then a step a token over the
- * cache that the codec keeps.
+ * Forced decoding: prompts are prefilled (all but their last token), then a step a token over the cache that the codec
+ * keeps. On the real decoder; codecs that it does not run are decoded in float64.
  */
+import { setImmediate as breathe } from 'node:timers/promises';
+import { codecSpec } from '../codecs/registry.js';
 import { openDecoder } from '../decoder/gpu/index.js';
 import type { TensorSource } from '../decoder/index.js';
-import type { Teacher } from '../fit/capture.js';
+import { ReferenceDecoder } from '../decoder/reference/decoder.js';
+import { loadModel } from '../decoder/reference/model.js';
+import { tensorsOf, type Teacher } from '../fit/capture.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { Item } from './items.js';
 
@@ -43,6 +47,8 @@ export async function predict(
   items: readonly Item[],
   greedy = 0,
 ): Promise<Predictions[]> {
+  if (codecSpec(configuration.codec).referenceOnly !== undefined)
+    return predictInFloat64(teacher, configuration, items);
   const { vocab } = teacher.geometry;
   const lengthOf = ({ kind, continuation, rolloutTokens }: Item): number =>
     kind === 'rollout' && greedy > 0 ? (rolloutTokens ?? greedy) : continuation.length;
@@ -73,6 +79,32 @@ export async function predict(
   }
   return all;
 }
+
+/** The same in float64, a sequence after the other, of codecs without weights. Interrupts are taken between them. */
+async function predictInFloat64(
+  teacher: Teacher,
+  configuration: Configuration,
+  items: readonly Item[],
+): Promise<Predictions[]> {
+  const model = loadModel(teacher.geometry, tensorsOf(teacher), teacher.normEpsilon);
+  const all: Predictions[] = [];
+  for (const item of items) {
+    await breathe();
+    const decoder = new ReferenceDecoder(model, NO_TENSORS, configuration);
+    const prompt = item.prompt.slice(0, -1);
+    if (prompt.length > 0) decoder.prefill(prompt, 'accumulated');
+    all.push(item.continuation.map((_, step) => logSoftmax(Float32Array.from(decoder.step(inputOf(item, step, []))))));
+  }
+  return all;
+}
+
+/** Weights of a codec that has none. */
+export const NO_TENSORS: TensorSource = {
+  shapes: new Map(),
+  read: (name) => {
+    throw new RangeError(`no tensor ${name}`);
+  },
+};
 
 /** The token that a step reads: the prompt's last, then the continuation's, or the prediction before it. */
 function inputOf({ prompt, continuation }: Item, step: number, made: readonly Float32Array[]): number {

@@ -1,11 +1,12 @@
 /** The configurations that are judged. */
 import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
+import { withConstants } from '../codecs/flashloop-constants.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf, sharedAs } from '../codecs/registry.js';
 import { genericRatios, ranksText } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 
 /** One configuration. */
@@ -50,6 +51,19 @@ export function codecsAt(g: Geometry, kind: CodecKind, ratios: readonly number[]
 const differences = (g: Geometry): Codec[] =>
   codecsAt(g, 'residual-quant', CODECS['residual-quant'].publishedRatios(g));
 
+/** Models up to this size are run in float64: for the error of attention, and for codecs without kernels. */
+export const REFERENCE_PARAMETERS = 5e6;
+
+/** FlashLoop of a prompt, as published, and with groups and a tail that are shorter than the items; of small models. */
+const packedLoops = (g: Geometry): Codec[] =>
+  (parameterCount(g) > REFERENCE_PARAMETERS
+    ? []
+    : codecsAt(g, 'flashloop', CODECS.flashloop.publishedRatios(g).slice(0, 1))
+  ).flatMap((codec) => {
+    const constants = withConstants({ group: SHORT, tail: SHORT });
+    return typeof constants === 'object' ? [codec, { ...codec, constants }] : [codec];
+  });
+
 /** The ratio at which codecs, storages and evictions are compared: T. */
 const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
 
@@ -81,6 +95,7 @@ export function defaultGrid(g: Geometry): Row[] {
     ...shared.filter(({ kind }) => kind === 'final-loop'),
     ...shared.map((codec) => sharedAs(codec, 'decode')),
     ...differences(g),
+    ...packedLoops(g),
   ];
   const full: Codec = { kind: 'full' };
   const rows: Row[] = [
@@ -103,7 +118,7 @@ export function fullGrid(g: Geometry): Row[] {
   const kinds = ['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'final-loop', 'mean-loop', 'hla'] as const;
   const codecs = kinds
     .flatMap((kind) => codecsAt(g, kind, kind === 'full' ? [1] : [...genericRatios(g), 2, 4]))
-    .concat(differences(g))
+    .concat(differences(g), packedLoops(g))
     .flatMap(inEverySharing);
   return codecs
     .flatMap((codec) =>
@@ -116,14 +131,14 @@ export function fullGrid(g: Geometry): Row[] {
     .filter(isPossible);
 }
 
-/** One codec on its paths, in f16 and int8, with and without eviction. */
+/** One codec on its paths, in f16 and int8, with and without eviction, where it has these. */
 export function gridOf(codec: Codec): Row[] {
   const rows: Row[] = [
     { codec: { kind: 'full' }, path: 'full', ...plain },
     ...CODECS[codec.kind].paths
       .filter((path) => path !== 'fast')
       .map((path) => ({ codec, path: path as PathChoice, ...plain })),
-    { codec, path: pathFor(codec), ...plain, storage: 'q8' },
+    ...(CODECS[codec.kind].storage ? [] : [{ codec, path: pathFor(codec), ...plain, storage: 'q8' as const }]),
     ...EVICTIONS.map((eviction) => ({ codec, path: pathFor(codec), ...plain, eviction })),
   ];
   return rows.filter(isPossible);

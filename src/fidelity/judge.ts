@@ -13,8 +13,8 @@ import { parameterCount } from '../geometry/geometry.js';
 import { evictionLabel } from '../eviction/policy.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { attentionError, observe } from './attention-error.js';
-import { argmax, predict, type Predictions } from './forced.js';
-import { ratioOf, rowId, type Row } from './grid.js';
+import { argmax, NO_TENSORS, predict, type Predictions } from './forced.js';
+import { ratioOf, REFERENCE_PARAMETERS, rowId, type Row } from './grid.js';
 import type { Item } from './items.js';
 import { scoreItem, summarise, type ItemScore, type Scores } from './score.js';
 
@@ -35,8 +35,6 @@ export interface Judged extends Scores {
   readonly seconds: number;
 }
 
-/** Models up to this size are run in float64 for the error of attention. */
-const REFERENCE_PARAMETERS = 5e6;
 /** Sequences, and tokens of each, on which that error is measured. */
 const REFERENCE_SEQUENCES = 2;
 const REFERENCE_TOKENS = 48;
@@ -148,10 +146,3 @@ export class Judge {
     };
   }
 }
-
-const NO_TENSORS: TensorSource = {
-  shapes: new Map(),
-  read: (name) => {
-    throw new RangeError(`no tensor ${name}`);
-  },
-};

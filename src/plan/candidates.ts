@@ -1,5 +1,13 @@
 /** Which combinations are planned. */
-import type { Codec, CodecKind, CodecSpec, PathChoice, Sharing } from '../codecs/codec.js';
+import {
+  FLASHLOOP_TOKENS,
+  type Codec,
+  type CodecKind,
+  type CodecSpec,
+  type FlashloopConstants,
+  type PathChoice,
+  type Sharing,
+} from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import {
   codecLabel,
@@ -36,6 +44,8 @@ export interface CandidateFilter {
   readonly windowTokens?: number | null;
   /** A combination that is shown beside those asked for, where it can exist: no answer names it. */
   readonly beside?: { readonly kind: CodecKind; readonly ratio: number; readonly eviction: Eviction };
+  /** Numbers of a codec that has some, in place of the published ones. */
+  readonly constants?: FlashloopConstants;
   /** When loops share rows, of codecs whose loops do; in every way of a codec that is named unless given. */
   readonly shared?: readonly Sharing[] | null;
   /** Codecs that were measured (`--fidelity`): planned beside the published ratios, unless others are asked for. */
@@ -141,6 +151,11 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
           refused.push({ id: describe({ kind, ...ranks }), reason: `${kind} has no latents of the first loop's own` });
         else add({ kind, ...(first ? { ...ranks, rankFirst: ranks.rankFirst ?? rankFirstOf(g) } : ranks) });
       }
+      continue;
+    }
+    const { constants } = filter;
+    if (constants && spec.settings.includes('constants')) {
+      for (const tokens of FLASHLOOP_TOKENS) add({ kind, tokens, constants });
       continue;
     }
     // The full cache is always worth comparing with, whatever ratios are asked.

@@ -115,6 +115,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.rankFirst === undefined ? {} : { rankFirst: codec.rankFirst }),
       ...(codec.residual === undefined ? {} : { residual: codec.residual }),
       ...(codec.tokens === undefined ? {} : { tokens: codec.tokens }),
+      ...(codec.constants === undefined ? {} : { constants: codec.constants }),
       ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
       ...(sharing === undefined ? {} : { shared: sharing }),
@@ -258,7 +259,7 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
 
 /** What to ask the published tables for; null when nothing published can hold (another model, a cache in 8 bits). */
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
-  if (r.publishedAs === null || r.fidelity) return null;
+  if (r.publishedAs === null || r.fidelity || c.codec.constants) return null;
   const coarse = r.choice.storage === 'f8' || r.choice.storage.startsWith('q');
   if (coarse && !hasOwnStorage(c.codec)) return null;
   return {

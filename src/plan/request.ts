@@ -11,6 +11,8 @@ import {
   PLANNED_KINDS,
   PLANNED_SHARINGS,
 } from '../codecs/registry.js';
+import type { FlashloopConstants } from '../codecs/codec.js';
+import { constantsRefusal, withConstants } from '../codecs/flashloop-constants.js';
 import type { Ranks } from '../codecs/ranks.js';
 import { UserError, show } from '../errors.js';
 import { parseEviction, type Eviction } from '../eviction/policy.js';
@@ -132,7 +134,7 @@ export function readQuestion(
     confidence: number('confidence', { min: 0.5, max: 0.999 }, 0.9),
     keep: number('keep', { min: 0, max: 1 }, 0.9),
     usdPerHour: s.usdPerHour === undefined ? null : number('usdPerHour', { min: 0.0001, max: 1e6 }, 1),
-    filter: readFilter(s, storage, contextTokens),
+    filter: readFilter(s, g, storage, contextTokens),
   };
 }
 
@@ -190,7 +192,7 @@ function readMinimum([key, value]: [string, number]): MinimumTarget {
   return { metric, value, table };
 }
 
-function readFilter(s: Scenario, storage: Storage, contextTokens: number): CandidateFilter {
+function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: number): CandidateFilter {
   const list = (name: 'codec' | 'ratio' | 'ranks' | 'path' | 'eviction' | 'shared'): string[] | null => {
     const value = s[name];
     if (value === undefined) return null;
@@ -237,6 +239,7 @@ function readFilter(s: Scenario, storage: Storage, contextTokens: number): Candi
       `--window keeps ${windowTokens} tokens of a context of ${contextTokens}`,
       'give a smaller --window, or a longer --ctx',
     );
+  const constants = readConstants(s, g, kinds, contextTokens);
   const shared = oneOf<Sharing>('shared', SHARINGS);
   const sharing = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'shared'));
   if (shared !== null && kinds !== null && !kinds.some((kind) => sharing.includes(kind)))
@@ -271,8 +274,41 @@ function readFilter(s: Scenario, storage: Storage, contextTokens: number): Candi
     paths,
     evictions,
     windowTokens,
+    ...(constants ? { constants } : {}),
     shared: shared ?? (kinds === null ? PLANNED_SHARINGS : null),
   };
+}
+
+/** Numbers of a codec that has some; undefined where they are the published ones. */
+function readConstants(
+  s: Scenario,
+  g: Geometry,
+  kinds: readonly CodecKind[] | null,
+  contextTokens: number,
+): FlashloopConstants | undefined {
+  if (s.constants === undefined) return undefined;
+  const having = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'constants'));
+  if (!kinds?.some((kind) => having.includes(kind)))
+    throw new UserError(
+      `${flag('constants')} means nothing without --codec ${having.join(' or ')}`,
+      `add it, or leave ${flag('constants')} out`,
+    );
+  if (s.ratio !== undefined)
+    throw new UserError(`${flag('constants')} says what is stored, and ${flag('ratio')} too`, 'leave one of them out');
+  const constants = withConstants(s.constants);
+  if (typeof constants === 'string')
+    throw new UserError(
+      `${flag('constants')} ${constants}`,
+      `write for example ${flag('constants')} group=32,keys=0.2`,
+    );
+  const refused = constants && constantsRefusal(g, constants);
+  if (refused !== undefined) throw new UserError(`${flag('constants')}: ${refused}`, 'change it, or leave it out');
+  if (constants && constants.tail > contextTokens)
+    throw new UserError(
+      `${flag('constants')} keeps an exact tail of ${constants.tail} tokens of a context of ${contextTokens}`,
+      'give a smaller tail, or a longer --ctx',
+    );
+  return constants;
 }
 
 /** The paper's smallest cache, 36 MiB at a million tokens (Table memory): 21.3× with a budget of 1,024 tokens. */

@@ -2,6 +2,7 @@
 import type {
   Branch,
   Codec,
+  FlashloopConstants,
   FlashloopTokens,
   Path,
   PathChoice,
@@ -227,6 +228,8 @@ export interface Plan {
     readonly residual?: ResidualForm;
     /** Which tokens the context is counted as (flashloop). */
     readonly tokens?: FlashloopTokens;
+    /** Its numbers, where they are not the published ones. */
+    readonly constants?: FlashloopConstants;
     readonly shareLayers?: number;
     readonly rankFirst?: number;
     readonly windowTokens?: number;

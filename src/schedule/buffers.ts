@@ -214,8 +214,8 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   }
   if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
   const streams = streamsOf(g, c.codec);
-  if (streams && streams.stored.length > 2) {
-    // Of loop 2, until the last loop: its output and that over the chosen keys, their mass, and which they are.
+  if (streams && streams.stored.length > streams.dense) {
+    // Of the last dense loop, until the last one: its output and that over chosen keys, their mass, which they are.
     const chosen = Math.ceil(streams.keys * (capacity + 1));
     add('second outputs', heads * (2 * d + 1 + chosen), g.layers, 'in-flight');
     add('scores', heads * capacity, undefined, 'workspace', 'parts');

@@ -42,7 +42,7 @@ import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { anchoredRow, appendLoopsOp, appendOp, encodeOps, holdOps, meanOps, ropeOp, rotateOps } from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
-import { addSparseOp, chooseKeysOps, PACKED, PACKED_GROUP, packOps, streamLoops, streamsIn } from './streams.js';
+import { addSparseOp, chooseKeysOps, PACKED, packOps, streamLoops, streamsIn } from './streams.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {
@@ -329,11 +329,15 @@ const packedLoops = (l: Layer): Op[] =>
       },
     ).map((o): Op =>
       o.label === 'attend'
-        ? { ...o, variant: loop.chooses ? `${PACKED}+scores` : PACKED, shape: { ...o.shape, groupSize: PACKED_GROUP } }
+        ? {
+            ...o,
+            variant: loop.chooses ? `${PACKED}+scores` : PACKED,
+            shape: { ...o.shape, groupSize: loop.groupSize },
+          }
         : o,
     );
     const after = loop.chooses
-      ? chooseKeysOps(c, l.parts, l.context)
+      ? chooseKeysOps(c, l.parts, l.context, loop.when)
       : loop.sparse
         ? [addSparseOp(c, l.batch, loop.when)]
         : [];
@@ -437,7 +441,8 @@ function appendOps(l: Layer): Op[] {
     ];
   }
   const both = [...append('append-k', kvHeads, d), ...(c.geometry.valuesAreKeys ? [] : append('append-v', kvHeads, d))];
-  if (streamsIn(c, block)) return [...both, ...l.parts.flatMap(({ size, repeat }) => packOps(c, size, repeat))];
+  const streams = streamsIn(c, block);
+  if (streams) return [...both, ...l.parts.flatMap(({ size, repeat }) => packOps(c, streams, size, repeat))];
   if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
   return [
     ...restoreOps(c, 'restore-k', rankK, batch, when),

@@ -221,7 +221,8 @@ const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && i
 function appendOps(p: Pass, rows: number): Op[] {
   const { c, block } = p;
   if (isCoreLatent(p) || anchoredIn(c, block) > 1) return [];
-  if (streamsIn(c, block)) return packOps(c, rows);
+  const streams = streamsIn(c, block);
+  if (streams) return packOps(c, streams, rows);
   const owning = owningTime(c, block);
   const when = owning === 'always' ? closingTime(c, block) : owning;
   return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));

@@ -3,16 +3,17 @@
  * loops up to it. Loops 1 and 2 attend to all tokens. Loop 2 also tells, of each head, the keys that loops 3 and 4 read:
  * a tenth, the most probable. The last tokens are exact.
  *
- * No kernel was written for it. Each operation is listed as one that exists and moves the same bytes: a row of a stream as
- * a row in 4 bits with a scale for 32 scalars, which takes as much as a pair for 64; a token of two streams as two rows.
+ * No kernel was written for it. Each operation is listed as one that exists and moves the same bytes: a row of a stream
+ * as a row in 4 bits with a scale for 32 scalars, which takes as much as a pair for 64; a token of two streams as two
+ * rows; a row of an anchor in 8 bits as nearly two.
  */
 import type { Streams } from '../codecs/codec.js';
 import { streamsOf } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { AXES, headsOf, kvHeadsOf, op, type Configuration, type Op, type Part, type When } from './configuration.js';
 
-/** Scalars of a scale in a row that takes as many bytes as a stream's. */
-export const PACKED_GROUP = 32;
+/** Scalars of a scale in a row that takes as many bytes as a stream's, whose scale and lowest value serve twice as many. */
+const scaleGroup = ({ group }: Streams): number => group / 2;
 export const PACKED = 'q4';
 
 /** Streams of the codec in a block; undefined where its loops do not differ. */
@@ -29,9 +30,11 @@ export interface StreamLoop {
   readonly packedRows: number;
   /** Rows of the exact tail that it reads. */
   readonly tailRows: number;
-  /** Loop 2 writes its scores, from which keys are chosen; loops after it read those of each head alone. */
+  /** The last dense loop writes its scores, from which keys are chosen; loops after it read those of each head alone. */
   readonly chooses: boolean;
   readonly sparse: boolean;
+  /** Scalars of a scale in a packed row. */
+  readonly groupSize: number;
 }
 
 /** Between two packings the tail holds so many tokens on average. */
@@ -46,22 +49,23 @@ export function streamLoops(c: Configuration, block: LayerBlock, context: number
   const chosen = Math.ceil(streams.keys * (context + 1));
   let rows = 0;
   return streams.stored.map((share, loop) => {
-    rows += share;
-    const sparse = loop > 1;
+    rows += share * streams.weights[loop]!;
+    const sparse = loop >= streams.dense;
     return {
       when: WHEN[loop] as When,
       packedRows: sparse ? Math.max(1, Math.round(chosen * rows)) : Math.round((context - tail) * rows),
       tailRows: sparse ? 0 : tail,
-      chooses: loop === 1 && streams.stored.length > 2,
+      chooses: loop === streams.dense - 1 && streams.stored.length > streams.dense,
       sparse,
+      groupSize: scaleGroup(streams),
     };
   });
 }
 
-/** The choice of keys after loop 2: every head weighs the scores of all tokens, as H2O does for its masses. */
-export const chooseKeysOps = (c: Configuration, parts: readonly Part[], context: number): Op[] =>
+/** The choice of keys after the last dense loop: every head weighs the scores of all tokens, as for H2O's masses. */
+export const chooseKeysOps = (c: Configuration, parts: readonly Part[], context: number, when: When): Op[] =>
   parts.map(({ size, repeat }) =>
-    op('choose-keys', 'mass', 'f32', { rows: size * headsOf(c), group: 1, context }, 'second-loop', repeat),
+    op('choose-keys', 'mass', 'f32', { rows: size * headsOf(c), group: 1, context }, when, repeat),
   );
 
 /** What later loops add to loop 2's output: their own over the chosen keys, less loop 2's over the same. */
@@ -69,13 +73,13 @@ export const addSparseOp = (c: Configuration, batch: number, when: When): Op =>
   op('add-sparse', 'attend_join', 'f32', { rows: batch * headsOf(c), width: c.geometry.headDim }, when);
 
 /** Packing of as many tokens as the operation's rows, a loop's stream at a time; a step packs one in the mean. */
-export const packOps = (c: Configuration, rows: number, repeat = 1): Op[] =>
+export const packOps = (c: Configuration, streams: Streams, rows: number, repeat = 1): Op[] =>
   AXES.map((axis) =>
     op(
       `pack-${axis}`,
       'append',
       PACKED,
-      { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: PACKED_GROUP },
+      { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: scaleGroup(streams) },
       'always',
       repeat,
     ),

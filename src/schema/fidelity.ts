@@ -5,6 +5,7 @@ import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../files.js';
 import { parseJson } from '../json.js';
 import { STORAGES } from '../../kernels/spec.js';
+import { flashloopConstants } from './constants.js';
 
 const MAX_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 4_000_000;
@@ -42,6 +43,7 @@ const fidelitySchema = z.object({
           bits: z.literal([2, 3, 4, 8]).optional(),
           residual: z.enum(RESIDUAL_FORMS).optional(),
           tokens: z.enum(FLASHLOOP_TOKENS).optional(),
+          constants: flashloopConstants.optional(),
         }),
         ratio: z.number(),
         path: z.enum(PATH_CHOICES),

@@ -18,9 +18,9 @@ export function settingText(value: Value): string {
  * @throws UserError for bounds that are none, and for a value that is not among the setting's choices
  */
 export function readSetting(text: string, flag: string, setting: Omit<Setting, 'group'>): Value {
-  const { kind, choices, several } = setting;
+  const { kind, choices, several, example } = setting;
   if (kind === 'list') return text.split(',').map((word) => word.trim());
-  if (kind === 'bounds') return readBounds(text.split(','), flag);
+  if (kind === 'bounds') return readBounds(text.split(','), flag, example);
   const value = text.trim();
   if (kind === 'text' && choices && !several && !choices.includes(value))
     throw new UserError(
@@ -31,15 +31,16 @@ export function readSetting(text: string, flag: string, setting: Omit<Setting, '
 }
 
 /** `METRIC=VALUE` pairs. @throws UserError for what is no such pair, and for a metric that is bounded twice */
-export function readBounds(pairs: readonly string[], flag: string): Record<string, number> {
+export function readBounds(pairs: readonly string[], flag: string, example?: string): Record<string, number> {
+  const [form, shown] = example === undefined ? ['METRIC', 'gsm8k=0.75'] : ['NAME', example];
   const bounds: Record<string, number> = Object.create(null) as Record<string, number>;
   for (const pair of pairs) {
     const match = /^([^=]+)=(.+)$/.exec(pair.trim());
     const value = match ? Number(match[2]) : NaN;
     if (!match || !Number.isFinite(value))
-      throw new UserError(`${flag} must be METRIC=VALUE, not ${show(pair)}`, `write for example ${flag} gsm8k=0.75`);
+      throw new UserError(`${flag} must be ${form}=VALUE, not ${show(pair)}`, `write for example ${flag} ${shown}`);
     const metric = (match[1] as string).trim().toLowerCase();
-    if (metric in bounds) throw new UserError(`${flag} bounds ${show(metric)} twice`, 'give each metric once');
+    if (metric in bounds) throw new UserError(`${flag} has ${show(metric)} twice`, 'give each once');
     bounds[metric] = value;
   }
   return bounds;

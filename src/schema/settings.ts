@@ -30,6 +30,8 @@ export interface Setting {
   readonly flag?: string;
   /** `plan` takes several, separated by commas, and plans each. */
   readonly several?: boolean;
+  /** Of bounds: a pair that a message shows. */
+  readonly example?: string;
   /** It names a file: always, or where it is written as a path (`isPath`). */
   readonly file?: 'always' | 'path';
 }
@@ -120,6 +122,13 @@ export const SETTINGS = {
     group: 'Candidates',
     help: 'when final-loop, mean-loop read one set of rows: while decoding, in prompts too (all), or in the second of two passes [all of a codec that is named, else two-pass,decode]',
     choices: SHARINGS,
+  },
+  constants: {
+    kind: 'bounds',
+    title: 'Constants',
+    group: 'Candidates',
+    help: 'numbers of flashloop in place of the published ones: group=64,tail=64,dense-loops=2,loop3=0.25,loop4=0.1,keys=0.1,anchor-bits=4',
+    example: 'group=32',
   },
   path: {
     kind: 'list',

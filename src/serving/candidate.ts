@@ -13,7 +13,7 @@ import type { WholePrompt } from '../schedule/prefill.js';
 import { capacityOf, type Capacity } from './capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
-import { meanLoops, refusedSkipping, type Depth } from './depth.js';
+import { meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import type { LoopPricer } from './depth-replica.js';
 import { LoopCostPricer } from './loop-price.js';
 import type { ServerOptions } from './options.js';
@@ -64,7 +64,9 @@ export class Service {
         `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
         'plan it, or simulate another way of sharing with --shared',
       );
-    const refused = server.depth && refusedSkipping(c.codec, server.depth.skippedKv);
+    const refused = server.depth
+      ? refusedSkipping(c.codec, server.depth.skippedKv)
+      : server.speculation && refusedPasses(c.codec);
     if (refused) throw new UserError(`${this.id} ${refused.why}`, refused.instead);
     this.evidence = plan?.decode.evidence ?? null;
     // Of the servers, only those that schedule loop by loop let tokens leave early or propose others.

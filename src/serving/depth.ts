@@ -3,7 +3,7 @@
  * that it left out.
  */
 import type { Codec } from '../codecs/codec.js';
-import { isAnchored, isHybrid } from '../codecs/registry.js';
+import { isAnchored, isHybrid, isPacked } from '../codecs/registry.js';
 import { mix } from '../hash.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
 
@@ -66,11 +66,22 @@ export class DepthDraws {
   }
 }
 
+/** Why passes of single loops of a codec cannot be priced, and what to do instead; null where they can. */
+export const refusedPasses = (codec: Pick<Codec, 'kind'>): { readonly why: string; readonly instead: string } | null =>
+  isPacked(codec)
+    ? {
+        why: 'runs and reads less in its later loops, and a pass of one loop is priced as the mean of all',
+        instead: 'simulate it without --depth and --draft-tokens, or take another codec',
+      }
+    : null;
+
 /** Why a codec cannot go on after a token that left early, and what to write instead; null where it can. */
 export function refusedSkipping(
   codec: Pick<Codec, 'kind'>,
   skippedKv: SkippedKv,
 ): { readonly why: string; readonly instead: string } | null {
+  const unequal = refusedPasses(codec);
+  if (unequal) return unequal;
   if (isHybrid(codec) && skippedKv !== 'recompute')
     return {
       why: 'sums latents over the inputs of all later loops, and a loop that was left out has no input to add',

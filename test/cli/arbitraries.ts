@@ -112,6 +112,7 @@ export const SCENARIO = {
   path: ['full', 'reconstruct'],
   eviction: 'none',
   min: { gsm8k: 0.1 },
+  constants: { group: 32 },
   batch: 2,
   utilization: 0.9,
   reserve: '1GiB',
@@ -229,6 +230,14 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   ),
   ranks: listOf(fc.tuple(whole(1, 600), whole(1, 600)).map(([k, v]) => `${k}/${v}`)),
   window: fc.oneof(fc.constantFrom('128', '1', '4k'), tokens),
+  constants: fc.constantFrom(
+    'group=32',
+    'tail=0,keys=0.5',
+    'loop3=0.5,loop4=0.5',
+    'dense-loops=3',
+    'group=12',
+    'keys=2',
+  ),
   shared: listOf(fc.constantFrom(...SHARINGS), 2),
   path: listOf(fc.constantFrom(...PATH_CHOICES)),
   eviction: listOf(

@@ -148,6 +148,7 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim run --model lla-small --seed 7': [null, 'test/tiny asks it'],
   'npx lla-sim fit --model lla-small --ratio 4 -o small-lla4.safetensors': [null, 'minutes'],
   'npx lla-sim fidelity --model lla-small --only lla-4x': [null, 'minutes'],
+  'npx lla-sim fidelity --only flashloop': [null, 'minutes in float64; test/fidelity/fidelity.test.ts decodes so'],
   'npm run train:model': [null, 'minutes; test/training makes two steps'],
   'npm run train:model -- lla-small': [null, 'half an hour of processor time'],
   'npm run score:model': [null, 'minutes, and it writes the card; test/tiny asks the model'],

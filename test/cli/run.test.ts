@@ -4,6 +4,10 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { FLASHLOOP, flashloopBytes } from '../../src/codecs/flashloop.js';
+import { tinyGeometry } from '../../src/tiny/model.js';
+import { requireRoom } from '../../src/commands/run-reference.js';
+import { parameterCount } from '../../src/geometry/geometry.js';
 import { runText } from '../../src/commands/run-report.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
@@ -42,7 +46,7 @@ interface Run {
   cache: { allocatedBytes: number; bytesPerToken: number; tokensKept: number[] };
   prefillMethod: string;
   tokensPerSecond: number;
-  memory: { totalBytes: number };
+  memory: { totalBytes: number } | null;
   warnings: string[];
   text: string[] | null;
 }
@@ -70,6 +74,42 @@ it('says in one line what is wrong with the input', async () => {
   ]) {
     expectBadInput(await runHere(...args));
   }
+});
+
+it('decodes in float64 without a GPU, what has no kernels too, and says what it cannot do there', async () => {
+  const packs = ['--codec', 'flashloop', '--constants', 'group=16,tail=16,loop4=0.25'];
+  const o = await inProcess('run', '--reference', '--seed', '7', '--format', 'json', ...packs);
+  const r = parsed(o) as Run & { asked: { isRight: boolean[] } };
+  expect(r.asked.isRight).toEqual([true]);
+  expect(r.memory).toBeNull();
+  expect(r.cache.tokensKept).toEqual([68]);
+  // 64 tokens of a prompt and 4 generated: 48 are packed, of which at most 16 have a row of loops 3 and 4.
+  const g = tinyGeometry();
+  const of = { ...FLASHLOOP, group: 16, tail: 16, rows: [1, 1, 0.25, 0.25] };
+  const bytes = Array.from({ length: 17 }, (_, rows) => {
+    const { streams, index, tail } = flashloopBytes(g, { packed: 48, third: rows, fourth: rows, tail: 20 }, of);
+    return streams + index + tail;
+  });
+  expect(bytes).toContain(r.cache.allocatedBytes);
+  expect(runText(r as never)).toContain('held');
+  for (const [args, message] of [
+    [['--reference', '--batch', '2'], '--batch means nothing with --reference'],
+    [['--reference', '--fill', '64', '--model', config], '--fill means nothing with --reference'],
+    [packs, 'there are no kernels: the GPU decoder does not run it; decode it in float64 (lla-sim run --reference)'],
+    [['--reference', '--codec', 'melt'], 'which the decoder does not run'],
+    [['--reference', '--codec', 'flashloop', '--constants', 'keys=0'], 'a share of the keys above 0 and at most 1'],
+    [['--reference', '--codec', 'flashloop', '--constants', 'tail=69'], 'an exact tail of 69 tokens of a context of'],
+  ] as const) {
+    const refused = await inProcess('run', ...args);
+    expectBadInput(refused);
+    expect(refused.err).toContain(message);
+  }
+});
+
+it('refuses weights that do not fit in memory in float64', () => {
+  const bytes = 8 * parameterCount(tinyGeometry());
+  expect(() => requireRoom(tinyGeometry(), bytes)).not.toThrow();
+  expect(() => requireRoom(tinyGeometry(), bytes - 1)).toThrow(/holds the weights of lla-tiny in float64/);
 });
 
 describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {

@@ -13,7 +13,11 @@ import {
   selectedRows,
   sparseAttention,
   TO_BF16,
+  TO_F16,
+  TO_F32,
 } from '../../src/codecs/flashloop.js';
+import { appendRow, packedOf, packRows, readRows } from '../../src/codecs/flashloop-rows.js';
+import { toF16 } from '../../src/codecs/small-floats.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { mix } from '../../src/hash.js';
 import { randomFrom } from '../../src/random.js';
@@ -26,11 +30,14 @@ const rowsOf = (tokens: number, width: number): number[][] =>
   Array.from({ length: tokens }, () => Array.from({ length: width }, () => TO_BF16(4 * uniform() - 2)));
 
 test('bytes of Ouro-1.4B: prompt and generated tokens, index, tail', () => {
-  const prompt = flashloopBytes(OURO, { packed: 1000, third: 250, fourth: 100, tail: 0 });
-  expect(prompt.streams / 1000).toBeCloseTo(126.9 * KiB, 9);
-  expect(prompt.index / 1000 / KiB).toBeCloseTo(0.22, 3);
-  const generated = flashloopBytes(OURO, { packed: 10, third: 10, fourth: 10, tail: 0 });
-  expect(generated).toMatchObject({ streams: 10 * 216 * KiB, index: 10 * 0.375 * KiB });
+  const prompt = flashloopBytes(OURO, { packed: 1280, third: 320, fourth: 128, tail: 0 });
+  expect(prompt.streams / 1280).toBeCloseTo(126.9 * KiB, 9);
+  expect(prompt.index / 1280 / KiB).toBeCloseTo(0.22, 3);
+  const generated = flashloopBytes(OURO, { packed: 64, third: 64, fourth: 64, tail: 0 });
+  expect(generated).toMatchObject({ streams: 64 * 216 * KiB, index: 64 * 0.375 * KiB });
+  // A group of keys that is not full has a pair of each channel, as a full one has.
+  const one = flashloopBytes(OURO, { packed: 64, third: 1, fourth: 0, tail: 0 }).streams - 64 * 108 * KiB;
+  expect(one).toBe(24 * 16 * (64 + 4 * 128 + 64 + 4 * 2));
   const tail = (tokens: number): number => flashloopBytes(OURO, { packed: 0, third: 0, fourth: 0, tail: tokens }).tail;
   expect([tail(64), tail(127)]).toEqual([48 * MiB, 95.25 * MiB]);
 });
@@ -98,10 +105,51 @@ test(`loops are rebuilt from their differences; rows that did not run keep the l
     rebuilt[3]![token]!.forEach((x, c) => expect(Math.abs(x - loops[3]![token]![c]!)).toBeLessThan(0.4));
 });
 
+test(`rows of 42 tokens in groups of 8 with a tail of 8: 32 are packed; a step packs 8 more (LLA_SIM_SEED=${SEED})`, () => {
+  const all = Array.from({ length: 42 }, (_, i) => i);
+  const third = selectedRows(all.map(uniform), 0.25);
+  const fourth = selectedRows(all.map(uniform), 0.1, third);
+  for (const to of [TO_BF16, TO_F16, TO_F32])
+    for (const by of ['keys', 'values'] as const) {
+      const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16).map((row) => row.map(to)));
+      const packing = { group: 8, tail: 8, to };
+      const cache = packRows(loops, [all, all, third, fourth], by, packing);
+      expect(packedOf(cache)).toBe(32);
+      const before = [all, all, third, fourth].map((tokens) => tokens.filter((token) => token < 32));
+      const { rebuilt, streams } = codeLoopDifferences(loops, before, by, { size: 8, to });
+      expect(cache.streams.map((s) => s.groups)).toEqual(streams.map((s) => s.groups));
+      loops.forEach((rows, t) => {
+        const read = readRows(cache, t, to);
+        expect(read.slice(0, 32)).toEqual(rebuilt[t]!.slice(0, 32));
+        for (let i = 32; i < 42; i++) {
+          const ran = t < 2 ? t : fourth.includes(i) && t === 3 ? 3 : third.includes(i) ? 2 : 1;
+          expect(read[i]).toEqual(loops[ran]![i]);
+        }
+        expect(rows).toHaveLength(42);
+      });
+      let grown = cache;
+      for (let i = 0; i < 6; i++) grown = appendRow(grown, rowsOf(4, 16), packing);
+      expect(packedOf(grown)).toBe(40);
+      expect([...grown.selected[3]!.slice(-6)]).toEqual([42, 43, 44, 45, 46, 47]);
+      for (const t of [0, 1, 2, 3]) expect(grown.tail[t]).toHaveLength(8);
+      // The old rows of the first loops are where they were: their groups are whole.
+      for (const t of [0, 1]) expect(grown.streams[t]!.rows.slice(0, 32)).toEqual(cache.streams[t]!.rows);
+    }
+});
+
+test(`f16 is that of the GPU's halves (LLA_SIM_SEED=${SEED})`, () => {
+  const values = Array.from({ length: 2000 }, () => Math.fround((uniform() - 0.5) * 2 ** (40 * uniform() - 22)));
+  for (const x of [...values, 65519, 65520, -65520, 0, 2 ** -25, 3 * 2 ** -25])
+    expect(toF16(x) + 0).toBe(toHalf(x) + 0);
+});
+
 test('scores are relative changes of a state; the last token is always taken', () => {
   expect(rowScore([3, 4], [3, 0])).toBeCloseTo(0.8, 12);
   expect(selectedRows([9, 1, 8, 0], 0.5)).toEqual([0, 3]);
   expect(selectedRows([5, 5, 5, 0], 0.5)).toEqual([0, 3]);
+  // No more than may be chosen.
+  expect(selectedRows([9, 8, 7, 0], 1, [1])).toEqual([1, 3]);
+  expect(rowScore([0, 0], [0, 0])).toBe(0);
 });
 
 test(`a step over 21 keys: the selected ones are read anew, the others as in loop 2 (LLA_SIM_SEED=${SEED})`, () => {

@@ -62,14 +62,48 @@ function coreScalars(g: Geometry, c: Codec): number {
 }
 
 /** Rows a token has of each loop: all where it was generated, of loops 3 and 4 of a prompt a quarter and a tenth. */
-const flashShares = ({ loops }: Geometry, { tokens }: Codec): number[] =>
-  (tokens === 'generated' ? [1, 1, 1, 1] : [1, 1, 0.25, 0.1]).slice(0, loops);
+const flashShares = ({ loops }: Geometry, { tokens, constants }: Codec): number[] =>
+  (tokens === 'generated' ? [1, 1, 1, 1] : [...(constants?.rows ?? [1, 1, 0.25, 0.1])]).slice(0, loops);
+
+/** Bits of a scalar of a stream with its pair: keys of a group of tokens, values of a group of channels. */
+function flashBits({ headDim: d }: Geometry, { constants }: Codec, loop: number): number {
+  const group = constants?.group ?? 64;
+  const code = loop === 0 ? (constants?.anchorBits ?? 4) : 4;
+  return (code + 32 / group + code + 32 / Math.min(group, d)) / 2;
+}
+
+/** Numbers that a head of this width can have. */
+const flashConstants = (d: number): fc.Arbitrary<Codec> =>
+  fc
+    .record({
+      tokens: fc.constantFrom(...FLASHLOOP_TOKENS),
+      group: fc.constantFrom(...[8, 16, 32, 64, 128].filter((group) => d % Math.min(group, d) === 0)),
+      tail: fc.nat(200),
+      anchorBits: fc.constantFrom(2, 4, 8),
+      dense: fc.constantFrom(2, 3, 4),
+      // Sums of such shares are exact.
+      shares: fc.array(fc.integer({ min: 1, max: 1024 }), { minLength: 2, maxLength: 2 }),
+      keys: fc.double({ min: 0.01, max: 1, noNaN: true }),
+    })
+    .map(({ tokens, dense, shares, ...rest }): Codec => {
+      const later = shares.map((n) => n / 1024).sort((a, b) => b - a);
+      const rows = [1, 1, ...later].map((share, loop) => (loop < dense ? 1 : share));
+      return { kind: 'flashloop', tokens, constants: { ...rest, dense, rows } };
+    });
 
 const tiled = (tokens: number): number => 32 * Math.ceil(tokens / 32);
 
 /** Bytes of exact rows of the last tokens, of all loops or of the later ones: K and V of each head, in whole tiles. */
-function ringBytes(g: Geometry, { kind, windowTokens = 0 }: Codec, choice: StorageChoice, tokens: number): number {
-  if (kind === 'flashloop') return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, 128) * 2 * g.headDim;
+function ringBytes(
+  g: Geometry,
+  { kind, constants, windowTokens = 0 }: Codec,
+  choice: StorageChoice,
+  tokens: number,
+): number {
+  if (kind === 'flashloop') {
+    const most = (constants?.tail ?? 64) + (constants?.group ?? 64) - 1;
+    return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, tiled(most)) * 2 * g.headDim;
+  }
   const row = storedBytes(choice.storage, g.headDim, choice.groupSize);
   const loops = kind === 'loop-window' ? g.loops - 1 : g.loops;
   return 2 * g.layers * loops * g.kvHeads * Math.min(tokens, tiled(windowTokens)) * row;
@@ -99,9 +133,7 @@ function tableRatio(g: Geometry, c: Codec): number {
     'loop-window': T,
     melt: T,
     'residual-quant': 16 / residualBits(g, c),
-    // 4-bit codes of K and V, a pair of 4 bytes a channel and 64 tokens, and a token and 64 channels.
-    flashloop:
-      (2 * T * 2 * d) / (flashShares(g, c).reduce((a, b) => a + b, 0) * (d + (4 * d) / 64 + (4 * d) / Math.min(64, d))),
+    flashloop: (16 * T) / flashShares(g, c).reduce((sum, share, loop) => sum + share * flashBits(g, c, loop), 0),
   };
   return table[c.kind];
 }
@@ -156,7 +188,10 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
       ? {
           ...(packable(g)
             ? {
-                flashloop: fc.constantFrom(...FLASHLOOP_TOKENS).map((tokens): Codec => ({ kind: 'flashloop', tokens })),
+                flashloop: fc.oneof(
+                  fc.constantFrom(...FLASHLOOP_TOKENS).map((tokens): Codec => ({ kind: 'flashloop', tokens })),
+                  flashConstants(g.headDim),
+                ),
               }
             : {}),
           melt: fc.constant<Codec>({ kind: 'melt' }),

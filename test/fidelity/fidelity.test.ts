@@ -4,7 +4,12 @@ import { describe, expect, it } from 'vitest';
 import { defaultGrid, fullGrid, gridOf, rowId } from '../../src/fidelity/grid.js';
 import { LONG_ROLLOUT, longRollouts, longTextRollouts, taskItems, textItems } from '../../src/fidelity/items.js';
 import { divergence, scoreItem, summarise } from '../../src/fidelity/score.js';
-import { logSoftmax } from '../../src/fidelity/forced.js';
+import { FLASHLOOP } from '../../src/codecs/flashloop.js';
+import { forward } from '../../src/decoder/reference/forward.js';
+import { loadModel } from '../../src/decoder/reference/model.js';
+import { tensorsOf } from '../../src/fit/capture.js';
+import { configuration } from '../contract/geometries.js';
+import { logSoftmax, predict } from '../../src/fidelity/forced.js';
 import { Side } from '../../src/fit/spectra.js';
 import { bootstrapMean } from '../../src/statistics.js';
 import { randomFrom } from '../../src/random.js';
@@ -22,10 +27,31 @@ describe('grids', () => {
       for (const part of ['full', 'lla-2d', 'mla-head', 'kv-quant', '/absorbed', 'block-absorbed', 'h2o', 'streaming'])
         expect(ids.some((id) => id.includes(part))).toBe(true);
     }
+    expect(defaultGrid(g).filter(({ codec }) => codec.kind === 'flashloop')).toHaveLength(2);
     expect(defaultGrid(g).filter(({ codec }) => codec.kind === 'lla').length).toBeGreaterThanOrEqual(15);
+    // Hours of float64 are not asked of a large model.
+    for (const grid of [defaultGrid, fullGrid])
+      expect(grid(findPreset('ouro-1.4b')).some(({ codec }) => codec.kind === 'flashloop')).toBe(false);
     expect(fullGrid(g).length).toBeGreaterThan(100);
+    expect(gridOf({ kind: 'flashloop', tokens: 'prompt' }).map((row) => rowId(g, row))).toEqual([
+      'full/full/f16',
+      'flashloop-prompt/full/f16',
+    ]);
     expect(gridOf({ kind: 'lla', rankK: 12, rankV: 20 }).map(({ path }) => path)).toContain('absorbed');
   });
+});
+
+it('what has no kernels is decoded in float64: with all tokens and keys, and nothing packed, as the model itself', async () => {
+  const constants = { ...FLASHLOOP, rows: [1, 1, 1, 1], keys: 1 };
+  const c = configuration({ geometry: g, codec: { kind: 'flashloop', tokens: 'prompt', constants }, path: 'full' });
+  const [seed, prompt, continuation] = [3, [5, 6, 7, 8], [9, 10]];
+  const weights = { storage: 'f32', seed } as const;
+  const teacher = { device: undefined as never, geometry: g, normEpsilon: 1e-6, weights };
+  const [own] = await predict(teacher, c, undefined, [{ kind: 'text', prompt, continuation }]);
+  const exact = forward(loadModel(g, tensorsOf(teacher)), [...prompt, ...continuation]).slice(3, 5);
+  own!.forEach((p, i) => expect(divergence(logSoftmax(Float32Array.from(exact[i]!)), p)).toBeLessThan(1e-6));
+  expect(own).toHaveLength(2);
+  expect(divergence(own![0]!, own![1]!)).toBeGreaterThan(1e-6);
 });
 
 describe('items', () => {

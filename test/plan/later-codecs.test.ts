@@ -62,6 +62,45 @@ it.each([
   [{ codec: ['flashloop'], eviction: ['h2o:64+64'] }, /flashloop goes with no eviction policy/],
   [{ codec: ['flashloop'], ratio: ['4'] }, /flashloop has the ratios 6.05 \(a prompt\) and 3.56 \(generated\)/],
   [{ codec: ['flashloop'], cacheType: 'int8' }, /does not stack on the flashloop codec/],
+  [{ codec: ['lla'], constants: { group: 32 } }, /--constants means nothing without --codec flashloop/],
+  [
+    { codec: ['flashloop'], ratio: ['4'], constants: { group: 32 } },
+    /--constants says what is stored, and --ratio too/,
+  ],
+  [{ codec: ['flashloop'], constants: { groups: 32 } }, /--constants has no "groups", but group, tail, dense-loops,/],
+  [{ codec: ['flashloop'], constants: { tail: 4097 } }, /an exact tail of 4097 tokens of a context of 4096/],
+  ...(
+    [
+      [{ group: 48 }, /groups of 48 channels, which do not divide heads of 128/],
+      [{ group: 12 }, /groups of a multiple of 8, whose codes fill words, not of 12/],
+      [{ group: 0 }, /not of 0/],
+      [{ tail: -1 }, /a whole number of exact tokens, not -1/],
+      [{ tail: 1.5 }, /a whole number of exact tokens, not 1.5/],
+      [{ 'anchor-bits': 5 }, /its first loop in 2, 4, 8 bits, not in 5/],
+      [{ 'dense-loops': 1 }, /2 to 4 dense loops, .*, not 1/],
+      [{ keys: 0 }, /a share of the keys above 0 and at most 1, not 0/],
+      [{ keys: 1.01 }, /a share of the keys above 0 and at most 1, not 1.01/],
+      [{ loop3: 1.5 }, /a share of the tokens above 0 and at most 1 in loop 3, not 1.5/],
+      [{ loop4: 0 }, /a share of the tokens above 0 and at most 1 in loop 4, not 0/],
+      [{ loop4: 0.3 }, /tokens of loop 4 among those of loop 3: 0.3 is more than 0.25/],
+      [{ 'dense-loops': 3, loop3: 0.5 }, /all tokens in its 3 dense loops, not 0.5 of them in loop 3/],
+    ] as const
+  ).map(([constants, message]): [Scenario, RegExp] => [{ codec: ['flashloop'], constants }, message]),
 ] as [Scenario, RegExp][])('refuses %j', async (s, message) => {
   await expect(planOf(s)).rejects.toThrow(message);
+});
+
+it('numbers of FlashLoop change what it stores and reads, and have no published scores', async () => {
+  const bytes = async (constants: NonNullable<Scenario['constants']>, id: string): Promise<number> => {
+    const plan = row(await planOf({ codec: ['flashloop'], constants }), `flashloop-${id}/full`);
+    if (/-/.test(id.replace(/^(prompt|generated)/, ''))) expect(plan.quality).toEqual([]);
+    return plan.memory.kvBytesPerToken;
+  };
+  const published = await bytes({ group: 64, keys: 0.1 }, 'prompt');
+  expect(await bytes({ keys: 0.5 }, 'prompt-keys0.5')).toBe(published);
+  expect(await bytes({ group: 32 }, 'prompt-group32')).toBeGreaterThan(published);
+  expect(await bytes({ loop3: 0.5, loop4: 0.5 }, 'prompt-loop3-0.5-loop4-0.5')).toBeGreaterThan(published);
+  expect(await bytes({ 'dense-loops': 4 }, 'prompt-denseloops4')).toBeLessThan(
+    await bytes({ 'anchor-bits': 8 }, 'generated-anchorbits8'),
+  );
 });

@@ -275,6 +275,22 @@ describe('refusals', () => {
     expect((await simulate(...hla, '--skipped-kv', 'recompute')).code).toBe(0);
   });
 
+  it('passes of single loops, where later ones run and read less', async () => {
+    const flashloop = ['--device', 'h200', '--codec', 'flashloop', '--requests', '20'];
+    const exits = ['--depth', '0.1,0.2,0.3,0.4'];
+    for (const asked of [
+      exits,
+      [...exits, '--depth-batching', 'loops', '--skipped-kv', 'copy'],
+      [...exits, '--skipped-kv', 'share'],
+      ['--draft-tokens', '2'],
+    ]) {
+      const o = await simulate(...flashloop, ...asked);
+      expectBadInput(o);
+      expect(o.err).toContain('runs and reads less in its later loops, and a pass of one loop is priced as the mean');
+    }
+    expect((await simulate(...flashloop)).code).toBe(0);
+  });
+
   it('prompts position by position, which no iteration of a server takes', async () => {
     const o = await simulate('--device', 'h200', '--codec', 'final-loop', '--shared', 'all');
     expectBadInput(o);

@@ -3,6 +3,7 @@ import { UserError } from '../../errors.js';
 import { codecSpec } from '../../codecs/registry.js';
 import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
+import { refuseCodec } from '../decodable.js';
 import { checkSampling, GREEDY } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import type { GpuDecoderOptions } from './interface.js';
@@ -34,8 +35,7 @@ export function checkOptions(c: Configuration, o: GpuDecoderOptions): void {
   const spec = codecSpec(c.codec);
   const reason = spec.refuse(c.geometry, c.codec);
   if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-  if (spec.undecodable !== undefined)
-    throw new UserError(`${c.codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
+  refuseCodec(c.codec, 'gpu');
   if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
     throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
   if (c.eviction && spec.refusesEviction)

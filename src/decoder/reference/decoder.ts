@@ -23,6 +23,8 @@
  * attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
  * `all` a prompt is decoded token by token, whatever the kind of prefill.
  *
+ * **Packed loops** (flashloop.ts). A prompt is one exact pass, whole; some of its tokens leave out later loops.
+ *
  * **Rotated latents** (hybrid.ts). A prompt is one exact pass, whole: later tokens read its latents and its last rows.
  *
  * **H2O** (Zhang et al., Alg. 1). A token's mass is the attention weight that later tokens give it, pooled over all
@@ -38,7 +40,9 @@ import { pathSpec } from '../../codecs/paths.js';
 import {
   averagesLoops,
   codecSpec,
+  isPacked,
   layoutOf,
+  storageOfCodec,
   takesPositions,
   takesTwoPasses,
   takesWhole,
@@ -46,11 +50,13 @@ import {
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
+import { refuseCodec } from '../decodable.js';
 import type { TensorSource } from '../weights.js';
 import { joined, product, split, type Vector } from './arithmetic.js';
 import { attendHead, type AttendContext } from './attend.js';
 import { SequenceCache, type Decisions } from './cache.js';
 import { loadCodec, type LayerCodec } from './codec.js';
+import { PackedLoops } from './flashloop.js';
 import { loadHybrid, type HybridLayer } from './hybrid.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
@@ -80,6 +86,7 @@ export class ReferenceDecoder {
   private readonly cache: SequenceCache;
   private readonly codecs: readonly LayerCodec[];
   private readonly hybrids: readonly HybridLayer[];
+  private readonly packed: PackedLoops | undefined;
   /** Keys of the rotary branch of the tokens of this pass: made in the first loop that shares them. */
   private readonly branchKeys = new Map<string, readonly Vector[]>();
   private tokens = 0;
@@ -98,8 +105,7 @@ export class ReferenceDecoder {
     const spec = codecSpec(codec);
     const reason = spec.refuse(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
-    if (spec.undecodable !== undefined)
-      throw new UserError(`${codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
+    refuseCodec(codec, 'reference');
     if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
     if (eviction && spec.refusesEviction)
@@ -110,9 +116,19 @@ export class ReferenceDecoder {
       throw new UserError(`a rotary branch has an even width, not ${branch.width}`, 'give a width such as 64');
     this.codecs = loadCodec(g, codec, path, branch, codecWeights);
     this.hybrids = loadHybrid(g, codec, codecWeights);
+    if (isPacked(codec)) this.packed = new PackedLoops(g, codec, options.exactStorage ?? false);
     this.cache = new SequenceCache(
       g,
-      layoutOf(g, codec, path, options.choice, branch),
+      // What is packed keeps its core elsewhere; prelude and coda are stored as any.
+      this.packed
+        ? layoutOf(
+            g,
+            { kind: 'full' },
+            path,
+            { ...options.choice, storage: storageOfCodec(codec, options.choice.storage) },
+            branch,
+          )
+        : layoutOf(g, codec, path, options.choice, branch),
       eviction,
       options.exactStorage ?? false,
       options.decisions,
@@ -127,6 +143,11 @@ export class ReferenceDecoder {
   /** Scalars in the cache, of all blocks. */
   get cachedScalars(): number {
     return this.cache.scalars;
+  }
+
+  /** The core's cache of a codec that packs loops; undefined for others. */
+  get packedLoops(): Pick<PackedLoops, 'cached' | 'bytes'> | undefined {
+    return this.packed;
   }
 
   /** Positions that a KV head has in its cache, ascending. */
@@ -183,8 +204,10 @@ export class ReferenceDecoder {
     const { path, codec } = this.options;
     const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows, this.hybrids);
     const kept = this.keptRows(rows);
-    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer));
+    const rowsOf = rows === undefined ? undefined : this.packed?.beginPrompt(rows);
+    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer), rowsOf);
     writer.finish();
+    this.packed?.join();
     if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true, kept));
     this.branchKeys.clear();
     this.cache.join(positions);
@@ -214,6 +237,7 @@ export class ReferenceDecoder {
     /** cla: tokens of the pass as the last owning layer had them. */
     let owners: readonly Projection[] = [];
     return (site, projections) => {
+      if (this.packed && site.block === 'core') return this.packed.attend(site, projections);
       if (this.ownsCache(site)) owners = projections;
       const tokens = projections.map((token, n) => ({
         ...token,

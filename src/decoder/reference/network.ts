@@ -38,6 +38,9 @@ export interface Projection {
 /** Attention's output, the query heads end to end, for every token of a pass. */
 export type Attention = (site: Site, tokens: readonly Projection[]) => Vector[];
 
+/** Places of the tokens of a pass that run a loop of the core, ascending. @param states of all tokens before it */
+export type RowsOfLoop = (loop: number, states: readonly Vector[]) => readonly number[];
+
 function project(model: Model, layer: LayerWeights, x: Vector, position: number): Projection {
   const { headDim } = model.geometry;
   const input = rmsNorm(x, layer.attentionNorm, model.normEpsilon);
@@ -53,6 +56,7 @@ function project(model: Model, layer: LayerWeights, x: Vector, position: number)
 /**
  * Runs the network on consecutive tokens, all of them through one layer before the next.
  * @param positions of the tokens
+ * @param rowsOf tokens that run a loop, all unless given; the states of the others stay
  * @returns logits, vocabulary wide, one vector a token
  * @throws UserError for a token outside the vocabulary
  */
@@ -61,6 +65,7 @@ export function run(
   tokens: readonly number[],
   positions: readonly number[],
   attention: Attention,
+  rowsOf?: RowsOfLoop,
 ): Vector[] {
   const { geometry: g, normEpsilon } = model;
   const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
@@ -73,21 +78,29 @@ export function run(
       throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
     return model.embedding.data.slice(token * g.hidden, (token + 1) * g.hidden);
   });
+  const all = tokens.map((_, n) => n);
   let firstLayer = 0;
   for (const block of blocksOf(g)) {
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
     for (let loop = 0; loop < block.loops; loop++) {
+      const rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
+      const states = rows.map((n) => hidden[n] as Vector);
       if (core && model.adapter)
-        hidden.forEach((x, n) =>
-          x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))),
+        states.forEach((x, i) =>
+          x.set(
+            product(
+              model.adapter as NonNullable<Model['adapter']>,
+              joined([x, preludeOutput[rows[i] as number] as Vector]),
+            ),
+          ),
         );
       for (let i = 0; i < block.layers; i++) {
         const layer = model.layers[firstLayer + i] as LayerWeights;
-        const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
+        const projections = states.map((x, n) => project(model, layer, x, positions[rows[n] as number] as number));
         attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
-          const x = hidden[n] as Vector;
+          const x = states[n] as Vector;
           addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
           const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
           addBranch(
@@ -97,7 +110,7 @@ export function run(
           );
         });
       }
-      if (core && g.normAfterEachLoop) for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));
+      if (core && g.normAfterEachLoop) for (const x of states) x.set(rmsNorm(x, model.norm, normEpsilon));
     }
     if (core && model.coreNorm) for (const x of hidden) x.set(rmsNorm(x, model.coreNorm, normEpsilon));
     firstLayer += block.layers;
