@@ -53,6 +53,7 @@ function project(model: Model, layer: LayerWeights, x: Vector, position: number)
 /**
  * Runs the network on consecutive tokens, all of them through one layer before the next.
  * @param positions of the tokens
+ * @param exitAfter loops of the core, after which its output is taken; all unless given
  * @returns logits, vocabulary wide, one vector a token
  * @throws UserError for a token outside the vocabulary
  */
@@ -61,6 +62,7 @@ export function run(
   tokens: readonly number[],
   positions: readonly number[],
   attention: Attention,
+  exitAfter = Infinity,
 ): Vector[] {
   const { geometry: g, normEpsilon } = model;
   const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
@@ -78,7 +80,8 @@ export function run(
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
-    for (let loop = 0; loop < block.loops; loop++) {
+    const loops = core ? Math.min(block.loops, exitAfter) : block.loops;
+    for (let loop = 0; loop < loops; loop++) {
       if (core && model.adapter)
         hidden.forEach((x, n) =>
           x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))),
