@@ -24,9 +24,10 @@ export function verificationRefusal(
   { draftTokens }: Pick<Draft, 'draftTokens'>,
 ): string | undefined {
   const { kind, windowTokens = 0 } = codec;
-  const { closes, streams } = codecSpec(codec);
+  const spec = codecSpec(codec);
+  const { closes } = spec;
   if (eviction) return `${evictionLabel(eviction)} evicts tokens that a rejected proposal cannot bring back`;
-  if (streams) return `${kind} packs rows of several tokens together, and a rejected proposal cannot be taken out`;
+  if (spec.streams) return `${kind} packs rows of several tokens together, and a rejected proposal cannot be taken out`;
   if (closes === 'always' || closes === 'closing-layer' || windowTokens >= draftTokens) return undefined;
   return windowTokens > 0
     ? `${kind} keeps ${windowTokens} exact token${windowTokens === 1 ? '' : 's'}, fewer than the ${draftTokens} proposals that read each other`
