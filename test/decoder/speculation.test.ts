@@ -7,13 +7,15 @@ import type { Codec } from '../../src/codecs/codec.js';
 import { CODECS, codecSpec } from '../../src/codecs/registry.js';
 import { verificationRefusal } from '../../src/codecs/verification.js';
 import { SequenceCache } from '../../src/decoder/reference/cache.js';
+import { exactAttention } from '../../src/decoder/reference/forward.js';
+import { run } from '../../src/decoder/reference/network.js';
 import { speculate } from '../../src/decoder/reference/speculate.js';
 import { greedy } from '../../src/decoder/sampler.js';
 import { UserError } from '../../src/errors.js';
 import { parseEviction, type Eviction } from '../../src/eviction/policy.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, decoderOf, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
+import { BRANCH, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
 
 const LOOPED = GEOMETRIES.filter((g) => g.loops > 1);
 const OURO = GEOMETRIES[0] as Geometry;
@@ -116,6 +118,22 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
     );
     expect(accepted).toBeGreaterThan(0);
     expect(rejected).toBeGreaterThan(0);
+  });
+
+  it('proposes what the first loops say of the whole text, where they read no latents', () => {
+    for (const g of LOOPED) {
+      const model = modelOf(g, SEED);
+      const exitAfter = random.whole(1, g.loops - 1);
+      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      const [first, last] = [promptOf(g, 5, SEED), promptOf(g, 4, SEED + 1)];
+      if (g.codaLayers === 0) decoder.prefill(first, 'accumulated');
+      else first.splice(0);
+      const all = [...first, ...last];
+      const attention = exactAttention(model);
+      const expected = run(model, all, [...all.keys()], attention, exitAfter).slice(first.length);
+      const drafted = last.map((token) => decoder.draft(token, exitAfter));
+      expect(distance(drafted, expected)).toBeLessThan(1e-9);
+    }
   });
 
   it('refuses what cannot be verified in one pass or taken back, with the reason', () => {
