@@ -19,7 +19,7 @@ export interface Draft {
  * @param eviction policy of the cache; null without
  */
 export function verificationRefusal(
-  codec: Codec,
+  codec: { readonly kind: Codec['kind']; readonly windowTokens?: number | undefined },
   eviction: Eviction | null,
   { draftTokens }: Pick<Draft, 'draftTokens'>,
 ): string | undefined {

@@ -67,7 +67,7 @@ function acceptanceLines(a: Acceptance, loops: number): string[] {
       a.loops,
     ),
     `Passes are those of vllm-rlt, whose verification goes on from the first loops; one by one a token takes ${loops}.`,
-    `The fewest: simulate --draft-tokens ${a.draftTokens} --draft-loops ${best.draftLoops} --draft-acceptance ${best.draftAcceptance.toFixed(3)}`,
+    `Fewest passes: simulate --draft-tokens ${a.draftTokens} --draft-loops ${best.draftLoops} --draft-acceptance ${best.draftAcceptance.toFixed(3)}`,
   ];
 }
 

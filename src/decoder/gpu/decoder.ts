@@ -131,7 +131,11 @@ class Decoder implements GpuDecoder {
     return result;
   }
 
-  async speculate(tokens: readonly number[], joins: (sequence: number) => boolean = () => true): Promise<RoundResult> {
+  async speculate(
+    tokens: readonly number[],
+    joins: (sequence: number) => boolean = () => true,
+    accept?: (sequence: number) => number,
+  ): Promise<RoundResult> {
     const { speculation, options } = this;
     if (!speculation)
       throw new UserError('the decoder was not opened for speculation', 'open it with how many tokens are proposed');
@@ -139,9 +143,9 @@ class Decoder implements GpuDecoder {
     this.requireStep(tokens, () => true, draftTokens + 1);
     try {
       const rows = (machine: DecodeStep): number => machine.batch / options.batch;
-      const round = await speculation.round(tokens, this.lengths, (machine) =>
-        this.nextTokens((row) => (this.lengths[Math.floor(row / rows(machine))] as number) + draftTokens, machine),
-      );
+      const next = (machine: DecodeStep): Promise<Uint32Array> =>
+        this.nextTokens((row) => (this.lengths[Math.floor(row / rows(machine))] as number) + draftTokens, machine);
+      const round = await speculation.round(tokens, this.lengths, next, accept);
       const own = round.tokens.map((said, i) => (joins(i) ? said : []));
       own.forEach((said, i) => (this.lengths[i] = (this.lengths[i] as number) + said.length));
       return { ...round, tokens: own, proposed: round.proposed.map((made, i) => (joins(i) ? made : [])) };

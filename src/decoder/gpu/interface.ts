@@ -60,9 +60,14 @@ export interface GpuDecoder {
   step(tokens: Uint32Array | readonly number[], joins?: (sequence: number) => boolean): Promise<StepResult>;
   /**
    * A round of speculation of each sequence: one token or more, those that `step` would give one by one.
+   * @param accept proposals of a sequence that are kept whatever was verified: for times with made-up weights
    * @throws as `step`; UserError where the decoder was not opened for it
    */
-  speculate(tokens: readonly number[], joins?: (sequence: number) => boolean): Promise<RoundResult>;
+  speculate(
+    tokens: readonly number[],
+    joins?: (sequence: number) => boolean,
+    accept?: (sequence: number) => number,
+  ): Promise<RoundResult>;
   /**
    * Takes a part of a prompt into one sequence, behind the tokens that it holds. Other sequences keep what they hold.
    * @param ends false where more of the prompt follows: no token is chosen then

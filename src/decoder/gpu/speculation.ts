@@ -126,11 +126,13 @@ export class Speculation {
    * A round of every sequence.
    * @param lengths tokens that each holds
    * @param next reads the tokens that a step chose, one a row
+   * @param accept in place of comparing, as GpuDecoder.speculate has it
    */
   async round(
     tokens: readonly number[],
     lengths: readonly number[],
     next: (machine: DecodeStep) => Promise<Uint32Array>,
+    accept?: (sequence: number) => number,
   ): Promise<RoundResult> {
     const { draftTokens } = this.draft;
     const longest = Math.max(1, ...lengths);
@@ -158,7 +160,8 @@ export class Speculation {
     const accepted = proposed.map((own, sequence) => {
       const first = sequence * (draftTokens + 1);
       const wrong = own.findIndex((token, i) => token !== said[first + i]);
-      return [...said.slice(first, first + (wrong < 0 ? draftTokens : wrong) + 1)];
+      const kept = accept?.(sequence) ?? (wrong < 0 ? draftTokens : wrong);
+      return [...said.slice(first, first + kept + 1)];
     });
     await this.keepLogits(accepted);
     return { tokens: accepted, proposed, draftSeconds, verifySeconds };
