@@ -104,7 +104,7 @@ export async function claims(
     const progress = new Progress(!quiet && process.stderr.isTTY === true);
     const sideOf = (name: string, teacher: Teacher, own: Head): Side => {
       const file = output === null ? null : `${output}.${name}`;
-      const done = new Map(earlier(file, own).map((row) => [row.id, row]));
+      const done = new Map(earlier(file, own).rows.map((row) => [row.id, row]));
       const missing = needs.filter((need) => !done.has(needId(g, need)));
       progress.plan(missing.reduce((sum, need) => sum + workOf(need), 0));
       return { teacher, head: own, file, done, missing };

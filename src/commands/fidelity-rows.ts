@@ -4,6 +4,7 @@ import { isLatent } from '../codecs/registry.js';
 import type { TensorSource } from '../decoder/index.js';
 import { existsSync } from 'node:fs';
 import { UserError } from '../errors.js';
+import type { Acceptance } from '../fidelity/acceptance.js';
 import type { Row } from '../fidelity/grid.js';
 import { fingerprintOfTensors, type Judged } from '../fidelity/judge.js';
 import type { FidelityReport } from '../fidelity/report.js';
@@ -18,7 +19,7 @@ import { calibrationWindows, itemsOf, type LoadedTeacher } from './fit-question.
 const FIT_MEMORY_BYTES = 4e9;
 
 /** What a report holds beside its rows. */
-export type Head = Omit<FidelityReport, 'rows'>;
+export type Head = Omit<FidelityReport, 'rows' | 'acceptance'>;
 
 /** SHA-256 of what codecs are fitted to, or of the weights that are given, and of what is asked. */
 export const inputsOf = (args: Args, loaded: LoadedTeacher, seed: number, file: TensorSource | undefined): string =>
@@ -36,9 +37,12 @@ interface SameQuestion {
   readonly inputs: string;
 }
 
-/** Rows of an earlier run of the same question. @throws UserError for a file of another one */
-export function earlier(output: string | null, head: SameQuestion): readonly Judged[] {
-  if (output === null || !existsSync(output)) return [];
+/** What an earlier run of the same question has measured. @throws UserError for a file of another one */
+export function earlier(
+  output: string | null,
+  head: SameQuestion,
+): { readonly rows: readonly Judged[]; readonly acceptance: Acceptance | null } {
+  if (output === null || !existsSync(output)) return { rows: [], acceptance: null };
   const known = readFidelity(output);
   const same =
     known.model.fingerprint === head.model.fingerprint &&
@@ -50,12 +54,12 @@ export function earlier(output: string | null, head: SameQuestion): readonly Jud
       'name another file, or remove that one',
     );
   // This program wrote them.
-  return known.rows as unknown as readonly Judged[];
+  return { rows: known.rows as unknown as readonly Judged[], acceptance: known.acceptance ?? null };
 }
 
 /** The file of a report. */
-export const jsonOf = (head: Head, rows: readonly Judged[]): string =>
-  `${JSON.stringify({ ...head, rows }, null, 1)}\n`;
+export const jsonOf = (head: Head, rows: readonly Judged[], acceptance: Acceptance | null = null): string =>
+  `${JSON.stringify({ ...head, rows, acceptance }, null, 1)}\n`;
 
 /** Rows with the same key have the same weights. */
 export const weightsKey = ({ codec, initialisation }: Row): string =>

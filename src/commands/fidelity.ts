@@ -6,6 +6,7 @@ import { SETTINGS } from '../schema/settings.js';
 import { codecFacts, codecOf, openCodecFile, SafetensorsFile, type TensorSource } from '../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../files.js';
+import { measureAcceptance } from '../fidelity/acceptance.js';
 import { defaultGrid, fullGrid, gridOf, REFERENCE_PARAMETERS, rowId, type Row } from '../fidelity/grid.js';
 import { Judge, type Judged } from '../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../fidelity/report.js';
@@ -43,7 +44,7 @@ export const fidelityCommand: Command = {
     },
     only: {
       type: 'string',
-      help: 'judge configurations whose name contains this; several: lla-4x|mla-head-4x',
+      help: 'judge configurations whose name contains this; several: lla-4x|mla-head-4x; speculation: acceptance by the first loops',
       group: 'Codec',
     },
     picture: {
@@ -102,7 +103,7 @@ async function run(args: Args): Promise<ExitCode> {
       return EXIT.ok;
     }
     const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output, quiet);
-    await print(format === 'json' ? asJson(report) : fidelityText(report), {
+    await print(format === 'json' ? asJson(report) : fidelityText(report, loaded.geometry.loops), {
       file: null,
       quiet,
     });
@@ -145,6 +146,14 @@ function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined
   }
 }
 
+/** What is measured beside configurations, as --only names it. */
+const SPECULATION = 'speculation';
+
+const isAsked = (args: Args, name: string): boolean => {
+  const only = textFlag(args, 'only');
+  return !only || only.split('|').some((part) => name.includes(part));
+};
+
 function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
   if (file && args.flags.full === true)
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
@@ -163,9 +172,8 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
           ? fullGrid(geometry)
           : defaultGrid(geometry);
   const only = textFlag(args, 'only');
-  const named = (row: Row): boolean => !only || only.split('|').some((part) => rowId(geometry, row).includes(part));
-  const rows = all.filter(named);
-  if (rows.length === 0)
+  const rows = all.filter((row) => isAsked(args, rowId(geometry, row)));
+  if (rows.length === 0 && !isAsked(args, SPECULATION))
     throw new UserError(
       `no configuration has ${JSON.stringify(only)} in its name`,
       `they are named as ${rowId(geometry, all[0] as Row)}`,
@@ -199,30 +207,47 @@ async function judgeAll(
   quiet: boolean,
 ): Promise<FidelityReport> {
   const { geometry } = loaded;
-  const done = new Map(earlier(output, head).map((row) => [row.id, row]));
+  const known = earlier(output, head);
+  const done = new Map(known.rows.map((row) => [row.id, row]));
+  let { acceptance } = known;
+  const save = (): void => {
+    if (output !== null) writeWhole(output, jsonOf(head, [...done.values()], acceptance), '--output');
+  };
   const shows = !quiet && process.stderr.isTTY === true;
   const began = Date.now();
   await interruptible(async (signal) => {
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
-    if (missing.length === 0) return;
-    const weights = file
-      ? new Map(missing.map((row) => [weightsKey(row), file]))
-      : await fitted(args, loaded, teacher, missing);
-    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
-    for (const [i, row] of missing.entries()) {
+    const speculates = acceptance === null && isAsked(args, SPECULATION);
+    const goOn = (i: number): void => {
       if (signal.aborted)
         throw new UserError(
           `interrupted after ${i} of ${missing.length} configurations`,
           output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
           EXIT.interrupted,
         );
+    };
+    if (speculates) {
+      acceptance = await measureAcceptance(teacher, itemsOf(args, loaded, head.seed), (draftLoops) => {
+        goOn(0);
+        if (shows)
+          process.stderr.write(progressLine((Date.now() - began) / 1e3, 0, `speculation, ${draftLoops} loops`));
+      });
+      save();
+    }
+    if (missing.length === 0) return;
+    const weights = file
+      ? new Map(missing.map((row) => [weightsKey(row), file]))
+      : await fitted(args, loaded, teacher, missing);
+    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
+    for (const [i, row] of missing.entries()) {
+      goOn(i);
       const id = rowId(geometry, row);
       const elapsed = (Date.now() - began) / 1e3;
       if (shows) process.stderr.write(progressLine(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id));
       done.set(id, await judge.judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
-      if (output !== null) writeWhole(output, jsonOf(head, [...done.values()]), '--output');
+      save();
     }
     if (shows) process.stderr.write('\r\u001b[K');
   });
-  return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged) };
+  return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged), acceptance };
 }

@@ -2,7 +2,7 @@
  * Generating for `lla-sim run`: a decoder is opened, prefills the prompt and decodes, until it is done or interrupted.
  */
 import type { SafetensorsFile } from '../decoder/index.js';
-import { openDecoder, type GpuDecoder, type StepResult } from '../decoder/gpu/decoder.js';
+import { openDecoder, type GpuDecoder, type PrefillResult, type StepResult } from '../decoder/gpu/decoder.js';
 import { EXIT, UserError } from '../errors.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
@@ -10,6 +10,7 @@ import { limitAddressSpace } from '../validate/process-memory.js';
 import { progressLine } from './progress.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, onDevice, type RunReport } from './run-report.js';
+import { Rounds } from './run-speculate.js';
 
 const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
@@ -41,6 +42,7 @@ export async function generate(
     sampling: q.sampling,
     prefillChunkTokens: q.chunkTokens,
     ...(checkpoint ? { normEpsilon: checkpoint.normEpsilon } : {}),
+    ...(q.draft ? { speculation: q.draft } : {}),
   };
   if (q.vramBytes !== null) await limitMemory(device, c, q.vramBytes, options, q.prompt);
   let decoder: GpuDecoder | undefined;
@@ -60,23 +62,31 @@ export async function generate(
     if (signal.aborted) throw interruption();
     decoder = await openDecoder(device, c, options);
     if (signal.aborted) throw interruption();
-    if (q.fill > 0) await decoder.fillCache(q.fill);
+    const prompts = Array.from({ length: q.batch }, () => q.prompt);
     const began = now();
-    const prompted = await decoder.prefill(
-      Array.from({ length: q.batch }, () => q.prompt),
-      q.prefill,
-    );
+    const prompted = await begin(decoder, q, prompts);
     const prefillSeconds = now() - began;
-    let result: StepResult = prompted;
+    const rounds = new Rounds();
+    let last = [...prompted.tokens];
     const generating = now();
-    const take = (): boolean => {
-      result.tokens.forEach((token, i) => (tokens[i] as number[]).push(token));
-      return (tokens[0] as number[]).length < q.maxTokens && (q.stop === null || result.tokens[0] !== q.stop);
+    const take = (made: readonly (readonly number[])[]): boolean => {
+      made.forEach((own, i) => (tokens[i] as number[]).push(...own));
+      last = made.map((own) => own.at(-1) as number);
+      const shown = (done: readonly number[]): number =>
+        q.stop !== null && done.includes(q.stop) ? done.indexOf(q.stop) + 1 : q.maxTokens;
+      const goesOn = tokens.some((own) => own.length < shown(own));
+      if (!goesOn) tokens.forEach((own) => own.splice(shown(own)));
+      return goesOn;
     };
-    while (take()) {
-      result = await decoder.step(result.tokens);
-      seconds.push(result.seconds);
-      const [done, elapsed] = [seconds.length + 1, now() - generating];
+    let made: readonly (readonly number[])[] = last.map((token) => [token]);
+    while (take(made)) {
+      if (q.draft) made = await rounds.next(decoder, last);
+      else {
+        const result = await decoder.step(last);
+        seconds.push(result.seconds);
+        made = Array.from(result.tokens, (token) => [token]);
+      }
+      const [done, elapsed] = [(tokens[0] as number[]).length + 1, now() - generating];
       if (progress)
         process.stderr.write(
           progressLine(elapsed, (elapsed / done) * (q.maxTokens - done), `${done} of ${q.maxTokens} tokens`),
@@ -84,12 +94,20 @@ export async function generate(
     }
     if (signal.aborted) throw interruption();
     const spent = now() - generating;
+    const plain = q.draft && (await oneByOne(decoder, q, prompts));
     return describe(
       onDevice(device, decoder),
       c,
       q,
       { ...loaded, codec },
-      { tokens, seconds, spent, prefillSeconds, prefillMethod: prompted.method },
+      {
+        tokens,
+        seconds: q.draft ? rounds.seconds : seconds,
+        spent,
+        prefillSeconds,
+        prefillMethod: prompted.method,
+        speculation: q.draft && plain && rounds.report(q.draft, c.geometry.loops, tokens, plain),
+      },
     );
   } catch (error) {
     throw signal.aborted && !(error instanceof UserError) ? interruption() : error;
@@ -98,6 +116,34 @@ export async function generate(
     signal.removeEventListener('abort', stop);
     decoder?.close();
   }
+}
+
+/** Takes the prompts in, behind a fabricated cache where one is asked for. */
+async function begin(
+  decoder: GpuDecoder,
+  q: RunQuestion,
+  prompts: readonly (readonly number[])[],
+): Promise<PrefillResult> {
+  if (q.fill > 0) await decoder.fillCache(q.fill);
+  return decoder.prefill(prompts, q.prefill);
+}
+
+/** As many tokens of the same prompts without speculation, and what each step took. */
+async function oneByOne(
+  decoder: GpuDecoder,
+  q: RunQuestion,
+  prompts: readonly (readonly number[])[],
+): Promise<{ tokens: number[][]; seconds: number[] }> {
+  decoder.reset();
+  let result: StepResult = await begin(decoder, q, prompts);
+  const tokens = Array.from(result.tokens, (token) => [token]);
+  const seconds: number[] = [];
+  while (seconds.length < q.maxTokens - 1) {
+    result = await decoder.step(result.tokens);
+    result.tokens.forEach((token, i) => tokens[i]?.push(token));
+    seconds.push(result.seconds);
+  }
+  return { tokens, seconds };
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   type Tokenizer,
 } from '../decoder/index.js';
 import { pathSpec } from '../codecs/paths.js';
+import { requireVerifiable, type Draft } from '../codecs/verification.js';
 import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
 import { UserError, show } from '../errors.js';
 import { fingerprintOfFolder, fingerprintOfSeed } from '../fingerprint.js';
@@ -30,6 +31,7 @@ import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../tiny/model.js';
 import { passkeyTask, type Task } from '../tiny/tasks.js';
 import { parseBytes, parseNumber, parseTokens } from '../units.js';
 import { choiceFlag, textFlag, type Args } from './command.js';
+import { readDraft } from './run-speculate.js';
 
 export const WEIGHTS = ['f16', 'f32'] as const;
 /** Decoded where flags ask for fabricated weights and no model is named. */
@@ -123,6 +125,8 @@ export interface RunQuestion {
   readonly sampling: Sampling;
   readonly seed: number;
   readonly stop: number | null;
+  /** Speculation by the first loops. */
+  readonly draft: Draft | null;
   readonly vramBytes: number | null;
 }
 
@@ -137,12 +141,14 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
   const prompt = given ?? (task as Task).prompt;
   const fill = textFlag(args, 'fill') === null ? 0 : parseTokens(textFlag(args, 'fill') as string, '--fill');
   const maxTokens = whole('max-tokens', task?.answer.length ?? 32, 1, 2 ** 20);
-  const needed = fill + prompt.length + maxTokens - 1;
+  const draft = readDraft(args, geometry.loops);
+  // A last round may begin with one token left.
+  const needed = fill + prompt.length + maxTokens - 1 + (draft?.draftTokens ?? 0);
   const ctx = textFlag(args, 'ctx');
   const contextTokens = ctx === null ? needed : parseTokens(ctx, '--ctx');
   if (contextTokens < needed)
     throw new UserError(
-      `--ctx ${contextTokens} is less than the ${needed} tokens that prompt and --max-tokens need`,
+      `--ctx ${contextTokens} is less than the ${needed} tokens that prompt, --max-tokens${draft ? ' and proposals' : ''} need`,
       'give a longer --ctx, or generate fewer tokens',
     );
   const storage = choiceFlag(args, 'weights', WEIGHTS);
@@ -156,6 +162,9 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
   const prefill = textFlag(args, 'prefill') === null ? undefined : choiceFlag(args, 'prefill', PREFILL_METHODS);
   const chunkTokens = parseTokens(textFlag(args, 'prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');
   const { candidate, id, ...rest } = readCandidate(args, geometry, contextTokens);
+  if (draft && temperature > 0)
+    throw new UserError('--draft-tokens speculates greedily, and --temperature draws tokens', 'leave one of them out');
+  if (draft) requireVerifiable(geometry, candidate.codec, candidate.eviction, draft);
   return {
     candidate,
     id,
@@ -171,6 +180,7 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
     storage,
     seed,
     stop,
+    draft,
     sampling: temperature === 0 ? GREEDY : { temperature, topP, seed },
     vramBytes: vram === null ? null : parseBytes(vram, '--vram'),
   };

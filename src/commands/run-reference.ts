@@ -29,6 +29,7 @@ export async function generateInFloat64(
   for (const [flag, given] of [
     ['--batch', q.batch > 1],
     ['--fill', q.fill > 0],
+    ['--draft-tokens', q.draft !== null],
     ['--vram', q.vramBytes !== null],
   ] as const)
     if (given)
@@ -90,7 +91,7 @@ export async function generateInFloat64(
     c,
     q,
     { ...loaded, codec },
-    { tokens: [out], seconds, spent: now() - generating, prefillSeconds, prefillMethod: method },
+    { tokens: [out], seconds, spent: now() - generating, prefillSeconds, prefillMethod: method, speculation: null },
   );
 }
 

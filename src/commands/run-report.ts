@@ -9,9 +9,10 @@ import { keptTokens } from '../eviction/policy.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { Task } from '../tiny/tasks.js';
-import { formatBytes, formatMilliseconds, formatNumber } from '../units.js';
+import { formatBytes, formatMilliseconds, formatNumber, percent } from '../units.js';
 import { allocatedBytes } from '../validate/memory.js';
 import type { Loaded, RunQuestion } from './run-question.js';
+import type { SpeculationReport } from './run-speculate.js';
 
 export interface RunReport {
   readonly schema: 'lla-sim/run';
@@ -42,8 +43,10 @@ export interface RunReport {
   readonly promptTokensPerSecond: number;
   /** Of the generating steps by the wall clock, all sequences together; null where one step made everything. */
   readonly tokensPerSecond: number | null;
-  /** Median of the generating steps, on the device's clock where it has one. */
+  /** Median of the generating steps or rounds, on the device's clock where it has one. */
   readonly secondsPerStep: number | null;
+  /** Null where tokens came one by one. */
+  readonly speculation: SpeculationReport | null;
   readonly cache: {
     readonly allocatedBytes: number;
     readonly bytesPerToken: number;
@@ -69,6 +72,7 @@ export interface Generated {
   readonly spent: number;
   readonly prefillSeconds: number;
   readonly prefillMethod: PrefillMethod;
+  readonly speculation: SpeculationReport | null;
 }
 
 /** Where it was decoded, and what it took there. */
@@ -118,6 +122,7 @@ export function describe(
       ? [`${device.description} is ${memory ? 'a software adapter' : 'a processor'}: its times say nothing about a GPU`]
       : []),
   ];
+  const made = g.tokens.reduce((sum, own) => sum + own.length, 0);
   const sorted = [...g.seconds].sort((a, b) => a - b);
   return {
     schema: 'lla-sim/run',
@@ -141,8 +146,9 @@ export function describe(
     prefillSeconds: g.prefillSeconds,
     prefillMethod: g.prefillMethod,
     promptTokensPerSecond: (q.batch * q.prompt.length) / g.prefillSeconds,
-    tokensPerSecond: g.seconds.length > 0 ? (q.batch * g.seconds.length) / g.spent : null,
+    tokensPerSecond: g.seconds.length > 0 ? (made - q.batch) / g.spent : null,
     secondsPerStep: sorted[sorted.length >> 1] ?? null,
+    speculation: g.speculation,
     cache: {
       allocatedBytes: cacheBytes,
       bytesPerToken: kvBytesPerToken,
@@ -174,6 +180,16 @@ const PREFILL_WORDS: Readonly<Record<PrefillMethod, string>> = {
   'by-token': ' (token by token)',
 };
 
+/** What speculation did. */
+function speculationLines(s: SpeculationReport, loops: number): string[] {
+  const milliseconds = (seconds: number | null): string => (seconds === null ? '-' : formatNumber(seconds * 1e3));
+  const upTo = s.acceptedUpTo.map((share) => `${percent(share)} %`).join(', ');
+  return [
+    `speculation: ${s.draftLoops} of ${loops} loops proposed ${s.draftTokens} token${s.draftTokens === 1 ? '' : 's'} a round; ${s.rounds} round${s.rounds === 1 ? '' : 's'}, ${s.accepted} of ${s.proposed} accepted (${percent(s.acceptance)} % after accepted ones; up to each place ${upTo})`,
+    `${s.passes.draft} passes of one row and ${s.passes.verify} of ${s.draftTokens + 1}; one by one ${s.passes.without}. A token takes ${milliseconds(s.secondsPerToken)} ms, one by one ${milliseconds(s.secondsPerTokenWithout)} ms (on the device); ${s.sameTokens ? 'the same tokens' : 'NOT the same tokens'}`,
+  ];
+}
+
 /** A report for a person at a terminal. */
 export function runText(r: RunReport): string {
   const shown = r.text?.map(harmless) ?? r.tokens.map((t) => t.join(','));
@@ -193,8 +209,9 @@ export function runText(r: RunReport): string {
     ...(r.tokensPerSecond === null || r.secondsPerStep === null
       ? []
       : [
-          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a step takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ${r.memory ? 'device' : 'processor'})`,
+          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a ${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ${r.memory ? 'device' : 'processor'})`,
         ]),
+    ...(r.speculation ? speculationLines(r.speculation, r.model.loops) : []),
     `cache ${formatBytes(r.cache.allocatedBytes)} ${r.memory ? 'allocated' : 'held'}, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
     ...(r.memory
       ? [

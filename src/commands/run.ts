@@ -5,6 +5,7 @@ import { PREFILL_METHODS } from '../decoder/gpu/prefill-methods.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { GpuError, openDevice, type Device } from '../gpu/index.js';
+import { SERVER_SETTINGS } from '../schema/serving.js';
 import { SETTINGS } from '../schema/settings.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
@@ -101,6 +102,12 @@ export const runCommand: Command = {
       group: 'Generation',
     },
     stop: { type: 'string', help: 'token number that ends the text, with one sequence [none]', group: 'Generation' },
+    'draft-tokens': {
+      type: 'string',
+      help: 'speculate: the first loops propose so many tokens, and one pass of all loops accepts or rejects them [none]',
+      group: 'Generation',
+    },
+    'draft-loops': { type: 'string', help: SERVER_SETTINGS.draftLoops.help, group: 'Generation' },
     seed: { type: 'string', help: 'of sampling and of fabricated weights [0]', group: 'Generation' },
     adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
     backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
@@ -115,6 +122,7 @@ export const runCommand: Command = {
       'fabricated weights: speed and bytes mean something, the text does not',
     ],
     ['run --reference --codec flashloop --constants group=16,tail=16', 'in float64, a codec that has no kernels'],
+    ['run --draft-tokens 4 --max-tokens 64', 'the first two loops propose tokens: with and without, side by side'],
     ['run --model ./Ouro-1.4B --text "The capital of France is"', 'a checkpoint with its tokenizer'],
     [
       'run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8',

@@ -32,7 +32,7 @@ export function checkSampling({ temperature, topP }: Sampling): void {
 }
 
 /** The token with the largest logit, the lowest of equals. */
-function greedy(logits: ArrayLike<number>): number {
+export function greedy(logits: ArrayLike<number>): number {
   let best = 0;
   for (let i = 1; i < logits.length; i++) if ((logits[i] as number) > (logits[best] as number)) best = i;
   return best;

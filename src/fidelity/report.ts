@@ -2,6 +2,7 @@
 import { columns, type Column } from '../report/text.js';
 import { ratioLabel } from '../codecs/ranks.js';
 import type { Interval } from '../statistics.js';
+import type { Acceptance, LoopsAcceptance } from './acceptance.js';
 import type { Judged } from './judge.js';
 
 export interface FidelityReport {
@@ -16,6 +17,8 @@ export interface FidelityReport {
   /** SHA-256 of what codecs were fitted to, or of the codec weights given, and of what was asked. */
   readonly inputs: string;
   readonly rows: readonly Judged[];
+  /** Of speculation by the first loops, on the uncompressed cache; null where it was not asked for. */
+  readonly acceptance: Acceptance | null;
 }
 
 const number = (digits: number) => (value: number) => value.toFixed(digits);
@@ -38,7 +41,38 @@ const COLUMNS: readonly Column<Judged>[] = [
   { title: 'attention', align: 'right', cell: (r) => (r.attentionError === null ? 'n/a' : kl(r.attentionError)) },
 ];
 
-export function fidelityText(r: FidelityReport): string {
+/** How often the first loops say what all loops do, and what to plan with it. */
+function acceptanceLines(a: Acceptance, loops: number): string[] {
+  if (a.notMeasured !== null) return ['', `Speculation was not measured: ${a.notMeasured}.`];
+  // The loops that propose run once for each row, the others once for all.
+  const passes = ({ draftLoops, tokensPerRound }: LoopsAcceptance): number =>
+    (draftLoops * (a.draftTokens + 1) + loops - draftLoops) / tokensPerRound.estimate;
+  const best = a.loops.reduce((x, y) => (passes(y) < passes(x) ? y : x));
+  const place = (i: number): Column<LoopsAcceptance> => ({
+    title: `place ${i + 1}`,
+    align: 'right',
+    cell: (own) => cell(own.byPlace[i] ?? null, number(2)),
+  });
+  return [
+    '',
+    `Speculation: ${a.draftTokens} proposals a round by the first loops, ${a.texts} texts of ${a.tokensEach} greedy tokens, full cache.`,
+    ...columns(
+      [
+        { title: 'first loops', align: 'right', cell: (own) => `${own.draftLoops} of ${loops}` },
+        { title: 'accepted after accepted ones', align: 'right', cell: (own) => cell(own.acceptance, number(3)) },
+        ...Array.from({ length: a.draftTokens }, (_, i) => place(i)),
+        { title: 'tokens a round', align: 'right', cell: (own) => cell(own.tokensPerRound, number(2)) },
+        { title: 'passes a token', align: 'right', cell: (own) => number(2)(passes(own)) },
+      ],
+      a.loops,
+    ),
+    `Passes are those of vllm-rlt, whose verification goes on from the first loops; one by one a token takes ${loops}.`,
+    `Fewest passes: simulate --draft-tokens ${a.draftTokens} --draft-loops ${best.draftLoops} --draft-acceptance ${best.draftAcceptance.toFixed(3)}`,
+  ];
+}
+
+/** @param loops of the model */
+export function fidelityText(r: FidelityReport, loops: number): string {
   const contexts = [...new Set(r.rows.flatMap((row) => row.passkeyCells.map(({ context }) => context)))];
   const retrieved = (row: Judged, context: number): string => {
     const cells = row.passkeyCells.filter((c) => c.context === context);
@@ -47,11 +81,15 @@ export function fidelityText(r: FidelityReport): string {
   };
   return [
     `${r.model.name} (${r.model.trained ? 'trained' : 'fabricated'} weights, ${r.model.fingerprint.slice(0, 12)}…), ${r.rows.length} configurations on ${r.device}`,
-    '',
-    ...columns(COLUMNS, r.rows),
-    '',
-    'KL, top-1 and perplexity on forced tokens beside the uncompressed f32 cache; agrees: tokens that a greedy rollout of 24',
-    'follows it; attention: relative error of its outputs in float64. Intervals: 95 % bootstrap over texts.',
+    ...(r.rows.length === 0
+      ? []
+      : [
+          '',
+          ...columns(COLUMNS, r.rows),
+          '',
+          'KL, top-1 and perplexity on forced tokens beside the uncompressed f32 cache; agrees: tokens that a greedy rollout of 24',
+          'follows it; attention: relative error of its outputs in float64. Intervals: 95 % bootstrap over texts.',
+        ]),
     ...(contexts.length === 0
       ? []
       : [
@@ -69,6 +107,7 @@ export function fidelityText(r: FidelityReport): string {
             r.rows,
           ),
         ]),
+    ...(r.acceptance ? acceptanceLines(r.acceptance, loops) : []),
     '',
   ].join('\n');
 }

@@ -146,13 +146,13 @@ export class Device {
   }
 
   /**
-   * Copies on the device, from the start of a buffer to `offset` of the other; returns the seconds that it took,
+   * Copies on the device, from the start of a buffer, or of a part of it, to `offset` of the other; returns the seconds that it took,
    * submission included.
    * @param times that it is made in one submission
    */
   async copy(from: Buffer, to: Buffer, bytes: number, offset = 0, times = 1): Promise<number> {
     return this.submit(`copy ${from.label} to ${to.label}`, (encoder) => {
-      for (let i = 0; i < times; i++) encoder.copyBufferToBuffer(from.raw, 0, to.raw, offset, bytes);
+      for (let i = 0; i < times; i++) encoder.copyBufferToBuffer(from.raw, from.offset ?? 0, to.raw, offset, bytes);
     });
   }
 

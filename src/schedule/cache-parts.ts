@@ -52,7 +52,7 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
  * Number of sequences after which a part may begin: in every buffer that parts share, that offset must be one at which
  * a binding may begin.
  */
-function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
+export function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
   const absorbed = readsLatents(c, block) && pathSpec(c.path).branch;
   const rotated = readsLatents(c, block) && pathSpec(c.path).rotated;
   const queries = headsOf(c) * (absorbed ? (c.codec.rankK as number) + branchWidth(c, block) : c.geometry.headDim);

@@ -124,7 +124,7 @@ function sizeOf({ kernel, shape }: Op): number {
 function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit> {
   const taken = new Map<string, { parts: number; size: number }>();
   const visit = (op: Op): Visit => {
-    const key = `${op.label} ${op.from ?? ''} ${op.loop ?? ''} ${op.loopsBack ?? ''}`;
+    const key = `${op.label} ${op.variant} ${op.from ?? ''} ${op.loop ?? ''} ${op.loopsBack ?? ''}`;
     const before = taken.get(key) ?? { parts: 0, size: 0 };
     taken.set(key, { parts: before.parts + 1, size: before.size + sizeOf(op) });
     return { op, place, part: before.parts, before: before.size };
@@ -138,8 +138,12 @@ function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit
   }
 }
 
-/** Every operation of a step or run, in order. */
-export function* expand(c: Configuration, schedule: Schedule): Generator<Visit> {
+/**
+ * Every operation of a step or run, in order.
+ * @param exitAfter loops of the core, after which its output is taken, as if the last one of them were the last; all
+ *   unless given
+ */
+export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infinity): Generator<Visit> {
   let first = 0;
   for (const stage of schedule.stages) {
     if (stage.kind === 'once') {
@@ -149,13 +153,18 @@ export function* expand(c: Configuration, schedule: Schedule): Generator<Visit> 
       continue;
     }
     const { block } = stage;
-    for (let loop = 0; loop < block.loops; loop++) {
+    const loops = block.name === 'core' ? Math.min(block.loops, exitAfter) : block.loops;
+    for (let loop = 0; loop < loops; loop++) {
       const at = (layer: number): Place => ({ block, layer, loop, stored: first + layer });
       const running = (ops: readonly Op[], layer: number): readonly Op[] =>
         ops.filter((op) => runsAt(c, op, at(layer)));
       yield* inOrder(running(stage.loopStart, 0), at(0));
       for (let layer = 0; layer < block.layers; layer++) yield* inOrder(running(stage.layer, layer), at(layer));
-      yield* inOrder(running(stage.loopEnd, 0), at(block.layers - 1));
+      const end = { ...at(0), loop: loop === loops - 1 ? block.loops - 1 : loop };
+      yield* inOrder(
+        stage.loopEnd.filter((op) => runsAt(c, op, end)),
+        at(block.layers - 1),
+      );
     }
     first += block.layers;
   }

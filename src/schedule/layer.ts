@@ -60,6 +60,8 @@ interface Layer {
   /** Attention reads latents, or K and V rebuilt from them. */
   readonly latent: boolean;
   readonly absorbed: boolean;
+  /** Each row joins the cache before the next one attends. */
+  readonly inTurn: boolean;
 }
 
 /**
@@ -67,8 +69,16 @@ interface Layer {
  * @param batch sequences decoded together (≥ 1)
  * @param context tokens of each sequence before this step, evicted ones included (≥ 1)
  * @param slots tokens that each cached row has room for
+ * @param inTurn rows are tokens that follow each other, as in StepOptions
  */
-export function layerOps(c: Configuration, block: LayerBlock, batch: number, context: number, slots: number): Op[] {
+export function layerOps(
+  c: Configuration,
+  block: LayerBlock,
+  batch: number,
+  context: number,
+  slots: number,
+  inTurn = false,
+): Op[] {
   const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const latent = readsLatents(c, block);
   const l: Layer = {
@@ -82,7 +92,8 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     storage: storageOf(c),
     latent,
     absorbed: latent && pathSpec(c.path).branch === true,
-    parts: cacheParts(c, block, batch, slots),
+    parts: inTurn ? [{ size: 1, repeat: batch }] : cacheParts(c, block, batch, slots),
+    inTurn,
   };
   const attention = [
     ...queryKeyValue(c, block, batch),
@@ -90,10 +101,11 @@ export function layerOps(c: Configuration, block: LayerBlock, batch: number, con
     ...turnOps(l),
     ...meanOps(c, block, batch),
     ...holdOps(c, block, batch),
+    ...(inTurn ? appendOps(l) : []),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
     ...evictOps(c, block, l.parts, slots),
-    ...appendOps(l),
+    ...(inTurn ? [] : appendOps(l)),
     ...attentionOut(c, batch),
   ];
   return layerAround(c, batch, attention, mlpOps(c, batch));
@@ -416,14 +428,15 @@ function attendAndMerge(
   });
 }
 
-/** Writing the new token's rows, once nothing in this step reads the cache any more. */
+/** Writing the new token's rows, once nothing in this step reads the cache any more, or as soon as they are known. */
 function appendOps(l: Layer): Op[] {
-  const { c, block, batch, kvHeads } = l;
+  const { c, block, batch, kvHeads, inTurn } = l;
   const d = c.geometry.headDim;
   const { rankK = 0, rankV = 0 } = c.codec;
   if (anchoredIn(c, block) > 1)
     return AXES.flatMap((axis) => l.parts.map(({ size, repeat }) => appendLoopsOp(c, axis, size, repeat)));
-  const when = closingTime(c, block);
+  const closing = closingTime(c, block);
+  const when = inTurn && closing === 'closing-layer' ? 'owning-layer' : closing;
   const append = (label: string, heads: number, width: number, time = when): Op[] =>
     l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, time, repeat));
   if (l.latent) {

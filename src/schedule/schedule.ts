@@ -51,6 +51,11 @@ export interface StepOptions {
   readonly slots?: number;
   /** How tokens are chosen; greedily unless given. */
   readonly choice?: Choice;
+  /**
+   * Rows are tokens that follow each other (verification of proposals): each joins the cache before the next one attends,
+   * and attends by itself.
+   */
+  readonly inTurn?: boolean;
 }
 
 /**
@@ -62,7 +67,7 @@ export function schedule(
   c: Configuration,
   batch: number,
   context: number,
-  { slots = keptTokens(c.eviction, context), choice = 'greedy' }: StepOptions = {},
+  { slots = keptTokens(c.eviction, context), choice = 'greedy', inTurn = false }: StepOptions = {},
 ): Schedule {
   const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, batch) }];
   for (const block of blocksOf(c.geometry)) {
@@ -70,7 +75,7 @@ export function schedule(
       kind: 'stack',
       block,
       loopStart: adapterOps(c, block, batch),
-      layer: layerOps(c, block, batch, context, slots),
+      layer: layerOps(c, block, batch, context, slots, inTurn),
       loopEnd: [...loopNorm(c, block, batch), ...exitGate(c, block, batch)],
     });
   }

@@ -12,10 +12,10 @@ const MAX_VALUES = 4_000_000;
 /** Names and labels are shown in answers. */
 const word = z.string().max(300).transform(printable);
 
-const interval = z
+const measured = z
   .object({ estimate: z.number(), low: z.number(), high: z.number() })
-  .refine(({ low, high }) => low <= high, 'must have its low end below its high one')
-  .nullable();
+  .refine(({ low, high }) => low <= high, 'must have its low end below its high one');
+const interval = measured.nullable();
 const share = z.number().min(0).max(1);
 const count = z.int().min(0).max(1e9);
 
@@ -75,6 +75,28 @@ const fidelitySchema = z.object({
       }),
     )
     .max(10_000),
+  // Files from before it was measured have none.
+  acceptance: z
+    .object({
+      draftTokens: count,
+      texts: count,
+      tokensEach: count,
+      loops: z
+        .array(
+          z.object({
+            draftLoops: count,
+            rounds: count,
+            acceptance: measured,
+            byPlace: z.array(interval).max(64),
+            tokensPerRound: measured,
+            draftAcceptance: share,
+          }),
+        )
+        .max(1000),
+      notMeasured: word.nullable(),
+    })
+    .nullable()
+    .optional(),
 });
 
 export type FidelityFile = z.infer<typeof fidelitySchema>;

@@ -1,5 +1,6 @@
 /** From a scenario with a workload to what happens when its requests come. */
 import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
+import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/answer.js';
 import { candidateOf } from '../plan/candidates.js';
@@ -85,7 +86,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   const all = o.only
     ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
-    : choose(plan, request, server.depth, o.findRate);
+    : choose(plan, request, server, o.findRate);
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
   if (all.length === 0) throw nothingLeft(plan);
   const runs: Run[] = [];
@@ -197,13 +198,21 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
 /**
  * Plans that are worth simulating. For rates: all whose quality is kept, or that meet the quality targets. Else all of
  * a few, a path each of a few codecs, or the recommended one and the full cache.
- * @param depth tokens that leave early; null: none
+ * @param server whose tokens may leave early, or be proposed
  */
-function choose(plan: PlanReport, r: PlanRequest, depth: Depth | null, all: boolean): Plan[] {
-  // A server refuses prompts that go position by position, and codecs that miss what a token that left early did not
-  // compute: they are left out, unless nothing else was asked for.
+function choose(
+  plan: PlanReport,
+  r: PlanRequest,
+  { depth, speculation }: Pick<ServerChoice, 'depth' | 'speculation'>,
+  all: boolean,
+): Plan[] {
+  // A server refuses prompts that go position by position, codecs that miss what a token that left early did not
+  // compute, and caches whose proposals cannot be verified: they are left out, unless nothing else was asked for.
   const together = plan.plans.filter(
-    ({ codec }) => !takesPositions(codec) && (depth === null || refusedSkipping(codec, depth.skippedKv) === null),
+    ({ codec, eviction }) =>
+      !takesPositions(codec) &&
+      (depth === null || refusedSkipping(codec, depth.skippedKv) === null) &&
+      (speculation === null || verificationRefusal(codec, eviction, speculation) === undefined),
   );
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = plans.filter(

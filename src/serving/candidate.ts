@@ -1,6 +1,7 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
 import { bytesPerToken } from '../codecs/layout.js';
 import { takesPositions, takesWhole } from '../codecs/registry.js';
+import { verificationRefusal } from '../codecs/verification.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence, ServerSpread } from '../cost/evidence.js';
@@ -68,6 +69,13 @@ export class Service {
       ? refusedSkipping(c.codec, server.depth.skippedKv)
       : server.speculation && refusedPasses(c.codec);
     if (refused) throw new UserError(`${this.id} ${refused.why}`, refused.instead);
+    const { speculation } = server;
+    const unverified = speculation && verificationRefusal(c.codec, c.eviction, speculation);
+    if (unverified)
+      throw new UserError(
+        `${this.id} does not go with --draft-tokens: ${unverified}`,
+        'simulate full, kv-quant, cla or mla-head, or an exact window of as many tokens as proposals',
+      );
     this.evidence = plan?.decode.evidence ?? null;
     // Of the servers, only those that schedule loop by loop let tokens leave early or propose others.
     const usual = server.depth === null && server.speculation === null;

@@ -347,7 +347,7 @@ function readSpeculation(w: Workload, s: Server, model: Looped, preset: string |
   if (!asked(w.draftAcceptance) && published === null)
     throw new UserError(
       `nobody published how often ${draftLoops} of ${loops} loops of this model propose what all of them say`,
-      'say it: --draft-acceptance 0.9',
+      'say it: --draft-acceptance 0.9; lla-sim fidelity --only speculation measures it on your model',
     );
   return {
     draftLoops,

@@ -11,6 +11,7 @@ import type { MemoryRow } from './memory.js';
 import type { PromptRow } from './prefill.js';
 import { overheadOf, percent, verdict, type Check, type KernelSummary, type ValidationReport } from './report.js';
 import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
+import type { SpeculatedPrice, SpeculatedRun } from './serving-speculation.js';
 import { covered, signedError } from './statistics.js';
 
 const WIDTH = 100;
@@ -161,6 +162,33 @@ const SERVING_ERRORS: readonly Column<ServingRow>[] = [
   right('wall / device', (r) => (r.wallSeconds / r.deviceSeconds).toFixed(2)),
 ];
 
+/** A part of a speculating run, with the error of its prices. */
+const SPECULATED: readonly Column<SpeculatedPrice & { readonly name: string }>[] = [
+  left('part', (p) => p.name),
+  right('calls', (p) => String(p.count)),
+  right('each ms', (p) => milliseconds(p.measured / p.count)),
+  right('calibration', (p) => signed(p.calibrated / p.measured - 1)),
+  right('rehearsed', (p) => signed(p.priced / p.measured - 1)),
+];
+
+function speculationBlock(run: SpeculatedRun): Block {
+  const { draft, verify, step } = run.parts;
+  const per = (s: { measured: number; expected: number }): string =>
+    `${s.measured.toFixed(2)} tokens a round (${s.expected.toFixed(2)} expected)`;
+  return {
+    title: 'Serving: speculation',
+    paragraphs: [
+      `${run.id}, ${run.sequences} sequences: ${run.draftLoops} loops propose ${run.draftTokens} tokens, of which ${percent(run.acceptance)} are accepted after accepted ones by draw, since the weights are made up: ${per(run.tokensPerRound)}. Rounds of a run took ${milliseconds(run.total.measured)} ms and were predicted at ${milliseconds(run.total.priced)} (${signed(run.total.priced / run.total.measured - 1)}); a token came ${run.speedUp.measured.toFixed(2)} times as fast as one by one, predicted ${run.speedUp.predicted.toFixed(2)}.`,
+    ],
+    table: table(SPECULATED, [
+      { name: `${run.draftTokens} proposals`, ...draft },
+      { name: `verification of ${run.draftTokens + 1}`, ...verify },
+      { name: 'rounds', ...run.total },
+      { name: 'a step beside them', ...step },
+    ]),
+  };
+}
+
 function servingBlock({ serving }: ValidationReport): Block[] {
   if (!serving) return [];
   const notRun = serving.notRun.map((n) => `Not run: ${n.id}: ${n.reason}.`);
@@ -182,6 +210,7 @@ function servingBlock({ serving }: ValidationReport): Block[] {
       ],
       table: table(SERVING_ERRORS, serving.rows),
     },
+    ...(serving.speculation ? [speculationBlock(serving.speculation)] : []),
   ];
 }
 

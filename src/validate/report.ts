@@ -8,6 +8,7 @@ import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory.js';
 import type { PromptsReport } from './prefill.js';
 import { SERVING_TOLERANCES, type ServingReport, type ServingRow } from './serving.js';
+import { SPECULATION_TOLERANCE, type SpeculatedRun } from './serving-speculation.js';
 import { quantile } from '../statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -26,7 +27,8 @@ export interface Check {
     | 'capacity'
     | 'serving-tpot'
     | 'serving-e2el'
-    | 'serving-order';
+    | 'serving-order'
+    | 'serving-speculation';
   /** `failed` sets the exit code where `strict`. */
   readonly status: 'holds' | 'failed' | 'not-checked';
   readonly strict: boolean;
@@ -262,6 +264,18 @@ function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string
 }
 
 type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted' | 'replay'>;
+
+/** A run that speculates against its price. */
+export function speculationCheck(run: Pick<SpeculatedRun, 'total'> | null, strict: boolean): Check {
+  const error = run ? run.total.priced / run.total.measured - 1 : 0;
+  return {
+    name: 'serving-speculation',
+    strict,
+    tolerance: `within ${percent(SPECULATION_TOLERANCE)}`,
+    status: run === null ? 'not-checked' : Math.abs(error) <= SPECULATION_TOLERANCE ? 'holds' : 'failed',
+    found: run === null ? '–' : `${error < 0 ? '−' : '+'}${percent(Math.abs(error))}`,
+  };
+}
 
 /** The serving loop against the simulation: the worst of the rows. */
 export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {

@@ -6,6 +6,7 @@
  */
 import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { allocatedTokens } from '../eviction/policy.js';
+import { verificationRefusal } from '../codecs/verification.js';
 import { openDecoder } from '../decoder/gpu/index.js';
 import { decoderEngine } from '../decoder/gpu/serving-engine.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
@@ -39,6 +40,7 @@ import {
   SIMULATED,
 } from './serving-budget.js';
 import { ApartPricer, type Correction } from './serving-price.js';
+import { checkSpeculation, type SpeculatedRun } from './serving-speculation.js';
 import {
   capacityOf,
   disturbed,
@@ -105,6 +107,8 @@ export interface ServingReport {
   readonly model: string;
   readonly rehearsals: readonly Rehearsal[];
   readonly rows: readonly ServingRow[];
+  /** A run that speculates; null where there was no time for it. */
+  readonly speculation: SpeculatedRun | null;
   /** Runs that there was no time for. */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
@@ -130,7 +134,7 @@ interface Rules {
   readonly onCase?: (done: number, total: number, id: string) => void;
 }
 
-type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'notRun'>;
+type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'speculation' | 'notRun'>;
 
 /**
  * Serves and simulates every case, with as many requests as there is time for.
@@ -145,6 +149,12 @@ export async function checkServing(
   const rows: ServingRow[] = [];
   const rehearsals: Rehearsal[] = [];
   const notRun: ServingReport['notRun'][number][] = [];
+  const speculating = cases.find(({ c }) => verificationRefusal(c.codec, c.eviction, { draftTokens: 1 }) === undefined);
+  rules.onCase?.(0, cases.length, 'speculation');
+  const { run: speculation, notRun: reason } = speculating
+    ? await checkSpeculation(device, speculating, pricerFor(device, rules.calibrated.pricer), rules)
+    : { run: null, notRun: null };
+  if (speculating && reason !== null) notRun.push({ id: `${speculating.id}, speculating`, reason });
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
     if (i > 0 && !budget.fits(OPENED, LEAST_RUN)) {
@@ -176,7 +186,7 @@ export async function checkServing(
       decoder.close();
     }
   }
-  return { rehearsals, rows, notRun };
+  return { rehearsals, rows, speculation, notRun };
 }
 
 const nameOf = ({ id }: Pick<ServingCase, 'id'>, { load }: ServingRun): string =>
@@ -207,7 +217,7 @@ export async function serveCase(
   pricer: ApartPricer,
   rules: Rules,
   cases = 1,
-): Promise<Omit<Findings, 'rehearsals'> & { readonly rehearsal: Rehearsal | null }> {
+): Promise<Pick<Findings, 'rows' | 'notRun'> & { readonly rehearsal: Rehearsal | null }> {
   const { id, sequences } = of;
   const { seed } = rules;
   const options = loopOptions(of);

@@ -38,6 +38,7 @@ const run = (text: string): RunReport => ({
   promptTokensPerSecond: 1,
   tokensPerSecond: 1,
   secondsPerStep: 1,
+  speculation: null,
   cache: { allocatedBytes: 1, bytesPerToken: 1, tokensKept: [1] },
   memory: {
     weightsBytes: 1,

@@ -9,6 +9,7 @@ import { tinyGeometry } from '../../src/tiny/model.js';
 import { requireRoom } from '../../src/commands/run-reference.js';
 import { parameterCount } from '../../src/geometry/geometry.js';
 import { runText } from '../../src/commands/run-report.js';
+import type { SpeculationReport } from '../../src/commands/run-speculate.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
@@ -71,6 +72,13 @@ it('says in one line what is wrong with the input', async () => {
     ['--tokens', '1', '--batch', '2', '--stop', '3'],
     ['--tokens', '1', '--prefill', 'in-parts'],
     ['--tokens', '1', '--prefill-chunk', '0'],
+    ['--tokens', '1', '--draft-loops', '1'],
+    ['--tokens', '1', '--draft-tokens', '0'],
+    ['--tokens', '1', '--draft-tokens', '2', '--draft-loops', '2'],
+    ['--tokens', '1', '--draft-tokens', '2', '--temperature', '1'],
+    ['--tokens', '1', '--draft-tokens', '2', '--codec', 'lla', '--ratio', '2'],
+    ['--tokens', '1', '--draft-tokens', '2', '--eviction', 'streaming:4+60'],
+    ['--tokens', '1', '--draft-tokens', '2', '--max-tokens', '4', '--ctx', '5'],
   ]) {
     expectBadInput(await runHere(...args));
   }
@@ -142,6 +150,32 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(first.cache).toEqual({ allocatedBytes: 2 * 32 * 512, bytesPerToken: 512, tokensKept: [10, 10] });
     expect(first.tokensPerSecond).toBeGreaterThan(0);
     expect(first.warnings.join()).toContain('mean nothing');
+  });
+
+  it('speculates: the tokens of decoding one by one, with every round counted', { timeout: 240_000 }, async () => {
+    for (const [model, batch, draft] of [
+      [config, '2', []],
+      ['lla-tiny', '1', ['--draft-loops', '3']],
+    ] as const) {
+      const asked = ['--tokens', '1,2,3', '--max-tokens', '24', '--seed', String(SEED)];
+      const args = ['--model', model, '--batch', batch, ...asked, '--format', 'json'];
+      const plain = parsed(await inProcess('run', ...args));
+      const drafted = parsed(await inProcess('run', ...args, '--draft-tokens', '3', ...draft)) as Run & {
+        speculation: SpeculationReport;
+      };
+      expect(drafted.tokens).toEqual(plain.tokens);
+      const s = drafted.speculation;
+      expect(s.sameTokens).toBe(true);
+      expect(s.proposed).toBe(3 * s.rounds);
+      expect(s.acceptedUpTo.reduce((sum, share) => sum + share * s.rounds, 0)).toBeCloseTo(s.accepted, 6);
+      const made = s.rounds + s.accepted;
+      // The last round may make more than is wanted.
+      expect(made).toBeGreaterThanOrEqual(23 * Number(batch));
+      expect(made).toBeLessThanOrEqual(26 * Number(batch));
+      expect(s.passes.draft).toBe((s.rounds / Number(batch)) * 3 * s.draftLoops);
+      expect(s.secondsPerToken).toBeGreaterThan(0);
+      expect(runText(drafted as never)).toContain('the same tokens');
+    }
   });
 
   it('asks the bundled model for a pass code where nothing else is asked, and it is right', async () => {

@@ -14,6 +14,7 @@ import { LONG_CASES, longTest, WIDE_BATCH_CASES, wideBatchTest } from './gpu-lon
 import { DIVIDED_CASES, dividedTest, EVICTED_CASES, evictedTest, splitTest } from './gpu-divided.js';
 import { expectRagged } from './gpu-ragged.js';
 import { expectRounded, expectSteps } from './gpu-steps.js';
+import { BLOCK_CASES, followRounds } from './gpu-speculate.js';
 import { expectWhole } from './gpu-whole.js';
 
 const onEight = (cases: readonly Case[]): Case[] => cases.filter((of) => !onFewThreads(of)).map(singles);
@@ -35,6 +36,10 @@ describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of DIVIDED_CASES.filter((of) => !onFewThreads(of))) dividedTest(device, of);
   for (const of of EVICTED_CASES.filter((of) => !onFewThreads(of))) evictedTest(device, of);
   splitTest(device);
+  for (const of of BLOCK_CASES)
+    test(`speculation: ${label(of)}`, { timeout: 600_000 }, async () => {
+      await followRounds(device, of);
+    });
 
   test('NaN in the weights of queries or keys reaches the logits', { timeout: 600_000 }, () =>
     expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5),

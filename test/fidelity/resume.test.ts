@@ -29,8 +29,23 @@ describe('a file that exists', () => {
 
   it('is continued only for the same model, weights and inputs', () => {
     write({});
-    expect(earlier(file, head)).toEqual([]);
-    expect(earlier(join(folder, 'none.json'), head)).toEqual([]);
+    const nothing = { rows: [], acceptance: null };
+    expect(earlier(file, head)).toEqual(nothing);
+    expect(earlier(join(folder, 'none.json'), head)).toEqual(nothing);
+    const share = { estimate: 0.5, low: 0.25, high: 0.75 };
+    const loops = [
+      {
+        draftLoops: 1,
+        rounds: 9,
+        acceptance: share,
+        byPlace: [share, null],
+        tokensPerRound: share,
+        draftAcceptance: 0.5,
+      },
+    ];
+    const acceptance = { draftTokens: 2, texts: 3, tokensEach: 8, loops, notMeasured: null };
+    write({ acceptance });
+    expect(earlier(file, head)).toEqual({ rows: [], acceptance });
     for (const other of [
       { inputs: 'c'.repeat(64) },
       { weights: 'f32' },

@@ -309,6 +309,21 @@ describe('refusals', () => {
 describe('speculation', () => {
   const few = ['--device', 'h200', '--codec', 'full', '--requests', '20'];
 
+  it('refuses caches whose proposals one pass cannot verify, and leaves them out of several', async () => {
+    const drafts = ['--device', 'h200', '--requests', '20', '--draft-tokens', '4'];
+    for (const cache of [
+      ['--codec', 'lla', '--ratio', '4', '--path', 'reconstruct'],
+      ['--codec', 'lla-window', '--ratio', '4', '--window', '3', '--path', 'reconstruct'],
+      ['--codec', 'full', '--eviction', 'streaming:4+508'],
+    ]) {
+      const o = await simulate(...drafts, ...cache);
+      expectBadInput(o);
+      expect(o.err).toMatch(/does not go with --draft-tokens: .*(only after the last loop|proposals|evicts)/);
+    }
+    const several = await report(...drafts, '--codec', 'full,lla,kv-quant', '--ratio', '4');
+    expect(several.runs.map(({ id }) => id)).toEqual(['full/full', 'kv-quant-4bit/full']);
+  });
+
   it('says what it brings, from which acceptance and up to which batch', async () => {
     const r = await report(...few, '--draft-tokens', '4');
     const of = r.runs[0]!.speculation!;

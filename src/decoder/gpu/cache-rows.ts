@@ -1,5 +1,4 @@
 /** What a cache holds, read back: for whoever studies or checks it, not for decoding. */
-import { rowSlots } from '../../codecs/layout.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import { cacheRow } from '../../gpu/cache-layout.js';
@@ -40,7 +39,7 @@ export async function cachedRows(
   const tensor = m.caches.tensor(role, place);
   const { heads, width, storage, groupSize, windowTokens, residual } = tensor;
   const slots = windowTokens === undefined ? m.caches.slots : m.caches.recentSlots;
-  const capacity = rowSlots(tensor, slots.capacity);
+  const { capacity } = slots;
   const read = async (buffer: Buffer): Promise<Uint32Array> => new Uint32Array(await m.device.read(buffer));
   const byMass = weighsTokens(m.c.eviction);
   const parts = new Map<number, { readonly words: Uint32Array; readonly positions: Uint32Array | undefined }>();

@@ -104,11 +104,13 @@ export class Caches {
     contextTokens: number,
     pageTokens: number,
     private readonly allocations: Allocations,
+    /** Tokens that a window has room for beside its own: those that are taken back again. */
+    private readonly ahead = 0,
   ) {
     this.layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
     this.slots = slotsOf(c.eviction, contextTokens, pageTokens);
     const window = this.layout.find((t) => t.windowTokens !== undefined);
-    this.recentSlots = window ? windowSlots(rowSlots(window, this.slots.capacity)) : this.slots;
+    this.recentSlots = window ? windowSlots(this.rowSlots(window)) : this.slots;
     this.division = new Map(blocksOf(c.geometry).map((block) => [block.name, this.divide(c, block)]));
   }
 
@@ -139,6 +141,11 @@ export class Caches {
     return division;
   }
 
+  private rowSlots({ windowTokens, ...t }: CacheTensor): number {
+    const held = windowTokens === undefined ? undefined : windowTokens + this.ahead;
+    return rowSlots({ ...t, windowTokens: held }, this.slots.capacity);
+  }
+
   /** The parts that the sequences of a block's caches are in. */
   parts(block: LayerBlock['name']): readonly CachePart[] {
     return this.division.get(block) ?? [];
@@ -164,11 +171,7 @@ export class Caches {
   async allocate(kind: AllocationKind = 'cache'): Promise<void> {
     for (const t of this.layout) {
       for (const { index, count } of this.parts(t.block)) {
-        const slots = rowSlots(t, this.slots.capacity);
-        const rows = count * t.heads;
-        const bytes = t.residual
-          ? residualCacheBytes(t.residual, slots, rows)
-          : cacheBytes(rowLayout(t.storage, t.width, t.groupSize), slots, rows);
+        const bytes = this.bytesOf(t, count);
         // Read in 16 bytes at a time.
         const padding = Math.ceil(bytes / 16) * 16 - bytes;
         for (let layer = 0; layer < t.layers; layer++) {
@@ -192,6 +195,18 @@ export class Caches {
     return this.allocations.get(
       this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops), part),
     );
+  }
+
+  /** Bytes of a sequence's rows of one role in a layer and loop. */
+  bytesEach(role: CacheRole, place: Place): number {
+    return this.bytesOf(this.tensor(role, place), 1);
+  }
+
+  private bytesOf(t: CacheTensor, sequences: number): number {
+    const rows = sequences * t.heads;
+    return t.residual
+      ? residualCacheBytes(t.residual, this.rowSlots(t), rows)
+      : cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.rowSlots(t), rows);
   }
 
   private fewest(block: LayerBlock, dimension: 'layers' | 'loops'): number {

@@ -3,8 +3,8 @@
  * configuration, in order, in one submission; reference/decoder.ts says in float64 what it computes.
  */
 import { UserError } from '../../errors.js';
-import { GpuError, type BoundStep, type Device } from '../../gpu/index.js';
-import type { GpuDecoder, GpuDecoderOptions, PrefillResult, StepResult } from './interface.js';
+import { GpuError, type Device } from '../../gpu/index.js';
+import type { GpuDecoder, GpuDecoderOptions, PrefillResult, RoundResult, StepResult } from './interface.js';
 import { expand } from '../../schedule/expand.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
@@ -15,12 +15,14 @@ import { Caches, type CacheRole } from './caches.js';
 import { NO_TOKEN } from './dense.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
-import { checkOptions, plannedContext } from './options.js';
+import { checkOptions } from './options.js';
 import { prefillPrompts } from './prefill.js';
 import { requireOneRun, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
-import { Binder, compile, type Operation } from './program.js';
+import { Binder, type Operation } from './program.js';
+import { roundRows, Speculation } from './speculation.js';
 import { allocateWorkspace, DecodeStep } from './step.js';
 import { stepExecutors } from './step-executors.js';
+import { StepProgram } from './step-program.js';
 import { Weights } from './weights.js';
 
 export type * from './interface.js';
@@ -33,6 +35,7 @@ export type * from './interface.js';
  */
 export async function openDecoder(device: Device, c: Configuration, options: GpuDecoderOptions): Promise<GpuDecoder> {
   checkOptions(c, options);
+  const { speculation: draft, pageTokens = 32 } = options;
   const allocations = new Allocations(device);
   let weights: Weights | undefined;
   try {
@@ -40,7 +43,7 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
     const unused = await allocations.make('unused', 'control', 16);
     await allocations.make('unused output', 'control', 16);
     weights = new Weights(device, c, options.weights, allocations, unused);
-    const caches = new Caches(c, options.batch, options.contextTokens, options.pageTokens ?? 32, allocations);
+    const caches = new Caches(c, options.batch, options.contextTokens, pageTokens, allocations, roundRows(draft));
     await caches.allocate();
     await allocateWorkspace(c, options.batch, options.contextTokens, caches, allocations, device);
     const machine = new DecodeStep(
@@ -53,8 +56,9 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
       weights,
       caches,
     );
-    const decoder = new Decoder(device, machine, options, new Binder(device, unused));
-    await decoder.prepare(1);
+    const speculation = draft ? await Speculation.open(machine, options, draft) : undefined;
+    const decoder = new Decoder(device, machine, options, new Binder(device, unused), speculation);
+    await decoder.prepare();
     weights.close();
     return decoder;
   } catch (error) {
@@ -66,9 +70,8 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
 
 class Decoder implements GpuDecoder {
   readonly lengths: number[];
-  private program: { context: number; operations: readonly Operation[]; steps: readonly BoundStep[] } | undefined;
+  private readonly program: StepProgram;
   private closed = false;
-  private readonly executors;
   private readonly draws: number[];
   /** Number of the stream of random draws of each sequence. */
   private readonly streams: number[];
@@ -78,46 +81,35 @@ class Decoder implements GpuDecoder {
     private readonly device: Device,
     private readonly machine: DecodeStep,
     private readonly options: GpuDecoderOptions,
-    private readonly binder: Binder,
+    binder: Binder,
+    private readonly speculation: Speculation | undefined,
   ) {
     this.lengths = new Array<number>(options.batch).fill(0);
     this.draws = new Array<number>(options.batch).fill(0);
     this.streams = this.draws.map((_, sequence) => sequence);
-    this.executors = stepExecutors(options.sampling ?? GREEDY);
+    const { c, batch, caches } = machine;
+    const sampling = options.sampling ?? GREEDY;
+    const listed = { slots: caches.slots.capacity, choice: choiceOf(sampling) };
+    this.program = new StepProgram(machine, stepExecutors(sampling), binder, (context) =>
+      expand(c, schedule(c, batch, context, listed)),
+    );
   }
 
   get allocations(): readonly Allocation[] {
-    return this.machine.allocations.table;
+    return [...this.machine.allocations.table, ...(this.speculation?.allocations ?? [])];
   }
 
   get uniformBytes(): number {
-    return this.binder.uniforms.reduce((sum, b) => sum + b.bytes, 0);
+    return this.program.uniformBytes + (this.speculation?.uniformBytes ?? 0);
   }
 
   get operations(): readonly Operation[] {
-    return this.program?.operations ?? [];
+    return this.program.operations;
   }
 
-  /** Binds the operations of a step over `longest` tokens, unless those of the last step can be used again. */
-  async prepare(longest: number): Promise<readonly BoundStep[]> {
-    const context = plannedContext(longest, this.options.contextTokens);
-    if (this.program?.context === context) return this.program.steps;
-    const { machine } = this;
-    this.binder.free();
-    this.program = undefined;
-    try {
-      machine.longest = machine.spanAt(context);
-      const listed = schedule(machine.c, machine.batch, context, {
-        slots: machine.caches.slots.capacity,
-        choice: choiceOf(this.options.sampling ?? GREEDY),
-      });
-      const operations = await compile(machine, this.executors, this.binder, [...expand(machine.c, listed)]);
-      this.program = { context, operations, steps: operations.flatMap((operation) => operation.steps) };
-      return this.program.steps;
-    } catch (error) {
-      this.binder.free();
-      throw error;
-    }
+  /** Binds the operations of a first step. */
+  async prepare(): Promise<void> {
+    await this.program.prepare(1);
   }
 
   private requireOpen(): void {
@@ -137,6 +129,30 @@ class Decoder implements GpuDecoder {
     const result = await this.run(tokens, joins);
     this.draws.forEach((draw, i) => (this.draws[i] = joins(i) ? draw + 1 : draw));
     return result;
+  }
+
+  async speculate(
+    tokens: readonly number[],
+    joins: (sequence: number) => boolean = () => true,
+    accept?: (sequence: number) => number,
+  ): Promise<RoundResult> {
+    const { speculation, options } = this;
+    if (!speculation)
+      throw new UserError('the decoder was not opened for speculation', 'open it with how many tokens are proposed');
+    const draftTokens = options.speculation?.draftTokens ?? 0;
+    this.requireStep(tokens, () => true, draftTokens + 1);
+    try {
+      const rows = (machine: DecodeStep): number => machine.batch / options.batch;
+      const next = (machine: DecodeStep): Promise<Uint32Array> =>
+        this.nextTokens((row) => (this.lengths[Math.floor(row / rows(machine))] as number) + draftTokens, machine);
+      const round = await speculation.round(tokens, this.lengths, next, accept);
+      const own = round.tokens.map((said, i) => (joins(i) ? said : []));
+      own.forEach((said, i) => (this.lengths[i] = (this.lengths[i] as number) + said.length));
+      return { ...round, tokens: own, proposed: round.proposed.map((made, i) => (joins(i) ? made : [])) };
+    } catch (error) {
+      this.close();
+      throw error;
+    }
   }
 
   async extend(
@@ -270,16 +286,37 @@ class Decoder implements GpuDecoder {
         throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
   }
 
-  /** The chosen tokens. @param position of the logits of a sequence */
-  private async nextTokens(position: (sequence: number) => number): Promise<Uint32Array> {
-    const next = new Uint32Array(await this.device.read(this.machine.buffer('next tokens'), 4 * this.options.batch));
+  /** The chosen tokens. @param position of the logits of a row @param machine of which rows are sequences unless given */
+  private async nextTokens(position: (row: number) => number, machine = this.machine): Promise<Uint32Array> {
+    const next = new Uint32Array(await this.device.read(machine.buffer('next tokens'), 4 * machine.batch));
     const broken = next.indexOf(NO_TOKEN);
     if (broken >= 0)
       throw new GpuError(
         'internal',
-        `the logits of sequence ${broken} hold NaN at position ${position(broken)}: check the weights for NaN and overflow`,
+        `the logits of ${machine === this.machine ? 'sequence' : 'row'} ${broken} hold NaN at position ${position(broken)}: check the weights for NaN and overflow`,
       );
     return next;
+  }
+
+  /** @param room tokens that a sequence may grow by */
+  private requireStep(
+    tokens: Uint32Array | readonly number[],
+    joins: (sequence: number) => boolean,
+    room: number,
+  ): void {
+    this.requireOpen();
+    const { batch, contextTokens } = this.options;
+    if (tokens.length !== batch)
+      throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
+    this.requireTokens(tokens);
+    const full = this.lengths.findIndex((length, i) => joins(i) && length + room > contextTokens);
+    if (full >= 0)
+      throw new UserError(
+        room === 1
+          ? `sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`
+          : `sequence ${full} has ${this.lengths[full]} tokens, and a round of ${room} does not fit its cache of ${contextTokens}`,
+        'open the decoder with a longer context',
+      );
   }
 
   /** One step. Sequences that do not join keep their length. */
@@ -287,19 +324,9 @@ class Decoder implements GpuDecoder {
     tokens: Uint32Array | readonly number[],
     joins: (sequence: number) => boolean,
   ): Promise<StepResult> {
-    this.requireOpen();
-    const { batch, contextTokens } = this.options;
-    if (tokens.length !== batch)
-      throw new UserError(`${tokens.length} tokens were given for ${batch} sequences`, 'give one for each');
-    this.requireTokens(tokens);
-    const full = this.lengths.findIndex((length, i) => joins(i) && length >= contextTokens);
-    if (full >= 0)
-      throw new UserError(
-        `sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`,
-        'open the decoder with a longer context',
-      );
+    this.requireStep(tokens, joins, 1);
     try {
-      const steps = await this.prepare(Math.max(1, ...this.lengths));
+      const steps = await this.program.prepare(Math.max(1, ...this.lengths));
       await writeInputs(this.machine, { tokens: Uint32Array.from(tokens), lengths: this.lengths });
       await this.writeDraws();
       const time = await this.device.run(steps, true);
@@ -349,7 +376,8 @@ class Decoder implements GpuDecoder {
   close(): void {
     if (this.closed) return;
     this.closed = true;
-    this.binder.free();
+    this.program.free();
+    this.speculation?.free();
     this.machine.allocations.free();
   }
 }

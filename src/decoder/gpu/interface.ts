@@ -1,4 +1,5 @@
 /** The GPU decoder's public side, as types. */
+import type { Draft } from '../../codecs/verification.js';
 import type { Sampling } from '../sampler.js';
 import type { Allocation } from './allocations.js';
 import type { CachedRows, CachePlace } from './cache-rows.js';
@@ -21,6 +22,8 @@ export interface GpuDecoderOptions {
   readonly sampling?: Sampling;
   /** Prompt tokens that are worked on at once; 2048 unless given. */
   readonly prefillChunkTokens?: number;
+  /** Allows rounds of speculation, which need room for a round's proposals behind a sequence's tokens. */
+  readonly speculation?: Draft;
 }
 
 export interface PrefillResult extends StepResult {
@@ -36,6 +39,16 @@ export interface StepResult {
   readonly seconds: number;
 }
 
+/** A round of speculation, by sequence; nothing of sequences that did not join. */
+export interface RoundResult {
+  /** Accepted proposals, then the token that all loops say after them. */
+  readonly tokens: readonly (readonly number[])[];
+  readonly proposed: readonly (readonly number[])[];
+  /** Of the steps that proposed, and of the pass that verified, as `StepResult.seconds`. */
+  readonly draftSeconds: number;
+  readonly verifySeconds: number;
+}
+
 export interface GpuDecoder {
   /**
    * Decodes one token of each sequence.
@@ -45,6 +58,16 @@ export interface GpuDecoder {
    * @throws GpuError when the device fails or a logit is NaN; everything is freed then
    */
   step(tokens: Uint32Array | readonly number[], joins?: (sequence: number) => boolean): Promise<StepResult>;
+  /**
+   * A round of speculation of each sequence: one token or more, those that `step` would give one by one.
+   * @param accept proposals of a sequence that are kept whatever was verified: for times with made-up weights
+   * @throws as `step`; UserError where the decoder was not opened for it
+   */
+  speculate(
+    tokens: readonly number[],
+    joins?: (sequence: number) => boolean,
+    accept?: (sequence: number) => number,
+  ): Promise<RoundResult>;
   /**
    * Takes a part of a prompt into one sequence, behind the tokens that it holds. Other sequences keep what they hold.
    * @param ends false where more of the prompt follows: no token is chosen then

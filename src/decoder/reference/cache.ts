@@ -227,7 +227,10 @@ export class SequenceCache {
     return this.block(site).unit(site, kvHead);
   }
 
-  /** After a step or a chunk: its tokens join the cache, then every unit keeps what the policy keeps. */
+  /**
+   * After a step, a chunk or a round: its tokens join the cache, then every unit keeps what the policy keeps. Rows that
+   * were written of other tokens are freed.
+   */
   join(positions: readonly number[]): void {
     for (const block of this.blocks.values()) {
       for (const [i, unit] of block.units.entries()) {

@@ -49,6 +49,7 @@ import {
 } from '../../codecs/registry.js';
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
+import type { Geometry } from '../../geometry/geometry.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill.js';
 import { refuseCodec } from '../decodable.js';
 import type { TensorSource } from '../weights.js';
@@ -79,8 +80,11 @@ export interface DecoderOptions {
 
 export type PrefillKind = Encoding | 'chunked';
 
-/** Whether a pass reads its own tokens' keys and values from the cache (pass 2) or exactly. */
-type OwnTokens = 'exact' | 'cached';
+/**
+ * How a token of a pass reads keys and values of the pass: exact ones; from the cache (pass 2); or its own exact and
+ * from the cache those of the tokens before it, as if these had been decoded one by one.
+ */
+type OwnTokens = 'exact' | 'cached' | 'in-turn';
 
 export class ReferenceDecoder {
   private readonly cache: SequenceCache;
@@ -90,6 +94,8 @@ export class ReferenceDecoder {
   /** Keys of the rotary branch of the tokens of this pass: made in the first loop that shares them. */
   private readonly branchKeys = new Map<string, readonly Vector[]>();
   private tokens = 0;
+  /** Tokens that were proposed since the last that was decoded. */
+  private drafted: readonly number[] = [];
 
   /**
    * @param codecWeights tensors of `codecTensors`; not read for codecs without parameters
@@ -98,7 +104,7 @@ export class ReferenceDecoder {
   constructor(
     private readonly model: Model,
     codecWeights: TensorSource,
-    private readonly options: DecoderOptions,
+    readonly options: DecoderOptions,
   ) {
     const { codec, path, eviction, branch } = options;
     const g = model.geometry;
@@ -135,6 +141,10 @@ export class ReferenceDecoder {
     );
   }
 
+  get geometry(): Geometry {
+    return this.model.geometry;
+  }
+
   /** Tokens decoded so far, evicted ones included: the position of the next. */
   get length(): number {
     return this.tokens;
@@ -163,6 +173,41 @@ export class ReferenceDecoder {
   /** Decodes one token. @returns its logits */
   step(token: number): Vector {
     return this.chunk([token], 'accumulated', 1)[0] as Vector;
+  }
+
+  /**
+   * Proposes the token after `token` and those drafted before it: the first loops alone, whose rows the next draft
+   * reads as a step would. They are freed when the round is verified.
+   * @returns logits after loop `exitAfter`, through the coda, norm and head
+   */
+  draft(token: number, exitAfter: number): Vector {
+    const position = this.tokens + this.drafted.length;
+    const writer = this.writer('accumulated');
+    // No latent that waits for later loops is finished.
+    const attention = this.attention('in-turn', true, this.keptRows(undefined), writer);
+    const [logits] = run(this.model, [token], [position], attention, undefined, exitAfter);
+    this.branchKeys.clear();
+    this.drafted = [...this.drafted, position];
+    return logits as Vector;
+  }
+
+  /**
+   * One pass of all loops over a token and proposals after it, which gives each the logits of a step. The token and the
+   * proposals that are accepted join the cache; rows of the others are freed.
+   * @param accept how many of the proposals, given all logits
+   */
+  verify(tokens: readonly number[], accept: (logits: readonly Vector[]) => number): Vector[] {
+    this.drafted = [];
+    const positions = tokens.map((_, i) => this.tokens + i);
+    const writer = this.writer('accumulated');
+    const attention = this.attention('in-turn', true, this.keptRows(undefined), writer);
+    const logits = run(this.model, tokens, positions, attention);
+    writer.finish();
+    this.branchKeys.clear();
+    const joining = positions.slice(0, 1 + accept(logits));
+    this.cache.join(joining);
+    this.tokens += joining.length;
+    return logits;
   }
 
   /**
@@ -201,8 +246,7 @@ export class ReferenceDecoder {
    */
   private chunk(tokens: readonly number[], encoding: Encoding, passes: 1 | 2, rows?: CacheType): Vector[] {
     const positions = tokens.map((_, i) => this.tokens + i);
-    const { path, codec } = this.options;
-    const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows, this.hybrids);
+    const writer = this.writer(encoding, rows);
     const kept = this.keptRows(rows);
     const rowsOf = rows === undefined ? undefined : this.packed?.beginPrompt(rows);
     let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer), rowsOf);
@@ -213,6 +257,11 @@ export class ReferenceDecoder {
     this.cache.join(positions);
     this.tokens += tokens.length;
     return logits;
+  }
+
+  private writer(encoding: Encoding, rows?: CacheType): CacheWriter {
+    const { path, codec } = this.options;
+    return new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows, this.hybrids);
   }
 
   /**
@@ -247,6 +296,7 @@ export class ReferenceDecoder {
       const codec = site.block === 'core' ? this.codecs[site.layer] : undefined;
       const hybrid = site.block === 'core' ? this.hybrids[site.layer] : undefined;
       if (codec?.branch) this.projectBranchKeys(codec, site, tokens, writer !== undefined);
+      if (own === 'in-turn') for (const token of tokens) writer?.capture(site, token);
       const outputs = tokens.map((token, n) => {
         const branchQueries =
           codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
@@ -255,10 +305,9 @@ export class ReferenceDecoder {
           token.queries.map((query, head) => {
             const kvHead = Math.floor(head / group);
             const unit = this.cache.unit(site, kvHead);
-            const visible =
-              own === 'exact'
-                ? { cached: unit.positions, exact: upToHere }
-                : { cached: [...unit.positions, ...upToHere.map((t) => t.position)], exact: [] };
+            const exact = own === 'exact' ? upToHere : own === 'cached' ? [] : [token];
+            const inCache = upToHere.slice(0, upToHere.length - exact.length).map((t) => t.position);
+            const visible = { cached: [...unit.positions, ...this.drafted, ...inCache], exact };
             const branch = branchQueries && {
               query: branchQueries[head] as Vector,
               key: (t: Projection) => this.branchKey(site, kvHead, t.position),
@@ -273,7 +322,7 @@ export class ReferenceDecoder {
               codec,
               // Prompts attend through latents alone.
               hybrid,
-              ...((codec ?? hybrid) && own === 'exact' && counts
+              ...((codec ?? hybrid) && own !== 'cached' && counts
                 ? { exactFrom: token.position - (this.options.codec.windowTokens ?? 0) }
                 : {}),
               ...(kept ? { kept } : {}),
@@ -292,7 +341,7 @@ export class ReferenceDecoder {
           }),
         );
       });
-      if (writer) for (const token of tokens) writer.capture(site, token);
+      if (own !== 'in-turn') for (const token of tokens) writer?.capture(site, token);
       return outputs;
     };
   }

@@ -57,6 +57,7 @@ function project(model: Model, layer: LayerWeights, x: Vector, position: number)
  * Runs the network on consecutive tokens, all of them through one layer before the next.
  * @param positions of the tokens
  * @param rowsOf tokens that run a loop, all unless given; the states of the others stay
+ * @param exitAfter loops of the core, after which its output is taken; all unless given
  * @returns logits, vocabulary wide, one vector a token
  * @throws UserError for a token outside the vocabulary
  */
@@ -66,6 +67,7 @@ export function run(
   positions: readonly number[],
   attention: Attention,
   rowsOf?: RowsOfLoop,
+  exitAfter = Infinity,
 ): Vector[] {
   const { geometry: g, normEpsilon } = model;
   const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
@@ -84,7 +86,8 @@ export function run(
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
-    for (let loop = 0; loop < block.loops; loop++) {
+    const loops = core ? Math.min(block.loops, exitAfter) : block.loops;
+    for (let loop = 0; loop < loops; loop++) {
       const rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
       const states = rows.map((n) => hidden[n] as Vector);
       if (core && model.adapter)

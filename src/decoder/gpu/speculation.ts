@@ -1,0 +1,196 @@
+/**
+ * Rounds of self-speculation: the first loops propose tokens, a step at a time, and one pass of all loops verifies them,
+ * with a row for each. Attention of a row is a step's: it reads its sequence's cache up to the row before it, whose rows
+ * are written first. Rejected rows stay behind the sequence's end, where the next tokens overwrite them.
+ */
+import { requireVerifiable, type Draft } from '../../codecs/verification.js';
+import { UserError } from '../../errors.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { partOf, type BoundStep, type Buffer, type Device } from '../../gpu/index.js';
+import { expand, type Place } from '../../schedule/expand.js';
+import { sequencesApart } from '../../schedule/cache-parts.js';
+import { schedule, type Configuration } from '../../schedule/schedule.js';
+import { GREEDY } from '../sampler.js';
+import { Allocations } from './allocations.js';
+import { Caches, type CachePart, type CacheRole } from './caches.js';
+import { writeInputs } from './inputs.js';
+import type { GpuDecoderOptions, RoundResult } from './interface.js';
+import { Binder } from './program.js';
+import { allocateWorkspace, DecodeStep } from './step.js';
+import { stepExecutors } from './step-executors.js';
+import { StepProgram } from './step-program.js';
+
+/** Where a part of a buffer may begin: WebGPU's default of minStorageBufferOffsetAlignment. */
+const ALIGNMENT = 256;
+
+/** Rows of a sequence in a round: the token that it begins with, and its proposals; 0 without speculation. */
+export const roundRows = (draft: Draft | undefined): number => (draft ? draft.draftTokens + 1 : 0);
+
+/** A decoder's caches with a part for each row: that of the row's sequence. */
+class CachesOfRows extends Caches {
+  constructor(
+    c: Configuration,
+    private readonly of: Caches,
+    private readonly rowsEach: number,
+    options: GpuDecoderOptions,
+    allocations: Allocations,
+  ) {
+    const { contextTokens, pageTokens = 32, speculation } = options;
+    super({ ...c, bindingBytes: Infinity }, 1, contextTokens, pageTokens, allocations, roundRows(speculation));
+  }
+
+  override parts(): readonly CachePart[] {
+    return Array.from({ length: this.of.batch * this.rowsEach }, (_, i) => ({ index: i, first: i, count: 1 }));
+  }
+
+  override partOf(_block: LayerBlock['name'], row: number): CachePart {
+    return { index: row, first: row, count: 1 };
+  }
+
+  override buffer(role: CacheRole, place: Place, loop = place.loop, row = 0): Buffer {
+    const sequence = Math.floor(row / this.rowsEach);
+    const part = this.of.partOf(place.block.name, sequence);
+    const buffer = this.of.buffer(role, place, loop, part.index);
+    if (part.count === 1) return buffer;
+    const bytes = this.of.bytesEach(role, place);
+    if (bytes % ALIGNMENT !== 0)
+      throw new UserError(
+        `rows of ${role} take ${bytes} bytes a sequence, no multiple of the ${ALIGNMENT} at which a binding may begin`,
+        'speculate with one sequence, or a context of a multiple of 256 tokens',
+      );
+    return partOf(buffer, bytes * (sequence - part.first), bytes);
+  }
+}
+
+/** What rounds of a decoder need beside it. */
+export class Speculation {
+  private constructor(
+    private readonly device: Device,
+    private readonly draft: Draft,
+    private readonly step: DecodeStep,
+    private readonly rows: DecodeStep,
+    private readonly drafting: StepProgram,
+    private readonly verifying: StepProgram,
+  ) {}
+
+  /**
+   * @param step the decoder's own
+   * @throws UserError where rounds would not give the tokens of greedy decoding, or rows cannot be bound apart
+   */
+  static async open(step: DecodeStep, options: GpuDecoderOptions, draft: Draft): Promise<Speculation> {
+    const { device, c, batch, contextTokens } = step;
+    if ((options.sampling ?? GREEDY).temperature > 0)
+      throw new UserError('speculation is greedy, and a temperature draws tokens', 'leave one of them out');
+    requireVerifiable(c.geometry, c.codec, c.eviction, draft);
+    if (blocksOf(c.geometry).some((block) => sequencesApart(c, block, step.caches.slots.capacity) > 1))
+      throw new UserError(
+        `queries of ${c.geometry.name} are no multiple of ${ALIGNMENT} bytes, so that rows of a verification cannot be bound apart`,
+        'decode without speculation',
+      );
+    const rowsEach = roundRows(draft);
+    const count = batch * rowsEach;
+    const allocations = new Allocations(device);
+    try {
+      const unused = await allocations.make('unused', 'control', 16);
+      await allocations.make('unused output', 'control', 16);
+      const caches = new CachesOfRows(c, step.caches, rowsEach, options, allocations);
+      await allocateWorkspace(c, count, contextTokens, caches, allocations, device);
+      const rows = new DecodeStep(device, c, count, contextTokens, step.normEpsilon, allocations, step.weights, caches);
+      const executors = stepExecutors(GREEDY);
+      const { capacity: slots } = caches.slots;
+      const drafting = new StepProgram(step, executors, new Binder(device, unused), (context) =>
+        expand(c, schedule(c, batch, context, { slots }), draft.draftLoops),
+      );
+      const verifying = new StepProgram(rows, executors, new Binder(device, unused), (context) =>
+        expand(c, schedule(c, count, context, { slots, inTurn: true })),
+      );
+      const speculation = new Speculation(device, draft, step, rows, drafting, verifying);
+      await drafting.prepare(1);
+      await verifying.prepare(1);
+      return speculation;
+    } catch (error) {
+      allocations.free();
+      throw error;
+    }
+  }
+
+  get allocations(): DecodeStep['allocations']['table'] {
+    return this.rows.allocations.table;
+  }
+
+  get uniformBytes(): number {
+    return this.drafting.uniformBytes + this.verifying.uniformBytes;
+  }
+
+  /**
+   * A round of every sequence.
+   * @param lengths tokens that each holds
+   * @param next reads the tokens that a step chose, one a row
+   * @param accept in place of comparing, as GpuDecoder.speculate has it
+   */
+  async round(
+    tokens: readonly number[],
+    lengths: readonly number[],
+    next: (machine: DecodeStep) => Promise<Uint32Array>,
+    accept?: (sequence: number) => number,
+  ): Promise<RoundResult> {
+    const { draftTokens } = this.draft;
+    const longest = Math.max(1, ...lengths);
+    const proposed = tokens.map((): number[] => []);
+    let draftSeconds = 0;
+    for (let i = 0; i < draftTokens; i++) {
+      const last = tokens.map((token, sequence) => proposed[sequence]?.at(-1) ?? token);
+      const steps = await this.drafting.prepare(longest + i);
+      draftSeconds += await this.run(
+        this.step,
+        steps,
+        last,
+        lengths.map((length) => length + i),
+      );
+      (await next(this.step)).forEach((token, sequence) => proposed[sequence]?.push(token));
+    }
+    const steps = await this.verifying.prepare(longest + draftTokens);
+    const verifySeconds = await this.run(
+      this.rows,
+      steps,
+      tokens.flatMap((token, sequence) => [token, ...(proposed[sequence] as number[])]),
+      lengths.flatMap((length) => Array.from({ length: draftTokens + 1 }, (_, i) => length + i)),
+    );
+    const said = await next(this.rows);
+    const accepted = proposed.map((own, sequence) => {
+      const first = sequence * (draftTokens + 1);
+      const wrong = own.findIndex((token, i) => token !== said[first + i]);
+      const kept = accept?.(sequence) ?? (wrong < 0 ? draftTokens : wrong);
+      return [...said.slice(first, first + kept + 1)];
+    });
+    await this.keepLogits(accepted);
+    return { tokens: accepted, proposed, draftSeconds, verifySeconds };
+  }
+
+  private async run(
+    machine: DecodeStep,
+    steps: readonly BoundStep[],
+    tokens: readonly number[],
+    lengths: readonly number[],
+  ): Promise<number> {
+    await writeInputs(machine, { tokens: Uint32Array.from(tokens), lengths });
+    const time = await this.device.run(steps, true);
+    return time.deviceSeconds ?? time.wallSeconds;
+  }
+
+  /** The last logits of each sequence are those of its last token. */
+  private async keepLogits(accepted: readonly (readonly number[])[]): Promise<void> {
+    const bytes = 4 * this.step.c.geometry.vocab;
+    const [from, to] = [this.rows.buffer('logits'), this.step.buffer('logits')];
+    for (const [sequence, tokens] of accepted.entries()) {
+      const row = sequence * (this.draft.draftTokens + 1) + tokens.length - 1;
+      await this.device.copy(partOf(from, row * bytes, bytes), to, bytes, sequence * bytes);
+    }
+  }
+
+  free(): void {
+    this.drafting.free();
+    this.verifying.free();
+    this.rows.allocations.free();
+  }
+}
