@@ -60,6 +60,11 @@ export const simulateCommand: Command = {
       help: 'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps quality; --rate is the demand',
       group: 'Targets',
     },
+    ways: {
+      type: 'boolean',
+      help: 'with --find-rate: tokens one by one, early exit and speculation, each with the full cache and the best plan of each codec, against quality kept',
+      group: 'Targets',
+    },
     shard: {
       type: 'string',
       help: 'with --find-rate: only part i of n of the candidates, such as 2/8',
@@ -94,6 +99,10 @@ export const simulateCommand: Command = {
   examples: [
     ['simulate --device h200 --codec full --rate 3', 'p99 latencies at three requests a second'],
     ['simulate scenarios/chat-h200.yaml --find-rate', 'which codec, ratio and path serve most users'],
+    [
+      'simulate --device b300 --stack vllm-rlt --max-num-seqs 64 --find-rate --ways',
+      'early exit, speculation and compression side by side',
+    ],
     ['simulate scenarios/chat-h200.yaml --trace requests.csv --speed-up 2', 'twice as fast as they came'],
     ['simulate merge results', 'joins the files that --shard 1/8 to 8/8 wrote to results/'],
   ],
@@ -112,6 +121,12 @@ async function run(args: Args): Promise<ExitCode> {
       `${show(args.secondPositional)} is one word too many`,
       'lla-sim simulate takes one scenario, or merge and a folder',
     );
+  const ways = args.flags['ways'] === true;
+  if (ways && (!findRate || format === 'csv' || picture !== null || textFlag(args, 'shard') !== null))
+    throw new UserError(
+      '--ways needs --find-rate, and goes with neither --shard, --picture nor --format csv',
+      'write simulate SCENARIO --find-rate --ways',
+    );
   const shard = readShard(textFlag(args, 'shard'));
   if (shard && (!findRate || format !== 'json'))
     throw new UserError(
@@ -126,22 +141,30 @@ async function run(args: Args): Promise<ExitCode> {
   });
   const scenario = await readServed(args);
   const program = process.argv[1] ?? '';
-  const parallel = findRate && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
+  const parallel = findRate && !ways && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
   const lines: string[] = [];
   const report = await progressing(output.quiet, (progress) =>
     parallel
       ? inProcesses(program, cores, progress)
-      : inFileWords(args, async () =>
-          (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
-            findRate,
-            percentile: textFlag(args, 'percentile'),
-            skipBad: args.flags['skip-bad'] === true,
-            curve: picture !== null,
-            shard,
-            progress,
-            ...(format === 'csv' && !findRate ? { onEnd: (ended) => lines.push(csvLine(ended)) } : {}),
-          }),
-        ),
+      : ways
+        ? inFileWords(args, async () =>
+            (await import('../serving/ways.js')).compareWays(scenario, await readSources(scenario), {
+              percentile: textFlag(args, 'percentile'),
+              skipBad: args.flags['skip-bad'] === true,
+              progress,
+            }),
+          )
+        : inFileWords(args, async () =>
+            (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
+              findRate,
+              percentile: textFlag(args, 'percentile'),
+              skipBad: args.flags['skip-bad'] === true,
+              curve: picture !== null,
+              shard,
+              progress,
+              ...(format === 'csv' && !findRate ? { onEnd: (ended) => lines.push(csvLine(ended)) } : {}),
+            }),
+          ),
   );
   // Shards are drawn together, by the process that joins them.
   if (picture !== null && shard === null) await draw(report, picture);

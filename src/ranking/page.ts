@@ -10,7 +10,8 @@ import { claimsInOrder } from './print.js';
 import { codecsPicture } from './codecs-picture.js';
 import { hereFor, type Here, type HereRow } from './measured.js';
 import { PAGE_CONTEXTS, type Page, type PageModel, type PageRow } from './page-data.js';
-import { fixedBytes, needsOf } from './ranking.js';
+import { needsOf } from '../plan/needs.js';
+import { fixedBytes } from './ranking.js';
 
 const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
 const table = (head: readonly string[], left: number, rows: readonly (readonly string[])[]): string[] => [

@@ -6,7 +6,8 @@ import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js'
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes } from '../units.js';
 import type { Claim } from './claims.js';
-import { fixedBytes, needsOf, type Ranked, type Ranking } from './ranking.js';
+import { needsOf } from '../plan/needs.js';
+import { fixedBytes, type Ranked, type Ranking } from './ranking.js';
 
 const percent = (share: number): string => `${Math.round(share * 100)} %`;
 

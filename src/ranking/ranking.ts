@@ -1,5 +1,4 @@
 /** Codecs of a plan in the order of the users that they serve, those without scores apart. */
-import { codecSpec, isUncompressed } from '../codecs/registry.js';
 import { verdictOn } from '../plan/decide.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
@@ -53,13 +52,3 @@ const labelOf = (planId: string): string => planId.split('/')[0] as string;
 
 /** Bytes of a sequence that do not depend on its length: exact windows, tails. */
 export const fixedBytes = ({ memory: m }: Plan): number => m.kvBytesAt1M - m.kvBytesPerToken * 2 ** 20;
-
-/** What somebody needs before a codec runs: `nothing`, `kernels`, `training, kernels`. */
-export function needsOf(p: Plan): string {
-  const spec = codecSpec(p.codec);
-  const needs = [
-    ...(spec.windowsLoops ? ['a model trained so'] : spec.untrained || isUncompressed(p.codec) ? [] : ['training']),
-    ...(p.servedBy === null ? ['kernels'] : []),
-  ];
-  return needs.length === 0 ? 'nothing' : needs.join(', ');
-}

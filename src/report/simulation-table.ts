@@ -7,20 +7,27 @@ import type { Run, RunFigures, SimulationReport, SustainedRate } from '../servin
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
 import { knownBetween, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
 import { columns, wrap, type Column } from './text.js';
+import { waysLead, waysTables } from './ways-table.js';
 
 const WIDTH = 100;
 
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
-  const lead = r.candidates ? rateLead(r, r.candidates) : runLead(r);
-  const tables = r.candidates
-    ? rateTables(r.candidates)
-    : [
-        ...runTable(r.runs),
-        ...percentiles(r.runs[0]),
-        ...depthTable(r.runs[0]),
-        ...speculationTable(r.runs[0], r.server.maxNumSeqs),
-      ];
+  const lead = r.ways
+    ? [...title(r), ...rateTarget(r), ...waysLead(r.ways, WIDTH)]
+    : r.candidates
+      ? rateLead(r, r.candidates)
+      : runLead(r);
+  const tables = r.ways
+    ? waysTables(r.ways, WIDTH)
+    : r.candidates
+      ? rateTables(r.candidates)
+      : [
+          ...runTable(r.runs),
+          ...percentiles(r.runs[0]),
+          ...depthTable(r.runs[0]),
+          ...speculationTable(r.runs[0], r.server.maxNumSeqs),
+        ];
   return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
 }
 
@@ -35,7 +42,7 @@ function title(r: SimulationReport): string[] {
     depth === null
       ? ''
       : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
-  const asked = r.candidates ? w.label : `${w.requests} requests${rate}, ${w.label}`;
+  const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
   return wrap(
     `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas}${leave}`,
     WIDTH,
@@ -60,6 +67,13 @@ function runLead(r: SimulationReport): string[] {
   return lines;
 }
 
+const rateTarget = (r: SimulationReport): string[] =>
+  wrap(
+    `Highest rate with ${targetWords(r)}; the first number holds even if every step takes the slow end of its interval:`,
+    WIDTH,
+    '  ',
+  );
+
 function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): string[] {
   const today = candidates.find((s) => s.servedBy !== null);
   const attainable = candidates.find((s) => s.servedBy === null);
@@ -77,11 +91,7 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
   };
   return [
     ...title(r),
-    ...wrap(
-      `Highest rate with ${targetWords(r)}; the first number holds even if every step takes the slow end of its interval:`,
-      WIDTH,
-      '  ',
-    ),
+    ...rateTarget(r),
     ...wrap(
       today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
       WIDTH,
@@ -266,15 +276,16 @@ function missedWords({ missedFirst, limitedBy }: SustainedRate): string {
 
 /** How exact the percentiles of the tables are. */
 function exactnessWords(r: SimulationReport): string {
-  const shown = r.candidates
-    ? r.candidates.flatMap(({ atEstimate }) => (atEstimate ? [atEstimate] : []))
+  const rates = r.candidates ?? r.ways;
+  const shown = rates
+    ? rates.flatMap(({ atEstimate }) => (atEstimate ? [atEstimate] : []))
     : r.runs.flatMap(({ low, estimate, high, depth, speculation }) => [
         ...[low, estimate, high],
         ...(depth ? [depth.allLoops, depth.steps, depth.loops] : []),
         ...(speculation ? [speculation.without] : []),
       ]);
   const names = METRICS.filter(
-    ([, key]) => !(r.candidates && key !== 'ttft' && key !== 'tpot') && shown.some((f) => f.sketched.includes(key)),
+    ([, key]) => !(rates && key !== 'ttft' && key !== 'tpot') && shown.some((f) => f.sketched.includes(key)),
   ).map(([name]) => name);
   return names.length === 0
     ? 'percentiles are exact, linear between ranks'
@@ -293,7 +304,7 @@ function trust(r: SimulationReport): string[] {
           `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ${s.maxModelLen}`,
       ),
     `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
-    r.candidates
+    (r.candidates ?? r.ways)
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and the most of these runs and the estimate',
     ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),

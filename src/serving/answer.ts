@@ -200,7 +200,7 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
  * a few, a path each of a few codecs, or the recommended one and the full cache.
  * @param server whose tokens may leave early, or be proposed
  */
-function choose(
+export function choose(
   plan: PlanReport,
   r: PlanRequest,
   { depth, speculation }: Pick<ServerChoice, 'depth' | 'speculation'>,

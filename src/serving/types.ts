@@ -136,6 +136,23 @@ export interface SustainedRate {
   }[];
 }
 
+export const WAYS = ['one by one', 'early exit', 'speculation'] as const;
+/** How tokens come. */
+export type WayName = (typeof WAYS)[number];
+
+/** A way of serving with a cache: its rate, and what is known to be left of quality. */
+export interface WayRow extends SustainedRate {
+  readonly way: WayName;
+  /** Requests in the server on average, at the estimate's rate; null where nothing is served. */
+  readonly users: number | null;
+  /** Share of the score that is kept with all loops and the full cache; null where nobody published it. */
+  readonly quality: { readonly share: number | null; readonly of: string | null };
+  /** Before it runs: `nothing`, `kernels`, `training, kernels`, `a server that schedules loops`. */
+  readonly needs: string;
+  /** No other row serves more, by the slow end, and keeps more. */
+  readonly onFront: boolean;
+}
+
 /** A plan that serves users by simulation. */
 export interface FleetService {
   readonly planId: string;
@@ -201,6 +218,8 @@ export interface SimulationReport extends Partial<FirstRun> {
   readonly runs: readonly Run[];
   /** Only with `--find-rate`, and in a report whose workload is quick to simulate. */
   readonly candidates?: readonly SustainedRate[];
+  /** Only with `--ways`, in place of `candidates`: what runs today first. */
+  readonly ways?: readonly WayRow[];
   /** Only with `--shard`: which part this is, and the candidates of all parts. */
   readonly shard?: { readonly index: number; readonly of: number; readonly all: readonly string[] };
   /** Ended early. */

@@ -115,6 +115,10 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
   'npx lla-sim fit --ratio 8 --distil --on-policy -o lla8.safetensors': [null, 'the same'],
   'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
+  'npx lla-sim simulate --device b300 --stack vllm-rlt --max-num-seqs 64 --find-rate --ways': [
+    null,
+    'a minute; test/serving/ways.test.ts compares ways',
+  ],
   'npx lla-sim fidelity --only speculation': [null, 'a minute; test/fidelity/acceptance.test.ts measures it'],
   'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
   'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': [null, 'the same'],

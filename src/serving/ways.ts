@@ -1,0 +1,176 @@
+/**
+ * Ways of serving a looped model side by side: tokens one by one through all loops, tokens that leave early, and
+ * speculation by the first loops, each with the full cache and with the best plan of every codec that keeps quality. What
+ * each serves within the targets stands beside what is known to be left of quality.
+ */
+import { isUncompressed } from '../codecs/registry.js';
+import { UserError } from '../errors.js';
+import type { Sources } from '../plan/answer.js';
+import { needsOf } from '../plan/needs.js';
+import { representatives } from '../plan/representatives.js';
+import type { Plan } from '../plan/types.js';
+import { depthNames } from '../quality/exit-depths.js';
+import type { Scenario } from '../schema/settings.js';
+import { choose, settle, simulate, type SimulationOptions } from './answer.js';
+import type { Depth } from './depth.js';
+import type { SimulationReport, SustainedRate, WayName, WayRow } from './types.js';
+
+/** Proposals of a round, where none are asked for. */
+const DRAFT_TOKENS = 4;
+
+interface Way {
+  readonly name: WayName;
+  readonly scenario: Scenario;
+}
+
+/** The ways that a scenario can be served in, and why others cannot. */
+function waysOf(scenario: Scenario, preset: string | null): { readonly ways: Way[]; readonly notes: string[] } {
+  const { depth, draftAcceptance, ...workload } = scenario.workload ?? {};
+  const { depthBatching, skippedKv, draftTokens, draftLoops, ...server } = scenario.server ?? {};
+  const plain = { ...scenario, workload, server };
+  const named = depth ?? depthNames(preset)[0];
+  const exit = { depthBatching: depthBatching ?? 'loops', skippedKv: skippedKv ?? 'copy' };
+  const draft = {
+    draftTokens: draftTokens ?? DRAFT_TOKENS,
+    ...(draftLoops === undefined ? {} : { draftLoops }),
+  };
+  return {
+    ways: [
+      { name: 'one by one', scenario: plain },
+      ...(named === undefined
+        ? []
+        : [
+            {
+              name: 'early exit' as const,
+              scenario: { ...plain, workload: { ...workload, depth: named }, server: { ...server, ...exit } },
+            },
+          ]),
+      {
+        name: 'speculation',
+        scenario: {
+          ...plain,
+          workload: { ...workload, ...(draftAcceptance === undefined ? {} : { draftAcceptance }) },
+          server: { ...server, ...draft },
+        },
+      },
+    ],
+    notes:
+      named === undefined
+        ? ['early exit: nobody published how early tokens of this model leave; say it with --depth']
+        : [],
+  };
+}
+
+/** Of each kind of codec the plan that makes most tokens, by the slow end. */
+function bestOfKinds(plans: readonly Plan[]): Plan[] {
+  const speed = (p: Plan): number => p.decode.tokensPerSecond?.low ?? 0;
+  const best = new Map<string, Plan>();
+  for (const p of representatives(plans)) {
+    const known = best.get(p.codec.kind);
+    if (p.eviction === null && (!known || speed(p) > speed(known))) best.set(p.codec.kind, p);
+  }
+  return [...best.values()];
+}
+
+/** What is known of quality: rounds of proposals lose nothing, and figures of a codec say nothing of early exit. */
+function qualityOf(way: WayName, plan: Plan, depth: Depth | null): WayRow['quality'] {
+  const full = isUncompressed(plan.codec) && plan.eviction === null;
+  if (way !== 'early exit') return { share: full ? 1 : (plan.qualityKept?.share ?? null), of: null };
+  const published = full ? depth?.published?.quality : null;
+  if (!published) return { share: null, of: null };
+  const { right, allLoops, items, task } = published;
+  // Half of a 95 % interval of a share of so many questions, in questions.
+  const unsure = Math.round(1.96 * Math.sqrt(right * (1 - right / items)));
+  return {
+    share: right / allLoops,
+    of: `${right} of ${items} right (± ${unsure}), ${allLoops} with all loops (${task})`,
+  };
+}
+
+/** No other serves more and keeps more. What nothing is known of is on no front. */
+export function onFront(rows: readonly Pick<WayRow, 'requestsPerSecond' | 'quality'>[]): boolean[] {
+  const rate = (row: (typeof rows)[number]): number => row.requestsPerSecond.low;
+  const kept = ({ quality }: (typeof rows)[number]): number | null =>
+    quality.share === null ? null : Math.min(1, quality.share);
+  return rows.map((row) => {
+    const own = kept(row);
+    if (own === null || rate(row) === 0) return false;
+    return !rows.some((other) => {
+      const theirs = kept(other);
+      if (theirs === null || theirs < own || rate(other) < rate(row)) return false;
+      return theirs > own || rate(other) > rate(row);
+    });
+  });
+}
+
+const rowOf = (way: WayName, rate: SustainedRate, plan: Plan, depth: Depth | null): Omit<WayRow, 'onFront'> => {
+  const latency = rate.atEstimate?.mean_e2el_ms ?? null;
+  return {
+    way,
+    ...rate,
+    // Little's law: requests in the server on average.
+    users: latency === null ? null : (rate.requestsPerSecond.estimate * latency) / 1e3,
+    quality: qualityOf(way, plan, depth),
+    needs:
+      rate.servedBy === null && plan.servedBy !== null
+        ? 'a server that schedules loops'
+        : needsOf({ ...plan, servedBy: rate.servedBy }),
+  };
+};
+
+/**
+ * The highest rate of each way and cache. A way that the server or the model has not is left out, with the reason.
+ * @throws UserError as `simulate` for what no way can be
+ */
+export async function compareWays(
+  scenario: Scenario,
+  sources: Sources,
+  o: Omit<SimulationOptions, 'findRate' | 'only' | 'shard'>,
+): Promise<SimulationReport> {
+  const { ways, notes } = waysOf(scenario, sources.model.publishedAs);
+  const rows: Omit<WayRow, 'onFront'>[] = [];
+  let report: SimulationReport | null = null;
+  let partial = false;
+  for (const [i, { name, scenario: own }] of ways.entries()) {
+    if (partial) break;
+    try {
+      const { setting, plan } = settle(own, sources, o);
+      const { depth } = setting.server;
+      const best = bestOfKinds(choose(plan, setting.request, setting.server, true));
+      const found = await simulate(own, sources, {
+        ...o,
+        findRate: true,
+        shard: null,
+        only: best.map(({ id }) => id),
+        progress: (share, doing) => o.progress((i + share) / ways.length, `${name}, ${doing}`),
+      });
+      for (const rate of found.candidates ?? [])
+        rows.push(rowOf(name, rate, best.find(({ id }) => id === rate.id) as Plan, depth));
+      if (depth?.published) notes.push(`early exit: ${depth.published.label} (${depth.published.source})`);
+      const { speculation } = setting.server;
+      if (speculation)
+        notes.push(
+          `speculation: ${speculation.draftLoops} loops propose ${speculation.draftTokens} tokens, accepted with ${(100 * speculation.acceptance).toFixed(1)} % after accepted ones (${speculation.source ?? 'as given'})`,
+        );
+      report ??= found;
+      partial = found.partial;
+    } catch (error) {
+      if (!(error instanceof UserError) || report === null) throw error;
+      notes.push(`${name} is left out: ${error.message}`);
+    }
+  }
+  const { candidates: _candidates, ...rest } = report as SimulationReport;
+  const front = onFront(rows);
+  const all = rows.map((row, i): WayRow => ({ ...row, onFront: front[i] as boolean }));
+  return { ...rest, ways: sortedWays(all), partial, notes: [...notes, ...rest.notes] };
+}
+
+/** What runs today first, then by the rate that is sure. */
+const sortedWays = (rows: readonly WayRow[]): WayRow[] =>
+  [...rows].sort(
+    (a, b) =>
+      Number(b.servedBy !== null) - Number(a.servedBy !== null) ||
+      b.requestsPerSecond.low - a.requestsPerSecond.low ||
+      b.requestsPerSecond.estimate - a.requestsPerSecond.estimate ||
+      (`${a.way} ${a.id}` < `${b.way} ${b.id}` ? -1 : 1),
+  );
