@@ -28,9 +28,8 @@ const described = (r: WayRow): string =>
 
 /** The best that runs today, and that which would have to be written. */
 export function waysLead(rows: readonly WayRow[], width: number): string[] {
-  const [today, written] = [true, false].map((runs) =>
-    rows.find((r) => r.onFront && (r.servedBy !== null) === runs),
-  ) as [WayRow | undefined, WayRow | undefined];
+  const today = rows.find((r) => r.servedBy !== null && r.requestsPerSecond.low > 0);
+  const written = rows.find((r) => r.onFront && r.servedBy === null);
   return [
     ...wrap(today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing serves it today.', width, '  '),
     ...(written ? wrap(`To be written (${written.needs}): ${described(written)}.`, width, '  ') : []),
