@@ -31,6 +31,7 @@ export const CASES: Case[] = [
   { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE },
   { geometry: GROUPED, codec: LLA_2D, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: true } },
   { geometry: GROUPED, codec: LLA, path: 'fast', choice: SINGLE },
+  { geometry: GROUPED, codec: { ...LLA, kind: 'lla-window', windowTokens: 7 }, path: 'reconstruct', choice: SINGLE },
   {
     geometry: named('huginn-like'),
     codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec,

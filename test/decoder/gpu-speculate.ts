@@ -25,15 +25,22 @@ const wide = (g: Geometry): Geometry => ({
 export const [OURO, HUGINN, GROUPED] = GEOMETRIES.map(wide) as [Geometry, Geometry, Geometry];
 const random = randomOf(SEED);
 const DRAFT_TOKENS = random.whole(2, 5);
-/** More rounds than a tile of the cache has room for. */
-const TOKENS = 40;
+/** Prompts that nearly fill a tile of the cache, and rounds beyond it. */
+const [PROMPT, ROUNDS] = [24, 12];
 
 const casesOf = (geometry: Geometry): Case[] => {
   const learned = learnedCodecs(geometry, 0.5);
   const [lla, , mla] = learned as [Codec, Codec, Codec];
   const even = { ...mla, rankK: 2 * Math.ceil((mla.rankK as number) / 2) };
-  const windowed: Codec = { ...lla, kind: 'lla-window', windowTokens: random.whole(DRAFT_TOKENS, 40) };
-  const hla: Codec = { kind: 'hla', rankK: 16, rankV: 20, rankFirst: 16, windowTokens: random.whole(DRAFT_TOKENS, 40) };
+  // A ring of one tile holds them, but not the rows of a round as well.
+  const windowed: Codec = { ...lla, kind: 'lla-window', windowTokens: random.whole(33 - DRAFT_TOKENS, 32) };
+  const hla: Codec = {
+    kind: 'hla',
+    rankK: 16,
+    rankV: 20,
+    rankFirst: 16,
+    windowTokens: random.whole(33 - DRAFT_TOKENS, 32),
+  };
   return [
     { geometry, codec: { kind: 'full' } },
     { geometry, codec: { kind: 'kv-quant', bits: 4 } },
@@ -76,7 +83,7 @@ export async function followRounds(
 ): Promise<{ accepted: number; proposals: number }> {
   const draft = { draftLoops: random.whole(1, of.geometry.loops - 1), draftTokens: DRAFT_TOKENS };
   expect(verificationRefusal(of.codec, null, draft)).toBeUndefined();
-  const prompts = Array.from({ length: batch }, (_, i) => promptOf(of.geometry, 4 + i, SEED + i));
+  const prompts = Array.from({ length: batch }, (_, i) => promptOf(of.geometry, PROMPT + i, SEED + i));
   const decoder = await open(device, of, { batch, contextTokens: 128, speculation: draft });
   const { references, follow: read } = followersOf(decoder, of, prompts);
   const limit = Math.max(1e-5, limitOf(of, prompts));
@@ -89,7 +96,7 @@ export async function followRounds(
       for (const token of prompts[i] as number[]) logits = reference.step(token);
       expectGreedy(tokens[i] as number, logits as Vector, limit, 'after the prompt');
     });
-    for (let made = 0; made < TOKENS; made += DRAFT_TOKENS) {
+    for (let n = 0; n < ROUNDS; n++) {
       const round = await decoder.speculate(tokens);
       await read();
       for (const [i, reference] of (references as ReferenceDecoder[]).entries()) {
