@@ -162,6 +162,8 @@ export interface CodecSpec {
   readonly weightsOf?: CodecKind;
   /** Planned only where it is asked for by name. */
   readonly onlyAsked?: true;
+  /** Settings that are planned where the codec is named, and not among all. */
+  readonly unusual?: (codec: Codec) => boolean;
   /** K and V are rebuilt inside attention only, not in memory before it. */
   readonly fusedOnly?: true;
   /** Loops after the first attend to its rows and a window of their own, mixed by gates of heads (loop-window). */

@@ -60,7 +60,6 @@ export const flashloop: CodecSpec = {
   title: 'FlashLoop, loops as packed differences',
   paths: ['full'],
   settings: ['tokens', 'constants'],
-  onlyAsked: true,
   untrained: true,
   streams,
   referenceOnly: 'packs groups of tokens, and selects tokens and keys by scores, for which there are no kernels',
@@ -71,6 +70,8 @@ export const flashloop: CodecSpec = {
   label: ({ kind, tokens, constants }) => `${kind}-${tokens}${constants ? constantsText(constants) : ''}`,
   // Prelude and coda, which have no loops.
   storage: () => 'f16',
+  // As a prompt alone nothing is served: its bytes are the least, for those who ask.
+  unusual: ({ tokens }) => tokens === 'prompt',
   publishedRatios: (g) => (constantsRefusal(g, FLASHLOOP) === undefined ? both.map((codec) => ratioOf(g, codec)) : []),
   fromRatio: (g, ratio) => {
     const refused = constantsRefusal(g, FLASHLOOP);

@@ -165,8 +165,9 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
     const ratios = spec.uncompressed ? [1] : (filter.ratios ?? tried);
     for (const ratio of ratios) {
       const codec = spec.fromRatio(g, exactRatio(ratio));
-      if (typeof codec !== 'string') sharingsOf(codec, filter).forEach(add);
-      else if (filter.kinds) refused.push({ id: `${kind}-${ratioLabel(ratio)}x`, reason: codec });
+      if (typeof codec !== 'string') {
+        if (filter.kinds || !spec.unusual?.(codec)) sharingsOf(codec, filter).forEach(add);
+      } else if (filter.kinds) refused.push({ id: `${kind}-${ratioLabel(ratio)}x`, reason: codec });
     }
     if (!filter.ratios && !filter.ranks)
       for (const codec of filter.measured ?? []) if (codec.kind === kind) add(inOrder(codec));

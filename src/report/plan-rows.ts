@@ -103,7 +103,8 @@ const PAPER_RATIO = 'lla-21.33x';
 
 /**
  * The rows of a short table, at most MOST_ROWS, in this order of right: the full cache, what the answer names, the
- * paper's ratio and its eviction, then those that serve most users where they are run. They stand in the report's order.
+ * paper's ratio and its eviction, Pareto-optimal ones, then those that serve most users where they are run. They stand in
+ * the report's order.
  */
 export function shortList(report: PlanReport): Plan[] {
   if (report.plans.length <= MOST_ROWS) return [...report.plans];
@@ -118,6 +119,7 @@ export function shortList(report: PlanReport): Plan[] {
     (p) => p.beside === true,
     // Where quality was measured here, rows of which it is known.
     (p) => Boolean(p.measured),
+    (p) => p.pareto,
   ];
   const right = (p: Plan): number => {
     const found = rights.findIndex((has) => has(p));

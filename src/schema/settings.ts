@@ -95,7 +95,7 @@ export const SETTINGS = {
     kind: 'list',
     title: 'Codec',
     group: 'Candidates',
-    help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt, flashloop]',
+    help: 'codecs to plan [all but mean-loop, lla-window, loop-window, melt]',
     choices: CODEC_KINDS,
   },
   ratio: {

@@ -13,7 +13,7 @@ import { planOf, row } from './requests.js';
 const MOST_LINES = 45;
 
 describe('the short table', () => {
-  it('has the full cache, what the answer names, 21.33× with its passkeys, the paper’s eviction, then most users', async () => {
+  it('has the full cache, what the answer names, 21.33× with its passkeys, the paper’s eviction, Pareto-optimal ones, then most users', async () => {
     const report = await planOf({});
     const rows = shortList(report);
     expect(rows.length).toBeLessThanOrEqual(MOST_ROWS);
@@ -28,9 +28,10 @@ describe('the short table', () => {
     expect(evicted[0]?.memory.kvBytesAt1M).toBe(36 * 2 ** 20);
     const named = new Set(choicesOf(report.answer).map((c) => c.planId));
     const users = rows
-      .filter((p) => !named.has(p.id) && p.id !== 'full/full' && p !== flagship && !p.eviction)
+      .filter((p) => !named.has(p.id) && p.id !== 'full/full' && p !== flagship && !p.eviction && !p.pareto)
       .map((p) => shownDecode(p).batch);
     const left = representatives(report.plans).filter((p) => !rows.includes(p));
+    expect(left.filter((p) => p.pareto)).toEqual([]);
     for (const p of left) expect(shownDecode(p).batch, p.id).toBeLessThanOrEqual(Math.min(...users));
   });
 
