@@ -1,4 +1,5 @@
 /** Spreads the points of a calibration over the shapes that occur, by how much the time of steps depends on them. */
+import { CONSTANTS } from '../cost/constants.js';
 import { matern32 } from '../cost/covariance.js';
 import type { Shape } from '../../kernels/spec.js';
 
@@ -11,7 +12,7 @@ export interface Weighted {
 /** Every shape weighs at least this, relative to the heaviest. */
 const LEAST_WEIGHT = 1e-4;
 /** Shapes tell about each other over about so many octaves: what the fit assumes before it has data (cost/gp.ts). */
-const LENGTH_OCTAVES = 3;
+const LENGTH_OCTAVES = CONSTANTS.lengthPrior.value;
 /** Kernels are not smooth (tiles, splits, caches): the nearest neighbour explains no more of the variance than this. */
 const FROM_NEIGHBOUR = 0.75;
 /** So many of the heaviest candidates are considered; others are measured when those are. */

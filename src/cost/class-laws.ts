@@ -4,24 +4,25 @@
  * factor of its own. A variant with few points, or far outside them, borrows the law: of two intervals the narrower one
  * prices it.
  */
+import { CONSTANTS } from './constants.js';
 import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { OpWork, Rates as OpRates } from '../../kernels/op-class.js';
 import type { TunedClass } from '../../kernels/tuned.js';
 import type { Calibration } from '../schema/calibration.js';
 import { fitLaw, lawSeconds, type Law } from './law.js';
-import { conformalQuantile, FEWEST_FOR_QUANTILE, lackPerOctave } from './conformal.js';
+import { conformalQuantile, lackPerOctave } from './conformal.js';
 import { measuredPoints, NORMAL_90, type Prediction } from './predictor.js';
 
 /** Fewer points than this of a class have no law. */
-const FEWEST_POINTS = 6;
+const FEWEST_POINTS = CONSTANTS.classFewestPoints.value;
 /** Numbers of a law that are fitted. */
 const FITTED = 3;
 /** Deviation of a law's residuals that is never gone below: about what repetitions of one shape differ by. */
-const LEAST_DEVIATION = 0.05;
+const LEAST_DEVIATION = CONSTANTS.leastDeviation.value;
 /** Deviation inside a variant before anything is known of it: what two machines had over all classes. */
-const USUAL_DEVIATION = 0.35;
+const USUAL_DEVIATION = CONSTANTS.classDeviation.value;
 /** Widening for each octave beyond a variant's longest call, log units: short calls cannot show that it may be less. */
-const KAPPA_FLOOR = 0.1;
+const KAPPA_FLOOR = CONSTANTS.classPerOctaveLeast.value;
 
 interface Measured {
   /** Where the call lies: log2 of the law's time without its floor. */
@@ -237,18 +238,13 @@ function predict(c: ClassLaw, key: string, work: OpWork, rates: OpRates): ClassP
 }
 
 /**
- * A variant's own prediction, joined with its class's where it has few points or lies outside them: the estimate is
- * their mean by the squares of their half-widths, the half-width the smaller of both.
- * @param points of the variant
+ * A variant's own prediction, joined with its class's where that is surer: the estimate is their mean by the inverse
+ * squares of their half-widths, the half-width the smaller of both.
  */
-export function narrowed<P extends Pick<Prediction, 'seconds' | 'halfWidthLog' | 'octavesOutside'>>(
+export function narrowed<P extends Pick<Prediction, 'seconds' | 'halfWidthLog'>>(
   own: P,
-  points: number,
-  classPrediction: () => Pick<Prediction, 'seconds' | 'halfWidthLog'> | null,
+  law: Pick<Prediction, 'seconds' | 'halfWidthLog'> | null,
 ): P {
-  // Its own residuals judge it.
-  if (points >= FEWEST_FOR_QUANTILE && own.octavesOutside === 0) return own;
-  const law = classPrediction();
   if (law === null || law.halfWidthLog >= own.halfWidthLog) return own;
   const weight = law.halfWidthLog ** 2 / (law.halfWidthLog ** 2 + own.halfWidthLog ** 2);
   return {

@@ -6,14 +6,15 @@
  * This is split conformal prediction around a fit to all points, without its guarantee: `lla-sim validate` and
  * scripts/frozen-predictions.mjs measure what it covers.
  */
+import { CONSTANTS } from './constants.js';
 
 /** Share of times that an interval covers. */
-export const LEVEL = 0.9;
+export const LEVEL = CONSTANTS.level.value;
 /** Fewer scores than this have no 90 % quantile. */
-export const FEWEST_FOR_QUANTILE = 10;
+export const FEWEST_FOR_QUANTILE = CONSTANTS.fewestForQuantile.value;
 /** Where the data allow no test of extrapolation the time may be off by another factor of two each octave. */
-export const KAPPA_UNTESTED = Math.LN2;
-const KAPPA_FLOOR = 0.02;
+export const KAPPA_UNTESTED = CONSTANTS.perOctaveUntested.value;
+const KAPPA_FLOOR = CONSTANTS.perOctaveLeast.value;
 
 /**
  * The ⌈level · (n + 1)⌉-th smallest of n scores, or the largest when there are not that many; 0 of none.

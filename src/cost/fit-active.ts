@@ -1,4 +1,5 @@
 /** What to measure next and what to measure again, while a kernel is being calibrated. */
+import { CONSTANTS } from './constants.js';
 import type { Sample } from '../schema/calibration.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -10,12 +11,12 @@ import { coordinatesOf, measuredPoints, type Point } from './predictor.js';
 import { median } from '../statistics.js';
 
 /** A residual beyond this many deviations (1.48 · MAD, the deviation of normal residuals) is an outlier, ... */
-const OUTLIER_DEVIATIONS = 4;
+const OUTLIER_DEVIATIONS = CONSTANTS.outlierDeviations.value;
 const MAD_TO_DEVIATION = 1.48;
 /** ... unless it is smaller than this, log units. */
-const SMALLEST_OUTLIER = Math.log(1.5);
+const SMALLEST_OUTLIER = CONSTANTS.outlierLeast.value;
 /** More than this share of outliers is no longer noise but a kernel that the terms do not describe. */
-const MAX_OUTLIER_SHARE = 0.2;
+const MAX_OUTLIER_SHARE = CONSTANTS.outlierShare.value;
 /** The first points are spread by distance alone: the middle and the corners. */
 const SPREAD_FIRST = 3;
 /** Until there are this many, points are drawn at random: hyperparameters of fewer would be the prior's. */

@@ -3,6 +3,7 @@
  * absolute and a normalised score, and the widening outside the measured range. Unlike the jackknife+ of Barber, Candès,
  * Ramdas & Tibshirani (2021) it guarantees no coverage; `validate` measures it.
  */
+import { CONSTANTS } from './constants.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { fitWith, gpPoints, varyingAxes, type Fit } from './fit-core.js';
 import { dataOf } from './fit-mean.js';
@@ -10,10 +11,10 @@ import { conformalQuantile, FEWEST_FOR_QUANTILE, kappaOf, lackPerOctave } from '
 import { conformalHalfWidth, coordinate, predictFrom, type Model, type Point } from './predictor.js';
 
 /** Fewer residuals than make a quantile: twice the largest stands in, no less than this. */
-const FLOOR_OF_FEW = Math.log(1.5);
+const FLOOR_OF_FEW = CONSTANTS.floorOfFew.value;
 /** Extrapolation is tested from no fewer points than this, and no less than this share of all. */
-const FEWEST_REMAINING = 8;
-const SHARE_REMAINING = 0.4;
+const FEWEST_REMAINING = CONSTANTS.remainingPoints.value;
+const SHARE_REMAINING = CONSTANTS.remainingShare.value;
 
 export interface Quantiles {
   absolute: number;

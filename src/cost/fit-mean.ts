@@ -3,13 +3,14 @@
  * L1 beyond the median residual, squares below it (Huber). Pure L1 passes through as many points as it has terms, noise
  * included; with 10 % noise that costs a tenth of the accuracy.
  */
+import { CONSTANTS } from './constants.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { nnls } from './nnls.js';
 import { logMean, meanFloor, termsAt, type Point } from './predictor.js';
 import { median } from '../statistics.js';
 
 /** Relative residuals below this weigh no more, however small the median: about the repeatability of a GPU timer. */
-const IRLS_EPSILON = 0.01;
+const IRLS_EPSILON = CONSTANTS.relativeEpsilon.value;
 /** A mean this much below the time weighs no more. */
 const SMALLEST_RATIO = 1e-6;
 const MAX_ITERATIONS = 25;

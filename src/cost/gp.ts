@@ -1,13 +1,14 @@
 /** Hyperparameters of the smooth residual: maximum a posteriori, and leave-one-out in closed form. */
+import { CONSTANTS } from './constants.js';
 import { covarianceFactor, type Hyperparameters } from './covariance.js';
 import { descend } from './descend.js';
 import { dot, inverseFromFactor, solveLower } from './linear.js';
 
 /** Log-normal priors: median and deviation of the logarithm. Deviations of the log time, lengths in octaves. */
 const PRIOR = {
-  signalDeviation: { median: 0.2, spread: 1 },
-  noiseDeviation: { median: 0.05, spread: 1 },
-  lengthScale: { median: 3, spread: 1 },
+  signalDeviation: { median: CONSTANTS.signalPrior.value, spread: CONSTANTS.priorSpread.value },
+  noiseDeviation: { median: CONSTANTS.noisePrior.value, spread: CONSTANTS.priorSpread.value },
+  lengthScale: { median: CONSTANTS.lengthPrior.value, spread: CONSTANTS.priorSpread.value },
 } as const;
 type Prior = (typeof PRIOR)[keyof typeof PRIOR];
 

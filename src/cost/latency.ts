@@ -2,6 +2,7 @@
  * Time of a decode step, or of a prompt's prefill: the schedule, priced operation by operation, with one interval for
  * the whole.
  */
+import { CONSTANTS } from './constants.js';
 import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
@@ -95,7 +96,7 @@ export interface SchedulePrice extends Interval {
 export type StepPrice = SchedulePrice;
 
 /** Operations of weaker evidence that carry less than this share of the estimate do not set the evidence. */
-const NEGLIGIBLE = 0.1;
+const NEGLIGIBLE = CONSTANTS.negligible.value;
 
 interface Group {
   kernel: KernelShare['kernel'];

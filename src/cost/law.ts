@@ -3,6 +3,7 @@
  * of the bandwidth, operations at a share of the peak, and rows. Tables are stored as deviations from it, and what nobody has
  * measured is priced by it.
  */
+import { CONSTANTS } from './constants.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import { descend } from './descend.js';
 
@@ -29,7 +30,7 @@ export interface Pace {
 }
 
 /** GPUs run somewhat above the clock that a datasheet's peak is given for. */
-export const PEAK_MARGIN = 1.05;
+export const PEAK_MARGIN = CONSTANTS.peakMargin.value;
 
 /** The law of a GPU of another pace. */
 export const atPace = (law: Law, pace: Pace): Law => ({

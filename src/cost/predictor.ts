@@ -6,6 +6,7 @@
  * Model: log t(x) = log m(x) + offset + g(x), m(x) = Σ θ_j f_j(x) physical terms, g a Gaussian process with a
  * Matérn-3/2 covariance over log2(1 + shape). Interval: jackknife with conformal quantiles, half-widths in log units.
  */
+import { CONSTANTS } from './constants.js';
 import type { Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -24,7 +25,7 @@ const LOG_SECONDS_LIMIT = Math.log(1e12);
 /** Half-widths stay below a factor of 22 000 either way: beyond it an interval only says "unknown". */
 const HALF_WIDTH_LIMIT = 10;
 /** Two-sided 90 % of a normal distribution, in deviations. */
-export const NORMAL_90 = 1.645;
+export const NORMAL_90 = CONSTANTS.normal90.value;
 
 /** A distinct measured shape: samples at the same shape are pooled, else leaving one out would leave its twin in. */
 export interface Point {

@@ -1,4 +1,5 @@
 /** The two sources of prices: a device's calibration, or its datasheet. */
+import { CONSTANTS } from './constants.js';
 import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
 import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -186,7 +187,7 @@ function pricesOf(
   const predict = makePredictor(kernel, variant, samples, fitted, repeats);
   return (shape, because) => {
     const own = predict(shape, because);
-    const p = narrowed(own, samples.length, () => laws({ kernel, variant, shape }));
+    const p = narrowed(own, laws({ kernel, variant, shape }));
     if (p !== own)
       because?.("each shape of its class's kernels in turn, from the law of the class", p.halfWidthLog, 'instead');
     const widen = Math.exp(p.halfWidthLog);
@@ -234,7 +235,7 @@ export function predictorsOf(
  * Widening of the interval of attention that also writes its scores, by which H2O weighs tokens, either way. It is the
  * same kernel; over pinned tokens and a ring it took 0 to 15 % longer than over a plain cache (docs/experiments.md).
  */
-const SCORES_WIDENING = 1.15;
+const SCORES_WIDENING = CONSTANTS.scores.value;
 
 /** Another variant of the kernel whose times hold for this one, and how much less surely. */
 function alike(kernel: KernelName, variant: string): { readonly variant: string; readonly widening: number } | null {
@@ -358,7 +359,7 @@ export function calibrationPricer(
  * Widening of a calibration's intervals on another machine with such an adapter, either way. Measured once: 90 % of 61
  * shapes took at most 5.6 times as long, or as short, on a second machine with llvmpipe (docs/experiments.md).
  */
-export const OTHER_MACHINE = 5.6;
+export const OTHER_MACHINE = CONSTANTS.otherMachine.value;
 
 /** The prices of another machine, as far as they hold for the one at hand. */
 export function elsewhere(pricer: Pricer): Pricer {

@@ -1,13 +1,14 @@
 /** How far the time of a measured shape lies from what was measured: as far as its visits do from each other. */
+import { CONSTANTS } from './constants.js';
 import type { Calibration } from '../schema/calibration.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
 import { conformalQuantile, FEWEST_FOR_QUANTILE } from './conformal.js';
 import { NORMAL_90 } from './predictor.js';
 
 /** A half has this many repetitions at least. */
-const FEWEST_REPETITIONS = 3;
+const FEWEST_REPETITIONS = CONSTANTS.fewestRepetitions.value;
 /** Never gone below: a kernel finds other caches inside a step than alone. */
-const LEAST = NORMAL_90 * 0.05;
+const LEAST = NORMAL_90 * CONSTANTS.leastDeviation.value;
 
 /**
  * 90 % half-width, log units, of a measured shape's time. Every point is visited at two times far apart, and repetitions

@@ -10,9 +10,11 @@
  * 4090 and RTX PRO 6000, least absolute errors. On 294 batches of Qwen3-32B, which it was not fitted to, the mean error
  * falls from 5.6 to 2.2 % on one GPU and from 7.6 to 3.5 % on two (scripts/unequal.ts).
  */
-const LOSS = 0.188;
+import { CONSTANTS } from './constants.js';
+
+const LOSS = CONSTANTS.unequalLoss.value;
 /** Below so many rounds nothing is lost. */
-export const LEAST_ROUNDS = 2;
+export const LEAST_ROUNDS = CONSTANTS.unequalRounds.value;
 
 /**
  * Share by which attention takes longer.

@@ -3,6 +3,7 @@
  * measured points (kriging), the grid is filled and thinned, and half-widths are quantiles of the errors at points that
  * were left out: points at random, whole lines, whole configurations, whole octaves.
  */
+import { CONSTANTS } from '../cost/constants.js';
 import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../cost/conformal.js';
 import { randomFrom } from '../random.js';
 import type { StackTable } from './stack-schema.js';
@@ -27,12 +28,12 @@ const JUDGED = 2400;
 const JUDGED_OUTSIDE = 600;
 const JUDGED_HEADS = 200;
 /** Fewest judged points a group of call times. */
-const FEWEST_A_GROUP = 60;
+const FEWEST_A_GROUP = CONSTANTS.fewestOfTime.value;
 const MOST_GROUPS = 5;
 /** Fewest configurations by which leaving one out tells anything. */
-const FEWEST_CONFIGURATIONS = 4;
+const FEWEST_CONFIGURATIONS = CONSTANTS.fewestConfigurations.value;
 /** Fewest points beyond the rim that tell what an octave costs. */
-const FEWEST_OUTSIDE = 10;
+const FEWEST_OUTSIDE = CONSTANTS.fewestForQuantile.value;
 /** The order of rows must not matter to samples of them. */
 const SEED = 20_251;
 

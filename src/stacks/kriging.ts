@@ -2,11 +2,12 @@
  * Interpolation between scattered points: ordinary kriging from the nearest ones (a Gaussian process whose mean is
  * unknown; Cressie, Statistics for Spatial Data, 1993, ch. 3), Matérn-3/2 with one length scale a coordinate.
  */
+import { CONSTANTS } from '../cost/constants.js';
 import { covarianceFactor, matern32 } from '../cost/covariance.js';
 import { dot, solveLower } from '../cost/linear.js';
 import { Neighbours } from './neighbours.js';
 
-const NEIGHBOURS = 24;
+const NEIGHBOURS = CONSTANTS.neighbours.value;
 /** Targets that scales are chosen by. */
 const TRIALS = 250;
 /** A stray target tells nothing about scales: no error counts more than this. */

@@ -1,0 +1,56 @@
+/**
+ * The numbers that the statistics of the cost model assume, in one table: each with its unit, what it means, and where it
+ * is from. `chosen` numbers are rules of the method. `judged` ones were set by what left-out cases showed, on data that
+ * judges nothing (docs/experiments.md). Sizes of samples and tolerances of searches stand where they are used.
+ */
+interface Constant {
+  readonly value: number;
+  readonly unit: string;
+  readonly meaning: string;
+  readonly source: string;
+}
+
+const of = (value: number, unit: string, meaning: string, source: string): Constant => ({
+  value,
+  unit,
+  meaning,
+  source,
+});
+
+export const CONSTANTS = {
+  level: of(0.9, 'share', 'of times that an interval covers', 'chosen'),
+  normal90: of(1.645, 'deviations', 'two-sided 90 % of a normal distribution', 'tables of the normal distribution'),
+  fewestForQuantile: of(10, 'scores', 'that have a 90 % quantile', '⌈0.9 (n + 1)⌉ ≤ n from n = 9 on; chosen'),
+  floorOfFew: of(Math.log(1.5), 'log s', 'least half-width of fewer', 'chosen'),
+  perOctaveUntested: of(Math.LN2, 'log s an octave', 'widening where none was tested', 'chosen: a factor of two'),
+  perOctaveLeast: of(0.02, 'log s an octave', 'least widening outside', 'errors of 3 to 15 % at 4 times, H200 tables'),
+  classPerOctaveLeast: of(0.1, 'log s an octave', 'least widening of a class beyond its calls', 'judged: 823 points'),
+  classFewestPoints: of(6, 'points', 'that a class has a law of', 'chosen: twice the law’s numbers'),
+  classDeviation: of(0.35, 'log s', 'inside a variant, before any is known', 'two machines, all classes'),
+  leastDeviation: of(0.05, 'log s', 'between a kernel alone and inside a step', 'repetitions of one shape'),
+  fewestRepetitions: of(3, 'repetitions', 'in half of a visit', 'chosen'),
+  signalPrior: of(0.2, 'log s', 'median deviation of the residual, before data', 'H200 tables'),
+  noisePrior: of(0.05, 'log s', 'median deviation of a measurement, before data', 'repetitions of one shape'),
+  lengthPrior: of(3, 'octaves', 'median length scale, before data', 'H200 tables'),
+  priorSpread: of(1, 'log', 'deviation of the logarithm of each of the three', 'chosen'),
+  remainingPoints: of(8, 'points', 'left when octaves are hidden', 'chosen'),
+  remainingShare: of(0.4, 'share', 'of points left when octaves are hidden', 'chosen'),
+  relativeEpsilon: of(0.01, 'share', 'below which residuals weigh alike', 'repeatability of a GPU’s timer'),
+  outlierDeviations: of(4, 'deviations', 'beyond which a time is measured again', 'H200 tables: a lone 150 ×'),
+  outlierLeast: of(Math.log(1.5), 'log s', 'least residual of an outlier', 'chosen'),
+  outlierShare: of(0.2, 'share', 'of outliers, beyond which a law is wrong instead', 'chosen'),
+  peakMargin: of(1.05, 'share', 'of the peak that clocks above the stated one reach', 'clocks of stacks’ tables'),
+  fewestConfigurations: of(4, 'configurations', 'of which leaving one out tells anything', 'chosen'),
+  fewestOfTime: of(60, 'points', 'in a group of call times with its own width', 'chosen'),
+  neighbours: of(24, 'points', 'that a value is interpolated from', 'judged: tables of B200 and L40S'),
+  otherMachine: of(
+    5.6,
+    'factor',
+    'either way, on another machine with such an adapter',
+    '90 % of 61 shapes on a second machine with llvmpipe',
+  ),
+  scores: of(1.15, 'factor', 'either way, for attention that also writes its scores', '0 to 15 % measured, H2O'),
+  negligible: of(0.1, 'share', 'of a time whose weaker evidence gives no name', 'chosen'),
+  unequalLoss: of(0.188, 'share', 'lost a round and unit of inequality', 'LLMServingSim’s skew.csv, 396 batches'),
+  unequalRounds: of(2, 'rounds', 'below which nothing is lost', 'LLMServingSim’s skew.csv, 396 batches'),
+} as const satisfies Record<string, Constant>;
