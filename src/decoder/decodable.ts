@@ -6,10 +6,9 @@ import type { Geometry } from '../geometry/geometry.js';
 export function undecodable(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
   if (g.stacks) return 'runs stacks of layers in turn, with a state each';
-  if (g.loopsInRow) return 'runs all loops of a layer before the next layer';
   if (g.laterLoopsWindow !== undefined) return 'mixes attention over the first loop and over a window in later loops';
   if (g.valuesAreKeys) return 'takes its keys for values';
-  if (g.embeddingRank !== undefined) return 'has an embedding of a lower rank';
+  if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
   if (g.normsOfBranches) return 'has norms of rows, and none before attention and MLP';
   if (g.extraParameters !== undefined) return 'has parts outside its layers';

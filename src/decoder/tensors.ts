@@ -7,7 +7,7 @@ import { ranksOfLoops } from '../codecs/hla.js';
 import { codecSpec, headsOfLatent, isHybrid } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
-import { layerExtras, storedLayers, type Geometry } from '../geometry/geometry.js';
+import { layerExtras, storedLayers, tableWidth, type Geometry } from '../geometry/geometry.js';
 import { refuseUndecodable } from './decodable.js';
 
 /** Kind of a tensor; it decides how a fabricated one is scaled. */
@@ -24,6 +24,9 @@ export const elementsOf = (shape: readonly number[]): number => shape.reduce((pr
 
 export const EMBEDDING = 'model.embed_tokens.weight';
 export const HEAD = 'lm_head.weight';
+/** Between the hidden width and tables of a lower rank (names of NandiForCausalLM). */
+export const EMBEDDING_UP = 'model.embedding_proj.weight';
+export const HEAD_DOWN = 'lm_head_proj.weight';
 export const FINAL_NORM = 'model.norm.weight';
 /** Between the last loop and the coda. */
 export const CORE_NORM = 'model.core_norm.weight';
@@ -56,7 +59,9 @@ export function modelTensors(g: Geometry): TensorSpec[] {
   const queries = g.heads * g.headDim;
   const keys = g.kvHeads * g.headDim;
   const biased = biasedProjections(g);
-  const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, g.hidden], role: 'embedding' }];
+  const rank = g.embeddingRank;
+  const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, tableWidth(g)], role: 'embedding' }];
+  if (rank !== undefined) specs.push({ name: EMBEDDING_UP, shape: [g.hidden, rank], role: 'matrix' });
   if (g.adapter) specs.push({ name: ADAPTER, shape: [g.hidden, 2 * g.hidden], role: 'matrix' });
   for (let layer = 0; layer < storedLayers(g); layer++) {
     const add = (part: string, shape: readonly number[], role: TensorRole): void =>
@@ -85,7 +90,8 @@ export function modelTensors(g: Geometry): TensorSpec[] {
       { name: 'model.early_exit_gate.weight', shape: [1, g.hidden], role: 'matrix' },
       { name: 'model.early_exit_gate.bias', shape: [1], role: 'bias' },
     );
-  if (!g.tiedEmbeddings) specs.push({ name: HEAD, shape: [g.vocab, g.hidden], role: 'matrix' });
+  if (rank !== undefined) specs.push({ name: HEAD_DOWN, shape: [rank, g.hidden], role: 'matrix' });
+  if (!g.tiedEmbeddings) specs.push({ name: HEAD, shape: [g.vocab, tableWidth(g)], role: 'matrix' });
   return specs;
 }
 

@@ -105,6 +105,20 @@ export function blocksOf(g: Geometry): LayerBlock[] {
   return blocks.filter((b) => b.layers > 0);
 }
 
+/** A layer and a loop of a block. */
+export interface LayerRun {
+  readonly layer: number;
+  readonly loop: number;
+}
+
+/** Layers and loops of a block in execution order: all layers of a loop, or all loops of a layer before the next. */
+export function* layerRuns(g: Geometry, { layers, loops }: LayerBlock): Generator<LayerRun> {
+  for (let i = 0; i < layers * loops; i++)
+    yield g.loopsInRow
+      ? { layer: Math.floor(i / loops), loop: i % loops }
+      : { layer: i % layers, loop: Math.floor(i / layers) };
+}
+
 /** Extras of a layer beside projections and norms: biases of q, k, v, o and the MLP, norms of queries and keys. */
 export interface LayerExtras {
   readonly biases: readonly string[];

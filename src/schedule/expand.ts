@@ -3,7 +3,7 @@
  * follow from one rule (`placesOf`).
  */
 import { anchoredLoops } from '../codecs/registry.js';
-import type { LayerBlock } from '../geometry/geometry.js';
+import { layerRuns, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op, When } from './configuration.js';
 import type { Schedule } from './schedule.js';
 
@@ -149,13 +149,13 @@ export function* expand(c: Configuration, schedule: Schedule): Generator<Visit> 
       continue;
     }
     const { block } = stage;
-    for (let loop = 0; loop < block.loops; loop++) {
+    for (const { layer, loop } of layerRuns(c.geometry, block)) {
       const at = (layer: number): Place => ({ block, layer, loop, stored: first + layer });
       const running = (ops: readonly Op[], layer: number): readonly Op[] =>
         ops.filter((op) => runsAt(c, op, at(layer)));
-      yield* inOrder(running(stage.loopStart, 0), at(0));
-      for (let layer = 0; layer < block.layers; layer++) yield* inOrder(running(stage.layer, layer), at(layer));
-      yield* inOrder(running(stage.loopEnd, 0), at(block.layers - 1));
+      if (layer === 0) yield* inOrder(running(stage.loopStart, 0), at(0));
+      yield* inOrder(running(stage.layer, layer), at(layer));
+      if (layer === block.layers - 1) yield* inOrder(running(stage.loopEnd, 0), at(layer));
     }
     first += block.layers;
   }

@@ -16,7 +16,10 @@ export { headsPerGpu, type Configuration, type Op, type When } from './configura
 export { forEachOp } from './expand.js';
 export { MAX_SPLITS, MIN_SPLIT_TOKENS, splitCount } from './splits.js';
 
-/** `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. */
+/**
+ * `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. Where each
+ * layer runs all its loops before the next, `loopStart` comes before the first layer, and `loopEnd` after the last one.
+ */
 export type Stage =
   | { readonly kind: 'once'; readonly ops: readonly Op[] }
   | {

@@ -5,6 +5,7 @@
 import { deviceOptions, planOperation } from '../../gpu/index.js';
 import type { Buffer, OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../../kernels/sample/launch.js';
+import { tableWidth } from '../../geometry/geometry.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import {
@@ -13,8 +14,10 @@ import {
   branchTensor,
   CORE_NORM,
   EMBEDDING,
+  EMBEDDING_UP,
   FINAL_NORM,
   HEAD,
+  HEAD_DOWN,
   layerTensor,
 } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
@@ -229,12 +232,15 @@ const adapter: Executor = async (m, visit) => {
   return adapterProduct(m, visit, 'adapter', m.preludeOutput as Buffer);
 };
 
-/** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
+/**
+ * Tied tables are the output head's matrix where one binding holds it, [table's width][vocabulary]. Rows of a lower rank
+ * go where norms write, from where they are projected.
+ */
 const embedding: Executor = async (m, visit) => {
   const g = m.c.geometry;
   const width = visit.op.shape.width as number;
   if (visit.part === 0) m.beginPass();
-  const tied = g.tiedEmbeddings && width === g.hidden;
+  const tied = g.tiedEmbeddings && width === tableWidth(g);
   const table = tied
     ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab)
     : await m.weights.embedding(EMBEDDING, visit.before, width);
@@ -246,9 +252,21 @@ const embedding: Executor = async (m, visit) => {
       { vocabulary: g.vocab, placement, ...(tied ? { embeddingColumns: true } : {}) },
       m.weights.storage,
     ),
-    buffers: { tokens: m.buffer('tokens'), embedding: table, output: m.residual },
+    buffers: {
+      tokens: m.buffer('tokens'),
+      embedding: table,
+      output: g.embeddingRank === undefined ? m.residual : m.normed,
+    },
   };
 };
+
+const embeddingUp: Executor = (m, visit) =>
+  project(m, visit, {
+    weights: 'embedding up',
+    pieces: [{ tensor: EMBEDDING_UP, outputs: m.c.geometry.hidden }],
+    x: { rows: m.normed, at: m.rowsOf(visit) },
+    y: { rows: m.residual, at: m.rowsOf(visit) },
+  });
 
 /** x = n(x): the streams are exchanged. */
 const streamNorm =
@@ -268,19 +286,37 @@ const exitGate: Executor = (m, visit) =>
     y: { rows: m.buffer('exit'), at: { offset: 0, stride: 1 } },
   });
 
-/** Logits of rows that a norm has seen: of all at the end of the last loop, or of the last ones alone. */
+/** Rows that a norm has seen: of all at the end of the last loop, or of the last ones alone. */
+const lastNormed = (m: Machine, visit: Visit): Placed =>
+  m.c.geometry.normAfterEachLoop ? { rows: m.residual, at: m.lastRows } : normedRows(m, visit);
+
+/** These in the width of the head's table: in the stream that they do not come from. */
+const lowered = (m: Machine): Placed => ({
+  rows: m.c.geometry.normAfterEachLoop ? m.normed : m.residual,
+  at: { offset: 0, stride: m.c.geometry.hidden },
+});
+
+const headDown: Executor = (m, visit) =>
+  project(m, visit, {
+    weights: 'head down',
+    pieces: [{ tensor: HEAD_DOWN, outputs: tableWidth(m.c.geometry) }],
+    x: lastNormed(m, visit),
+    y: lowered(m),
+  });
+
 const head: Executor = (m, visit) => {
   const g = m.c.geometry;
   return project(m, visit, {
     weights: 'head',
     pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }],
-    x: g.normAfterEachLoop ? { rows: m.residual, at: m.lastRows } : normedRows(m, visit),
+    x: g.embeddingRank === undefined ? lastNormed(m, visit) : lowered(m),
     y: { rows: m.buffer('logits'), at: { offset: 0, stride: g.vocab } },
   });
 };
 
 export const denseExecutors = (sampling: Sampling): Executors => ({
   embedding,
+  'embedding-up': embeddingUp,
   adapter,
   'adapter-state': (m, visit) => adapterProduct(m, visit, 'adapter-state', m.state as Buffer),
   'attention-norm': layerNorm('input_layernorm.weight'),
@@ -306,6 +342,7 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   }),
   down: back('down', 'activated'),
   'exit-gate': exitGate,
+  'head-down': headDown,
   'lm-head': head,
   sample: (m, visit) => ({
     plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }),

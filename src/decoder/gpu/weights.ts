@@ -1,5 +1,6 @@
 /** The weights of a decoder on the device, packed as the kernels read them; each is made when it is first asked for. */
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import { tableWidth } from '../../geometry/geometry.js';
 import { CODECS } from '../../codecs/registry.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { evenRow } from '../../../kernels/spec.js';
@@ -118,7 +119,7 @@ export class Weights {
 
   /** Columns [first, first + n) of the embedding, [token][n]. */
   async embedding(name: string, first: number, n: number): Promise<Buffer> {
-    const { vocab, hidden } = this.c.geometry;
+    const { vocab } = this.c.geometry;
     return this.packed(
       `${name} from ${first}`,
       [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, n) }],
@@ -129,7 +130,7 @@ export class Weights {
           columns: n,
           width: n,
           column0: 0,
-          source: { at: first, group: 0, row: hidden, column: 1 },
+          source: { at: first, group: 0, row: tableWidth(this.c.geometry), column: 1 },
         };
         await this.placer.place(buffer, this.options.storage, this.modelOrigin, this.spec(name), box);
       },

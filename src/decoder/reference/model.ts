@@ -5,8 +5,10 @@ import {
   biasedProjections,
   CORE_NORM,
   EMBEDDING,
+  EMBEDDING_UP,
   FINAL_NORM,
   HEAD,
+  HEAD_DOWN,
   layerTensor,
   modelTensors,
   requireTensors,
@@ -37,6 +39,9 @@ export interface Model {
   /** ε of every RMSNorm. */
   readonly normEpsilon: number;
   readonly embedding: Matrix;
+  /** From rows of a lower rank to the hidden width, and back for the head. */
+  readonly embeddingUp?: Matrix;
+  readonly headDown?: Matrix;
   /** Prelude, core and coda, each layer once. */
   readonly layers: readonly LayerWeights[];
   readonly norm: Vector;
@@ -93,6 +98,7 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
     geometry: g,
     normEpsilon,
     embedding,
+    ...(g.embeddingRank === undefined ? {} : { embeddingUp: matrix(EMBEDDING_UP), headDown: matrix(HEAD_DOWN) }),
     layers,
     norm: vector(FINAL_NORM),
     ...(g.normAfterCore ? { coreNorm: vector(CORE_NORM) } : {}),

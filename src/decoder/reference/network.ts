@@ -5,14 +5,15 @@
  *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
  *           x = n2(x + attention(n1(x))),  x = n4(x + mlp(n3(x)))  where norms are of the sum (Huginn)
  *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry says so)
+ *           or every layer all its loops before the next layer (Nandi)
  *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output]
- *           · a norm (Huginn) · coda · norm · head
+ *           · a norm (Huginn) · coda · norm · head; tables of a lower rank have a projection each (Nandi)
  *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
  */
 import { UserError } from '../../errors.js';
-import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { blocksOf, layerRuns, tableWidth, type LayerBlock } from '../../geometry/geometry.js';
 import { accumulate, joined, product, rmsNorm, split, swiglu, type Vector } from './arithmetic.js';
 import type { LayerWeights, Model } from './model.js';
 
@@ -71,36 +72,39 @@ export function run(
   const hidden = tokens.map((token) => {
     if (!Number.isInteger(token) || token < 0 || token >= g.vocab)
       throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
-    return model.embedding.data.slice(token * g.hidden, (token + 1) * g.hidden);
+    const row = model.embedding.data.slice(token * tableWidth(g), (token + 1) * tableWidth(g));
+    return model.embeddingUp ? product(model.embeddingUp, row) : row;
   });
   let firstLayer = 0;
   for (const block of blocksOf(g)) {
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
-    for (let loop = 0; loop < block.loops; loop++) {
-      if (core && model.adapter)
+    for (const { layer: i, loop } of layerRuns(g, block)) {
+      if (i === 0 && core && model.adapter)
         hidden.forEach((x, n) =>
           x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))),
         );
-      for (let i = 0; i < block.layers; i++) {
-        const layer = model.layers[firstLayer + i] as LayerWeights;
-        const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
-        attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
-          const x = hidden[n] as Vector;
-          addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
-          const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
-          addBranch(
-            x,
-            product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),
-            layer.mlpOutNorm,
-          );
-        });
-      }
-      if (core && g.normAfterEachLoop) for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));
+      const layer = model.layers[firstLayer + i] as LayerWeights;
+      const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
+      attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
+        const x = hidden[n] as Vector;
+        addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
+        const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
+        addBranch(
+          x,
+          product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),
+          layer.mlpOutNorm,
+        );
+      });
+      if (i === block.layers - 1 && core && g.normAfterEachLoop)
+        for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));
     }
     if (core && model.coreNorm) for (const x of hidden) x.set(rmsNorm(x, model.coreNorm, normEpsilon));
     firstLayer += block.layers;
   }
-  return hidden.map((x) => product(model.head, g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon)));
+  return hidden.map((x) => {
+    const last = g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon);
+    return product(model.head, model.headDown ? product(model.headDown, last) : last);
+  });
 }

@@ -1,0 +1,69 @@
+/** Models whose loops or layers are unlike Ouro's: random geometries, and the codecs that each of them goes with. */
+import { evictionRefusalOf, refusalOf } from '../../src/codecs/registry.js';
+import type { Codec } from '../../src/codecs/codec.js';
+import type { Geometry } from '../../src/geometry/geometry.js';
+import { mix } from '../../src/hash.js';
+import { randomOf, SEED } from '../gpu/random.js';
+import type { Case } from './gpu-cases.js';
+import { EVICTIONS, hybrid, SHARED_LOOPS, windowed } from './gpu-list.js';
+import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
+
+const random = randomOf(mix(SEED + 77));
+
+/** Sizes of a pre-norm model without anything after its loops. */
+function sizes(): Geometry {
+  const kvHeads = random.whole(1, 2);
+  return {
+    ...(GEOMETRIES[0] as Geometry),
+    layers: random.whole(1, 3),
+    loops: random.whole(2, 4),
+    kvHeads,
+    heads: kvHeads * random.whole(1, 3),
+    headDim: random.pick([4, 8]),
+    hidden: random.even(10, 24),
+    mlpHidden: random.whole(9, 40),
+    vocab: random.whole(17, 40),
+    normsPerLayer: 2,
+    normAfterEachLoop: false,
+    exitGate: false,
+    tiedEmbeddings: random.pick([true, false]),
+  };
+}
+
+/** All loops of a layer before the next layer, and tables of a lower rank (Nandi). */
+export const IN_ROW: Geometry = {
+  ...sizes(),
+  name: 'loops in a row',
+  loopsInRow: true,
+  embeddingRank: random.even(4, 10),
+};
+
+export const UNLIKE: readonly Geometry[] = [IN_ROW];
+
+/** Everything that a model goes with, a full cache first. */
+export function casesOf(geometry: Geometry): Case[] {
+  const [lla] = learnedCodecs(geometry, 0.5) as [Codec];
+  const codecs: Case[] = [
+    { geometry, codec: { kind: 'full' } },
+    ...([8, 4, 2] as const).map((bits): Case => ({ geometry, codec: { kind: 'kv-quant', bits } })),
+    ...learnedCodecs(geometry, 0.5).flatMap((codec) =>
+      (['reconstruct', 'block-absorbed', 'absorbed', 'fast'] as const).map((path): Case => ({
+        geometry,
+        codec,
+        path,
+        branch: { ...BRANCH, perHead: random.pick([true, false]) },
+      })),
+    ),
+    { geometry, codec: lla, path: 'reconstruct', materialised: true },
+    { geometry, codec: windowed(geometry), path: 'reconstruct' },
+    { geometry, codec: hybrid(geometry, 20), path: 'rotated' },
+    ...SHARED_LOOPS.map((codec): Case => ({ geometry, codec })),
+  ];
+  const evicted = codecs
+    .filter(({ codec, path }) => codec.kind === 'full' || path === 'reconstruct')
+    .flatMap((of) => EVICTIONS.map((eviction): Case => ({ ...of, eviction })));
+  return [...codecs, ...evicted].filter(
+    ({ codec, eviction }) =>
+      refusalOf(geometry, codec) === undefined && (!eviction || evictionRefusalOf(geometry, codec) === undefined),
+  );
+}

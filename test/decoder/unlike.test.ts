@@ -1,0 +1,94 @@
+/** Models unlike Ouro in float64: each against models of the usual layout that compute the same. */
+import { describe, expect, it } from 'vitest';
+import { refusalOf } from '../../src/codecs/registry.js';
+import { product, type Matrix } from '../../src/decoder/reference/arithmetic.js';
+import { forward } from '../../src/decoder/reference/forward.js';
+import { loadModel, type Model } from '../../src/decoder/reference/model.js';
+import { EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
+import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import type { Geometry } from '../../src/geometry/geometry.js';
+import { SEED } from '../gpu/random.js';
+import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
+import { casesOf, IN_ROW, UNLIKE } from './unlike-models.js';
+
+const EXACT = 1e-9;
+const LENGTH = 6;
+
+const weightsOf = (g: Geometry): TensorSource =>
+  fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+
+/** A model of another geometry, whose tensors are made from those of the first. */
+const remade = (g: Geometry, read: (name: string) => Float32Array): Model =>
+  loadModel(g, { shapes: new Map(modelTensors(g).map(({ name, shape }) => [name, shape])), read });
+
+/** A B of row-major matrices, [rows of A][columns of B]. */
+function times(a: TensorSource, left: string, right: string): Float32Array {
+  const [rows, inner] = a.shapes.get(left) as [number, number];
+  const [, columns] = a.shapes.get(right) as [number, number];
+  const values = Float64Array.from(a.read(right));
+  const transposed: Matrix = {
+    rows: columns,
+    columns: inner,
+    data: Float64Array.from(
+      { length: columns * inner },
+      (_, i) => values[(i % inner) * columns + Math.floor(i / inner)] as number,
+    ),
+  };
+  const from = Float64Array.from(a.read(left));
+  return Float32Array.from(
+    Array.from({ length: rows }, (_, r) => [...product(transposed, from.slice(r * inner, (r + 1) * inner))]).flat(),
+  );
+}
+
+describe(`models unlike Ouro (seed ${SEED})`, () => {
+  it('loops in a row are an ordinary model whose layers are there several times running', () => {
+    const { loopsInRow: _, ...rest } = IN_ROW;
+    const weights = weightsOf(IN_ROW);
+    const unrolled = remade({ ...rest, layers: IN_ROW.layers * IN_ROW.loops, loops: 1 }, (name) =>
+      weights.read(name.replace(/layers\.(\d+)/, (_, i) => `layers.${Math.floor(Number(i) / IN_ROW.loops)}`)),
+    );
+    const tokens = promptOf(IN_ROW, LENGTH, SEED);
+    const exact = forward(loadModel(IN_ROW, weights), tokens);
+    expect(distance(exact, forward(unrolled, tokens))).toBeLessThan(EXACT);
+    if (IN_ROW.layers > 1) expect(distance(exact, forward(loadModel(rest, weights), tokens))).toBeGreaterThan(1e-6);
+  });
+
+  it('tables of a lower rank are products of two', () => {
+    const { embeddingRank: _, ...rest } = IN_ROW;
+    const weights = weightsOf(IN_ROW);
+    const head = IN_ROW.tiedEmbeddings ? EMBEDDING : HEAD;
+    const upTransposed: TensorSource = {
+      shapes: new Map([...weights.shapes, ['up', [...(weights.shapes.get(EMBEDDING_UP) as number[])].reverse()]]),
+      read: (name) => {
+        if (name !== 'up') return weights.read(name);
+        const [rows, columns] = weights.shapes.get(EMBEDDING_UP) as [number, number];
+        const up = weights.read(EMBEDDING_UP);
+        return Float32Array.from(up, (_, i) => up[(i % rows) * columns + Math.floor(i / rows)] as number);
+      },
+    };
+    const whole = remade({ ...rest, tiedEmbeddings: false }, (name) =>
+      name === EMBEDDING
+        ? times(upTransposed, EMBEDDING, 'up')
+        : name === HEAD
+          ? times(weights, head, HEAD_DOWN)
+          : weights.read(name),
+    );
+    const tokens = promptOf(IN_ROW, LENGTH, SEED);
+    // Products are rounded to f32.
+    expect(distance(forward(loadModel(IN_ROW, weights), tokens), forward(whole, tokens))).toBeLessThan(1e-4);
+  });
+
+  it('cla is refused where layers do not follow one another', () => {
+    expect(refusalOf({ ...IN_ROW, layers: 2 }, { kind: 'cla', shareLayers: 2 })).toContain(
+      'run all their loops before',
+    );
+  });
+
+  it.each(UNLIKE)('$name over a full cache is the forward pass', (g) => {
+    const model = modelOf(g, SEED);
+    const tokens = promptOf(g, LENGTH, SEED);
+    const steps = decodeAll(decoderOf(model, { codec: { kind: 'full' }, seed: SEED }), tokens);
+    expect(distance(steps, forward(model, tokens))).toBeLessThan(EXACT);
+    expect(casesOf(g).length).toBeGreaterThan(3);
+  });
+});
