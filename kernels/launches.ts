@@ -19,6 +19,7 @@ import { launch as embed } from './embed/launch.js';
 import { launch as evict } from './evict/launch.js';
 import { launch as evictChunk } from './evict_chunk/launch.js';
 import { launch as evictPrefill } from './evict_prefill/launch.js';
+import { launch as gate } from './gate/launch.js';
 import type { Launch, OperationOptions, Tunable } from './launch.js';
 import { launch as load } from './load/launch.js';
 import { launch as mass } from './mass/launch.js';
@@ -39,6 +40,7 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  gate,
   accumulate,
   sample,
   matmul,

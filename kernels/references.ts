@@ -17,6 +17,7 @@ import { reference as embed } from './embed/reference.js';
 import { reference as evict } from './evict/reference.js';
 import { reference as evictChunk } from './evict_chunk/reference.js';
 import { reference as evictPrefill } from './evict_prefill/reference.js';
+import { reference as gate } from './gate/reference.js';
 import { reference as load } from './load/reference.js';
 import { reference as mass } from './mass/reference.js';
 import { reference as massPrefill } from './mass_prefill/reference.js';
@@ -36,6 +37,7 @@ export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  gate,
   accumulate,
   sample,
   matmul,

@@ -24,6 +24,7 @@ import { spec as embed } from './embed/terms.js';
 import { spec as evict } from './evict/terms.js';
 import { spec as evictChunk } from './evict_chunk/terms.js';
 import { spec as evictPrefill } from './evict_prefill/terms.js';
+import { spec as gate } from './gate/terms.js';
 import { spec as load } from './load/terms.js';
 import { spec as mass } from './mass/terms.js';
 import { spec as massPrefill } from './mass_prefill/terms.js';
@@ -43,6 +44,7 @@ const SPECS = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  gate,
   accumulate,
   sample,
   matmul,

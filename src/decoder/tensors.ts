@@ -30,6 +30,8 @@ export const HEAD_DOWN = 'lm_head_proj.weight';
 export const FINAL_NORM = 'model.norm.weight';
 /** Between the last loop and the coda. */
 export const CORE_NORM = 'model.core_norm.weight';
+/** The low stack's first state (HRM-Text). */
+export const LOW_STATE = 'model.z_L_init';
 export const ADAPTER = 'model.adapter.weight';
 
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
@@ -63,10 +65,13 @@ export function modelTensors(g: Geometry): TensorSpec[] {
   const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, tableWidth(g)], role: 'embedding' }];
   if (rank !== undefined) specs.push({ name: EMBEDDING_UP, shape: [g.hidden, rank], role: 'matrix' });
   if (g.adapter) specs.push({ name: ADAPTER, shape: [g.hidden, 2 * g.hidden], role: 'matrix' });
+  if (g.stacks && g.extraParameters !== undefined) specs.push({ name: LOW_STATE, shape: [g.hidden], role: 'bias' });
   for (let layer = 0; layer < storedLayers(g); layer++) {
-    const add = (part: string, shape: readonly number[], role: TensorRole): void =>
-      void specs.push({ name: layerTensor(layer, part), shape, role });
+    const add = (part: string, shape: readonly number[], role: TensorRole): void => {
+      if (role !== 'norm' || !g.plainNorms) specs.push({ name: layerTensor(layer, part), shape, role });
+    };
     add('input_layernorm.weight', [g.hidden], 'norm');
+    if (g.attentionGate) add('self_attn.gate_proj.weight', [queries, g.hidden], 'matrix');
     for (const [letter, rows] of [
       ['q', queries],
       ['k', keys],
@@ -84,7 +89,7 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
   if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
-  specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
+  if (!g.plainNorms) specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)
     specs.push(
       { name: 'model.early_exit_gate.weight', shape: [1, g.hidden], role: 'matrix' },

@@ -119,6 +119,31 @@ export function* layerRuns(g: Geometry, { layers, loops }: LayerBlock): Generato
       : { layer: i % layers, loop: Math.floor(i / layers) };
 }
 
+/** Where a core layer is in the runs of stacks that a pass consists of. */
+export interface StackPlace {
+  readonly stack: number;
+  /** Number of the layer among the stored ones of the core. */
+  readonly stored: number;
+  /** It is the first or last layer of a run. */
+  readonly begins: boolean;
+  readonly ends: boolean;
+}
+
+/** The place of a core layer; without stacks the pass is one run. */
+export function stackPlace({ layers, stacks = [{ layers, runs: 1 }] }: Geometry, layer: number): StackPlace {
+  let [first, stored] = [0, 0];
+  for (const [stack, own] of stacks.entries()) {
+    const within = layer - first;
+    if (within < own.layers * own.runs) {
+      const at = within % own.layers;
+      return { stack, stored: stored + at, begins: at === 0, ends: at === own.layers - 1 };
+    }
+    first += own.layers * own.runs;
+    stored += own.layers;
+  }
+  throw new RangeError(`a pass has ${layers} layers, no ${layer}`);
+}
+
 /** Extras of a layer beside projections and norms: biases of q, k, v, o and the MLP, norms of queries and keys. */
 export interface LayerExtras {
   readonly biases: readonly string[];

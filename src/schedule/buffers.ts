@@ -158,7 +158,7 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     binding: Binding = 'whole',
   ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
   // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of each.
-  add('residual', g.hidden, g.adapter || g.stacks ? 4 : 2);
+  add('residual', g.hidden, g.adapter ? 4 : g.stacks ? 3 : 2);
   add('projected', g.hidden);
   add('query key value', packedRow(c));
   add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));

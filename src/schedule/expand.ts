@@ -3,7 +3,7 @@
  * follow from one rule (`placesOf`).
  */
 import { anchoredLoops } from '../codecs/registry.js';
-import { layerRuns, type LayerBlock } from '../geometry/geometry.js';
+import { layerRuns, stackPlace, storedCoreLayers, type LayerBlock, type StackPlace } from '../geometry/geometry.js';
 import type { Configuration, Op, When } from './configuration.js';
 import type { Schedule } from './schedule.js';
 
@@ -108,7 +108,10 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
       }
     };
     each(stage.loopStart, oneLayer);
+    const runs = { layers: c.geometry.stacks?.reduce((sum, stack) => sum + stack.runs, 0) ?? 1, loops: block.loops };
+    each(stage.runStart ?? [], runs);
     each(stage.layer, block);
+    each(stage.runEnd ?? [], runs);
     each(stage.loopEnd, oneLayer);
   }
 }
@@ -138,6 +141,10 @@ function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit
   }
 }
 
+/** Where a layer is in the runs of stacks; undefined outside the core. */
+const runOf = ({ geometry }: Configuration, { name }: LayerBlock, layer: number): StackPlace | undefined =>
+  name === 'core' ? stackPlace(geometry, layer) : undefined;
+
 /** Every operation of a step or run, in order. */
 export function* expand(c: Configuration, schedule: Schedule): Generator<Visit> {
   let first = 0;
@@ -150,13 +157,21 @@ export function* expand(c: Configuration, schedule: Schedule): Generator<Visit> 
     }
     const { block } = stage;
     for (const { layer, loop } of layerRuns(c.geometry, block)) {
-      const at = (layer: number): Place => ({ block, layer, loop, stored: first + layer });
+      const run = runOf(c, block, layer);
+      const at = (layer: number): Place => ({
+        block,
+        layer,
+        loop,
+        stored: first + (runOf(c, block, layer)?.stored ?? layer),
+      });
       const running = (ops: readonly Op[], layer: number): readonly Op[] =>
         ops.filter((op) => runsAt(c, op, at(layer)));
       if (layer === 0) yield* inOrder(running(stage.loopStart, 0), at(0));
+      if (run?.begins) yield* inOrder(running(stage.runStart ?? [], layer), at(layer));
       yield* inOrder(running(stage.layer, layer), at(layer));
+      if (run?.ends) yield* inOrder(running(stage.runEnd ?? [], layer), at(layer));
       if (layer === block.layers - 1) yield* inOrder(running(stage.loopEnd, 0), at(layer));
     }
-    first += block.layers;
+    first += block.name === 'core' ? storedCoreLayers(c.geometry) : block.layers;
   }
 }

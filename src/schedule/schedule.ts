@@ -7,7 +7,7 @@ import { codecSpec, isHybrid, isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
-import { adapterOps, embeddingOps, exitGate, headOps, loopNorm, type Choice } from './dense.js';
+import { adapterOps, embeddingOps, exitGate, firstState, headOps, loopNorm, stackOps, type Choice } from './dense.js';
 import { evictingRows } from './eviction-ops.js';
 import { layerOps } from './layer.js';
 
@@ -27,6 +27,9 @@ export type Stage =
       readonly block: LayerBlock;
       readonly loopStart: readonly Op[];
       readonly layer: readonly Op[];
+      /** Before and after each run of a stack, where a pass runs stacks in turn. */
+      readonly runStart?: readonly Op[];
+      readonly runEnd?: readonly Op[];
       readonly loopEnd: readonly Op[];
     };
 
@@ -72,7 +75,8 @@ export function schedule(
     stages.push({
       kind: 'stack',
       block,
-      loopStart: adapterOps(c, block, batch),
+      loopStart: [...adapterOps(c, block, batch), ...firstState(c, block, batch)],
+      ...stackOps(c, block, batch),
       layer: layerOps(c, block, batch, context, slots),
       loopEnd: [...loopNorm(c, block, batch), ...exitGate(c, block, batch)],
     });

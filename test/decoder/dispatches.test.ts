@@ -160,6 +160,11 @@ for (const g of UNLIKE)
           ? METHODS
           : (['accumulated', 'chunked'] as const))
           await checkPrompt(of, method, random.whole(1, CONTEXT));
+        const decoder = await open(new RecordingDevice().device, of, { contextTokens: CONTEXT });
+        expect(bytesOf(decoder.allocations, ['weights'])).toBe(
+          memoryModel(configurationOf(of), CONTEXT, TILE_TOKENS).weightsBytes,
+        );
+        decoder.close();
       } catch (error) {
         throw new Error(label(of), { cause: error });
       }

@@ -22,7 +22,7 @@ function sizes(): Geometry {
     headDim: random.pick([4, 8]),
     hidden: random.even(10, 24),
     mlpHidden: random.whole(9, 40),
-    vocab: random.whole(17, 40),
+    vocab: random.even(17, 40),
     normsPerLayer: 2,
     normAfterEachLoop: false,
     exitGate: false,
@@ -38,7 +38,27 @@ export const IN_ROW: Geometry = {
   embeddingRank: random.even(4, 10),
 };
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW];
+/** Two stacks in turn with a state each, a gate of attention, and norms without weights (HRM-Text). */
+function inTurn(): Geometry {
+  const stacks = [
+    { layers: random.whole(1, 2), runs: random.whole(1, 3) },
+    { layers: random.whole(1, 2), runs: random.whole(1, 2) },
+  ] as const;
+  const g = sizes();
+  return {
+    ...g,
+    name: 'stacks in turn',
+    stacks,
+    layers: stacks.reduce((sum, stack) => sum + stack.layers * stack.runs, 0),
+    plainNorms: true,
+    attentionGate: true,
+    normAfterEachLoop: true,
+    ...(random.pick([true, false]) ? { extraParameters: g.hidden } : {}),
+  };
+}
+export const IN_TURN = inTurn();
+
+export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

@@ -1,15 +1,24 @@
 /** Models unlike Ouro in float64: each against models of the usual layout that compute the same. */
 import { describe, expect, it } from 'vitest';
 import { refusalOf } from '../../src/codecs/registry.js';
-import { product, type Matrix } from '../../src/decoder/reference/arithmetic.js';
+import {
+  dot,
+  product,
+  rotate,
+  softmax,
+  split,
+  swiglu,
+  type Matrix,
+  type Vector,
+} from '../../src/decoder/reference/arithmetic.js';
 import { forward } from '../../src/decoder/reference/forward.js';
-import { loadModel, type Model } from '../../src/decoder/reference/model.js';
+import { loadModel, type LayerWeights, type Model } from '../../src/decoder/reference/model.js';
 import { EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
-import type { Geometry } from '../../src/geometry/geometry.js';
+import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
 import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
-import { casesOf, IN_ROW, UNLIKE } from './unlike-models.js';
+import { casesOf, IN_ROW, IN_TURN, UNLIKE } from './unlike-models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 6;
@@ -76,6 +85,53 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     const tokens = promptOf(IN_ROW, LENGTH, SEED);
     // Products are rounded to f32.
     expect(distance(forward(loadModel(IN_ROW, weights), tokens), forward(whole, tokens))).toBeLessThan(1e-4);
+  });
+
+  it('stacks in turn are two states, of which each run adds the other to its own', () => {
+    const { stacks = [], heads, kvHeads, headDim: d, rope, loops } = IN_TURN;
+    const model = modelOf(IN_TURN, SEED);
+    const tokens = promptOf(IN_TURN, LENGTH, SEED);
+    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+    const plain = (x: Vector): Vector => {
+      const size = Math.sqrt(x.reduce((sum, y) => sum + y * y, 0) / x.length + 1e-6);
+      return x.map((y) => y / size);
+    };
+    const layer = (w: LayerWeights, xs: Vector[]): Vector[] => {
+      const inputs = xs.map(plain);
+      const [q, k, v] = [w.query, w.key, w.value].map((m) => inputs.map((x) => split(product(m, x), d)));
+      return xs.map((x, n) => {
+        const gates = product(w.attentionGate as Matrix, inputs[n] as Vector);
+        const attended = Array.from({ length: heads }, (_, head) => {
+          const kv = Math.floor((head * kvHeads) / heads);
+          const query = rotate(q?.[n]?.[head] as Vector, n, rope);
+          const scores = Array.from(
+            { length: n + 1 },
+            (_, t) => dot(query, rotate(k?.[t]?.[kv] as Vector, t, rope)) / Math.sqrt(d),
+          );
+          const weights = softmax(scores);
+          return Array.from({ length: d }, (_, i) =>
+            weights.reduce((sum, p, t) => sum + p * (v?.[t]?.[kv]?.[i] as number), 0),
+          );
+        }).flat();
+        const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-(gates[i] as number))));
+        const y = plus(x, product(w.output, gated));
+        return plus(y, product(w.down, swiglu(product(w.gate, plain(y)), product(w.up, plain(y)))));
+      });
+    };
+    const [low, high] = stacks as [LayerStack, LayerStack];
+    const stack = (layers: readonly LayerWeights[], xs: Vector[]): Vector[] =>
+      layers.reduce((ys, w) => layer(w, ys), xs).map(plain);
+    let zH = tokens.map(
+      (token) => model.embedding.data.slice(token * IN_TURN.hidden, (token + 1) * IN_TURN.hidden) as Vector,
+    );
+    let zL = zH.map(() => model.lowState as Vector);
+    const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n] as Vector));
+    for (let loop = 0; loop < loops; loop++) {
+      for (let run = 0; run < low.runs; run++) zL = stack(model.layers.slice(0, low.layers), sum(zL, zH));
+      for (let run = 0; run < high.runs; run++) zH = stack(model.layers.slice(low.layers), sum(zH, zL));
+    }
+    const expected = zH.map((x) => product(model.head, x)) as Float64Array[];
+    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
   });
 
   it('cla is refused where layers do not follow one another', () => {

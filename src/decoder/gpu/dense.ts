@@ -5,7 +5,7 @@
 import { deviceOptions, planOperation } from '../../gpu/index.js';
 import type { Buffer, OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../../kernels/sample/launch.js';
-import { tableWidth } from '../../geometry/geometry.js';
+import { stackPlace, tableWidth } from '../../geometry/geometry.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import {
@@ -19,6 +19,7 @@ import {
   HEAD,
   HEAD_DOWN,
   layerTensor,
+  LOW_STATE,
 } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
 import type { WeightStorage } from '../weights.js';
@@ -113,11 +114,20 @@ const attentionPieces =
     }));
   };
 
+/** The gate of attention's output comes before the queries. */
+const gatePieces = (m: Machine, place: Place): Piece[] => {
+  const { heads, headDim, attentionGate } = m.c.geometry;
+  return attentionGate
+    ? [{ tensor: layerTensor(place.stored, 'self_attn.gate_proj.weight'), outputs: heads * headDim }]
+    : [];
+};
+
 /** The tensors of each projection of a layer, whose outputs lie side by side. */
 const PIECES = {
   qkv: (m: Machine, place: Place): Piece[] => {
     const branch = branchWidth(m.c, place.block);
     return [
+      ...gatePieces(m, place),
       ...attentionPieces('qkv')(m, place),
       ...(branch > 0
         ? [{ tensor: branchTensor(place.layer, 'query'), outputs: branch * m.c.geometry.heads, kind: 'codec' as const }]
@@ -157,7 +167,10 @@ const packedRows = (m: Machine, letters: Letters): Placed => ({
 const packedProjection =
   (letters: Letters): Executor =>
   (m, visit) =>
-    layerProduct(m, visit, letters, normedRows(m, visit), packedRows(m, letters));
+    layerProduct(m, visit, letters, normedRows(m, visit), {
+      rows: m.buffer('query key value'),
+      at: letters === 'kv' ? m.packed.keys : { ...m.packed.queries, offset: 0 },
+    });
 
 /** Adds the biases of a projection to its rows. The known layouts have biases of the first projections of a row. */
 const packedBias =
@@ -268,6 +281,32 @@ const embeddingUp: Executor = (m, visit) =>
     y: { rows: m.residual, at: m.rowsOf(visit) },
   });
 
+/** A row for all tokens; zeros where the model has none. */
+const lowState: Executor = async (m, visit) => {
+  const { hidden, extraParameters } = m.c.geometry;
+  const input =
+    extraParameters === undefined
+      ? await m.weights.vector('zero state', 'control', () => new Float32Array(hidden))
+      : await m.weights.vector(LOW_STATE, 'weights', () => m.weights.read(LOW_STATE));
+  return {
+    plan: plan(m, visit, { factor: 1, placement: { input: { offset: 0, stride: 0 } } }),
+    buffers: { input, target: m.otherState as Buffer },
+  };
+};
+
+/** The state of the stack that begins, plus that of the other. */
+const stackSum: Executor = (m, visit) => {
+  m.enterStack(stackPlace(m.c.geometry, placed(visit).layer).stack);
+  return { plan: plan(m, visit), buffers: { input: m.otherState as Buffer, target: m.residual } };
+};
+
+const attentionGate: Executor = (m, visit) => ({
+  plan: plan(m, visit, {
+    placement: { input: m.packed.gate, output: { offset: 0, stride: visit.op.shape.width as number } },
+  }),
+  buffers: { input: m.buffer('query key value'), target: m.buffer('attention') },
+});
+
 /** x = n(x): the streams are exchanged. */
 const streamNorm =
   (tensorOf: (visit: Visit) => string): Executor =>
@@ -326,6 +365,10 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   'attention-sum-norm': sumNorm('input_layernorm_2.weight'),
   'mlp-sum-norm': sumNorm('post_attention_layernorm_2.weight'),
   'loop-norm': streamNorm(() => FINAL_NORM),
+  'low-state': lowState,
+  'stack-sum': stackSum,
+  'stack-norm': streamNorm(() => FINAL_NORM),
+  'attention-gate': attentionGate,
   'core-norm': streamNorm(() => CORE_NORM),
   'final-norm': (m, visit) => norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }, m.lastRows),
   qkv: packedProjection('qkv'),

@@ -112,8 +112,10 @@ export class Weights {
     return buffer;
   }
 
-  /** A norm's weight. */
+  /** A norm's weight; ones where norms have none. */
   async norm(name: string): Promise<Buffer> {
+    const { plainNorms, hidden } = this.c.geometry;
+    if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
     return this.vector(name, 'weights', () => this.read(name));
   }
 

@@ -10,6 +10,7 @@ import {
   HEAD,
   HEAD_DOWN,
   layerTensor,
+  LOW_STATE,
   modelTensors,
   requireTensors,
 } from '../tensors.js';
@@ -22,6 +23,8 @@ export interface LayerWeights {
   readonly attentionOutNorm?: Vector;
   readonly mlpNorm: Vector;
   readonly mlpOutNorm?: Vector;
+  /** Of attention's output, a scalar each. */
+  readonly attentionGate?: Matrix;
   readonly query: Matrix;
   readonly key: Matrix;
   readonly value: Matrix;
@@ -48,6 +51,8 @@ export interface Model {
   /** Between the last loop and the coda, in models that norm there. */
   readonly coreNorm?: Vector;
   readonly adapter?: Matrix;
+  /** The low stack's first state, where a pass runs stacks in turn. */
+  readonly lowState?: Vector;
   /** The embedding itself where the two are tied. */
   readonly head: Matrix;
 }
@@ -69,19 +74,21 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
   const biased = biasedProjections(g);
   requireTensors(modelTensors(g), source.shapes, `the weights of ${g.name}`);
   const vector = (name: string): Vector => vectorOf(source, name);
+  const norm = (name: string): Vector => (g.plainNorms ? new Float64Array(g.hidden).fill(1) : vector(name));
   const matrix = (name: string): Matrix => matrixOf(source, name);
   const embedding = matrix(EMBEDDING);
   const layers = Array.from({ length: storedLayers(g) }, (_, i): LayerWeights => {
     const at = (part: string): string => layerTensor(i, part);
     return {
-      attentionNorm: vector(at('input_layernorm.weight')),
-      mlpNorm: vector(at('post_attention_layernorm.weight')),
+      attentionNorm: norm(at('input_layernorm.weight')),
+      mlpNorm: norm(at('post_attention_layernorm.weight')),
       ...(g.normsPerLayer === 4
         ? {
-            attentionOutNorm: vector(at('input_layernorm_2.weight')),
-            mlpOutNorm: vector(at('post_attention_layernorm_2.weight')),
+            attentionOutNorm: norm(at('input_layernorm_2.weight')),
+            mlpOutNorm: norm(at('post_attention_layernorm_2.weight')),
           }
         : {}),
+      ...(g.attentionGate ? { attentionGate: matrix(at('self_attn.gate_proj.weight')) } : {}),
       query: matrix(at('self_attn.q_proj.weight')),
       key: matrix(at('self_attn.k_proj.weight')),
       value: matrix(at('self_attn.v_proj.weight')),
@@ -100,8 +107,9 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
     embedding,
     ...(g.embeddingRank === undefined ? {} : { embeddingUp: matrix(EMBEDDING_UP), headDown: matrix(HEAD_DOWN) }),
     layers,
-    norm: vector(FINAL_NORM),
-    ...(g.normAfterCore ? { coreNorm: vector(CORE_NORM) } : {}),
+    norm: norm(FINAL_NORM),
+    ...(g.normAfterCore ? { coreNorm: norm(CORE_NORM) } : {}),
+    ...(g.stacks ? { lowState: g.extraParameters === undefined ? new Float64Array(g.hidden) : vector(LOW_STATE) } : {}),
     ...(g.adapter ? { adapter: matrix(ADAPTER) } : {}),
     head: g.tiedEmbeddings ? embedding : matrix(HEAD),
   };

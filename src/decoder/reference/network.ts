@@ -9,11 +9,22 @@
  *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output]
  *           · a norm (Huginn) · coda · norm · head; tables of a lower rank have a projection each (Nandi)
  *
+ * HRM-Text has two stacks and a state of each: the embedding is the high stack's. A run of a stack begins with the sum
+ * of both states and ends with a norm; the low stack runs several times, then the high one. A gate, σ(W_g n1(x)),
+ * multiplies attention's output (transformers, modular_hrm_text.py, Apache-2.0). Its prompts are read causally here.
+ *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
  */
 import { UserError } from '../../errors.js';
-import { blocksOf, layerRuns, tableWidth, type LayerBlock } from '../../geometry/geometry.js';
+import {
+  blocksOf,
+  layerRuns,
+  stackPlace,
+  storedCoreLayers,
+  tableWidth,
+  type LayerBlock,
+} from '../../geometry/geometry.js';
 import { accumulate, joined, product, rmsNorm, split, swiglu, type Vector } from './arithmetic.js';
 import type { LayerWeights, Model } from './model.js';
 
@@ -69,7 +80,7 @@ export function run(
     accumulate(x, weight && !ofSum ? rmsNorm(branch, weight, normEpsilon) : branch);
     if (ofSum) x.set(rmsNorm(x, weight, normEpsilon));
   };
-  const hidden = tokens.map((token) => {
+  const hidden: Vector[] = tokens.map((token) => {
     if (!Number.isInteger(token) || token < 0 || token >= g.vocab)
       throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
     const row = model.embedding.data.slice(token * tableWidth(g), (token + 1) * tableWidth(g));
@@ -80,15 +91,29 @@ export function run(
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
+    /** States of the stack that does not run. */
+    const others: Vector[] = core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
+    let stack = 1;
     for (const { layer: i, loop } of layerRuns(g, block)) {
+      const run = core ? stackPlace(g, i) : undefined;
+      if (run?.begins)
+        for (const [n, other] of others.entries()) {
+          if (run.stack !== stack) [hidden[n], others[n]] = [other, hidden[n] as Vector];
+          accumulate(hidden[n] as Vector, others[n] as Vector);
+        }
+      stack = run?.stack ?? stack;
       if (i === 0 && core && model.adapter)
         hidden.forEach((x, n) =>
           x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))),
         );
-      const layer = model.layers[firstLayer + i] as LayerWeights;
+      const layer = model.layers[firstLayer + (run?.stored ?? i)] as LayerWeights;
       const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
       attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
         const x = hidden[n] as Vector;
+        if (layer.attentionGate) {
+          const gates = product(layer.attentionGate, (projections[n] as Projection).input);
+          gates.forEach((gate, j) => (heads[j] = (heads[j] as number) / (1 + Math.exp(-gate))));
+        }
         addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
         const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
         addBranch(
@@ -97,11 +122,11 @@ export function run(
           layer.mlpOutNorm,
         );
       });
-      if (i === block.layers - 1 && core && g.normAfterEachLoop)
+      if (g.stacks ? run?.ends : i === block.layers - 1 && core && g.normAfterEachLoop)
         for (const x of hidden) x.set(rmsNorm(x, model.norm, normEpsilon));
     }
     if (core && model.coreNorm) for (const x of hidden) x.set(rmsNorm(x, model.coreNorm, normEpsilon));
-    firstLayer += block.layers;
+    firstLayer += core ? storedCoreLayers(g) : block.layers;
   }
   return hidden.map((x) => {
     const last = g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon);
