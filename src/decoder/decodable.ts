@@ -7,7 +7,10 @@ export function undecodable(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
   if (g.stacks && (g.stacks.length !== 2 || g.adapter)) return 'runs other stacks than two, of which each has a state';
   if (g.attentionGate && !g.stacks) return 'has a gate of attention outside stacks';
-  if (g.laterLoopsWindow !== undefined) return 'mixes attention over the first loop and over a window in later loops';
+  if (g.shiftsLoops) return 'begins later loops with the state of the token before';
+  if (g.laterLoopsWindow !== undefined && g.laterLoopsWindow < 2) return 'has windows of one token in later loops';
+  if (g.laterLoopsWindow !== undefined && g.preludeLayers + g.codaLayers > 0)
+    return 'has windows in later loops beside a prelude or coda';
   if (g.valuesAreKeys) return 'takes its keys for values';
   if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";

@@ -37,6 +37,10 @@ export const ADAPTER = 'model.adapter.weight';
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
 
+/** Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop). */
+export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =>
+  `model.gate_projections.${layer}.${part}`;
+
 /**
  * Which of the query, key and value projections have a bias: query and key (Huginn), or all three (Qwen2).
  * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and as
@@ -88,6 +92,12 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     add('mlp.down_proj.weight', [g.hidden, g.mlpHidden], 'matrix');
     if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
+  if (g.laterLoopsWindow !== undefined)
+    for (let layer = 0; layer < storedLayers(g); layer++)
+      specs.push(
+        { name: loopGateTensor(layer, 'weight'), shape: [g.heads, g.headDim], role: 'matrix' },
+        { name: loopGateTensor(layer, 'bias'), shape: [g.heads], role: 'bias' },
+      );
   if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
   if (!g.plainNorms) specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)

@@ -44,6 +44,8 @@ export interface Geometry {
    * are all that is kept of their rows; a gate of each head mixes the two (IQuest-Coder-Loop, LoopCoder).
    */
   readonly laterLoopsWindow?: number;
+  /** Later loops begin with the embedding and the state that the token before had after the loop before (LoopCoder). */
+  readonly shiftsLoops?: true;
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
   readonly heads: number;
@@ -167,6 +169,9 @@ export function layerExtras(g: Geometry): LayerExtras | null {
   return found;
 }
 
+/** Scalars of a layer's gates between the first loop's rows and a window: of each head its width and a bias. */
+export const loopGateParameters = (g: Geometry): number => g.heads * (g.headDim + 1);
+
 function countedExtras(g: Geometry): LayerExtras | null {
   const parameters: Readonly<Record<string, number>> = {
     q: g.heads * g.headDim,
@@ -175,6 +180,7 @@ function countedExtras(g: Geometry): LayerExtras | null {
     o: g.hidden,
     mlp: (g.mlp === 'gated' ? 2 : 1) * g.mlpHidden + g.hidden,
   };
+  const own = g.extraParametersPerLayer - (g.laterLoopsWindow === undefined ? 0 : loopGateParameters(g));
   // Norms of whole rows have as many weights as biases of queries and keys.
   if (g.normsOfBranches && g.extraParametersPerLayer === (g.heads + g.kvHeads) * g.headDim)
     return { biases: [], norms: 'rows' };
@@ -186,8 +192,7 @@ function countedExtras(g: Geometry): LayerExtras | null {
     for (const mlp of [[], ['mlp']]) {
       for (const attention of ATTENTION_BIASES) {
         const biases = [...attention, ...mlp];
-        if (biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), count) === g.extraParametersPerLayer)
-          return { biases, norms };
+        if (biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), count) === own) return { biases, norms };
       }
     }
   }

@@ -172,7 +172,9 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     add('state gate', g.hidden);
   }
   if (laterWindowOf(g, c.codec) !== undefined) {
-    // Attention over the window, until it is mixed with that over the first loop's rows.
+    // Attention over the window, until it is mixed with that over the first loop's rows; the current token's of these.
+    add('first rows', meanRow(c), g.layers, 'in-flight');
+    add('loop gates', heads);
     add('window attention', heads * d);
     add('window stats', heads * 2);
   }

@@ -58,7 +58,19 @@ function inTurn(): Geometry {
 }
 export const IN_TURN = inTurn();
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN];
+/** Later loops that read the first one's rows, and a window of their own (IQuest-Coder-Loop). */
+function windows(): Geometry {
+  const g = sizes();
+  return {
+    ...g,
+    name: 'windows in later loops',
+    laterLoopsWindow: random.pick([2, 7, 20, 33, 64]),
+    extraParametersPerLayer: g.heads * (g.headDim + 1),
+  };
+}
+export const WINDOWS = windows();
+
+export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

@@ -4,6 +4,7 @@ import { refusalOf } from '../../src/codecs/registry.js';
 import {
   dot,
   product,
+  rmsNorm,
   rotate,
   softmax,
   split,
@@ -18,10 +19,12 @@ import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
 import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
-import { casesOf, IN_ROW, IN_TURN, UNLIKE } from './unlike-models.js';
+import { casesOf, IN_ROW, IN_TURN, UNLIKE, WINDOWS } from './unlike-models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 6;
+/** Longer than some windows. */
+const LONG = 24;
 
 const weightsOf = (g: Geometry): TensorSource =>
   fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
@@ -132,6 +135,56 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     }
     const expected = zH.map((x) => product(model.head, x)) as Float64Array[];
     expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+  });
+
+  it('later loops mix attention to the first one with that to a window', () => {
+    const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = WINDOWS;
+    const model = modelOf(WINDOWS, SEED);
+    const tokens = promptOf(WINDOWS, LONG, SEED);
+    const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
+    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+    const rowsOf = (w: LayerWeights, xs: Vector[]) =>
+      [w.key, w.value].map((m, axis) =>
+        xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
+      ) as [Vector[][], Vector[][]];
+    const attend = (query: Vector, [keys, values]: [Vector[][], Vector[][]], kv: number, from: number, to: number) => {
+      const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+      const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
+      return Array.from({ length: d }, (_, i) =>
+        weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+      );
+    };
+    let xs = tokens.map((t) => model.embedding.data.slice(t * WINDOWS.hidden, (t + 1) * WINDOWS.hidden) as Vector);
+    const firsts: [Vector[][], Vector[][]][] = [];
+    for (let loop = 0; loop < loops; loop++)
+      for (let i = 0; i < layers; i++) {
+        const w = model.layers[i] as LayerWeights;
+        const inputs = xs.map((x) => normed(x, w.attentionNorm));
+        const own = rowsOf(w, inputs);
+        if (loop === 0) firsts[i] = own;
+        xs = xs.map((x, n) => {
+          const attended = Array.from({ length: heads }, (_, head) => {
+            const kv = Math.floor((head * kvHeads) / heads);
+            const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
+            const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
+            if (loop === 0) return global;
+            const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
+            const { weight, bias } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
+            const gate = weight.data.slice(head * d, (head + 1) * d);
+            const g = 1 / (1 + Math.exp(-dot(query, gate) - (bias[head] as number)));
+            return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
+          }).flat();
+          const y = plus(x, product(w.output, Float64Array.from(attended)));
+          const input = normed(y, w.mlpNorm);
+          return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
+        });
+      }
+    const expected = xs.map((x) => product(model.head, normed(x, model.norm))) as Float64Array[];
+    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+    const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+    expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
+    const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+    expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
   });
 
   it('cla is refused where layers do not follow one another', () => {

@@ -109,6 +109,13 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
   },
   {
+    kernel: 'gate',
+    variants: ['mix'],
+    options: (random, s) => ({ current: { heads: random.pick([1, s.rows as number]), group: 1 } }),
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+  },
+  {
     kernel: 'accumulate',
     variants: ['begin', 'add'],
     options: (random, s) => ({

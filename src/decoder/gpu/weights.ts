@@ -10,6 +10,7 @@ import {
   codecTensors,
   hybridTensor,
   latentGroups,
+  loopGateTensor,
   modelTensors,
   requireTensors,
   type CodecAxis,
@@ -315,6 +316,17 @@ export class Weights {
       column0: 0,
       source: map === 'value' ? { ...source, row: 1, column: rank } : source,
     });
+  }
+
+  /** The gates of a layer between the first loop's rows and a window: [head][component][1]. */
+  async loopGate(layer: number): Promise<Buffer> {
+    const { heads, headDim } = this.c.geometry;
+    const name = loopGateTensor(layer, 'weight');
+    const box = { groups: heads, rows: headDim, columns: 1, width: 1, column0: 0 };
+    const source = { at: 0, group: headDim, row: 1, column: 1 };
+    return this.packed(name, [{ kind: 'weights', bytes: packedBytes('f16', heads, headDim, 1) }], (buffer) =>
+      this.placer.place(buffer, 'f16', this.modelOrigin, this.spec(name), { ...box, source }),
+    );
   }
 
   private async codecMatrix(label: string, name: string, box: Box): Promise<Buffer> {

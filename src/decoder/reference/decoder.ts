@@ -213,7 +213,7 @@ export class ReferenceDecoder {
     const group = geometry.heads / geometry.kvHeads;
     /** cla: tokens of the pass as the last owning layer had them. */
     let owners: readonly Projection[] = [];
-    return (site, projections) => {
+    return (site, projections, { window = Infinity, again } = {}) => {
       if (this.ownsCache(site)) owners = projections;
       const tokens = projections.map((token, n) => ({
         ...token,
@@ -226,15 +226,17 @@ export class ReferenceDecoder {
       const outputs = tokens.map((token, n) => {
         const branchQueries =
           codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
-        const upToHere = tokens.slice(0, n + 1);
+        const inWindow = (p: number): boolean => p > token.position - window;
+        const upToHere = tokens.slice(0, n + 1).filter((t) => inWindow(t.position));
         return joined(
           token.queries.map((query, head) => {
             const kvHead = Math.floor(head / group);
             const unit = this.cache.unit(site, kvHead);
+            const earlier = unit.positions.filter(inWindow);
             const visible =
               own === 'exact'
-                ? { cached: unit.positions, exact: upToHere }
-                : { cached: [...unit.positions, ...upToHere.map((t) => t.position)], exact: [] };
+                ? { cached: earlier, exact: upToHere }
+                : { cached: [...earlier, ...upToHere.map((t) => t.position)], exact: [] };
             const branch = branchQueries && {
               query: branchQueries[head] as Vector,
               key: (t: Projection) => this.branchKey(site, kvHead, t.position),
@@ -268,7 +270,7 @@ export class ReferenceDecoder {
           }),
         );
       });
-      if (writer) for (const token of tokens) writer.capture(site, token);
+      if (writer && !again) for (const token of tokens) writer.capture(site, token);
       return outputs;
     };
   }

@@ -10,6 +10,7 @@ import {
   HEAD,
   HEAD_DOWN,
   layerTensor,
+  loopGateTensor,
   LOW_STATE,
   modelTensors,
   requireTensors,
@@ -31,6 +32,8 @@ export interface LayerWeights {
   readonly queryBias?: Vector;
   readonly keyBias?: Vector;
   readonly valueBias?: Vector;
+  /** Of each head, between the first loop's rows and a window of a later one. */
+  readonly loopGate?: { readonly weight: Matrix; readonly bias: Vector };
   readonly output: Matrix;
   readonly gate: Matrix;
   readonly up: Matrix;
@@ -95,6 +98,9 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
       ...(biased.includes('q') ? { queryBias: vector(at('self_attn.q_proj.bias')) } : {}),
       ...(biased.includes('k') ? { keyBias: vector(at('self_attn.k_proj.bias')) } : {}),
       ...(biased.includes('v') ? { valueBias: vector(at('self_attn.v_proj.bias')) } : {}),
+      ...(g.laterLoopsWindow === undefined
+        ? {}
+        : { loopGate: { weight: matrix(loopGateTensor(i, 'weight')), bias: vector(loopGateTensor(i, 'bias')) } }),
       output: matrix(at('self_attn.o_proj.weight')),
       gate: matrix(at('mlp.gate_proj.weight')),
       up: matrix(at('mlp.up_proj.weight')),

@@ -25,7 +25,7 @@ import {
   tableWidth,
   type LayerBlock,
 } from '../../geometry/geometry.js';
-import { accumulate, joined, product, rmsNorm, split, swiglu, type Vector } from './arithmetic.js';
+import { accumulate, dot, joined, product, rmsNorm, rotate, split, swiglu, type Vector } from './arithmetic.js';
 import type { LayerWeights, Model } from './model.js';
 
 /** Where attention happens. */
@@ -48,7 +48,41 @@ export interface Projection {
 }
 
 /** Attention's output, the query heads end to end, for every token of a pass. */
-export type Attention = (site: Site, tokens: readonly Projection[]) => Vector[];
+export type Attention = (site: Site, tokens: readonly Projection[], how?: AttentionOptions) => Vector[];
+
+export interface AttentionOptions {
+  /** Tokens that each attends to at most, the last, itself included; to all unless given. */
+  readonly window?: number;
+  /** Rows of the site have been taken in: queries are another loop's. */
+  readonly again?: true;
+}
+
+/**
+ * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 − g)
+ * · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0).
+ */
+function mixedAttention(
+  model: Model,
+  { gate, firsts, attention }: { gate: LayerWeights['loopGate']; firsts: readonly Projection[]; attention: Attention },
+  site: Site,
+  tokens: readonly Projection[],
+): Vector[] {
+  const { headDim, rope, laterLoopsWindow: window } = model.geometry;
+  const { weight, bias } = gate as NonNullable<LayerWeights['loopGate']>;
+  const asked = tokens.map((token, n) => ({ ...(firsts[n] as Projection), queries: token.queries }));
+  const global = attention({ ...site, loop: 0 }, asked, { again: true });
+  const local = attention(site, tokens, window === undefined ? {} : { window });
+  return tokens.map(({ queries, position }, n) =>
+    joined(
+      queries.map((query, head) => {
+        const own = weight.data.subarray(head * headDim, (head + 1) * headDim);
+        const g = 1 / (1 + Math.exp(-dot(rotate(query, position, rope), own) - (bias[head] as number)));
+        const part = (of: Vector): Vector => of.subarray(head * headDim, (head + 1) * headDim);
+        return part(global[n] as Vector).map((y, i) => g * y + (1 - g) * (part(local[n] as Vector)[i] as number));
+      }),
+    ),
+  );
+}
 
 function project(model: Model, layer: LayerWeights, x: Vector, position: number): Projection {
   const { headDim } = model.geometry;
@@ -92,8 +126,11 @@ export function run(
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
     /** States of the stack that does not run. */
-    const others: Vector[] = core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
+    const others: Vector[] =
+      core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
     let stack = 1;
+    /** Projections of the first loop. */
+    const firsts = new Map<number, readonly Projection[]>();
     for (const { layer: i, loop } of layerRuns(g, block)) {
       const run = core ? stackPlace(g, i) : undefined;
       if (run?.begins)
@@ -108,7 +145,18 @@ export function run(
         );
       const layer = model.layers[firstLayer + (run?.stored ?? i)] as LayerWeights;
       const projections = hidden.map((x, n) => project(model, layer, x, positions[n] as number));
-      attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
+      const site = { block: block.name, layer: i, loop };
+      if (loop === 0) firsts.set(i, projections);
+      const windowed = core && loop > 0 && g.laterLoopsWindow !== undefined;
+      const attended = windowed
+        ? mixedAttention(
+            model,
+            { gate: layer.loopGate, firsts: firsts.get(i) as readonly Projection[], attention },
+            site,
+            projections,
+          )
+        : attention(site, projections);
+      attended.forEach((heads, n) => {
         const x = hidden[n] as Vector;
         if (layer.attentionGate) {
           const gates = product(layer.attentionGate, (projections[n] as Projection).input);
