@@ -31,6 +31,7 @@ import { launch as rmsnorm } from './rmsnorm/launch.js';
 import { launch as rope } from './rope/launch.js';
 import { launch as ropeKept } from './rope_kept/launch.js';
 import { launch as sample } from './sample/launch.js';
+import { launch as shift } from './shift/launch.js';
 import { matrixUnitsObstacle } from './shared/matrix.launch.js';
 import { launch as swiglu } from './swiglu/launch.js';
 
@@ -41,6 +42,7 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   rope_kept: ropeKept,
   swiglu,
   gate,
+  shift,
   accumulate,
   sample,
   matmul,

@@ -29,6 +29,7 @@ import { reference as rmsnorm } from './rmsnorm/reference.js';
 import { reference as rope } from './rope/reference.js';
 import { reference as ropeKept } from './rope_kept/reference.js';
 import { reference as sample } from './sample/reference.js';
+import { reference as shift } from './shift/reference.js';
 import { reference as swiglu } from './swiglu/reference.js';
 
 export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
@@ -38,6 +39,7 @@ export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
   rope_kept: ropeKept,
   swiglu,
   gate,
+  shift,
   accumulate,
   sample,
   matmul,

@@ -34,6 +34,7 @@ import { spec as rmsnorm } from './rmsnorm/terms.js';
 import { spec as rope } from './rope/terms.js';
 import { spec as ropeKept } from './rope_kept/terms.js';
 import { spec as sample } from './sample/terms.js';
+import { spec as shift } from './shift/terms.js';
 import type { KernelSpec, Shape, Work } from './spec.js';
 import { spec as swiglu } from './swiglu/terms.js';
 
@@ -45,6 +46,7 @@ const SPECS = {
   rope_kept: ropeKept,
   swiglu,
   gate,
+  shift,
   accumulate,
   sample,
   matmul,

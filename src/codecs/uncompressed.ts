@@ -33,11 +33,9 @@ export const cla: CodecSpec = {
   fromRatio: (_g, ratio) =>
     Number.isInteger(ratio) ? { kind: 'cla', shareLayers: ratio } : 'cla shares a whole number of layers',
   refuse: (g, { shareLayers: s }) =>
-    g.loopsInRow
-      ? `layers of ${g.name} run all their loops before the next, and cla is defined for layers that follow one another`
-      : s === undefined || !Number.isInteger(s) || s < 2 || g.layers % s !== 0
-        ? `cla shares a number of layers of at least 2 that divides the ${g.layers} core layers, not ${s}`
-        : undefined,
+    s === undefined || !Number.isInteger(s) || s < 2 || g.layers % s !== 0
+      ? `cla shares a number of layers of at least 2 that divides the ${g.layers} core layers, not ${s}`
+      : undefined,
   core: (g, core, { shareLayers = 1 }, choice) =>
     fullTensors({ ...core, layers: core.layers / shareLayers }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
   parameters: () => 0,

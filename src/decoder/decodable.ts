@@ -7,7 +7,7 @@ export function undecodable(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
   if (g.stacks && (g.stacks.length !== 2 || g.adapter)) return 'runs other stacks than two, of which each has a state';
   if (g.attentionGate && !g.stacks) return 'has a gate of attention outside stacks';
-  if (g.shiftsLoops) return 'begins later loops with the state of the token before';
+  if (g.shiftsLoops && g.preludeLayers > 0) return 'begins later loops with the embedding, and has a prelude';
   if (g.laterLoopsWindow !== undefined && g.laterLoopsWindow < 2) return 'has windows of one token in later loops';
   if (g.laterLoopsWindow !== undefined && g.preludeLayers + g.codaLayers > 0)
     return 'has windows in later loops beside a prelude or coda';

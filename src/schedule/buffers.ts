@@ -183,6 +183,11 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     add('older', heads * d);
     add('older stats', heads * 2);
   }
+  if (g.shiftsLoops && g.loops > 1) {
+    add('token embedding', g.hidden);
+    // After each loop but the last, of this token and the one before.
+    add('loop states', 2 * g.hidden, g.loops - 1, 'in-flight');
+  }
   add('gate up', 2 * mlp);
   add('activated', mlp);
   // Gathered from all GPUs for the choice of the token.

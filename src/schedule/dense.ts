@@ -215,6 +215,16 @@ export const firstState = (c: Configuration, { name }: LayerBlock, rows: number)
     ? [op('low-state', 'accumulate', 'begin', { rows, width: c.geometry.hidden }, 'first-loop')]
     : [];
 
+/** Loops that begin with the embedding, and the state of the token before: the embedding is kept for them. */
+export const shiftOps = (c: Configuration, { name }: LayerBlock, rows: number): Op[] => {
+  if (name !== 'core' || !c.geometry.shiftsLoops || c.geometry.loops === 1) return [];
+  const shape = { rows, width: c.geometry.hidden };
+  return [
+    op('token-embedding', 'accumulate', 'begin', shape, 'first-loop'),
+    op('loop-shift', 'shift', 'f32', shape, 'later-loops'),
+  ];
+};
+
 export const exitGate = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
   block.name === 'core' && c.geometry.exitGate ? project(c, 'exit-gate', rows, c.geometry.hidden, 1) : [];
 

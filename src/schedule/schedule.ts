@@ -7,7 +7,17 @@ import { codecSpec, isHybrid, isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
-import { adapterOps, embeddingOps, exitGate, firstState, headOps, loopNorm, stackOps, type Choice } from './dense.js';
+import {
+  adapterOps,
+  embeddingOps,
+  exitGate,
+  firstState,
+  headOps,
+  loopNorm,
+  shiftOps,
+  stackOps,
+  type Choice,
+} from './dense.js';
 import { evictingRows } from './eviction-ops.js';
 import { layerOps } from './layer.js';
 
@@ -75,7 +85,7 @@ export function schedule(
     stages.push({
       kind: 'stack',
       block,
-      loopStart: [...adapterOps(c, block, batch), ...firstState(c, block, batch)],
+      loopStart: [...adapterOps(c, block, batch), ...firstState(c, block, batch), ...shiftOps(c, block, batch)],
       ...stackOps(c, block, batch),
       layer: layerOps(c, block, batch, context, slots),
       loopEnd: [...loopNorm(c, block, batch), ...exitGate(c, block, batch)],

@@ -70,7 +70,10 @@ function windows(): Geometry {
 }
 export const WINDOWS = windows();
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS];
+/** The same, whose later loops begin with the embedding and the state of the token before (LoopCoder). */
+export const SHIFTED: Geometry = { ...windows(), name: 'shifted loops', shiftsLoops: true, normAfterEachLoop: true };
+
+export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

@@ -19,7 +19,7 @@ import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
 import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
-import { casesOf, IN_ROW, IN_TURN, UNLIKE, WINDOWS } from './unlike-models.js';
+import { casesOf, IN_ROW, IN_TURN, SHIFTED, UNLIKE, WINDOWS } from './unlike-models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 6;
@@ -137,10 +137,10 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
   });
 
-  it('later loops mix attention to the first one with that to a window', () => {
-    const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = WINDOWS;
-    const model = modelOf(WINDOWS, SEED);
-    const tokens = promptOf(WINDOWS, LONG, SEED);
+  it.each([WINDOWS, SHIFTED])('$name: later ones mix attention to the first one with that to a window', (geometry) => {
+    const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = geometry;
+    const model = modelOf(geometry, SEED);
+    const tokens = promptOf(geometry, LONG, SEED);
     const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
     const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
     const rowsOf = (w: LayerWeights, xs: Vector[]) =>
@@ -154,9 +154,16 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
         weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
       );
     };
-    let xs = tokens.map((t) => model.embedding.data.slice(t * WINDOWS.hidden, (t + 1) * WINDOWS.hidden) as Vector);
+    const embedded = tokens.map(
+      (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
+    );
+    let xs = embedded;
     const firsts: [Vector[][], Vector[][]][] = [];
-    for (let loop = 0; loop < loops; loop++)
+    for (let loop = 0; loop < loops; loop++) {
+      if (loop > 0 && geometry.shiftsLoops) {
+        const states = xs;
+        xs = embedded.map((x, n) => (n === 0 ? x : plus(x, states[n - 1] as Vector)));
+      }
       for (let i = 0; i < layers; i++) {
         const w = model.layers[i] as LayerWeights;
         const inputs = xs.map((x) => normed(x, w.attentionNorm));
@@ -179,7 +186,11 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
           return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
         });
       }
-    const expected = xs.map((x) => product(model.head, normed(x, model.norm))) as Float64Array[];
+      if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
+    }
+    const expected = xs.map((x) =>
+      product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
+    ) as Float64Array[];
     expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
     const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
     expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);

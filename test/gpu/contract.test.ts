@@ -116,6 +116,12 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
   },
   {
+    kernel: 'shift',
+    variants: ['f32'],
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+  },
+  {
     kernel: 'accumulate',
     variants: ['begin', 'add'],
     options: (random, s) => ({

@@ -294,6 +294,21 @@ const lowState: Executor = async (m, visit) => {
   };
 };
 
+const tokenEmbedding: Executor = (m, visit) => ({
+  plan: plan(m, visit, { factor: 1 }),
+  buffers: { input: m.residual, target: m.buffer('token embedding') },
+});
+
+const loopShift: Executor = (m, visit) => ({
+  plan: plan(m, visit),
+  buffers: {
+    positions: m.buffer('positions'),
+    embedding: m.buffer('token embedding'),
+    states: m.buffer(`loop states ${placed(visit).loop - 1}`),
+    target: m.residual,
+  },
+});
+
 /** The state of the stack that begins, plus that of the other. */
 const stackSum: Executor = (m, visit) => {
   m.enterStack(stackPlace(m.c.geometry, placed(visit).layer).stack);
@@ -365,6 +380,8 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   'attention-sum-norm': sumNorm('input_layernorm_2.weight'),
   'mlp-sum-norm': sumNorm('post_attention_layernorm_2.weight'),
   'loop-norm': streamNorm(() => FINAL_NORM),
+  'token-embedding': tokenEmbedding,
+  'loop-shift': loopShift,
   'low-state': lowState,
   'stack-sum': stackSum,
   'stack-norm': streamNorm(() => FINAL_NORM),

@@ -23,10 +23,15 @@ export const PREFILL_METHODS = [
 
 /** @param begun sequences hold tokens already */
 export const usualMethod = (g: Geometry, begun: boolean): PrefillMethod =>
-  begun || g.laterLoopsWindow !== undefined ? 'by-token' : 'accumulated';
+  begun || g.laterLoopsWindow !== undefined || g.shiftsLoops ? 'by-token' : 'accumulated';
 
-/** @throws UserError where later loops keep windows: kernels of prompts attend to all tokens */
-export function refuseWindows({ name, laterLoopsWindow }: Geometry): void {
+/** @throws UserError where later loops keep windows, or need the token before: prompts run all tokens through a loop */
+export function refuseWindows({ name, laterLoopsWindow, shiftsLoops }: Geometry): void {
+  if (shiftsLoops)
+    throw new UserError(
+      `later loops of ${name} begin with the state of the token before, and the decoder has no such whole prompts`,
+      'take prompts token by token (--prefill by-token)',
+    );
   if (laterLoopsWindow !== undefined)
     throw new UserError(
       `later loops of ${name} attend to windows, and the decoder has no such attention of whole prompts`,

@@ -38,7 +38,9 @@ import { pathSpec } from '../../codecs/paths.js';
 import {
   averagesLoops,
   codecSpec,
+  evictionRefusalOf,
   layoutOf,
+  refusalOf,
   takesPositions,
   takesTwoPasses,
   takesWhole,
@@ -82,6 +84,8 @@ export class ReferenceDecoder {
   private readonly hybrids: readonly HybridLayer[];
   /** Keys of the rotary branch of the tokens of this pass: made in the first loop that shares them. */
   private readonly branchKeys = new Map<string, readonly Vector[]>();
+  /** State of the last token after each loop, for loops that begin with that of the token before. */
+  private readonly before: Vector[] = [];
   private tokens = 0;
 
   /**
@@ -96,14 +100,15 @@ export class ReferenceDecoder {
     const { codec, path, eviction, branch } = options;
     const g = model.geometry;
     const spec = codecSpec(codec);
-    const reason = spec.refuse(g, codec);
+    const reason = refusalOf(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
     if (spec.undecodable !== undefined)
       throw new UserError(`${codec.kind} ${spec.undecodable}, which the decoder does not run`, 'plan it: lla-sim plan');
     if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
-    if (eviction && spec.refusesEviction)
-      throw new UserError(`${codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
+    const kept = evictionRefusalOf(g, codec);
+    if (eviction && kept !== undefined)
+      throw new UserError(`${codec.kind} goes with no eviction: ${kept}`, 'leave the eviction out');
     if (eviction && eviction.budgetTokens < 1)
       throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
     if (pathSpec(path).branch && !(branch.width > 0 && branch.width % 2 === 0))
@@ -183,7 +188,7 @@ export class ReferenceDecoder {
     const { path, codec } = this.options;
     const writer = new CacheWriter(path, this.codecs, this.cache, encoding, averagesLoops(codec), rows, this.hybrids);
     const kept = this.keptRows(rows);
-    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer));
+    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer), this.before);
     writer.finish();
     if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true, kept));
     this.branchKeys.clear();

@@ -13,6 +13,9 @@
  * of both states and ends with a norm; the low stack runs several times, then the high one. A gate, σ(W_g n1(x)),
  * multiplies attention's output (transformers, modular_hrm_text.py, Apache-2.0). Its prompts are read causally here.
  *
+ * LoopCoder's later loops begin with the embedding and the state that the token before had after the loop before, zero
+ * before the first token (arXiv 2510.24824).
+ *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
  */
@@ -99,6 +102,8 @@ function project(model: Model, layer: LayerWeights, x: Vector, position: number)
 /**
  * Runs the network on consecutive tokens, all of them through one layer before the next.
  * @param positions of the tokens
+ * @param before the state after each loop of the token before the pass, which becomes that of its last one; where later
+ *   loops begin with it
  * @returns logits, vocabulary wide, one vector a token
  * @throws UserError for a token outside the vocabulary
  */
@@ -107,6 +112,7 @@ export function run(
   tokens: readonly number[],
   positions: readonly number[],
   attention: Attention,
+  before: Vector[] = [],
 ): Vector[] {
   const { geometry: g, normEpsilon } = model;
   const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
@@ -139,6 +145,15 @@ export function run(
           accumulate(hidden[n] as Vector, others[n] as Vector);
         }
       stack = run?.stack ?? stack;
+      if (i === 0 && loop > 0 && core && g.shiftsLoops) {
+        const states = hidden.map((x) => x.slice());
+        hidden.forEach((x, n) => {
+          x.set(preludeOutput[n] as Vector);
+          const state = n > 0 ? states[n - 1] : before[loop - 1];
+          if (state) accumulate(x, state);
+        });
+        before[loop - 1] = states.at(-1) as Vector;
+      }
       if (i === 0 && core && model.adapter)
         hidden.forEach((x, n) =>
           x.set(product(model.adapter as NonNullable<Model['adapter']>, joined([x, preludeOutput[n] as Vector]))),
