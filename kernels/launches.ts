@@ -19,6 +19,7 @@ import { launch as embed } from './embed/launch.js';
 import { launch as evict } from './evict/launch.js';
 import { launch as evictChunk } from './evict_chunk/launch.js';
 import { launch as evictPrefill } from './evict_prefill/launch.js';
+import { launch as gate } from './gate/launch.js';
 import type { Launch, OperationOptions, Tunable } from './launch.js';
 import { launch as load } from './load/launch.js';
 import { launch as mass } from './mass/launch.js';
@@ -30,6 +31,7 @@ import { launch as rmsnorm } from './rmsnorm/launch.js';
 import { launch as rope } from './rope/launch.js';
 import { launch as ropeKept } from './rope_kept/launch.js';
 import { launch as sample } from './sample/launch.js';
+import { launch as shift } from './shift/launch.js';
 import { matrixUnitsObstacle } from './shared/matrix.launch.js';
 import { launch as swiglu } from './swiglu/launch.js';
 
@@ -39,6 +41,8 @@ const LAUNCHES: Readonly<Record<KernelName, Launch>> = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  gate,
+  shift,
   accumulate,
   sample,
   matmul,

@@ -17,6 +17,7 @@ import { reference as embed } from './embed/reference.js';
 import { reference as evict } from './evict/reference.js';
 import { reference as evictChunk } from './evict_chunk/reference.js';
 import { reference as evictPrefill } from './evict_prefill/reference.js';
+import { reference as gate } from './gate/reference.js';
 import { reference as load } from './load/reference.js';
 import { reference as mass } from './mass/reference.js';
 import { reference as massPrefill } from './mass_prefill/reference.js';
@@ -28,6 +29,7 @@ import { reference as rmsnorm } from './rmsnorm/reference.js';
 import { reference as rope } from './rope/reference.js';
 import { reference as ropeKept } from './rope_kept/reference.js';
 import { reference as sample } from './sample/reference.js';
+import { reference as shift } from './shift/reference.js';
 import { reference as swiglu } from './swiglu/reference.js';
 
 export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
@@ -36,6 +38,8 @@ export const REFERENCES: Readonly<Record<KernelName, Checker>> = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  gate,
+  shift,
   accumulate,
   sample,
   matmul,

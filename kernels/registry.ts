@@ -24,6 +24,7 @@ import { spec as embed } from './embed/terms.js';
 import { spec as evict } from './evict/terms.js';
 import { spec as evictChunk } from './evict_chunk/terms.js';
 import { spec as evictPrefill } from './evict_prefill/terms.js';
+import { spec as gate } from './gate/terms.js';
 import { spec as load } from './load/terms.js';
 import { spec as mass } from './mass/terms.js';
 import { spec as massPrefill } from './mass_prefill/terms.js';
@@ -33,6 +34,7 @@ import { spec as rmsnorm } from './rmsnorm/terms.js';
 import { spec as rope } from './rope/terms.js';
 import { spec as ropeKept } from './rope_kept/terms.js';
 import { spec as sample } from './sample/terms.js';
+import { spec as shift } from './shift/terms.js';
 import type { KernelSpec, Shape, Work } from './spec.js';
 import { spec as swiglu } from './swiglu/terms.js';
 
@@ -43,6 +45,8 @@ const SPECS = {
   rope,
   rope_kept: ropeKept,
   swiglu,
+  gate,
+  shift,
   accumulate,
   sample,
   matmul,

@@ -46,6 +46,21 @@ export interface CacheTensor {
 /** Where each scalar of a cache is. */
 export type CacheLayout = readonly CacheTensor[];
 
+/** The tensor of a role in a loop of a block: where later loops keep windows, theirs is not the first one's. */
+export function tensorOfLoop(
+  layout: CacheLayout,
+  block: LayerBlock['name'],
+  role: CacheTensor['role'],
+  loop: number,
+): CacheTensor | undefined {
+  const found = layout.filter((t) => t.block === block && t.role === role);
+  return found.length > 1 ? found.find((t) => (t.windowTokens !== undefined) === loop > 0) : found[0];
+}
+
+/** Which of a tensor's loop slots serves a loop: sharing makes several ask for the same; a later loop's window is its own. */
+export const loopSlot = (t: CacheTensor, loop: number, loops: number): number =>
+  t.windowTokens !== undefined && t.loops === loops - 1 ? loop - 1 : Math.floor((loop * t.loops) / loops);
+
 /** Scalars of a token for as long as it is kept, without a window's. */
 export const scalarsPerToken = (layout: CacheLayout): number =>
   layout.reduce(

@@ -163,6 +163,8 @@ function keptOfLoops({ laterLoopsWindow: windowTokens }: Geometry, tensors: Cach
  */
 export function refusalOf(g: Geometry, codec: Codec): string | undefined {
   const spec = codecSpec(codec);
+  if (g.loopsInRow && codec.shareLayers !== undefined)
+    return `layers of ${g.name} run all their loops before the next, and ${codec.kind} is defined for layers that follow one another`;
   const unlike =
     g.laterLoopsWindow === undefined
       ? g.stacks

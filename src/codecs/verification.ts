@@ -34,6 +34,18 @@ export function verificationRefusal(
     : `${kind} has a token's rows only after ${closes === 'last-loop' ? 'the last loop' : 'several loops'}, and proposals read each other in every loop`;
 }
 
+/** Why the decoder does not speculate with a model, or undefined. */
+const modelRefusal = ({ loopsInRow, shiftsLoops, laterLoopsWindow, stacks }: Geometry): string | undefined =>
+  loopsInRow
+    ? 'each layer runs all its loops before the next layer begins'
+    : shiftsLoops
+      ? 'a loop begins with the state of the token before, which a rejected proposal has replaced'
+      : laterLoopsWindow !== undefined
+        ? 'later loops attend to the first one and to a window, token by token'
+        : stacks
+          ? 'its stacks keep states of their own'
+          : undefined;
+
 /** @throws UserError for a draft that cannot be verified, or loops and tokens out of range */
 export function requireVerifiable(g: Geometry, codec: Codec, eviction: Eviction | null, draft: Draft): void {
   const { draftLoops, draftTokens } = draft;
@@ -44,6 +56,8 @@ export function requireVerifiable(g: Geometry, codec: Codec, eviction: Eviction 
     );
   if (!(Number.isInteger(draftTokens) && draftTokens >= 1))
     throw new UserError(`${draftTokens} proposals a round are not a whole number of at least 1`, 'give for example 4');
+  const model = modelRefusal(g);
+  if (model !== undefined) throw new UserError(`no speculation with ${g.name}: ${model}`, 'leave --draft-tokens out');
   const reason = verificationRefusal(codec, eviction, draft);
   if (reason !== undefined)
     throw new UserError(

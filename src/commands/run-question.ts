@@ -18,7 +18,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { isPath } from '../schema/settings.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { LIMITS } from '../geometry/config.js';
-import { findPreset, isPreset, withLoops } from '../geometry/presets.js';
+import { findPreset, isPreset, mostLayers, withLayers, withLoops } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
@@ -86,9 +86,10 @@ export function loadModel(args: Args): Loaded {
           `--${flag} is for fabricated weights: a checkpoint is decoded whole`,
           `leave --${flag} out, or name a preset`,
         );
-      return value === null ? whole[flag] : parseNumber(value, `--${flag}`, { min: 1, max: whole[flag], whole: true });
+      const max = flag === 'layers' ? mostLayers(whole) : whole.vocab;
+      return value === null ? max : parseNumber(value, `--${flag}`, { min: 1, max, whole: true });
     };
-    const geometry = { ...whole, layers: reduced('layers'), vocab: reduced('vocab') };
+    const geometry = { ...withLayers(whole, reduced('layers')), vocab: reduced('vocab') };
     const tokenizerFile = file ?? checkpoint?.tokenizerFile ?? null;
     return {
       geometry,

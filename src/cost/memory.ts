@@ -78,7 +78,7 @@ export function weightBytes(g: Geometry, gpus: number): number {
 }
 
 /**
- * Weights that a GPU holds beyond those of the checkpoint. Norms and biases are kept in f32. A final norm that also runs
+ * Weights that a GPU holds beyond those of the checkpoint. Norms, biases and a stack's first state are kept in f32. A final norm that also runs
  * after the core is held twice. The exit gate's single column is padded to a pair and has no bias (it never fires).
  * Layers that read another layer's cache (cla) need no K and V projections.
  */
@@ -86,10 +86,11 @@ function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;
   const { projection, other: bytes } = scalarBytes(g);
   const kept = (normScalars(g) + g.extraParametersPerLayer) * storedLayers(g) + (g.plainNorms ? 0 : g.hidden);
+  const state = g.stacks ? (g.extraParameters ?? 0) : 0;
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
   const twice = g.normAfterCore ? g.hidden * F32 : 0;
-  return kept * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * projection;
+  return (kept + state) * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * projection;
 }
 
 /**

@@ -22,8 +22,9 @@ const MAX_VALUES = 500_000;
 const MAX_CONFIG_BYTES = 2 ** 20;
 /** Open files at once; published models have a few dozen. */
 const MAX_SHARDS = 512;
-/** ε of RMSNorm where a config.json does not say, as in the classes of the models that the decoder runs. */
+/** ε of RMSNorm where a config.json does not say, as in the classes of the models that the decoder runs; Nandi's. */
 const DEFAULT_EPSILON = 1e-6;
+const NANDI_EPSILON = 1e-5;
 
 /** Tensors of one or several files. Close it when done. */
 export interface OpenTensors extends TensorSource {
@@ -152,7 +153,7 @@ function decodingFacts(g: Geometry, path: string): DecodingFacts {
   const where = displayPath(path);
   const raven = config['model_type'] === 'huginn_raven';
   const [epsilonKey, activationKey] = raven ? ['norm_eps', 'nonlin_name'] : ['rms_norm_eps', 'hidden_act'];
-  const epsilon = config[epsilonKey] ?? DEFAULT_EPSILON;
+  const epsilon = config[epsilonKey] ?? (config['model_type'] === 'nandi' ? NANDI_EPSILON : DEFAULT_EPSILON);
   if (typeof epsilon !== 'number' || !(epsilon > 0 && epsilon < 1))
     throw new UserError(
       `${where}: ${epsilonKey} must be a number between 0 and 1, not ${show(epsilon)}`,

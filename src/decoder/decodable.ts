@@ -7,14 +7,18 @@ import type { Geometry } from '../geometry/geometry.js';
 /** Why the decoder does not run a model, or undefined. */
 export function undecodable(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
-  if (g.stacks) return 'runs stacks of layers in turn, with a state each';
-  if (g.loopsInRow) return 'runs all loops of a layer before the next layer';
-  if (g.laterLoopsWindow !== undefined) return 'mixes attention over the first loop and over a window in later loops';
+  if (g.stacks && (g.stacks.length !== 2 || g.adapter)) return 'runs other stacks than two, of which each has a state';
+  if (g.attentionGate && !g.stacks) return 'has a gate of attention outside stacks';
+  if (g.shiftsLoops && g.preludeLayers > 0) return 'begins later loops with the embedding, and has a prelude';
+  if (g.laterLoopsWindow !== undefined && g.laterLoopsWindow < 2) return 'has windows of one token in later loops';
+  if (g.laterLoopsWindow !== undefined && g.preludeLayers + g.codaLayers > 0)
+    return 'has windows in later loops beside a prelude or coda';
   if (g.valuesAreKeys) return 'takes its keys for values';
-  if (g.embeddingRank !== undefined) return 'has an embedding of a lower rank';
+  if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
   if (g.normsOfBranches) return 'has norms of rows, and none before attention and MLP';
-  if (g.extraParameters !== undefined) return 'has parts outside its layers';
+  if (g.extraParameters !== undefined && !(g.stacks && g.extraParameters === g.hidden))
+    return 'has parts outside its layers';
   if (g.quantised) return `has weights in ${g.quantised.name}`;
   return undefined;
 }

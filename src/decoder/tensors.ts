@@ -7,7 +7,7 @@ import { ranksOfLoops } from '../codecs/hla.js';
 import { codecSpec, headsOfLatent, isHybrid } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
-import { layerExtras, storedLayers, type Geometry } from '../geometry/geometry.js';
+import { layerExtras, storedLayers, tableWidth, type Geometry } from '../geometry/geometry.js';
 import { refuseUndecodable } from './decodable.js';
 
 /** Kind of a tensor; it decides how a fabricated one is scaled. */
@@ -24,13 +24,22 @@ export const elementsOf = (shape: readonly number[]): number => shape.reduce((pr
 
 export const EMBEDDING = 'model.embed_tokens.weight';
 export const HEAD = 'lm_head.weight';
+/** Between the hidden width and tables of a lower rank (names of NandiForCausalLM). */
+export const EMBEDDING_UP = 'model.embedding_proj.weight';
+export const HEAD_DOWN = 'lm_head_proj.weight';
 export const FINAL_NORM = 'model.norm.weight';
 /** Between the last loop and the coda. */
 export const CORE_NORM = 'model.core_norm.weight';
+/** The low stack's first state (HRM-Text). */
+export const LOW_STATE = 'model.z_L_init';
 export const ADAPTER = 'model.adapter.weight';
 
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
+
+/** Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop). */
+export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =>
+  `model.gate_projections.${layer}.${part}`;
 
 /**
  * Which of the query, key and value projections have a bias: query and key (Huginn), or all three (Qwen2).
@@ -56,12 +65,17 @@ export function modelTensors(g: Geometry): TensorSpec[] {
   const queries = g.heads * g.headDim;
   const keys = g.kvHeads * g.headDim;
   const biased = biasedProjections(g);
-  const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, g.hidden], role: 'embedding' }];
+  const rank = g.embeddingRank;
+  const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, tableWidth(g)], role: 'embedding' }];
+  if (rank !== undefined) specs.push({ name: EMBEDDING_UP, shape: [g.hidden, rank], role: 'matrix' });
   if (g.adapter) specs.push({ name: ADAPTER, shape: [g.hidden, 2 * g.hidden], role: 'matrix' });
+  if (g.stacks && g.extraParameters !== undefined) specs.push({ name: LOW_STATE, shape: [g.hidden], role: 'bias' });
   for (let layer = 0; layer < storedLayers(g); layer++) {
-    const add = (part: string, shape: readonly number[], role: TensorRole): void =>
-      void specs.push({ name: layerTensor(layer, part), shape, role });
+    const add = (part: string, shape: readonly number[], role: TensorRole): void => {
+      if (role !== 'norm' || !g.plainNorms) specs.push({ name: layerTensor(layer, part), shape, role });
+    };
     add('input_layernorm.weight', [g.hidden], 'norm');
+    if (g.attentionGate) add('self_attn.gate_proj.weight', [queries, g.hidden], 'matrix');
     for (const [letter, rows] of [
       ['q', queries],
       ['k', keys],
@@ -78,14 +92,21 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     add('mlp.down_proj.weight', [g.hidden, g.mlpHidden], 'matrix');
     if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
+  if (g.laterLoopsWindow !== undefined)
+    for (let layer = 0; layer < storedLayers(g); layer++)
+      specs.push(
+        { name: loopGateTensor(layer, 'weight'), shape: [g.heads, g.headDim], role: 'matrix' },
+        { name: loopGateTensor(layer, 'bias'), shape: [g.heads], role: 'bias' },
+      );
   if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
-  specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
+  if (!g.plainNorms) specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)
     specs.push(
       { name: 'model.early_exit_gate.weight', shape: [1, g.hidden], role: 'matrix' },
       { name: 'model.early_exit_gate.bias', shape: [1], role: 'bias' },
     );
-  if (!g.tiedEmbeddings) specs.push({ name: HEAD, shape: [g.vocab, g.hidden], role: 'matrix' });
+  if (rank !== undefined) specs.push({ name: HEAD_DOWN, shape: [rank, g.hidden], role: 'matrix' });
+  if (!g.tiedEmbeddings) specs.push({ name: HEAD, shape: [g.vocab, tableWidth(g)], role: 'matrix' });
   return specs;
 }
 

@@ -2,12 +2,21 @@
  * Logit lens by loop: a model of fewer loops is the same weights stopped earlier, whose norm and head read the state
  * after that loop.
  */
+import { UserError } from '../errors.js';
 import { exactConfiguration, type Teacher } from '../fit/capture.js';
 import { argmax, predict } from './forced.js';
 import type { Item } from './items.js';
 
-/** Share of the predictions after each loop that are those after the last; the last is 1. */
+/**
+ * Share of the predictions after each loop that are those after the last; the last is 1.
+ * @throws UserError where no state is one after a loop
+ */
 export async function lensAgreement(teacher: Teacher, items: readonly Item[]): Promise<number[]> {
+  if (teacher.geometry.loopsInRow)
+    throw new UserError(
+      `${teacher.geometry.name} runs all loops of a layer before the next: no state is that after a loop`,
+      'choose a model whose loops follow one another',
+    );
   const choices: number[][] = [];
   for (let loops = 1; loops <= teacher.geometry.loops; loops++) {
     const early = { ...teacher, geometry: { ...teacher.geometry, loops } };

@@ -44,6 +44,8 @@ export interface Geometry {
    * are all that is kept of their rows; a gate of each head mixes the two (IQuest-Coder-Loop, LoopCoder).
    */
   readonly laterLoopsWindow?: number;
+  /** Later loops begin with the embedding and the state that the token before had after the loop before (LoopCoder). */
+  readonly shiftsLoops?: true;
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
   readonly heads: number;
@@ -105,6 +107,45 @@ export function blocksOf(g: Geometry): LayerBlock[] {
   return blocks.filter((b) => b.layers > 0);
 }
 
+/** A layer and a loop of a block. */
+export interface LayerRun {
+  readonly layer: number;
+  readonly loop: number;
+}
+
+/** Layers and loops of a block in execution order: all layers of a loop, or all loops of a layer before the next. */
+export function* layerRuns(g: Geometry, { layers, loops }: LayerBlock): Generator<LayerRun> {
+  for (let i = 0; i < layers * loops; i++)
+    yield g.loopsInRow
+      ? { layer: Math.floor(i / loops), loop: i % loops }
+      : { layer: i % layers, loop: Math.floor(i / layers) };
+}
+
+/** Where a core layer is in the runs of stacks that a pass consists of. */
+export interface StackPlace {
+  readonly stack: number;
+  /** Number of the layer among the stored ones of the core. */
+  readonly stored: number;
+  /** It is the first or last layer of a run. */
+  readonly begins: boolean;
+  readonly ends: boolean;
+}
+
+/** The place of a core layer; without stacks the pass is one run. */
+export function stackPlace({ layers, stacks = [{ layers, runs: 1 }] }: Geometry, layer: number): StackPlace {
+  let [first, stored] = [0, 0];
+  for (const [stack, own] of stacks.entries()) {
+    const within = layer - first;
+    if (within < own.layers * own.runs) {
+      const at = within % own.layers;
+      return { stack, stored: stored + at, begins: at === 0, ends: at === own.layers - 1 };
+    }
+    first += own.layers * own.runs;
+    stored += own.layers;
+  }
+  throw new RangeError(`a pass has ${layers} layers, no ${layer}`);
+}
+
 /** Extras of a layer beside projections and norms: biases of q, k, v, o and the MLP, norms of queries and keys. */
 export interface LayerExtras {
   readonly biases: readonly string[];
@@ -128,6 +169,9 @@ export function layerExtras(g: Geometry): LayerExtras | null {
   return found;
 }
 
+/** Scalars of a layer's gates between the first loop's rows and a window: of each head its width and a bias. */
+export const loopGateParameters = (g: Geometry): number => g.heads * (g.headDim + 1);
+
 function countedExtras(g: Geometry): LayerExtras | null {
   const parameters: Readonly<Record<string, number>> = {
     q: g.heads * g.headDim,
@@ -136,6 +180,7 @@ function countedExtras(g: Geometry): LayerExtras | null {
     o: g.hidden,
     mlp: (g.mlp === 'gated' ? 2 : 1) * g.mlpHidden + g.hidden,
   };
+  const own = g.extraParametersPerLayer - (g.laterLoopsWindow === undefined ? 0 : loopGateParameters(g));
   // Norms of whole rows have as many weights as biases of queries and keys.
   if (g.normsOfBranches && g.extraParametersPerLayer === (g.heads + g.kvHeads) * g.headDim)
     return { biases: [], norms: 'rows' };
@@ -147,8 +192,7 @@ function countedExtras(g: Geometry): LayerExtras | null {
     for (const mlp of [[], ['mlp']]) {
       for (const attention of ATTENTION_BIASES) {
         const biases = [...attention, ...mlp];
-        if (biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), count) === g.extraParametersPerLayer)
-          return { biases, norms };
+        if (biases.reduce((sum, bias) => sum + (parameters[bias] ?? 0), count) === own) return { biases, norms };
       }
     }
   }

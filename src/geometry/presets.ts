@@ -67,6 +67,17 @@ function targetOf(name: string): Target {
   };
 }
 
+/** The most layers that `withLayers` takes. */
+export const mostLayers = ({ layers, stacks }: Geometry): number =>
+  stacks ? Math.min(...stacks.map((stack) => stack.layers)) : layers;
+
+/** A model of fewer core layers, or with so many in each stack. */
+export function withLayers(g: Geometry, layers: number): Geometry {
+  if (!g.stacks) return { ...g, layers };
+  const stacks = g.stacks.map(({ runs }) => ({ layers, runs }));
+  return { ...g, stacks, layers: stacks.reduce((sum, stack) => sum + stack.layers * stack.runs, 0) };
+}
+
 /**
  * A model with another number of loops than it was trained with, under a name that says so.
  * @throws UserError where its file or class fixes the number

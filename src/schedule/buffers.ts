@@ -158,8 +158,7 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     binding: Binding = 'whole',
   ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
   // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of each.
-  add('residual', g.hidden, g.adapter || g.stacks ? 4 : 2);
-  if (g.embeddingRank !== undefined) add('embedded', g.embeddingRank);
+  add('residual', g.hidden, g.adapter ? 4 : g.stacks ? 3 : 2);
   add('projected', g.hidden);
   add('query key value', packedRow(c));
   add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
@@ -173,7 +172,9 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     add('state gate', g.hidden);
   }
   if (laterWindowOf(g, c.codec) !== undefined) {
-    // Attention over the window, until it is mixed with that over the first loop's rows.
+    // Attention over the window, until it is mixed with that over the first loop's rows; the current token's of these.
+    add('first rows', meanRow(c), g.layers, 'in-flight');
+    add('loop gates', heads);
     add('window attention', heads * d);
     add('window stats', heads * 2);
   }
@@ -181,6 +182,11 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     // The part of attention that reads latents, until it is joined with that of exact rows.
     add('older', heads * d);
     add('older stats', heads * 2);
+  }
+  if (g.shiftsLoops && g.loops > 1) {
+    add('token embedding', g.hidden);
+    // After each loop but the last, of this token and the one before.
+    add('loop states', 2 * g.hidden, g.loops - 1, 'in-flight');
   }
   add('gate up', 2 * mlp);
   add('activated', mlp);

@@ -132,7 +132,7 @@ const stateGate = (c: Configuration, rows: number): Op[] => {
 export function attentionOut(c: Configuration, rows: number): Op[] {
   const { headDim, hidden, attentionGate } = c.geometry;
   return [
-    ...(attentionGate ? [op('attention-gate', 'swiglu', 'f32', { rows, width: headsOf(c) * headDim })] : []),
+    ...(attentionGate ? [op('attention-gate', 'gate', 'f32', { rows, width: headsOf(c) * headDim })] : []),
     ...project(c, 'attention-out', rows, headsOf(c) * headDim, hidden),
     ...biasOp('attention-out-bias', rows, layerExtras(c.geometry)?.biases.includes('o') ? hidden : 0),
   ];
@@ -193,22 +193,38 @@ export function adapterOps(c: Configuration, block: LayerBlock, rows: number): O
   ];
 }
 
-/**
- * The norm that feeds the next loop, or the coda. Where a pass runs stacks in turn, each run begins with the sum of the
- * two states and ends with a norm.
- */
+/** The norm that feeds the next loop, or the coda; where a pass runs stacks in turn, the last run's is that. */
 export function loopNorm(c: Configuration, block: LayerBlock, rows: number): Op[] {
   if (block.name !== 'core') return [];
-  const { normAfterEachLoop, normAfterCore, stacks = [] } = c.geometry;
-  const runs = stacks.reduce((sum, stack) => sum + stack.runs, 0);
-  const each = <T>(count: number, one: () => T): T[] => Array.from({ length: Math.max(0, count) }, one);
+  const { normAfterEachLoop, normAfterCore, stacks } = c.geometry;
   return [
-    ...each(runs, () => norm(c, 'stack-sum', 'add', rows)),
-    ...each(runs - 1, () => norm(c, 'stack-norm', 'norm', rows)),
-    ...(normAfterEachLoop ? [norm(c, 'loop-norm', 'norm', rows)] : []),
+    ...(normAfterEachLoop && !stacks ? [norm(c, 'loop-norm', 'norm', rows)] : []),
     ...(normAfterCore ? [{ ...norm(c, 'core-norm', 'norm', rows), when: 'last-loop' as const }] : []),
   ];
 }
+
+/** Stacks in turn: each run begins with the sum of its state and the other's, and ends with a norm. */
+export const stackOps = (c: Configuration, { name }: LayerBlock, rows: number): { runStart?: Op[]; runEnd?: Op[] } =>
+  name === 'core' && c.geometry.stacks
+    ? { runStart: [norm(c, 'stack-sum', 'add', rows)], runEnd: [norm(c, 'stack-norm', 'norm', rows)] }
+    : {};
+
+/** The first state of the stack that the embedding is not the state of: one row for all tokens. */
+export const firstState = (c: Configuration, { name }: LayerBlock, rows: number): Op[] =>
+  name === 'core' && c.geometry.stacks
+    ? [op('low-state', 'accumulate', 'begin', { rows, width: c.geometry.hidden }, 'first-loop')]
+    : [];
+
+/** Loops that begin with the embedding, and the state of the token before: the embedding is kept for them. */
+export const shiftOps = (c: Configuration, { name }: LayerBlock, rows: number): Op[] => {
+  if (name !== 'core' || !c.geometry.shiftsLoops || c.geometry.loops === 1) return [];
+  const shape = { rows, width: c.geometry.hidden };
+  return [
+    op('token-embedding', 'accumulate', 'begin', shape, 'first-loop'),
+    op('loop-shift', 'shift', 'f32', shape, 'later-loops'),
+  ];
+};
+
 export const exitGate = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
   block.name === 'core' && c.geometry.exitGate ? project(c, 'exit-gate', rows, c.geometry.hidden, 1) : [];
 

@@ -3,7 +3,7 @@
  * follow from one rule (`placesOf`).
  */
 import { anchoredLoops } from '../codecs/registry.js';
-import type { LayerBlock } from '../geometry/geometry.js';
+import { layerRuns, stackPlace, storedCoreLayers, type LayerBlock, type StackPlace } from '../geometry/geometry.js';
 import type { Configuration, Op, When } from './configuration.js';
 import type { Schedule } from './schedule.js';
 
@@ -108,7 +108,10 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
       }
     };
     each(stage.loopStart, oneLayer);
+    const runs = { layers: c.geometry.stacks?.reduce((sum, stack) => sum + stack.runs, 0) ?? 1, loops: block.loops };
+    each(stage.runStart ?? [], runs);
     each(stage.layer, block);
+    each(stage.runEnd ?? [], runs);
     each(stage.loopEnd, oneLayer);
   }
 }
@@ -138,6 +141,10 @@ function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit
   }
 }
 
+/** Where a layer is in the runs of stacks; undefined outside the core. */
+const runOf = ({ geometry }: Configuration, { name }: LayerBlock, layer: number): StackPlace | undefined =>
+  name === 'core' ? stackPlace(geometry, layer) : undefined;
+
 /**
  * Every operation of a step or run, in order.
  * @param exitAfter loops of the core, after which its output is taken, as if the last one of them were the last; all
@@ -154,18 +161,28 @@ export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infini
     }
     const { block } = stage;
     const loops = block.name === 'core' ? Math.min(block.loops, exitAfter) : block.loops;
-    for (let loop = 0; loop < loops; loop++) {
-      const at = (layer: number): Place => ({ block, layer, loop, stored: first + layer });
+    for (const { layer, loop } of layerRuns(c.geometry, block)) {
+      if (loop >= loops) continue;
+      const run = runOf(c, block, layer);
+      const at = (layer: number): Place => ({
+        block,
+        layer,
+        loop,
+        stored: first + (runOf(c, block, layer)?.stored ?? layer),
+      });
       const running = (ops: readonly Op[], layer: number): readonly Op[] =>
         ops.filter((op) => runsAt(c, op, at(layer)));
-      yield* inOrder(running(stage.loopStart, 0), at(0));
-      for (let layer = 0; layer < block.layers; layer++) yield* inOrder(running(stage.layer, layer), at(layer));
+      if (layer === 0) yield* inOrder(running(stage.loopStart, 0), at(0));
+      if (run?.begins) yield* inOrder(running(stage.runStart ?? [], layer), at(layer));
+      yield* inOrder(running(stage.layer, layer), at(layer));
+      if (run?.ends) yield* inOrder(running(stage.runEnd ?? [], layer), at(layer));
+      if (layer < block.layers - 1) continue;
       const end = { ...at(0), loop: loop === loops - 1 ? block.loops - 1 : loop };
       yield* inOrder(
         stage.loopEnd.filter((op) => runsAt(c, op, end)),
-        at(block.layers - 1),
+        at(layer),
       );
     }
-    first += block.layers;
+    first += block.name === 'core' ? storedCoreLayers(c.geometry) : block.layers;
   }
 }

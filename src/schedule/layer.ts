@@ -40,7 +40,17 @@ import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';
-import { anchoredRow, appendLoopsOp, appendOp, encodeOps, holdOps, meanOps, ropeOp, rotateOps } from './rows.js';
+import {
+  anchoredRow,
+  appendLoopsOp,
+  appendOp,
+  encodeOps,
+  holdOps,
+  meanOps,
+  meanRow,
+  ropeOp,
+  rotateOps,
+} from './rows.js';
 import { divide, splitCount, type Division } from './splits.js';
 import { addSparseOp, chooseKeysOps, PACKED, packOps, streamLoops, streamsIn } from './streams.js';
 
@@ -102,6 +112,7 @@ export function layerOps(
     ...meanOps(c, block, batch),
     ...holdOps(c, block, batch),
     ...(inTurn ? appendOps(l) : []),
+    ...firstRows(l),
     ...attentionOps(l),
     ...massOps(c, block, l.parts, context),
     ...evictOps(c, block, l.parts, slots),
@@ -356,9 +367,15 @@ const packedLoops = (l: Layer): Op[] =>
     return [...attends.map((o) => ({ ...o, when: loop.when })), ...after];
   });
 
+/** The first loop's key and value of the current token, which later loops attend to as well. */
+const firstRows = ({ c, block, batch }: Layer): Op[] =>
+  block.name === 'core' && laterWindowOf(c.geometry, c.codec) !== undefined
+    ? [op('first-rows', 'accumulate', 'begin', { rows: batch, width: meanRow(c) }, 'first-loop')]
+    : [];
+
 /**
- * What loops after the first add where they attend to the rows of the first and to a window of their own: attention over
- * the window, the gate of each head (a product of its query), and the mixture, which is as much as a join.
+ * What loops after the first add where they attend to the rows of the first and to a window of their own, the current
+ * token included: attention over the window, the gate of each head (a product of its query), and the mixture.
  */
 function laterWindow(l: Layer): Op[] {
   const { c, block, batch, heads, kvHeads, group, storage } = l;
@@ -366,15 +383,15 @@ function laterWindow(l: Layer): Op[] {
   if (window === undefined || block.name !== 'core') return [];
   const d = c.geometry.headDim;
   const shape = { kvHeads, group, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
-  const tokens = { pinned: 0, ring: Math.min(window, l.context) };
+  const tokens = { pinned: 0, ring: Math.min(Math.max(1, window - 1), l.context) };
   return [
     ...attendAndMerge(l, storage, [{ label: 'attend-window', kernel: 'attend', tokens, shape }], {
       rowsEach: kvHeads,
       width: d,
       currentKey: d,
-    }),
+    }).map((o) => (o.label === 'merge' ? { ...o, label: 'merge-window' } : o)),
     perHead('loop-gate', heads, batch, d, 1),
-    op('loop-mix', 'attend_join', 'f32', { rows: batch * heads, width: d }),
+    op('loop-mix', 'gate', 'mix', { rows: batch * heads, width: d }),
   ].map((o) => ({ ...o, when: 'later-loops' }));
 }
 

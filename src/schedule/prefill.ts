@@ -15,12 +15,14 @@ import {
   adapterOps,
   attentionOut,
   embeddingOps,
+  firstState,
   headOps,
   layerAround,
   loopNorm,
   mlpOps,
   owningTime,
   queryKeyValue,
+  stackOps,
   type Choice,
 } from './dense.js';
 import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
@@ -155,7 +157,8 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
       stages.push({
         kind: 'stack',
         block,
-        loopStart: over(part, (chunk) => adapterOps(c, block, batch * chunk.tokens)),
+        loopStart: [...over(part, (chunk) => adapterOps(c, block, batch * chunk.tokens)), ...firstState(c, block, own)],
+        ...stackOps(c, block, own),
         layer: layerOps({ ...of, block, run: { from: run.from, tokens } }, part),
         loopEnd: [...loopNorm(c, block, own), ...(streamsIn(c, block) ? [scoreRowsOp(c, own)] : [])],
       });

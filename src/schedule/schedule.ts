@@ -7,7 +7,17 @@ import { codecSpec, isHybrid, isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
-import { adapterOps, embeddingOps, exitGate, headOps, loopNorm, type Choice } from './dense.js';
+import {
+  adapterOps,
+  embeddingOps,
+  exitGate,
+  firstState,
+  headOps,
+  loopNorm,
+  shiftOps,
+  stackOps,
+  type Choice,
+} from './dense.js';
 import { evictingRows } from './eviction-ops.js';
 import { layerOps } from './layer.js';
 
@@ -16,7 +26,10 @@ export { headsPerGpu, type Configuration, type Op, type When } from './configura
 export { forEachOp } from './expand.js';
 export { MAX_SPLITS, MIN_SPLIT_TOKENS, splitCount } from './splits.js';
 
-/** `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. */
+/**
+ * `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. Where each
+ * layer runs all its loops before the next, `loopStart` comes before the first layer, and `loopEnd` after the last one.
+ */
 export type Stage =
   | { readonly kind: 'once'; readonly ops: readonly Op[] }
   | {
@@ -24,6 +37,9 @@ export type Stage =
       readonly block: LayerBlock;
       readonly loopStart: readonly Op[];
       readonly layer: readonly Op[];
+      /** Before and after each run of a stack, where a pass runs stacks in turn. */
+      readonly runStart?: readonly Op[];
+      readonly runEnd?: readonly Op[];
       readonly loopEnd: readonly Op[];
     };
 
@@ -74,7 +90,8 @@ export function schedule(
     stages.push({
       kind: 'stack',
       block,
-      loopStart: adapterOps(c, block, batch),
+      loopStart: [...adapterOps(c, block, batch), ...firstState(c, block, batch), ...shiftOps(c, block, batch)],
+      ...stackOps(c, block, batch),
       layer: layerOps(c, block, batch, context, slots, inTurn),
       loopEnd: [...loopNorm(c, block, batch), ...exitGate(c, block, batch)],
     });

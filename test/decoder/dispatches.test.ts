@@ -23,6 +23,7 @@ import { configurationOf, open, type Case } from './gpu-cases.js';
 import { ALL, label } from './gpu-list.js';
 import { promptOf } from './models.js';
 import { RecordingDevice, signatureOf } from './recording-device.js';
+import { casesOf, UNLIKE } from './unlike-models.js';
 
 /** Whole tiles, so that rows have room for what is kept alone, as prices take it. */
 const CONTEXT = 96;
@@ -147,6 +148,30 @@ for (const [i, { kind, cases }] of everyNth([...KINDS.entries()], 2, 5)) {
     }
   });
 }
+
+for (const g of UNLIKE)
+  test(`${g.name}: dispatches are the priced calls (LLA_SIM_SEED=${SEED})`, { timeout: 60_000 }, async () => {
+    const random = randomOf(mix(SEED));
+    const cases = casesOf(g).map(evictingWholeTiles);
+    for (const of of FULL ? cases : cases.filter((_, i) => i === 0 || random.whole(0, 2) === 0)) {
+      try {
+        for (const batch of [1, 3]) await checkStep(of, batch);
+        for (const method of g.laterLoopsWindow !== undefined
+          ? []
+          : isLatent(of.codec) && takesTwoPasses(of.codec)
+            ? METHODS
+            : (['accumulated', 'chunked'] as const))
+          await checkPrompt(of, method, random.whole(1, CONTEXT));
+        const decoder = await open(new RecordingDevice().device, of, { contextTokens: CONTEXT });
+        expect(bytesOf(decoder.allocations, ['weights'])).toBe(
+          memoryModel(configurationOf(of), CONTEXT, TILE_TOKENS).weightsBytes,
+        );
+        decoder.close();
+      } catch (error) {
+        throw new Error(label(of), { cause: error });
+      }
+    }
+  });
 
 test('batches whose caches are bound in parts', async () => {
   for (const of of KINDS.map(({ cases }) => cases[0] as Case).filter(({ eviction }) => !eviction)) {

@@ -180,24 +180,26 @@ class SecondAccount {
           ),
         );
       },
-      (loop, states) => {
-        // States of tokens that did not run the loop before are put back.
-        if (loop > 0)
-          states.forEach((x, i) => {
-            if (!this.ran[loop - 1]!.has(i)) x.set(current[i]!);
-          });
-        [previous, current] = [current, states.map((x) => x.slice())];
-        if (loop < of.dense) this.ran[loop] = new Set(all);
-        else {
-          const norm = (x: Vector): number => Math.sqrt(dot(x, x));
-          const score = all.map((i) => norm(current[i]!.map((x, c) => x - previous[i]![c]!)) / norm(current[i]!));
-          const best = all
-            .slice(0, -1)
-            .filter((i) => this.ran[loop - 1]!.has(i))
-            .sort((a, b) => score[b]! - score[a]! || a - b);
-          this.ran[loop] = new Set([n - 1, ...best.slice(0, Math.ceil(of.rows[loop]! * n) - 1)]);
-        }
-        return all;
+      {
+        rowsOf: (loop, states) => {
+          // States of tokens that did not run the loop before are put back.
+          if (loop > 0)
+            states.forEach((x, i) => {
+              if (!this.ran[loop - 1]!.has(i)) x.set(current[i]!);
+            });
+          [previous, current] = [current, states.map((x) => x.slice())];
+          if (loop < of.dense) this.ran[loop] = new Set(all);
+          else {
+            const norm = (x: Vector): number => Math.sqrt(dot(x, x));
+            const score = all.map((i) => norm(current[i]!.map((x, c) => x - previous[i]![c]!)) / norm(current[i]!));
+            const best = all
+              .slice(0, -1)
+              .filter((i) => this.ran[loop - 1]!.has(i))
+              .sort((a, b) => score[b]! - score[a]! || a - b);
+            this.ran[loop] = new Set([n - 1, ...best.slice(0, Math.ceil(of.rows[loop]! * n) - 1)]);
+          }
+          return all;
+        },
       },
     );
     this.tokens = n;

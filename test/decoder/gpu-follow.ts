@@ -4,7 +4,7 @@
  * the difference. What follows is compared given the same decisions. A decision that no rounding explains fails.
  */
 import { expect } from 'vitest';
-import type { CacheTensor } from '../../src/codecs/layout.js';
+import { loopSlot, tensorOfLoop, type CacheTensor } from '../../src/codecs/layout.js';
 import { hasOwnStorage, layoutOf } from '../../src/codecs/registry.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { CachedRows } from '../../src/decoder/gpu/index.js';
@@ -39,7 +39,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
   const cached = new Map<CacheTensor, CachedRows[]>();
   const rowsOf = (tensor: CacheTensor, { layer, loop }: Site): CachedRows => {
     const { layers, loops } = blocks.get(tensor.block) as { layers: number; loops: number };
-    const [i, t] = [Math.floor((layer * tensor.layers) / layers), Math.floor((loop * tensor.loops) / loops)];
+    const [i, t] = [Math.floor((layer * tensor.layers) / layers), loopSlot(tensor, loop, loops)];
     return cached.get(tensor)?.[i * tensor.loops + t] as CachedRows;
   };
   const headOf = ({ heads }: CacheTensor, kvHead: number): number => Math.floor((kvHead * heads) / geometry.kvHeads);
@@ -56,7 +56,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       return own;
     },
     stores: (rounded, exact, { role, site, kvHead, position }) => {
-      const tensor = layout.find((t) => t.block === site.block && t.role === role) as CacheTensor;
+      const tensor = tensorOfLoop(layout, site.block, role, site.loop) as CacheTensor;
       if (tensor.storage === 'f32') return rounded;
       // Rows of tokens that are not kept are not there.
       const own = rowsOf(tensor, site).row(sequence, headOf(tensor, kvHead), position) ?? rounded;
@@ -77,7 +77,11 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       const { layers: allLayers, loops: allLoops } = blocks.get(block) as { layers: number; loops: number };
       const rows: CachedRows[] = [];
       for (let layer = 0; layer < allLayers; layer += allLayers / layers)
-        for (let loop = 0; loop < allLoops; loop += allLoops / loops)
+        for (
+          let loop = allLoops - loops === 1 ? 1 : 0;
+          loop < allLoops;
+          loop += Math.max(1, Math.floor(allLoops / loops))
+        )
           rows.push(await decoder.cached(role, { block, layer, loop }));
       cached.set(tensor, rows);
     }

@@ -36,7 +36,7 @@ const ONE_LOOP: Geometry = { ...GROUPED, name: 'one loop', loops: 1, normAfterEa
 
 /** A bare budget is a ring alone, which the other policies have as well: it is tried on few. */
 const BUDGET: Eviction = { policy: 'budget', budgetTokens: 17 };
-const EVICTIONS: Eviction[] = [
+export const EVICTIONS: Eviction[] = [
   { policy: 'streaming', sinkTokens: 3, windowTokens: 20, budgetTokens: 23 },
   { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 },
 ];
@@ -62,14 +62,14 @@ const absorbed = (geometry: Geometry): Case[] =>
   );
 
 /** Fewer exact tokens than a tile has, so that slots of the ring are empty. */
-const windowed = (geometry: Geometry): Codec => ({
+export const windowed = (geometry: Geometry): Codec => ({
   ...(learnedCodecs(geometry, 0.5)[0] as Codec),
   kind: 'lla-window',
   windowTokens: 20,
 });
 
 /** Rotated latents, with exact tokens and without. */
-const hybrid = ({ loops, kvHeads, headDim: d }: Geometry, windowTokens: number): Codec => ({
+export const hybrid = ({ loops, kvHeads, headDim: d }: Geometry, windowTokens: number): Codec => ({
   kind: 'hla',
   rankK: loops > 2 ? 3 * d : d,
   rankV: Math.round(0.7 * (loops - 1) * kvHeads * d),
@@ -78,7 +78,7 @@ const hybrid = ({ loops, kvHeads, headDim: d }: Geometry, windowTokens: number):
 });
 
 /** Codecs whose loops read one set of rows, in every way. */
-const SHARED_LOOPS: readonly Codec[] = (['final-loop', 'mean-loop'] as const).flatMap((kind) =>
+export const SHARED_LOOPS: readonly Codec[] = (['final-loop', 'mean-loop'] as const).flatMap((kind) =>
   inEverySharing({ kind }),
 );
 

@@ -130,7 +130,7 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
       else first.splice(0);
       const all = [...first, ...last];
       const attention = exactAttention(model);
-      const expected = run(model, all, [...all.keys()], attention, undefined, exitAfter).slice(first.length);
+      const expected = run(model, all, [...all.keys()], attention, { exitAfter }).slice(first.length);
       const drafted = last.map((token) => decoder.draft(token, exitAfter));
       expect(distance(drafted, expected)).toBeLessThan(1e-9);
     }

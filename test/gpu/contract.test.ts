@@ -100,6 +100,28 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
   },
   {
+    kernel: 'gate',
+    variants: ['f32'],
+    options: (random, s) => ({
+      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
+    }),
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
+  },
+  {
+    kernel: 'gate',
+    variants: ['mix'],
+    options: (random, s) => ({ current: { heads: random.pick([1, s.rows as number]), group: 1 } }),
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+  },
+  {
+    kernel: 'shift',
+    variants: ['f32'],
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+  },
+  {
     kernel: 'accumulate',
     variants: ['begin', 'add'],
     options: (random, s) => ({

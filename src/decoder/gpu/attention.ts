@@ -5,11 +5,12 @@ import { reindexes } from '../../eviction/policy.js';
 import { anchoredIn } from '../../schedule/configuration.js';
 import { branchWidth, readsLatents } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
-import type { CodecAxis } from '../tensors.js';
+import { meanRow } from '../../schedule/rows.js';
+import { loopGateTensor, type CodecAxis } from '../tensors.js';
 import { plan, type Executor, type Executors } from './dense.js';
 import { placed, type Dispatch, type Machine, type Vectors } from './machine.js';
 import { rotate } from './rows.js';
-import { RECENT, rebuiltRows, type DecodeStep } from './step.js';
+import { readsFirstRows, RECENT, rebuiltRows, type DecodeStep } from './step.js';
 
 /** Where an operation's tokens are. `second`: pinned tokens are scored by a second set of queries. */
 export function runOf(m: DecodeStep, visit: Visit, second = false): RunOptions {
@@ -60,27 +61,80 @@ export const attendAnchored: Executor<DecodeStep> = (m, visit) => {
   return { plan: planned, buffers };
 };
 
-/** The merge of an attention's splits, with the current token's key and value where they are of full width. */
-const merge: Executor<DecodeStep> = (m, visit) => {
-  const { op } = visit;
-  const { heads, headDim } = m.c.geometry;
-  const current = op.variant === 'current';
-  const { first } = m.partOf(visit);
-  const own = ({ offset, stride }: Vectors): Vectors => ({ offset: offset + first * stride, stride });
-  const { keys, values } = m.packed;
-  const queries: Vectors = { offset: 0, stride: heads * headDim };
-  const vectors = current ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
-  const planned = plan(m, visit, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
-  const packed = m.buffer('query key value');
+/** The current token's keys and values: of the first loop where attention reads its rows. */
+function currentRows(m: DecodeStep, visit: Visit): { rows: Buffer; keys: Vectors; values: Vectors } {
+  const { block, layer, loop } = placed(visit);
+  if (loop === 0 || !readsFirstRows(m.c, block) || m.tokensOf(visit) !== 'all')
+    return { rows: m.buffer('query key value'), keys: m.packed.keys, values: m.packed.values };
+  const stride = meanRow(m.c);
   return {
-    plan: planned,
+    rows: m.buffer(`first rows ${layer}`),
+    keys: { offset: 0, stride },
+    values: { offset: stride / 2, stride },
+  };
+}
+
+/** The merge of an attention's splits, with the current token's key and value where they are of full width. */
+const mergeInto =
+  (output: string, stats: string): Executor<DecodeStep> =>
+  (m, visit) => {
+    const { heads, headDim } = m.c.geometry;
+    const { first } = m.partOf(visit);
+    const own = ({ offset, stride }: Vectors): Vectors => ({ offset: offset + first * stride, stride });
+    const { rows, keys, values } = currentRows(m, visit);
+    const queries: Vectors = { offset: 0, stride: heads * headDim };
+    const vectors =
+      visit.op.variant === 'current' ? { queries: own(queries), keys: own(keys), values: own(values) } : {};
+    const planned = plan(m, visit, { current: { heads, group: m.group, ...vectors, firstRow: first * heads } });
+    return {
+      plan: planned,
+      buffers: {
+        partials: m.partials(planned),
+        output: m.buffer(output),
+        stats: m.buffer(stats),
+        queries: m.buffer('queries'),
+        newKeys: rows,
+        newValues: rows,
+      },
+    };
+  };
+
+const merge: Executor<DecodeStep> = (m, visit) => {
+  const current = visit.op.variant === 'current';
+  const stats = current || m.tokensOf(visit) === 'all' ? 'stats' : 'older stats';
+  return mergeInto(current ? 'attention' : 'merged', stats)(m, visit);
+};
+
+/** The first loop's keys and values of the current token, which later loops attend to as well. */
+const firstRows: Executor<DecodeStep> = (m, visit) => {
+  const { rows: input, at } = m.projected('key');
+  const output = { offset: 0, stride: meanRow(m.c) };
+  const target = m.buffer(`first rows ${placed(visit).layer}`);
+  return { plan: plan(m, visit, { factor: 1, placement: { input: at, output } }), buffers: { input, target } };
+};
+
+/** A gate of each head, of its rotated query. */
+const loopGate: Executor<DecodeStep> = async (m, visit) => {
+  const { heads, headDim } = m.c.geometry;
+  const matmul = { x: { row: heads * headDim, group: headDim }, y: { row: heads, group: 1 } };
+  const weights = await m.weights.loopGate(placed(visit).stored);
+  return {
+    plan: plan(m, visit, { matmul }),
+    buffers: { x: m.buffer('queries'), weights, y: m.buffer('loop gates') },
+  };
+};
+
+/** Attention over the first loop's rows and that over the window, mixed by the gate. */
+const loopMix: Executor<DecodeStep> = async (m, visit) => {
+  const { heads } = m.c.geometry;
+  const name = loopGateTensor(placed(visit).stored, 'bias');
+  return {
+    plan: plan(m, visit, { current: { heads, group: m.group } }),
     buffers: {
-      partials: m.partials(planned),
-      output: m.buffer(current ? 'attention' : 'merged'),
-      stats: m.buffer(current || m.tokensOf(visit) === 'all' ? 'stats' : 'older stats'),
-      queries: m.buffer('queries'),
-      newKeys: packed,
-      newValues: packed,
+      gates: m.buffer('loop gates'),
+      bias: await m.weights.vector(name, 'weights', () => m.weights.read(name)),
+      other: m.buffer('window attention'),
+      target: m.buffer('attention'),
     },
   };
 };
@@ -98,4 +152,13 @@ function ropeQueries(m: DecodeStep, visit: Visit, set: 0 | 1): Dispatch {
   return rotate(m, visit, data, headDim, { target, targetHeads: heads }, m.positionsOf(set));
 }
 
-export const ATTENTION_EXECUTORS: Executors<DecodeStep> = { merge, rope, [RECENT]: attendFullWidth };
+export const ATTENTION_EXECUTORS: Executors<DecodeStep> = {
+  merge,
+  rope,
+  [RECENT]: attendFullWidth,
+  'first-rows': firstRows,
+  'attend-window': attendFullWidth,
+  'merge-window': mergeInto('window attention', 'window stats'),
+  'loop-gate': loopGate,
+  'loop-mix': loopMix,
+};

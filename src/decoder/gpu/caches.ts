@@ -4,7 +4,7 @@
  */
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
-import { pagedTokens, rowSlots } from '../../codecs/layout.js';
+import { loopSlot, pagedTokens, rowSlots, tensorOfLoop } from '../../codecs/layout.js';
 import { UserError } from '../../errors.js';
 import {
   allocatedTokens,
@@ -158,14 +158,14 @@ export class Caches {
     return found;
   }
 
-  tensor(role: CacheRole, place: Place): CacheTensor {
-    const found = this.layout.find((t) => t.block === place.block.name && t.role === role);
+  tensor(role: CacheRole, place: Place, loop = place.loop): CacheTensor {
+    const found = tensorOfLoop(this.layout, place.block.name, role, loop);
     if (!found) throw new Error(`${place.block.name} has no ${role} in its cache`);
     return found;
   }
 
   private label(t: CacheTensor, layer: number, loop: number, part: number): string {
-    return `cache ${t.block} ${t.role} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
+    return `cache ${t.block} ${t.role}${t.windowTokens === undefined ? '' : ' window'} ${layer}.${loop}${part > 0 ? ` part ${part}` : ''}`;
   }
 
   async allocate(kind: AllocationKind = 'cache'): Promise<void> {
@@ -191,9 +191,9 @@ export class Caches {
    * buffer.
    */
   buffer(role: CacheRole, place: Place, loop = place.loop, part = 0): Buffer {
-    const t = this.tensor(role, place);
+    const t = this.tensor(role, place, loop);
     return this.allocations.get(
-      this.label(t, share(place.layer, place.block.layers, t.layers), share(loop, place.block.loops, t.loops), part),
+      this.label(t, share(place.layer, place.block.layers, t.layers), loopSlot(t, loop, place.block.loops), part),
     );
   }
 

@@ -17,7 +17,7 @@ import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { checkOptions } from './options.js';
 import { prefillPrompts } from './prefill.js';
-import { requireOneRun, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
+import { refuseWindows, requireOneRun, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, type Operation } from './program.js';
 import { roundRows, Speculation } from './speculation.js';
 import { allocateWorkspace, DecodeStep } from './step.js';
@@ -185,7 +185,7 @@ class Decoder implements GpuDecoder {
       throw new UserError(`${prompts.length} prompts were given for ${batch} sequences`, 'give one for each');
     const empty = prompts.findIndex((prompt) => prompt.length === 0);
     if (empty >= 0) throw new UserError(`the prompt of sequence ${empty} has no tokens`, 'give at least one');
-    const taken = method ?? usualMethod(this.begun);
+    const taken = method ?? usualMethod(this.machine.c.geometry, this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
     requireWhole(taken, this.begun);
     this.requireRoom(prompts);
@@ -217,6 +217,7 @@ class Decoder implements GpuDecoder {
     ends: boolean,
   ): Promise<StepResult> {
     const { machine, options } = this;
+    refuseWindows(machine.c.geometry);
     const begun = prompts.some((prompt, i) => prompt.length > 0 && (this.lengths[i] as number) > 0);
     requireOneRun(machine.c.codec, begun, ends);
     let started = false;

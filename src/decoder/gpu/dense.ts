@@ -5,6 +5,7 @@
 import { deviceOptions, planOperation } from '../../gpu/index.js';
 import type { Buffer, OperationOptions } from '../../gpu/index.js';
 import { NO_TOKEN } from '../../../kernels/sample/launch.js';
+import { stackPlace, tableWidth } from '../../geometry/geometry.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
 import {
@@ -13,9 +14,12 @@ import {
   branchTensor,
   CORE_NORM,
   EMBEDDING,
+  EMBEDDING_UP,
   FINAL_NORM,
   HEAD,
+  HEAD_DOWN,
   layerTensor,
+  LOW_STATE,
 } from '../tensors.js';
 import type { Sampling } from '../sampler.js';
 import type { WeightStorage } from '../weights.js';
@@ -110,11 +114,20 @@ const attentionPieces =
     }));
   };
 
+/** The gate of attention's output comes before the queries. */
+const gatePieces = (m: Machine, place: Place): Piece[] => {
+  const { heads, headDim, attentionGate } = m.c.geometry;
+  return attentionGate
+    ? [{ tensor: layerTensor(place.stored, 'self_attn.gate_proj.weight'), outputs: heads * headDim }]
+    : [];
+};
+
 /** The tensors of each projection of a layer, whose outputs lie side by side. */
 const PIECES = {
   qkv: (m: Machine, place: Place): Piece[] => {
     const branch = branchWidth(m.c, place.block);
     return [
+      ...gatePieces(m, place),
       ...attentionPieces('qkv')(m, place),
       ...(branch > 0
         ? [{ tensor: branchTensor(place.layer, 'query'), outputs: branch * m.c.geometry.heads, kind: 'codec' as const }]
@@ -154,7 +167,10 @@ const packedRows = (m: Machine, letters: Letters): Placed => ({
 const packedProjection =
   (letters: Letters): Executor =>
   (m, visit) =>
-    layerProduct(m, visit, letters, normedRows(m, visit), packedRows(m, letters));
+    layerProduct(m, visit, letters, normedRows(m, visit), {
+      rows: m.buffer('query key value'),
+      at: letters === 'kv' ? m.packed.keys : { ...m.packed.queries, offset: 0 },
+    });
 
 /** Adds the biases of a projection to its rows. The known layouts have biases of the first projections of a row. */
 const packedBias =
@@ -229,12 +245,15 @@ const adapter: Executor = async (m, visit) => {
   return adapterProduct(m, visit, 'adapter', m.preludeOutput as Buffer);
 };
 
-/** Tied tables are the output head's matrix where one binding holds it, [hidden][vocabulary]. */
+/**
+ * Tied tables are the output head's matrix where one binding holds it, [table's width][vocabulary]. Rows of a lower rank
+ * go where norms write, from where they are projected.
+ */
 const embedding: Executor = async (m, visit) => {
   const g = m.c.geometry;
   const width = visit.op.shape.width as number;
   if (visit.part === 0) m.beginPass();
-  const tied = g.tiedEmbeddings && width === g.hidden;
+  const tied = g.tiedEmbeddings && width === tableWidth(g);
   const table = tied
     ? await m.weights.projection('head', [{ tensor: EMBEDDING, outputs: g.vocab }], 0, g.vocab)
     : await m.weights.embedding(EMBEDDING, visit.before, width);
@@ -246,9 +265,62 @@ const embedding: Executor = async (m, visit) => {
       { vocabulary: g.vocab, placement, ...(tied ? { embeddingColumns: true } : {}) },
       m.weights.storage,
     ),
-    buffers: { tokens: m.buffer('tokens'), embedding: table, output: m.residual },
+    buffers: {
+      tokens: m.buffer('tokens'),
+      embedding: table,
+      output: g.embeddingRank === undefined ? m.residual : m.normed,
+    },
   };
 };
+
+const embeddingUp: Executor = (m, visit) =>
+  project(m, visit, {
+    weights: 'embedding up',
+    pieces: [{ tensor: EMBEDDING_UP, outputs: m.c.geometry.hidden }],
+    x: { rows: m.normed, at: m.rowsOf(visit) },
+    y: { rows: m.residual, at: m.rowsOf(visit) },
+  });
+
+/** A row for all tokens; zeros where the model has none. */
+const lowState: Executor = async (m, visit) => {
+  const { hidden, extraParameters } = m.c.geometry;
+  const input =
+    extraParameters === undefined
+      ? await m.weights.vector('zero state', 'control', () => new Float32Array(hidden))
+      : await m.weights.vector(LOW_STATE, 'weights', () => m.weights.read(LOW_STATE));
+  return {
+    plan: plan(m, visit, { factor: 1, placement: { input: { offset: 0, stride: 0 } } }),
+    buffers: { input, target: m.otherState as Buffer },
+  };
+};
+
+const tokenEmbedding: Executor = (m, visit) => ({
+  plan: plan(m, visit, { factor: 1 }),
+  buffers: { input: m.residual, target: m.buffer('token embedding') },
+});
+
+const loopShift: Executor = (m, visit) => ({
+  plan: plan(m, visit),
+  buffers: {
+    positions: m.buffer('positions'),
+    embedding: m.buffer('token embedding'),
+    states: m.buffer(`loop states ${placed(visit).loop - 1}`),
+    target: m.residual,
+  },
+});
+
+/** The state of the stack that begins, plus that of the other. */
+const stackSum: Executor = (m, visit) => {
+  m.enterStack(stackPlace(m.c.geometry, placed(visit).layer).stack);
+  return { plan: plan(m, visit), buffers: { input: m.otherState as Buffer, target: m.residual } };
+};
+
+const attentionGate: Executor = (m, visit) => ({
+  plan: plan(m, visit, {
+    placement: { input: m.packed.gate, output: { offset: 0, stride: visit.op.shape.width as number } },
+  }),
+  buffers: { input: m.buffer('query key value'), target: m.buffer('attention') },
+});
 
 /** x = n(x): the streams are exchanged. */
 const streamNorm =
@@ -268,19 +340,37 @@ const exitGate: Executor = (m, visit) =>
     y: { rows: m.buffer('exit'), at: { offset: 0, stride: 1 } },
   });
 
-/** Logits of rows that a norm has seen: of all at the end of the last loop, or of the last ones alone. */
+/** Rows that a norm has seen: of all at the end of the last loop, or of the last ones alone. */
+const lastNormed = (m: Machine, visit: Visit): Placed =>
+  m.c.geometry.normAfterEachLoop ? { rows: m.residual, at: m.lastRows } : normedRows(m, visit);
+
+/** These in the width of the head's table: in the stream that they do not come from. */
+const lowered = (m: Machine): Placed => ({
+  rows: m.c.geometry.normAfterEachLoop ? m.normed : m.residual,
+  at: { offset: 0, stride: m.c.geometry.hidden },
+});
+
+const headDown: Executor = (m, visit) =>
+  project(m, visit, {
+    weights: 'head down',
+    pieces: [{ tensor: HEAD_DOWN, outputs: tableWidth(m.c.geometry) }],
+    x: lastNormed(m, visit),
+    y: lowered(m),
+  });
+
 const head: Executor = (m, visit) => {
   const g = m.c.geometry;
   return project(m, visit, {
     weights: 'head',
     pieces: [{ tensor: g.tiedEmbeddings ? EMBEDDING : HEAD, outputs: g.vocab }],
-    x: g.normAfterEachLoop ? { rows: m.residual, at: m.lastRows } : normedRows(m, visit),
+    x: g.embeddingRank === undefined ? lastNormed(m, visit) : lowered(m),
     y: { rows: m.buffer('logits'), at: { offset: 0, stride: g.vocab } },
   });
 };
 
 export const denseExecutors = (sampling: Sampling): Executors => ({
   embedding,
+  'embedding-up': embeddingUp,
   adapter,
   'adapter-state': (m, visit) => adapterProduct(m, visit, 'adapter-state', m.state as Buffer),
   'attention-norm': layerNorm('input_layernorm.weight'),
@@ -290,6 +380,12 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   'attention-sum-norm': sumNorm('input_layernorm_2.weight'),
   'mlp-sum-norm': sumNorm('post_attention_layernorm_2.weight'),
   'loop-norm': streamNorm(() => FINAL_NORM),
+  'token-embedding': tokenEmbedding,
+  'loop-shift': loopShift,
+  'low-state': lowState,
+  'stack-sum': stackSum,
+  'stack-norm': streamNorm(() => FINAL_NORM),
+  'attention-gate': attentionGate,
   'core-norm': streamNorm(() => CORE_NORM),
   'final-norm': (m, visit) => norm(m, visit, FINAL_NORM, { input: m.residual, target: m.normed }, m.lastRows),
   qkv: packedProjection('qkv'),
@@ -306,6 +402,7 @@ export const denseExecutors = (sampling: Sampling): Executors => ({
   }),
   down: back('down', 'activated'),
   'exit-gate': exitGate,
+  'head-down': headDown,
   'lm-head': head,
   sample: (m, visit) => ({
     plan: plan(m, visit, sampling.temperature === 0 ? {} : { sample: sampling }),

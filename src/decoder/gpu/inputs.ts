@@ -2,7 +2,7 @@
 import { reindexes } from '../../eviction/policy.js';
 import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { divideSpan } from './caches.js';
-import { CACHED_TOKENS, spansFrom, type DecodeStep } from './step.js';
+import { CACHED_TOKENS, recentTokens, spansFrom, type DecodeStep } from './step.js';
 
 /**
  * Positions of sinks where keys of latents are rotated as they are read. StreamingLLM's give the distances inside the
@@ -38,7 +38,7 @@ export async function writeInputs(
         write(
           spansFrom(first, read),
           spans.slice(first).flatMap((all) => {
-            const span = read === 'all' ? all : divideSpan(all, m.c.codec.windowTokens ?? 0)[read];
+            const span = read === 'all' ? all : divideSpan(all, recentTokens(m.c))[read];
             return [span.pinned, span.firstPosition, span.ring, 0];
           }),
         ),

@@ -59,6 +59,9 @@ export abstract class Machine {
   preludeOutput: Buffer | undefined;
   /** The stream of the loop before, which the adapter mixes it with. */
   state: Buffer | undefined;
+  /** Where a pass runs stacks in turn: which of them runs, and the state of the other. */
+  private stack = 1;
+  otherState: Buffer | undefined;
 
   constructor(
     readonly device: Device,
@@ -98,6 +101,15 @@ export abstract class Machine {
     this.normed = this.buffer('residual 1');
     this.preludeOutput = undefined;
     this.state = undefined;
+    this.stack = 1;
+    this.otherState = this.c.geometry.stacks ? this.buffer('residual 2') : undefined;
+  }
+
+  /** The state of a stack becomes the stream. */
+  enterStack(stack: number): void {
+    if (stack === this.stack) return;
+    this.stack = stack;
+    [this.residual, this.otherState] = [this.otherState as Buffer, this.residual];
   }
 
   /** A loop with an adapter writes a stream that it does not read. Where norms have the last one, it is theirs. */
@@ -109,17 +121,19 @@ export abstract class Machine {
     [this.residual, this.normed] = free ? [free, this.normed] : [this.normed, this.residual];
   }
 
-  /** Widths and places of the projection's output: queries, keys, values, queries of the rotary branch. */
-  get packed(): { row: number; queries: Vectors; keys: Vectors; values: Vectors; branch: Vectors } {
-    const { heads, kvHeads, headDim } = this.c.geometry;
+  /** Widths and places of the projection's output: a gate, queries, keys, values, queries of the rotary branch. */
+  get packed(): { row: number; gate: Vectors; queries: Vectors; keys: Vectors; values: Vectors; branch: Vectors } {
+    const { heads, kvHeads, headDim, attentionGate } = this.c.geometry;
     const row = packedRow(this.c);
-    const at = (offset: number): Vectors => ({ offset, stride: row });
+    const first = attentionGate ? heads : 0;
+    const at = (before: number): Vectors => ({ offset: before * headDim, stride: row });
     return {
       row,
-      queries: at(0),
-      keys: at(heads * headDim),
-      values: at((heads + kvHeads) * headDim),
-      branch: at((heads + 2 * kvHeads) * headDim),
+      gate: at(0),
+      queries: at(first),
+      keys: at(first + heads),
+      values: at(first + heads + kvHeads),
+      branch: at(first + heads + 2 * kvHeads),
     };
   }
 

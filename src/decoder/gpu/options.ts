@@ -1,6 +1,6 @@
 /** What a decoder may be opened with, and the context that its steps are planned for. */
 import { UserError } from '../../errors.js';
-import { codecSpec } from '../../codecs/registry.js';
+import { codecSpec, evictionRefusalOf, refusalOf } from '../../codecs/registry.js';
 import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { refuseCodec } from '../decodable.js';
@@ -33,13 +33,14 @@ export function checkOptions(c: Configuration, o: GpuDecoderOptions): void {
     throw new UserError(`pages must be a multiple of 32 tokens, not ${pageTokens}`, 'give for example 32');
   if (c.gpus !== 1) throw new UserError('the decoder runs on one GPU', 'leave out --gpus');
   const spec = codecSpec(c.codec);
-  const reason = spec.refuse(c.geometry, c.codec);
+  const reason = refusalOf(c.geometry, c.codec);
   if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
   refuseCodec(c.codec, 'gpu');
   if (!spec.paths.includes(c.path) || (spec.fusedOnly && c.materialised))
     throw new UserError(`${c.codec.kind} cannot be read by the path ${c.path}`, `choose ${spec.paths.join(' or ')}`);
-  if (c.eviction && spec.refusesEviction)
-    throw new UserError(`${c.codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
+  const kept = evictionRefusalOf(c.geometry, c.codec);
+  if (c.eviction && kept !== undefined)
+    throw new UserError(`${c.codec.kind} goes with no eviction: ${kept}`, 'leave the eviction out');
   biasedProjections(c.geometry);
   checkSampling(o.sampling ?? GREEDY);
 }

@@ -1,6 +1,7 @@
 /** The methods of prefill, and where each may be used. */
 import type { Codec } from '../../codecs/codec.js';
 import { takesWhole } from '../../codecs/registry.js';
+import type { Geometry } from '../../geometry/geometry.js';
 import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill.js';
 
@@ -21,7 +22,22 @@ export const PREFILL_METHODS = [
 ] as const satisfies readonly PrefillMethod[];
 
 /** @param begun sequences hold tokens already */
-export const usualMethod = (begun: boolean): PrefillMethod => (begun ? 'by-token' : 'accumulated');
+export const usualMethod = (g: Geometry, begun: boolean): PrefillMethod =>
+  begun || g.laterLoopsWindow !== undefined || g.shiftsLoops ? 'by-token' : 'accumulated';
+
+/** @throws UserError where later loops keep windows, or need the token before: prompts run all tokens through a loop */
+export function refuseWindows({ name, laterLoopsWindow, shiftsLoops }: Geometry): void {
+  if (shiftsLoops)
+    throw new UserError(
+      `later loops of ${name} begin with the state of the token before, and the decoder has no such whole prompts`,
+      'take prompts token by token (--prefill by-token)',
+    );
+  if (laterLoopsWindow !== undefined)
+    throw new UserError(
+      `later loops of ${name} attend to windows, and the decoder has no such attention of whole prompts`,
+      'take prompts token by token (--prefill by-token)',
+    );
+}
 
 /**
  * @param begun a sequence that takes a part of a prompt holds tokens already

@@ -190,6 +190,9 @@ const appendRows =
     const { block, layer } = placed(visit);
     if (anchoredIn(m.c, block) > 1) return appendLoops(m, visit, axis);
     if (block.name !== 'core' || !isLatent(m.c.codec)) {
+      // Steps alone have windows of later loops: they take prompts token by token.
+      if (block.name === 'core' && m.c.geometry.laterLoopsWindow !== undefined && placed(visit).loop > 0)
+        return append(m, visit, m.recentTarget(visit, axis), m.projected(axis));
       const averaged = block.name === 'core' && averagesLoops(m.c.codec);
       return append(m, visit, m.target(visit, axis), averaged ? m.means(visit, axis) : m.projected(axis));
     }

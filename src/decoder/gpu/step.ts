@@ -2,7 +2,7 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import { pinsSinks, weighsTokens } from '../../eviction/policy.js';
-import { blocksOf } from '../../geometry/geometry.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import {
   bufferOf,
   GpuError,
@@ -91,6 +91,7 @@ export class DecodeStep extends Machine {
 
   /** Which of the cached tokens an operation on a block's caches reads. */
   tokensOf({ op, place }: Visit): CachedTokens {
+    if (LOOP_WINDOW.includes(op.label)) return 'recent';
     if (!place || windowOf(this.c, place.block) === 0) return 'all';
     return op.label === RECENT ? 'recent' : 'older';
   }
@@ -102,7 +103,9 @@ export class DecodeStep extends Machine {
 
   /** Cached rows of a place, of a part's sequences. */
   cached(visit: Visit, role: CacheRole): Buffer {
-    return this.caches.buffer(role, placed(visit), undefined, this.partOf(visit).index);
+    const { block, loop } = placed(visit);
+    const first = readsFirstRows(this.c, block) && this.tokensOf(visit) === 'all';
+    return this.caches.buffer(role, placed(visit), first ? 0 : loop, this.partOf(visit).index);
   }
 
   /** What every planned attention over cached tokens binds beside queries and rows. */
@@ -114,7 +117,7 @@ export class DecodeStep extends Machine {
   /** The most of a sequence. */
   longestOf(visit: Visit): Span {
     const tokens = this.tokensOf(visit);
-    return tokens === 'all' ? this.longest : divideSpan(this.longest, this.c.codec.windowTokens ?? 0)[tokens];
+    return tokens === 'all' ? this.longest : divideSpan(this.longest, recentTokens(this.c))[tokens];
   }
 
   /** A table that comes with a plan, written when it is first asked for. */
@@ -157,6 +160,17 @@ export class DecodeStep extends Machine {
 /** All cached tokens; or those before a window of exact rows; or those in it. */
 export type CachedTokens = 'all' | 'older' | 'recent';
 export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent'];
+
+/** Last tokens before the current one whose rows of full width a window has. */
+export const recentTokens = ({ geometry: { laterLoopsWindow }, codec }: Configuration): number =>
+  laterLoopsWindow === undefined ? (codec.windowTokens ?? 0) : laterLoopsWindow - 1;
+
+/** True where loops after the first attend to its rows, and to windows of their own. */
+export const readsFirstRows = ({ geometry }: Configuration, { name }: LayerBlock): boolean =>
+  name === 'core' && geometry.laterLoopsWindow !== undefined;
+
+/** Attention over the window of a later loop, and its merge. */
+const LOOP_WINDOW: readonly string[] = ['attend-window', 'merge-window'];
 
 /** The operation that attends to the window. */
 export const RECENT = 'attend-recent';
@@ -207,7 +221,7 @@ async function allocateControl(
   for (const label of ['tokens', 'next tokens', 'positions', 'places']) await make(label, batch);
   for (const block of blocks)
     for (const { first } of caches.parts(block.name))
-      for (const tokens of windowOf(c, block) > 0 ? CACHED_TOKENS : (['all'] as const))
+      for (const tokens of windowOf(c, block) > 0 || readsFirstRows(c, block) ? CACHED_TOKENS : (['all'] as const))
         await make(spansFrom(first, tokens), 4 * (batch - first));
   if (pinsSinks(c.eviction) && blocks.some((block) => readsLatents(c, block)))
     await make('pinned positions', batch * caches.slots.capacity);

@@ -1,5 +1,6 @@
 /** The weights of a decoder on the device, packed as the kernels read them; each is made when it is first asked for. */
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import { tableWidth } from '../../geometry/geometry.js';
 import { CODECS } from '../../codecs/registry.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { evenRow } from '../../../kernels/spec.js';
@@ -9,6 +10,7 @@ import {
   codecTensors,
   hybridTensor,
   latentGroups,
+  loopGateTensor,
   modelTensors,
   requireTensors,
   type CodecAxis,
@@ -111,14 +113,16 @@ export class Weights {
     return buffer;
   }
 
-  /** A norm's weight. */
+  /** A norm's weight; ones where norms have none. */
   async norm(name: string): Promise<Buffer> {
+    const { plainNorms, hidden } = this.c.geometry;
+    if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
     return this.vector(name, 'weights', () => this.read(name));
   }
 
   /** Columns [first, first + n) of the embedding, [token][n]. */
   async embedding(name: string, first: number, n: number): Promise<Buffer> {
-    const { vocab, hidden } = this.c.geometry;
+    const { vocab } = this.c.geometry;
     return this.packed(
       `${name} from ${first}`,
       [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, n) }],
@@ -129,7 +133,7 @@ export class Weights {
           columns: n,
           width: n,
           column0: 0,
-          source: { at: first, group: 0, row: hidden, column: 1 },
+          source: { at: first, group: 0, row: tableWidth(this.c.geometry), column: 1 },
         };
         await this.placer.place(buffer, this.options.storage, this.modelOrigin, this.spec(name), box);
       },
@@ -312,6 +316,17 @@ export class Weights {
       column0: 0,
       source: map === 'value' ? { ...source, row: 1, column: rank } : source,
     });
+  }
+
+  /** The gates of a layer between the first loop's rows and a window: [head][component][1]. */
+  async loopGate(layer: number): Promise<Buffer> {
+    const { heads, headDim } = this.c.geometry;
+    const name = loopGateTensor(layer, 'weight');
+    const box = { groups: heads, rows: headDim, columns: 1, width: 1, column0: 0 };
+    const source = { at: 0, group: headDim, row: 1, column: 1 };
+    return this.packed(name, [{ kind: 'weights', bytes: packedBytes('f16', heads, headDim, 1) }], (buffer) =>
+      this.placer.place(buffer, 'f16', this.modelOrigin, this.spec(name), { ...box, source }),
+    );
   }
 
   private async codecMatrix(label: string, name: string, box: Box): Promise<Buffer> {

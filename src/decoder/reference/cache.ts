@@ -7,7 +7,7 @@
  * mass where loops share a latent (lla), loops and heads (lla-2d), heads (mla-head) or layers (cla), and pools over all
  * heads where they share a rotary branch.
  */
-import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
+import { loopSlot, tensorOfLoop, type CacheLayout, type CacheTensor } from '../../codecs/layout.js';
 import { keptPositions, type Eviction } from '../../eviction/policy.js';
 import { blocksOf, type Geometry, type LayerBlock } from '../../geometry/geometry.js';
 import { rotate, split, type Vector } from './arithmetic.js';
@@ -55,7 +55,7 @@ const share = (index: number, total: number, slots: number): number => Math.floo
 class BlockCache {
   readonly units: Unit[] = [];
   /** Slots of a role, [layer][loop][head] as they are stored. */
-  private readonly rows = new Map<Role, Map<number, Vector>[]>();
+  private readonly rows = new Map<CacheTensor, Map<number, Vector>[]>();
   private readonly unitCounts: { layers: number; loops: number; heads: number };
 
   constructor(
@@ -70,23 +70,22 @@ class BlockCache {
     for (let i = 0; i < layers * loops * heads; i++) this.units.push({ positions: [], mass: new Map() });
     for (const t of tensors)
       this.rows.set(
-        t.role,
+        t,
         Array.from({ length: t.layers * t.loops * t.heads }, () => new Map<number, Vector>()),
       );
   }
 
-  tensor(role: Role): CacheTensor | undefined {
-    return this.tensors.find((t) => t.role === role);
+  tensor(role: Role, loop = 0): CacheTensor | undefined {
+    return tensorOfLoop(this.tensors, this.block.name, role, loop);
   }
 
   /** The slot that serves a site and KV head: sharing makes several ask for the same. */
   slot(role: Role, site: Site, kvHead: number): Map<number, Vector> {
-    const t = this.tensor(role) as CacheTensor;
+    const t = this.tensor(role, site.loop) as CacheTensor;
     const at =
-      (share(site.layer, this.block.layers, t.layers) * t.loops + share(site.loop, this.block.loops, t.loops)) *
-        t.heads +
+      (share(site.layer, this.block.layers, t.layers) * t.loops + loopSlot(t, site.loop, this.block.loops)) * t.heads +
       share(kvHead, this.kvHeads, t.heads);
-    return (this.rows.get(role) as Map<number, Vector>[])[at] as Map<number, Vector>;
+    return (this.rows.get(t) as Map<number, Vector>[])[at] as Map<number, Vector>;
   }
 
   type(role: Role): CacheType {
@@ -124,7 +123,7 @@ class BlockCache {
   /** Forgets rows of tokens that their unit has lost. */
   prune(): void {
     for (const t of this.tensors)
-      for (const [at, slot] of (this.rows.get(t.role) as Map<number, Vector>[]).entries()) {
+      for (const [at, slot] of (this.rows.get(t) as Map<number, Vector>[]).entries()) {
         const [layer, loop] = [Math.floor(at / (t.loops * t.heads)), Math.floor(at / t.heads) % t.loops];
         const site: Site = {
           block: this.block.name,
@@ -182,8 +181,11 @@ export class SequenceCache {
   /** Loops and layers that share a row of this role at a site's block. */
   shared(role: Role, site: Site): { layers: number; loops: number } {
     const { block } = this.block(site);
-    const t = this.block(site).tensor(role) as CacheTensor;
-    return { layers: block.layers / t.layers, loops: block.loops / t.loops };
+    const t = this.block(site).tensor(role, site.loop) as CacheTensor;
+    // Rows of the first loop, and windows of later ones, are each loop's own.
+    const { laterLoopsWindow } = this.geometry;
+    const loops = site.block === 'core' && laterLoopsWindow !== undefined ? 1 : block.loops / t.loops;
+    return { layers: block.layers / t.layers, loops };
   }
 
   /** True where the loops that share a row lie in it end to end. */

@@ -40,8 +40,10 @@ import { pathSpec } from '../../codecs/paths.js';
 import {
   averagesLoops,
   codecSpec,
+  evictionRefusalOf,
   isPacked,
   layoutOf,
+  refusalOf,
   storageOfCodec,
   takesPositions,
   takesTwoPasses,
@@ -93,6 +95,8 @@ export class ReferenceDecoder {
   private readonly packed: PackedLoops | undefined;
   /** Keys of the rotary branch of the tokens of this pass: made in the first loop that shares them. */
   private readonly branchKeys = new Map<string, readonly Vector[]>();
+  /** State of the last token after each loop, for loops that begin with that of the token before. */
+  private readonly before: Vector[] = [];
   private tokens = 0;
   /** Tokens that were proposed since the last that was decoded. */
   private drafted: readonly number[] = [];
@@ -109,13 +113,14 @@ export class ReferenceDecoder {
     const { codec, path, eviction, branch } = options;
     const g = model.geometry;
     const spec = codecSpec(codec);
-    const reason = spec.refuse(g, codec);
+    const reason = refusalOf(g, codec);
     if (reason !== undefined) throw new UserError(reason, 'choose other codec settings');
     refuseCodec(codec, 'reference');
     if (!spec.paths.includes(path) || (spec.fusedOnly && options.materialised))
       throw new UserError(`${codec.kind} cannot be read by the path ${path}`, `choose ${spec.paths.join(' or ')}`);
-    if (eviction && spec.refusesEviction)
-      throw new UserError(`${codec.kind} goes with no eviction: ${spec.refusesEviction}`, 'leave the eviction out');
+    const kept = evictionRefusalOf(g, codec);
+    if (eviction && kept !== undefined)
+      throw new UserError(`${codec.kind} goes with no eviction: ${kept}`, 'leave the eviction out');
     if (eviction && eviction.budgetTokens < 1)
       throw new UserError(`the eviction ${evictionLabel(eviction)} keeps no token`, 'give a budget of at least 1');
     if (pathSpec(path).branch && !(branch.width > 0 && branch.width % 2 === 0))
@@ -185,7 +190,7 @@ export class ReferenceDecoder {
     const writer = this.writer('accumulated');
     // No latent that waits for later loops is finished.
     const attention = this.attention('in-turn', true, this.keptRows(undefined), writer);
-    const [logits] = run(this.model, [token], [position], attention, undefined, exitAfter);
+    const [logits] = run(this.model, [token], [position], attention, { exitAfter });
     this.branchKeys.clear();
     this.drafted = [...this.drafted, position];
     return logits as Vector;
@@ -249,7 +254,10 @@ export class ReferenceDecoder {
     const writer = this.writer(encoding, rows);
     const kept = this.keptRows(rows);
     const rowsOf = rows === undefined ? undefined : this.packed?.beginPrompt(rows);
-    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer), rowsOf);
+    let logits = run(this.model, tokens, positions, this.attention('exact', passes === 1, kept, writer), {
+      ...(rowsOf ? { rowsOf } : {}),
+      before: this.before,
+    });
     writer.finish();
     this.packed?.join();
     if (passes === 2) logits = run(this.model, tokens, positions, this.attention('cached', true, kept));
@@ -285,7 +293,7 @@ export class ReferenceDecoder {
     const group = geometry.heads / geometry.kvHeads;
     /** cla: tokens of the pass as the last owning layer had them. */
     let owners: readonly Projection[] = [];
-    return (site, projections) => {
+    return (site, projections, { window = Infinity, again } = {}) => {
       if (this.packed && site.block === 'core') return this.packed.attend(site, projections);
       if (this.ownsCache(site)) owners = projections;
       const tokens = projections.map((token, n) => ({
@@ -300,14 +308,16 @@ export class ReferenceDecoder {
       const outputs = tokens.map((token, n) => {
         const branchQueries =
           codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
-        const upToHere = tokens.slice(0, n + 1);
+        const inWindow = (p: number): boolean => p > token.position - window;
+        const upToHere = tokens.slice(0, n + 1).filter((t) => inWindow(t.position));
         return joined(
           token.queries.map((query, head) => {
             const kvHead = Math.floor(head / group);
             const unit = this.cache.unit(site, kvHead);
             const exact = own === 'exact' ? upToHere : own === 'cached' ? [] : [token];
             const inCache = upToHere.slice(0, upToHere.length - exact.length).map((t) => t.position);
-            const visible = { cached: [...unit.positions, ...this.drafted, ...inCache], exact };
+            const earlier = [...unit.positions, ...this.drafted].filter(inWindow);
+            const visible = { cached: [...earlier, ...inCache], exact };
             const branch = branchQueries && {
               query: branchQueries[head] as Vector,
               key: (t: Projection) => this.branchKey(site, kvHead, t.position),
@@ -341,7 +351,7 @@ export class ReferenceDecoder {
           }),
         );
       });
-      if (own !== 'in-turn') for (const token of tokens) writer?.capture(site, token);
+      if (own !== 'in-turn' && !again) for (const token of tokens) writer?.capture(site, token);
       return outputs;
     };
   }

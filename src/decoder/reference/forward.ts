@@ -43,15 +43,16 @@ function attendHead(
 /** Exact causal attention among the tokens of one pass, which begins at position 0. */
 export const exactAttention =
   (model: Model, mask?: Mask): Attention =>
-  (site, tokens) => {
+  (site, tokens, { window = Infinity } = {}) => {
     const group = model.geometry.heads / model.geometry.kvHeads;
     return tokens.map((token) =>
       joined(
         token.queries.map((_, head) => {
           const kvHead = Math.floor(head / group);
-          const before = mask
+          const all = mask
             ? mask.visible(token.position, site, kvHead)
             : tokens.slice(0, token.position).map((t) => t.position);
+          const before = all.filter((p) => p > token.position - window);
           const positions = [...before, token.position];
           const indices = mask?.reindexed ? positions.map((_, i) => i) : positions;
           const { output, weights } = attendHead(

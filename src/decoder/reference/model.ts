@@ -5,9 +5,13 @@ import {
   biasedProjections,
   CORE_NORM,
   EMBEDDING,
+  EMBEDDING_UP,
   FINAL_NORM,
   HEAD,
+  HEAD_DOWN,
   layerTensor,
+  loopGateTensor,
+  LOW_STATE,
   modelTensors,
   requireTensors,
 } from '../tensors.js';
@@ -20,12 +24,16 @@ export interface LayerWeights {
   readonly attentionOutNorm?: Vector;
   readonly mlpNorm: Vector;
   readonly mlpOutNorm?: Vector;
+  /** Of attention's output, a scalar each. */
+  readonly attentionGate?: Matrix;
   readonly query: Matrix;
   readonly key: Matrix;
   readonly value: Matrix;
   readonly queryBias?: Vector;
   readonly keyBias?: Vector;
   readonly valueBias?: Vector;
+  /** Of each head, between the first loop's rows and a window of a later one. */
+  readonly loopGate?: { readonly weight: Matrix; readonly bias: Vector };
   readonly output: Matrix;
   readonly gate: Matrix;
   readonly up: Matrix;
@@ -37,12 +45,17 @@ export interface Model {
   /** ε of every RMSNorm. */
   readonly normEpsilon: number;
   readonly embedding: Matrix;
+  /** From rows of a lower rank to the hidden width, and back for the head. */
+  readonly embeddingUp?: Matrix;
+  readonly headDown?: Matrix;
   /** Prelude, core and coda, each layer once. */
   readonly layers: readonly LayerWeights[];
   readonly norm: Vector;
   /** Between the last loop and the coda, in models that norm there. */
   readonly coreNorm?: Vector;
   readonly adapter?: Matrix;
+  /** The low stack's first state, where a pass runs stacks in turn. */
+  readonly lowState?: Vector;
   /** The embedding itself where the two are tied. */
   readonly head: Matrix;
 }
@@ -64,25 +77,30 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
   const biased = biasedProjections(g);
   requireTensors(modelTensors(g), source.shapes, `the weights of ${g.name}`);
   const vector = (name: string): Vector => vectorOf(source, name);
+  const norm = (name: string): Vector => (g.plainNorms ? new Float64Array(g.hidden).fill(1) : vector(name));
   const matrix = (name: string): Matrix => matrixOf(source, name);
   const embedding = matrix(EMBEDDING);
   const layers = Array.from({ length: storedLayers(g) }, (_, i): LayerWeights => {
     const at = (part: string): string => layerTensor(i, part);
     return {
-      attentionNorm: vector(at('input_layernorm.weight')),
-      mlpNorm: vector(at('post_attention_layernorm.weight')),
+      attentionNorm: norm(at('input_layernorm.weight')),
+      mlpNorm: norm(at('post_attention_layernorm.weight')),
       ...(g.normsPerLayer === 4
         ? {
-            attentionOutNorm: vector(at('input_layernorm_2.weight')),
-            mlpOutNorm: vector(at('post_attention_layernorm_2.weight')),
+            attentionOutNorm: norm(at('input_layernorm_2.weight')),
+            mlpOutNorm: norm(at('post_attention_layernorm_2.weight')),
           }
         : {}),
+      ...(g.attentionGate ? { attentionGate: matrix(at('self_attn.gate_proj.weight')) } : {}),
       query: matrix(at('self_attn.q_proj.weight')),
       key: matrix(at('self_attn.k_proj.weight')),
       value: matrix(at('self_attn.v_proj.weight')),
       ...(biased.includes('q') ? { queryBias: vector(at('self_attn.q_proj.bias')) } : {}),
       ...(biased.includes('k') ? { keyBias: vector(at('self_attn.k_proj.bias')) } : {}),
       ...(biased.includes('v') ? { valueBias: vector(at('self_attn.v_proj.bias')) } : {}),
+      ...(g.laterLoopsWindow === undefined
+        ? {}
+        : { loopGate: { weight: matrix(loopGateTensor(i, 'weight')), bias: vector(loopGateTensor(i, 'bias')) } }),
       output: matrix(at('self_attn.o_proj.weight')),
       gate: matrix(at('mlp.gate_proj.weight')),
       up: matrix(at('mlp.up_proj.weight')),
@@ -93,9 +111,11 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
     geometry: g,
     normEpsilon,
     embedding,
+    ...(g.embeddingRank === undefined ? {} : { embeddingUp: matrix(EMBEDDING_UP), headDown: matrix(HEAD_DOWN) }),
     layers,
-    norm: vector(FINAL_NORM),
-    ...(g.normAfterCore ? { coreNorm: vector(CORE_NORM) } : {}),
+    norm: norm(FINAL_NORM),
+    ...(g.normAfterCore ? { coreNorm: norm(CORE_NORM) } : {}),
+    ...(g.stacks ? { lowState: g.extraParameters === undefined ? new Float64Array(g.hidden) : vector(LOW_STATE) } : {}),
     ...(g.adapter ? { adapter: matrix(ADAPTER) } : {}),
     head: g.tiedEmbeddings ? embedding : matrix(HEAD),
   };

@@ -5,15 +5,30 @@
  *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
  *           x = n2(x + attention(n1(x))),  x = n4(x + mlp(n3(x)))  where norms are of the sum (Huginn)
  *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry says so)
+ *           or every layer all its loops before the next layer (Nandi)
  *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output]
- *           · a norm (Huginn) · coda · norm · head
+ *           · a norm (Huginn) · coda · norm · head; tables of a lower rank have a projection each (Nandi)
+ *
+ * HRM-Text has two stacks and a state of each: the embedding is the high stack's. A run of a stack begins with the sum
+ * of both states and ends with a norm; the low stack runs several times, then the high one. A gate, σ(W_g n1(x)),
+ * multiplies attention's output (transformers, modular_hrm_text.py, Apache-2.0). Its prompts are read causally here.
+ *
+ * LoopCoder's later loops begin with the embedding and the state that the token before had after the loop before, zero
+ * before the first token (arXiv 2510.24824).
  *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
  */
 import { UserError } from '../../errors.js';
-import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import { accumulate, joined, product, rmsNorm, split, swiglu, type Vector } from './arithmetic.js';
+import {
+  blocksOf,
+  layerRuns,
+  stackPlace,
+  storedCoreLayers,
+  tableWidth,
+  type LayerBlock,
+} from '../../geometry/geometry.js';
+import { accumulate, dot, joined, product, rmsNorm, rotate, split, swiglu, type Vector } from './arithmetic.js';
 import type { LayerWeights, Model } from './model.js';
 
 /** Where attention happens. */
@@ -36,7 +51,41 @@ export interface Projection {
 }
 
 /** Attention's output, the query heads end to end, for every token of a pass. */
-export type Attention = (site: Site, tokens: readonly Projection[]) => Vector[];
+export type Attention = (site: Site, tokens: readonly Projection[], how?: AttentionOptions) => Vector[];
+
+export interface AttentionOptions {
+  /** Tokens that each attends to at most, the last, itself included; to all unless given. */
+  readonly window?: number;
+  /** Rows of the site have been taken in: queries are another loop's. */
+  readonly again?: true;
+}
+
+/**
+ * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 − g)
+ * · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0).
+ */
+function mixedAttention(
+  model: Model,
+  { gate, firsts, attention }: { gate: LayerWeights['loopGate']; firsts: readonly Projection[]; attention: Attention },
+  site: Site,
+  tokens: readonly Projection[],
+): Vector[] {
+  const { headDim, rope, laterLoopsWindow: window } = model.geometry;
+  const { weight, bias } = gate as NonNullable<LayerWeights['loopGate']>;
+  const asked = tokens.map((token, n) => ({ ...(firsts[n] as Projection), queries: token.queries }));
+  const global = attention({ ...site, loop: 0 }, asked, { again: true });
+  const local = attention(site, tokens, window === undefined ? {} : { window });
+  return tokens.map(({ queries, position }, n) =>
+    joined(
+      queries.map((query, head) => {
+        const own = weight.data.subarray(head * headDim, (head + 1) * headDim);
+        const g = 1 / (1 + Math.exp(-dot(rotate(query, position, rope), own) - (bias[head] as number)));
+        const part = (of: Vector): Vector => of.subarray(head * headDim, (head + 1) * headDim);
+        return part(global[n] as Vector).map((y, i) => g * y + (1 - g) * (part(local[n] as Vector)[i] as number));
+      }),
+    ),
+  );
+}
 
 /** Places of the tokens of a pass that run a loop of the core, ascending. @param states of all tokens before it */
 export type RowsOfLoop = (loop: number, states: readonly Vector[]) => readonly number[];
@@ -53,11 +102,21 @@ function project(model: Model, layer: LayerWeights, x: Vector, position: number)
   };
 }
 
+export interface RunOptions {
+  /** Tokens that run a loop, all unless given; the states of the others stay. */
+  readonly rowsOf?: RowsOfLoop;
+  /** Loops of the core, after which its output is taken; all unless given. */
+  readonly exitAfter?: number;
+  /**
+   * The state after each loop of the token before the pass, which becomes that of its last one; where later loops begin
+   * with it.
+   */
+  readonly before?: Vector[];
+}
+
 /**
  * Runs the network on consecutive tokens, all of them through one layer before the next.
  * @param positions of the tokens
- * @param rowsOf tokens that run a loop, all unless given; the states of the others stay
- * @param exitAfter loops of the core, after which its output is taken; all unless given
  * @returns logits, vocabulary wide, one vector a token
  * @throws UserError for a token outside the vocabulary
  */
@@ -66,8 +125,7 @@ export function run(
   tokens: readonly number[],
   positions: readonly number[],
   attention: Attention,
-  rowsOf?: RowsOfLoop,
-  exitAfter = Infinity,
+  { rowsOf, exitAfter = Infinity, before = [] }: RunOptions = {},
 ): Vector[] {
   const { geometry: g, normEpsilon } = model;
   const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
@@ -75,10 +133,11 @@ export function run(
     accumulate(x, weight && !ofSum ? rmsNorm(branch, weight, normEpsilon) : branch);
     if (ofSum) x.set(rmsNorm(x, weight, normEpsilon));
   };
-  const hidden = tokens.map((token) => {
+  const hidden: Vector[] = tokens.map((token) => {
     if (!Number.isInteger(token) || token < 0 || token >= g.vocab)
       throw new UserError(`token ${token} is not one of the model's ${g.vocab}`, 'give token numbers from 0');
-    return model.embedding.data.slice(token * g.hidden, (token + 1) * g.hidden);
+    const row = model.embedding.data.slice(token * tableWidth(g), (token + 1) * tableWidth(g));
+    return model.embeddingUp ? product(model.embeddingUp, row) : row;
   });
   const all = tokens.map((_, n) => n);
   let firstLayer = 0;
@@ -86,37 +145,77 @@ export function run(
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
     if (core && model.adapter) for (const x of hidden) x.fill(0);
-    const loops = core ? Math.min(block.loops, exitAfter) : block.loops;
-    for (let loop = 0; loop < loops; loop++) {
-      const rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
+    /** States of the stack that does not run. */
+    const others: Vector[] =
+      core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
+    let stack = 1;
+    let rows: readonly number[] = all;
+    /** Projections of the first loop. */
+    const firsts = new Map<number, readonly Projection[]>();
+    for (const { layer: i, loop } of layerRuns(g, block)) {
+      if (core && loop >= exitAfter) continue;
+      const run = core ? stackPlace(g, i) : undefined;
+      if (run?.begins)
+        for (const [n, other] of others.entries()) {
+          if (run.stack !== stack) [hidden[n], others[n]] = [other, hidden[n] as Vector];
+          accumulate(hidden[n] as Vector, others[n] as Vector);
+        }
+      stack = run?.stack ?? stack;
+      if (i === 0 && loop > 0 && core && g.shiftsLoops) {
+        const states = hidden.map((x) => x.slice());
+        hidden.forEach((x, n) => {
+          x.set(preludeOutput[n] as Vector);
+          const state = n > 0 ? states[n - 1] : before[loop - 1];
+          if (state) accumulate(x, state);
+        });
+        before[loop - 1] = states.at(-1) as Vector;
+      }
+      if (i === 0) rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
       const states = rows.map((n) => hidden[n] as Vector);
-      if (core && model.adapter)
-        states.forEach((x, i) =>
+      if (i === 0 && core && model.adapter)
+        states.forEach((x, k) =>
           x.set(
             product(
               model.adapter as NonNullable<Model['adapter']>,
-              joined([x, preludeOutput[rows[i] as number] as Vector]),
+              joined([x, preludeOutput[rows[k] as number] as Vector]),
             ),
           ),
         );
-      for (let i = 0; i < block.layers; i++) {
-        const layer = model.layers[firstLayer + i] as LayerWeights;
-        const projections = states.map((x, n) => project(model, layer, x, positions[rows[n] as number] as number));
-        attention({ block: block.name, layer: i, loop }, projections).forEach((heads, n) => {
-          const x = states[n] as Vector;
-          addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
-          const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
-          addBranch(
-            x,
-            product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),
-            layer.mlpOutNorm,
-          );
-        });
-      }
-      if (core && g.normAfterEachLoop) for (const x of states) x.set(rmsNorm(x, model.norm, normEpsilon));
+      const layer = model.layers[firstLayer + (run?.stored ?? i)] as LayerWeights;
+      const projections = states.map((x, k) => project(model, layer, x, positions[rows[k] as number] as number));
+      const site = { block: block.name, layer: i, loop };
+      if (loop === 0) firsts.set(i, projections);
+      const windowed = core && loop > 0 && g.laterLoopsWindow !== undefined;
+      const attended = windowed
+        ? mixedAttention(
+            model,
+            { gate: layer.loopGate, firsts: firsts.get(i) as readonly Projection[], attention },
+            site,
+            projections,
+          )
+        : attention(site, projections);
+      attended.forEach((heads, k) => {
+        const x = states[k] as Vector;
+        if (layer.attentionGate) {
+          const gates = product(layer.attentionGate, (projections[k] as Projection).input);
+          gates.forEach((gate, j) => (heads[j] = (heads[j] as number) / (1 + Math.exp(-gate))));
+        }
+        addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
+        const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
+        addBranch(
+          x,
+          product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),
+          layer.mlpOutNorm,
+        );
+      });
+      if (g.stacks ? run?.ends : i === block.layers - 1 && core && g.normAfterEachLoop)
+        for (const x of states) x.set(rmsNorm(x, model.norm, normEpsilon));
     }
     if (core && model.coreNorm) for (const x of hidden) x.set(rmsNorm(x, model.coreNorm, normEpsilon));
-    firstLayer += block.layers;
+    firstLayer += core ? storedCoreLayers(g) : block.layers;
   }
-  return hidden.map((x) => product(model.head, g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon)));
+  return hidden.map((x) => {
+    const last = g.normAfterEachLoop ? x : rmsNorm(x, model.norm, normEpsilon);
+    return product(model.head, model.headDown ? product(model.headDown, last) : last);
+  });
 }

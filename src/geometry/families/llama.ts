@@ -171,6 +171,7 @@ export const iquestPlt: Family = {
     const g = llamaShaped(c, modelType, CODER);
     return {
       ...windowed(g, c.integer('plt_num_loops', LIMITS.loops, 2), left as number),
+      shiftsLoops: true,
       normAfterEachLoop: c.boolean('plt_normalize_per_loop', true),
     };
   },

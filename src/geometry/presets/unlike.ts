@@ -52,6 +52,7 @@ export const UNLIKE: readonly Geometry[] = [
     name: 'loopcoder-v2-7b',
     layers: 14,
     normAfterEachLoop: true, // plt_normalize_per_loop
+    shiftsLoops: true,
     source:
       'huggingface.co/Multilingual-Multimodal-NLP/LoopCoder-V2 model card and configuration_iquestpltcoder.py (arXiv:2510.24824)',
   },

@@ -1,0 +1,66 @@
+/** The gate of attention's output, and the mixture of two attentions: gate.wgsl, gate_mix.wgsl. */
+import { requireShape } from '../../src/gpu/errors.js';
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { ALONE, type CurrentOptions } from '../shared/current.launch.js';
+import { grid, placeUniforms, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+
+const WORKGROUP = 256;
+
+/** Buffers: input (gates before their sigmoid), target. */
+function planGate(call: KernelCall, { input, output }: PlacementOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  const count = s.rows * s.width;
+  const from = rowsOf(call, 'input', 'input', s.rows, s.width, input);
+  const to = rowsOf(call, 'target', 'state', s.rows, s.width, output);
+  return {
+    buffers: [from.buffer, to.buffer],
+    steps: [
+      {
+        source: 'gate',
+        element: 'f32',
+        constants: {},
+        uniforms: { count, width: s.width, ...placeUniforms('input', from.at), ...placeUniforms('target', to.at) },
+        buffers: [...read('input'), ...write('target')],
+        workgroups: grid(call.kernel, count, WORKGROUP),
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+/** Buffers: gates, bias, other, target. */
+function planMix(call: KernelCall, { heads }: CurrentOptions = ALONE): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  requireShape(s.rows % heads === 0, `gate: ${s.rows} rows are no whole number of sequences of ${heads} heads`);
+  const count = s.rows * s.width;
+  return {
+    buffers: [
+      { name: 'gates', role: 'input', content: 'f32', bytes: 4 * s.rows },
+      { name: 'bias', role: 'input', content: 'f32', bytes: 4 * heads },
+      { name: 'other', role: 'input', content: 'f32', bytes: 4 * count },
+      { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
+    ],
+    steps: [
+      {
+        source: 'gate_mix',
+        element: 'f32',
+        constants: {},
+        uniforms: { count, width: s.width, heads },
+        buffers: [...read('gates', 'bias', 'other'), ...write('target')],
+        workgroups: grid(call.kernel, count, WORKGROUP),
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => (call.variant === 'mix' ? planMix(call, o.current) : planGate(call, o.placement)),
+};

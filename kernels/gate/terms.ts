@@ -1,0 +1,17 @@
+import { elementwise } from '../shared/elementwise.terms.js';
+import { field, type KernelSpec, type Shape } from '../spec.js';
+import { listed } from '../tuned.js';
+
+const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
+
+/**
+ * `f32`: y *= sigmoid(g), `width` scalars a row. `mix`: y = sigmoid(g + b) y + (1 - sigmoid(g + b)) x, one g a row and one
+ * b a head.
+ */
+export const spec: KernelSpec = {
+  sources: ['gate', 'gate_mix'],
+  dims: ['rows', 'width'],
+  variants: ['f32', 'mix'],
+  ...elementwise((s, v) => 2 * scalars(s) + (v === 'mix' ? field(s, 'rows') : 0), scalars, 4),
+  tuned: (s) => listed('activation', { tokens: field(s, 'rows'), width: field(s, 'width') }),
+};

@@ -1,0 +1,39 @@
+/** The input of a later loop from the token before: shift.wgsl. */
+import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { grid } from '../shared/rows.launch.js';
+
+const WORKGROUP = 256;
+/** Positions that a benchmark draws. */
+const POSITIONS = 4096;
+
+/** Buffers: positions, embedding, states (two a row), target (states in, the loop's input out). */
+function planShift(call: KernelCall): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  const count = s.rows * s.width;
+  return {
+    buffers: [
+      { name: 'positions', role: 'input', content: 'u32', bytes: 4 * s.rows, below: POSITIONS },
+      { name: 'embedding', role: 'input', content: 'f32', bytes: 4 * count },
+      { name: 'states', role: 'state', content: 'f32', bytes: 8 * count },
+      { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
+    ],
+    steps: [
+      {
+        source: 'shift',
+        element: 'f32',
+        constants: {},
+        uniforms: { count, width: s.width },
+        buffers: [...read('positions', 'embedding'), ...write('states', 'target')],
+        workgroups: grid(call.kernel, count, WORKGROUP),
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+export const launch: Launch = { plan: (call) => planShift(call) };

@@ -1,0 +1,17 @@
+import { elementwise } from '../shared/elementwise.terms.js';
+import { field, type KernelSpec, type Shape } from '../spec.js';
+import { unlisted } from '../tuned.js';
+
+const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
+
+/** x = e + the state of the token before, whose own is kept for the next: `width` scalars a row. */
+export const spec: KernelSpec = {
+  dims: ['rows', 'width'],
+  variants: ['f32'],
+  ...elementwise(
+    (s) => 3 * scalars(s) + field(s, 'rows'),
+    (s) => 2 * scalars(s),
+    1,
+  ),
+  tuned: (s) => unlisted('small', 2 * 5 * scalars(s)),
+};

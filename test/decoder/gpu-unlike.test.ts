@@ -1,0 +1,25 @@
+/** The GPU decoder on models unlike Ouro, of random sizes: full caches, and another codec in each run. */
+import '../gpu/narrow.js';
+import { test } from 'vitest';
+import { mix } from '../../src/hash.js';
+import { describeGpu } from '../gpu/device.js';
+import { randomOf, SEED } from '../gpu/random.js';
+import { FULL } from '../gpu/sample.js';
+import { label, onFewThreads, singles } from './gpu-list.js';
+import { expectRagged } from './gpu-ragged.js';
+import { expectSteps } from './gpu-steps.js';
+import { expectWhole } from './gpu-whole.js';
+import { casesOf, UNLIKE } from './unlike-models.js';
+
+describeGpu(`GPU decoder, models unlike Ouro (LLA_SIM_SEED=${SEED})`, (device) => {
+  for (const g of UNLIKE) {
+    const [full, ...others] = casesOf(g).filter(onFewThreads);
+    const random = randomOf(mix(SEED + g.name.length));
+    for (const of of [full!, ...(FULL ? others : [random.pick(others)])]) {
+      test(`${label(of)}: steps`, { timeout: 600_000 }, () => expectSteps(device, singles(of)));
+      test(`${label(of)}: prompts`, { timeout: 600_000 }, () =>
+        g.laterLoopsWindow === undefined ? expectWhole(device, singles(of)) : expectRagged(device, singles(of)),
+      );
+    }
+  }
+});

@@ -1,0 +1,214 @@
+/** Models unlike Ouro in float64: each against models of the usual layout that compute the same. */
+import { describe, expect, it } from 'vitest';
+import { refusalOf } from '../../src/codecs/registry.js';
+import {
+  dot,
+  product,
+  rmsNorm,
+  rotate,
+  softmax,
+  split,
+  swiglu,
+  type Matrix,
+  type Vector,
+} from '../../src/decoder/reference/arithmetic.js';
+import { forward } from '../../src/decoder/reference/forward.js';
+import { loadModel, type LayerWeights, type Model } from '../../src/decoder/reference/model.js';
+import { EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
+import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
+import { SEED } from '../gpu/random.js';
+import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
+import { casesOf, IN_ROW, IN_TURN, SHIFTED, UNLIKE, WINDOWS } from './unlike-models.js';
+
+const EXACT = 1e-9;
+const LENGTH = 6;
+/** Longer than some windows. */
+const LONG = 24;
+
+const weightsOf = (g: Geometry): TensorSource =>
+  fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+
+/** A model of another geometry, whose tensors are made from those of the first. */
+const remade = (g: Geometry, read: (name: string) => Float32Array): Model =>
+  loadModel(g, { shapes: new Map(modelTensors(g).map(({ name, shape }) => [name, shape])), read });
+
+/** A B of row-major matrices, [rows of A][columns of B]. */
+function times(a: TensorSource, left: string, right: string): Float32Array {
+  const [rows, inner] = a.shapes.get(left) as [number, number];
+  const [, columns] = a.shapes.get(right) as [number, number];
+  const values = Float64Array.from(a.read(right));
+  const transposed: Matrix = {
+    rows: columns,
+    columns: inner,
+    data: Float64Array.from(
+      { length: columns * inner },
+      (_, i) => values[(i % inner) * columns + Math.floor(i / inner)] as number,
+    ),
+  };
+  const from = Float64Array.from(a.read(left));
+  return Float32Array.from(
+    Array.from({ length: rows }, (_, r) => [...product(transposed, from.slice(r * inner, (r + 1) * inner))]).flat(),
+  );
+}
+
+describe(`models unlike Ouro (seed ${SEED})`, () => {
+  it('loops in a row are an ordinary model whose layers are there several times running', () => {
+    const { loopsInRow: _, ...rest } = IN_ROW;
+    const weights = weightsOf(IN_ROW);
+    const unrolled = remade({ ...rest, layers: IN_ROW.layers * IN_ROW.loops, loops: 1 }, (name) =>
+      weights.read(name.replace(/layers\.(\d+)/, (_, i) => `layers.${Math.floor(Number(i) / IN_ROW.loops)}`)),
+    );
+    const tokens = promptOf(IN_ROW, LENGTH, SEED);
+    const exact = forward(loadModel(IN_ROW, weights), tokens);
+    expect(distance(exact, forward(unrolled, tokens))).toBeLessThan(EXACT);
+    if (IN_ROW.layers > 1) expect(distance(exact, forward(loadModel(rest, weights), tokens))).toBeGreaterThan(1e-6);
+  });
+
+  it('tables of a lower rank are products of two', () => {
+    const { embeddingRank: _, ...rest } = IN_ROW;
+    const weights = weightsOf(IN_ROW);
+    const head = IN_ROW.tiedEmbeddings ? EMBEDDING : HEAD;
+    const upTransposed: TensorSource = {
+      shapes: new Map([...weights.shapes, ['up', [...(weights.shapes.get(EMBEDDING_UP) as number[])].reverse()]]),
+      read: (name) => {
+        if (name !== 'up') return weights.read(name);
+        const [rows, columns] = weights.shapes.get(EMBEDDING_UP) as [number, number];
+        const up = weights.read(EMBEDDING_UP);
+        return Float32Array.from(up, (_, i) => up[(i % rows) * columns + Math.floor(i / rows)] as number);
+      },
+    };
+    const whole = remade({ ...rest, tiedEmbeddings: false }, (name) =>
+      name === EMBEDDING
+        ? times(upTransposed, EMBEDDING, 'up')
+        : name === HEAD
+          ? times(weights, head, HEAD_DOWN)
+          : weights.read(name),
+    );
+    const tokens = promptOf(IN_ROW, LENGTH, SEED);
+    // Products are rounded to f32.
+    expect(distance(forward(loadModel(IN_ROW, weights), tokens), forward(whole, tokens))).toBeLessThan(1e-4);
+  });
+
+  it('stacks in turn are two states, of which each run adds the other to its own', () => {
+    const { stacks = [], heads, kvHeads, headDim: d, rope, loops } = IN_TURN;
+    const model = modelOf(IN_TURN, SEED);
+    const tokens = promptOf(IN_TURN, LENGTH, SEED);
+    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+    const plain = (x: Vector): Vector => {
+      const size = Math.sqrt(x.reduce((sum, y) => sum + y * y, 0) / x.length + 1e-6);
+      return x.map((y) => y / size);
+    };
+    const layer = (w: LayerWeights, xs: Vector[]): Vector[] => {
+      const inputs = xs.map(plain);
+      const [q, k, v] = [w.query, w.key, w.value].map((m) => inputs.map((x) => split(product(m, x), d)));
+      return xs.map((x, n) => {
+        const gates = product(w.attentionGate as Matrix, inputs[n] as Vector);
+        const attended = Array.from({ length: heads }, (_, head) => {
+          const kv = Math.floor((head * kvHeads) / heads);
+          const query = rotate(q?.[n]?.[head] as Vector, n, rope);
+          const scores = Array.from(
+            { length: n + 1 },
+            (_, t) => dot(query, rotate(k?.[t]?.[kv] as Vector, t, rope)) / Math.sqrt(d),
+          );
+          const weights = softmax(scores);
+          return Array.from({ length: d }, (_, i) =>
+            weights.reduce((sum, p, t) => sum + p * (v?.[t]?.[kv]?.[i] as number), 0),
+          );
+        }).flat();
+        const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-(gates[i] as number))));
+        const y = plus(x, product(w.output, gated));
+        return plus(y, product(w.down, swiglu(product(w.gate, plain(y)), product(w.up, plain(y)))));
+      });
+    };
+    const [low, high] = stacks as [LayerStack, LayerStack];
+    const stack = (layers: readonly LayerWeights[], xs: Vector[]): Vector[] =>
+      layers.reduce((ys, w) => layer(w, ys), xs).map(plain);
+    let zH = tokens.map(
+      (token) => model.embedding.data.slice(token * IN_TURN.hidden, (token + 1) * IN_TURN.hidden) as Vector,
+    );
+    let zL = zH.map(() => model.lowState as Vector);
+    const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n] as Vector));
+    for (let loop = 0; loop < loops; loop++) {
+      for (let run = 0; run < low.runs; run++) zL = stack(model.layers.slice(0, low.layers), sum(zL, zH));
+      for (let run = 0; run < high.runs; run++) zH = stack(model.layers.slice(low.layers), sum(zH, zL));
+    }
+    const expected = zH.map((x) => product(model.head, x)) as Float64Array[];
+    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+  });
+
+  it.each([WINDOWS, SHIFTED])('$name: later ones mix attention to the first one with that to a window', (geometry) => {
+    const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = geometry;
+    const model = modelOf(geometry, SEED);
+    const tokens = promptOf(geometry, LONG, SEED);
+    const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
+    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+    const rowsOf = (w: LayerWeights, xs: Vector[]) =>
+      [w.key, w.value].map((m, axis) =>
+        xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
+      ) as [Vector[][], Vector[][]];
+    const attend = (query: Vector, [keys, values]: [Vector[][], Vector[][]], kv: number, from: number, to: number) => {
+      const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+      const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
+      return Array.from({ length: d }, (_, i) =>
+        weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+      );
+    };
+    const embedded = tokens.map(
+      (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
+    );
+    let xs = embedded;
+    const firsts: [Vector[][], Vector[][]][] = [];
+    for (let loop = 0; loop < loops; loop++) {
+      if (loop > 0 && geometry.shiftsLoops) {
+        const states = xs;
+        xs = embedded.map((x, n) => (n === 0 ? x : plus(x, states[n - 1] as Vector)));
+      }
+      for (let i = 0; i < layers; i++) {
+        const w = model.layers[i] as LayerWeights;
+        const inputs = xs.map((x) => normed(x, w.attentionNorm));
+        const own = rowsOf(w, inputs);
+        if (loop === 0) firsts[i] = own;
+        xs = xs.map((x, n) => {
+          const attended = Array.from({ length: heads }, (_, head) => {
+            const kv = Math.floor((head * kvHeads) / heads);
+            const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
+            const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
+            if (loop === 0) return global;
+            const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
+            const { weight, bias } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
+            const gate = weight.data.slice(head * d, (head + 1) * d);
+            const g = 1 / (1 + Math.exp(-dot(query, gate) - (bias[head] as number)));
+            return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
+          }).flat();
+          const y = plus(x, product(w.output, Float64Array.from(attended)));
+          const input = normed(y, w.mlpNorm);
+          return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
+        });
+      }
+      if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
+    }
+    const expected = xs.map((x) =>
+      product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
+    ) as Float64Array[];
+    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+    const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+    expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
+    const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+    expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
+  });
+
+  it('cla is refused where layers do not follow one another', () => {
+    expect(refusalOf({ ...IN_ROW, layers: 2 }, { kind: 'cla', shareLayers: 2 })).toContain(
+      'run all their loops before',
+    );
+  });
+
+  it.each(UNLIKE)('$name over a full cache is the forward pass', (g) => {
+    const model = modelOf(g, SEED);
+    const tokens = promptOf(g, LENGTH, SEED);
+    const steps = decodeAll(decoderOf(model, { codec: { kind: 'full' }, seed: SEED }), tokens);
+    expect(distance(steps, forward(model, tokens))).toBeLessThan(EXACT);
+    expect(casesOf(g).length).toBeGreaterThan(3);
+  });
+});
