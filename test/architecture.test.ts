@@ -189,8 +189,12 @@ describe('architecture', () => {
     const native = [...loaded].filter((f) =>
       imports(f).some((i) => i.loads && (i.specifier.startsWith('node:') || i.specifier === 'webgpu')),
     );
-    // The bundle of a page has the texts of the kernels in place of files.ts, which alone loads root.ts.
-    expect(native.sort()).toEqual(['kernels/files.ts', 'root.ts']);
+    // The bundle of a page has the texts of the kernels in place of kernels/files.ts, which alone loads root.ts, and a
+    // refusal in place of plan/depth-trace.ts, which alone loads files.ts.
+    expect(native.sort()).toEqual(['files.ts', 'kernels/files.ts', 'root.ts']);
+    expect([...loaded].filter((f) => f !== 'plan/depth-trace.ts' && text(f).includes("/files.js'"))).toEqual([
+      'kernels/source.ts',
+    ]);
     const globals = [...loaded].filter((f) =>
       /\bprocess\.(env|hrtime|platform|std|cwd|on|argv)|\bBuffer\.(from|alloc)/.test(text(f)),
     );
