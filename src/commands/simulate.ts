@@ -122,9 +122,9 @@ async function run(args: Args): Promise<ExitCode> {
       'lla-sim simulate takes one scenario, or merge and a folder',
     );
   const ways = args.flags['ways'] === true;
-  if (ways && (!findRate || format === 'csv' || picture !== null || textFlag(args, 'shard') !== null))
+  if (ways && (!findRate || format === 'csv' || textFlag(args, 'shard') !== null))
     throw new UserError(
-      '--ways needs --find-rate, and goes with neither --shard, --picture nor --format csv',
+      '--ways needs --find-rate, and goes with neither --shard nor --format csv',
       'write simulate SCENARIO --find-rate --ways',
     );
   const shard = readShard(textFlag(args, 'shard'));
@@ -231,18 +231,21 @@ async function draw(report: SimulationReport, file: string): Promise<void> {
   const { servingTimeline } = await import('../report/pictures/serving-timeline.js');
   const { servingPercentiles } = await import('../report/pictures/serving-percentiles.js');
   const { servingRate } = await import('../report/pictures/serving-rate.js');
-  const pictures = report.candidates
-    ? ([[file, servingRate(report)]] as const)
-    : ([
-        [file, servingTimeline(report)],
-        [file.replace(/(\.png)?$/i, '-percentiles.png'), servingPercentiles(report)],
-      ] as const);
+  const { servingWays } = await import('../report/pictures/ways.js');
+  const pictures = report.ways
+    ? ([[file, servingWays(report)]] as const)
+    : report.candidates
+      ? ([[file, servingRate(report)]] as const)
+      : ([
+          [file, servingTimeline(report)],
+          [file.replace(/(\.png)?$/i, '-percentiles.png'), servingPercentiles(report)],
+        ] as const);
   if (pictures[0][1] === null)
     throw new UserError(
-      report.candidates
+      (report.candidates ?? report.ways)
         ? 'no candidate meets the targets at any rate: there is nothing to draw'
         : 'the run is too short for a picture: it has one interval',
-      report.candidates ? 'relax a target' : 'simulate more requests',
+      (report.candidates ?? report.ways) ? 'relax a target' : 'simulate more requests',
     );
   const { png } = await import('../report/pictures/png.js');
   for (const [path, picture] of pictures) if (picture) writeWhole(path, png(picture), '--picture');

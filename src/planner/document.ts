@@ -105,7 +105,7 @@ ${planControls()}
 <section id="p-simulate" hidden><h2>When requests arrive</h2>
 <p>The same question with requests that come, wait, share a server and go. A plan above knows of none of that.</p>
 <form id="p-serving" aria-label="Requests and server">${servingControls()}
-<div class="row"><button type="submit" id="p-run">Simulate</button> <button type="button" id="p-rate">Find the highest rate</button> <button type="button" id="p-stop" hidden>Stop</button></div>
+<div class="row"><button type="submit" id="p-run">Simulate</button> <button type="button" id="p-rate">Find the highest rate</button> <button type="button" id="p-ways">Compare early exit, speculation, compression</button> <button type="button" id="p-stop" hidden>Stop</button></div>
 </form>
 <p id="p-served-status" role="status"></p>
 <div class="bar" id="p-bar" role="progressbar" aria-label="Share of the simulation" aria-valuemin="0" aria-valuemax="100" hidden><div></div></div>

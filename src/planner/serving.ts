@@ -10,6 +10,8 @@ import type { Scenario } from '../schema/settings.js';
 import { drawingLater, element, fill, showFigures } from './dom.js';
 import type { Said, Task } from './worker.js';
 
+type Flags = Pick<Task, 'findRate' | 'ways'>;
+
 export interface Asking {
   /** The question of the controls. @throws UserError for a value that its setting does not take */
   readonly asked: () => Scenario;
@@ -36,24 +38,24 @@ export function mountServing({ asked, source, shelf }: Asking): void {
     worker?.terminate();
     worker = null;
     [element('bar').hidden, element('stop').hidden] = [true, true];
-    for (const id of ['run', 'rate']) element<HTMLButtonElement>(id).disabled = false;
+    for (const id of ['run', 'rate', 'ways']) element<HTMLButtonElement>(id).disabled = false;
   }
 
-  async function begin(findRate: boolean): Promise<void> {
+  async function begin(flags: Flags): Promise<void> {
     end();
     try {
       const scenario = { ...asked(), workload: asked().workload ?? {} };
       // Tables of other stacks are functions, and no simulation asks for them.
       const { otherStacks: _others, ...sources } = await sourcesFrom(shelf, scenario, source(scenario));
       worker = new Worker(program());
-      worker.addEventListener('message', ({ data }: MessageEvent<Said>) => said(data, scenario, findRate));
+      worker.addEventListener('message', ({ data }: MessageEvent<Said>) => said(data, scenario, flags));
       worker.addEventListener('error', () => {
         end();
         status('The simulation ended with a defect of the page.', true);
       });
-      worker.postMessage({ scenario, sources, findRate } satisfies Task);
+      worker.postMessage({ scenario, sources, ...flags } satisfies Task);
       [element('bar').hidden, element('stop').hidden] = [false, false];
-      for (const id of ['run', 'rate']) element<HTMLButtonElement>(id).disabled = true;
+      for (const id of ['run', 'rate', 'ways']) element<HTMLButtonElement>(id).disabled = true;
       progress(0);
       status('Simulating…');
     } catch (error) {
@@ -62,7 +64,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
     }
   }
 
-  function said(data: Said, scenario: Scenario, findRate: boolean): void {
+  function said(data: Said, scenario: Scenario, { findRate, ways }: Flags): void {
     if (data.kind === 'progress') {
       progress(data.share);
       status(`Simulating ${data.doing}…`);
@@ -72,7 +74,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
     if (data.kind === 'wrong') return status(`Not simulated: ${data.message}.`, true);
     status('');
     const pictures = servingPictures(data.report);
-    const command = `${commandLine(scenario, 'simulate')}${findRate ? ' --find-rate' : ''}`;
+    const command = `${commandLine(scenario, 'simulate')}${findRate ? ' --find-rate' : ''}${ways ? ' --ways' : ''}`;
     fill(
       'served-text',
       html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0"><pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
@@ -83,9 +85,10 @@ export function mountServing({ asked, source, shelf }: Asking): void {
 
   element('serving').addEventListener('submit', (event) => {
     event.preventDefault();
-    void begin(false);
+    void begin({ findRate: false, ways: false });
   });
-  element('rate').addEventListener('click', () => void begin(true));
+  element('rate').addEventListener('click', () => void begin({ findRate: true, ways: false }));
+  element('ways').addEventListener('click', () => void begin({ findRate: true, ways: true }));
   element('stop').addEventListener('click', () => {
     end();
     status('Stopped.');

@@ -5,6 +5,7 @@ import type { Sources } from '../plan/answer.js';
 import { simulationTable } from '../report/simulation-table.js';
 import type { Scenario } from '../schema/settings.js';
 import { simulate } from '../serving/answer.js';
+import { compareWays } from '../serving/ways.js';
 import type { SimulationReport } from '../serving/types.js';
 
 /** What a worker is given. Sources are plain data. */
@@ -12,6 +13,8 @@ export interface Task {
   readonly scenario: Scenario;
   readonly sources: Sources;
   readonly findRate: boolean;
+  /** Early exit, speculation and compression side by side, each at its highest rate. */
+  readonly ways: boolean;
 }
 
 /** What it says. */
@@ -34,8 +37,12 @@ export function serveTasks(): void {
       say({ kind: 'progress', share, doing });
       return false;
     };
-    const { scenario, sources, findRate } = data;
-    simulate(scenario, sources, { findRate, percentile: null, skipBad: false, shard: null, curve: findRate, progress })
+    const { scenario, sources, findRate, ways } = data;
+    const common = { percentile: null, skipBad: false, progress };
+    (ways
+      ? compareWays(scenario, sources, common)
+      : simulate(scenario, sources, { ...common, findRate, shard: null, curve: findRate })
+    )
       .then((report) => say({ kind: 'done', report, text: simulationTable(report, { colour: false }) }))
       .catch((error: unknown) => {
         if (!(error instanceof UserError)) throw error;

@@ -182,6 +182,16 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     const cli = await inProcess('simulate', ...command.slice(2));
     expect(wordsOf(await page.locator('#p-served-text pre').innerText())).toBe(wordsOf(cli.out));
     expect(await page.locator('#p-served canvas').count()).toBe(2);
+    await page.locator('#p-ways').click();
+    await page.waitForFunction(
+      () => document.querySelector('#p-served-text code')?.textContent?.endsWith(' --ways') === true,
+      null,
+      { timeout: 60_000 },
+    );
+    const asked = (await page.locator('#p-served-text code').innerText()).split(' ');
+    const ways = await inProcess('simulate', ...asked.slice(2));
+    expect(wordsOf(await page.locator('#p-served-text pre').innerText())).toBe(wordsOf(ways.out));
+    expect(await page.locator('#p-served canvas').count()).toBe(1);
     await page.locator('#p-rate').click();
     await page.locator('#p-stop').click();
     expect(await textOf(page, 'served-status')).toBe('Stopped.');

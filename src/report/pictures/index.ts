@@ -11,6 +11,7 @@ import { klAgainstRatio } from './kl-against-ratio.js';
 import { qualityByTask } from './quality-by-task.js';
 import { servingPercentiles } from './serving-percentiles.js';
 import { servingRate } from './serving-rate.js';
+import { servingWays } from './ways.js';
 import { servingTimeline } from './serving-timeline.js';
 import { retrievalMap } from './retrieval-map.js';
 import { rolloutAgreement } from './rollout-agreement.js';
@@ -33,6 +34,7 @@ export const PICTURE_IDS = [
   'serving-timeline',
   'serving-percentiles',
   'serving-rate',
+  'serving-ways',
   // Of earlier versions.
   'cache-against-context',
   'batch-against-ratio',
@@ -47,9 +49,9 @@ export const decisionPicture = (pictures: readonly Picture[]): Picture | null =>
 export const fidelityPictures = (f: Fidelity): Picture[] =>
   [klAgainstRatio(f), retrievalMap(f), rolloutAgreement(f)].filter((p) => p !== null);
 
-/** What happens when requests arrive: over time, by share of the requests, and by their rate. */
+/** What happens when requests arrive: over time, by share of the requests, by their rate, and by ways of serving. */
 export const servingPictures = (r: SimulationReport): Picture[] =>
-  [servingTimeline(r), servingPercentiles(r), servingRate(r)].filter((p) => p !== null);
+  [servingTimeline(r), servingPercentiles(r), servingRate(r), servingWays(r)].filter((p) => p !== null);
 
 export function picturesOf(view: View): Picture[] {
   return [
