@@ -61,7 +61,7 @@ const rounded = (bracket: Bracket): Bracket =>
   ) as Bracket;
 
 const write = process.argv.includes('--write');
-/** Share of left-out generations' times beyond each end: with twice as many, some generations have too few inside. */
+/** Share of left-out times beyond each end: with twice as many, some generations and stacks have too few inside. */
 const BEYOND_EACH = 0.025;
 
 const pooled: Partial<Record<TunedClass, Bracket>> = {};
@@ -96,7 +96,7 @@ for (const kind of TUNED_CLASSES) {
       [...byStack]
         .filter(([other]) => formOf(other) === formOf(id) && generationOf(other) !== without)
         .flatMap(([, left]) => left),
-      2 * BEYOND_EACH,
+      BEYOND_EACH,
     );
   for (const id of ids) {
     const own = byStack.get(id) ?? [];

@@ -15,7 +15,7 @@ type Prior = (typeof PRIOR)[keyof typeof PRIOR];
 /** Log hyperparameters stay within this of the logarithm of their prior's median. */
 const MAX_LOG_SHIFT = 5;
 /** Log hyperparameters are found to this. */
-const FINEST = 0.05;
+const FINEST = 0.03;
 /** First step of a search that starts at a fit to nearly the same points. */
 const WARM_STEP = 0.25;
 
