@@ -57,9 +57,16 @@ export function tensorOfLoop(
   return found.length > 1 ? found.find((t) => (t.windowTokens !== undefined) === loop > 0) : found[0];
 }
 
+/** True for windows of later loops beside rows of the first: a slot for each loop but that. */
+const leavesFirst = (t: CacheTensor, loops: number): boolean => t.windowTokens !== undefined && t.loops === loops - 1;
+
 /** Which of a tensor's loop slots serves a loop: sharing makes several ask for the same; a later loop's window is its own. */
 export const loopSlot = (t: CacheTensor, loop: number, loops: number): number =>
-  t.windowTokens !== undefined && t.loops === loops - 1 ? loop - 1 : Math.floor((loop * t.loops) / loops);
+  leavesFirst(t, loops) ? loop - 1 : Math.floor((loop * t.loops) / loops);
+
+/** The first loop that a slot serves. */
+export const loopOfSlot = (t: CacheTensor, slot: number, loops: number): number =>
+  leavesFirst(t, loops) ? slot + 1 : (slot * loops) / t.loops;
 
 /** Scalars of a token for as long as it is kept, without a window's. */
 export const scalarsPerToken = (layout: CacheLayout): number =>
