@@ -12,7 +12,7 @@ step 'browser'
 bash scripts/setup-browser.sh
 step 'build'
 node scripts/build.mjs --checked
-# Types, lint, format, schemas and the package take one core for a minute: beside the tests, of which some wait.
+# Types, lint, format, schemas, the package and unused exports take one core for a minute: beside the tests, of which some wait.
 found=$(mktemp)
 {
   wrong=0
@@ -20,6 +20,7 @@ found=$(mktemp)
   npx prettier --check --log-level warn . || wrong=1
   node scripts/write-schema.mjs --check || wrong=1
   node scripts/check-package.mjs || wrong=1
+  node scripts/house.mjs --check || wrong=1
   exit "$wrong"
 } >"$found" 2>&1 &
 checks=$!
@@ -29,7 +30,7 @@ step 'tests'
 LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@" || failed=1
 step 'kernels beside those of the last commit'
 bash scripts/bench-last-commit.sh || failed=1
-step 'types, lint, format, schemas and package'
+step 'types, lint, format, schemas, package and unused exports'
 wait "$checks" || failed=1
 cat "$found"
 exit "$failed"

@@ -51,7 +51,7 @@ export interface MatmulOptions {
 }
 
 /** Strides with their defaults, and the bytes that the rows reach. */
-export function placed(
+function placed(
   rows: Rows | undefined,
   groups: number,
   m: number,

@@ -52,6 +52,6 @@ const CAUSES: readonly Cause[] = [
   },
 ];
 
-export const UNEXPLAINED = 'unexplained';
+const UNEXPLAINED = 'unexplained';
 
 export const causeOf = (j: Judged): string => CAUSES.find((c) => c.holds(j))?.words ?? UNEXPLAINED;

@@ -28,7 +28,7 @@ export const STATISTICS = ['mean', 'median', 'value', 'p90', 'p95', 'p99'] as co
 export type StatisticName = (typeof STATISTICS)[number];
 
 /** Of a figure by statistic; the interval holds both ends whatever their order. */
-export type Predicted = (figure: FigureName, statistic: StatisticName) => Interval | null;
+type Predicted = (figure: FigureName, statistic: StatisticName) => Interval | null;
 
 export type Priced = { readonly predicted: Predicted; readonly evidence: string } | { readonly why: string };
 

@@ -22,14 +22,14 @@ const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
 const WITHOUT_EVICTION: readonly CodecKind[] = ['kv-quant'];
 
 /** A step of a number of sequences, all of the same length, and how much it counts. */
-export interface AnchorStep {
+interface AnchorStep {
   readonly context: number;
   readonly batch: number;
   readonly weight: number;
 }
 
 /** A prompt, and how much its prefill counts. */
-export interface AnchorPrompt extends PromptPlan {
+interface AnchorPrompt extends PromptPlan {
   readonly weight: number;
 }
 

@@ -358,7 +358,7 @@ const NAMES = {
 } as const satisfies Record<CeilingKind, keyof Ceilings>;
 
 /** Rates from seconds a run. */
-export function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: (kind: CeilingKind) => number): Ceilings {
+function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: (kind: CeilingKind) => number): Ceilings {
   const rate = (kind: CeilingKind): number => (kinds.get(kind) as { work: number }).work / seconds(kind);
   const optional = (kind: CeilingKind): number | null => (kinds.has(kind) ? rate(kind) : null);
   const named = Object.fromEntries(

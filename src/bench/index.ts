@@ -8,6 +8,5 @@ export const calibrate = (options: Omit<CalibrateOptions, 'host'>): Promise<Cali
   measure({ ...options, host: describeHost() });
 
 export type { CalibrateOptions, CalibrationProgress, Compiled } from './calibrate.js';
-export { obstacle, type MeasureRules } from './measure.js';
-export { measureCeilings, measureOverheads } from './ceilings.js';
+export { measureOverheads } from './ceilings.js';
 export { saveTo, writeCalibration } from './save.js';

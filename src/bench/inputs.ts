@@ -13,7 +13,7 @@ import type { Buffer } from '../gpu/passes.js';
 const wordAt = (seed: number, index: number): number => mix(index ^ mix(seed));
 
 /** Scalar `index` (in scalars) of an f16 buffer: magnitudes in [0.25, 1). */
-export function halfAt(seed: number, index: number): number {
+function halfAt(seed: number, index: number): number {
   const word = ((wordAt(seed, index >>> 1) & 0x87ff87ff) >>> 0) + 0x34003400;
   return halfValue(index & 1 ? word >>> 16 : word & 0xffff);
 }
@@ -22,7 +22,7 @@ export function halfAt(seed: number, index: number): number {
 export const singleAt = (seed: number, index: number): number => (wordAt(seed, index) >>> 8) * 2 ** -23 - 1;
 
 /** Scalar `index` of a positive f32 buffer: in [2^-24, 1]. */
-export const positiveAt = (seed: number, index: number): number => ((wordAt(seed, index) >>> 8) + 1) * 2 ** -24;
+const positiveAt = (seed: number, index: number): number => ((wordAt(seed, index) >>> 8) + 1) * 2 ** -24;
 
 const single = new Float32Array(1);
 const singleWord = new Uint32Array(single.buffer);
@@ -32,7 +32,7 @@ function singleBits(value: number): number {
 }
 
 /** Word `index` of a u32 buffer below `modulus`. */
-export const integerAt = (seed: number, index: number, modulus: number): number => wordAt(seed, index) % modulus;
+const integerAt = (seed: number, index: number, modulus: number): number => wordAt(seed, index) % modulus;
 
 const MODES = { poison: 0, f16: 1, f32: 2, u32: 3, sequence: 4, positive: 5 } as const;
 const WORKGROUP = 256;

@@ -27,8 +27,8 @@ import {
 } from './command.js';
 import { asJson, print, type OutputOptions } from './output.js';
 
-export const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
-export type Format = (typeof FORMATS)[number];
+const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
+type Format = (typeof FORMATS)[number];
 
 /** What a shell proposes for settings that also take files or other names. */
 const PROPOSALS: { readonly [K in SettingName]?: readonly string[] } = {

@@ -56,7 +56,7 @@ interface ClassLaw {
 }
 
 /** A prediction by the law of a class, and what it was made of. */
-export interface ClassPrediction extends Pick<Prediction, 'seconds' | 'halfWidthLog'> {
+interface ClassPrediction extends Pick<Prediction, 'seconds' | 'halfWidthLog'> {
   readonly law: Law;
   readonly work: OpWork;
   readonly rates: OpRates;

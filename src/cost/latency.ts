@@ -62,7 +62,7 @@ export const overlapped = (pricer: Pricer): Pricer => ({
 });
 
 /** What a step takes beside its kernels. */
-export type StepOverhead = Omit<Price, 'octavesOutside'>;
+type StepOverhead = Omit<Price, 'octavesOutside'>;
 
 export interface KernelShare extends Interval {
   readonly kernel: KernelName | 'collective' | 'step-overhead';

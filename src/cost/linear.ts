@@ -30,7 +30,7 @@ export function solveLower(l: Float64Array, n: number, b: Float64Array): Float64
 }
 
 /** Solves Lᵀ v = b in place. */
-export function solveUpper(l: Float64Array, n: number, b: Float64Array): Float64Array {
+function solveUpper(l: Float64Array, n: number, b: Float64Array): Float64Array {
   for (let i = n - 1; i >= 0; i--) {
     const v = b[i]! / l[i * n + i]!;
     b[i] = v;

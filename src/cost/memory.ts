@@ -26,7 +26,7 @@ import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent }
 import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, takenAs, type WholePrompt } from '../schedule/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
-export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
+const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
 /** Codec matrices are kept in 16 bits, their means in F32. */
 const CODEC_BYTES = 2;
 /** Activations and accumulators are f32. */
@@ -188,9 +188,9 @@ export function onGrid(batch: number): number {
  * Codecs without latents write K and V straight to the cache: all kinds are then an ordinary prefill. Where attention
  * cannot read them there (quantised, of the last loop alone, or evicted) it needs one (layer, loop)'s K and V of the
  * whole prompt beside. Where tokens are evicted, pass 2 still attends to what storage makes of every one of them: their
- * cached rows are set aside until then. H2O chooses by masses, one a token and row that evicts on its own; those of all
- * layers where loops evict together. In chunks what it keeps of earlier tokens has rows, masses and branch keys beside
- * the chunk's.
+ * cached rows are set aside until then. H2O needs one score per token and per row that evicts independently; of all
+ * layers where loops evict together. In chunks, kept tokens of earlier chunks have rows, scores and branch keys beside
+ * those of the chunk.
  *
  * @param chunkTokens prompt tokens that are worked on at once
  */

@@ -38,7 +38,7 @@ export function nnls(
 }
 
 /** The same from the lower triangle of AᵀA and from Aᵀb. Columns are scaled to unit length inside. */
-export function nnlsGram(gram: Float64Array, rhs: Float64Array): Float64Array<ArrayBuffer> {
+function nnlsGram(gram: Float64Array, rhs: Float64Array): Float64Array<ArrayBuffer> {
   const p = rhs.length;
   const scale = new Float64Array(p);
   for (let j = 0; j < p; j++) scale[j] = gram[j * p + j]! > 0 ? 1 / Math.sqrt(gram[j * p + j]!) : 0;

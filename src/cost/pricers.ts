@@ -303,7 +303,7 @@ export function measuredPricer(options: {
 }
 
 /** Rates measured by a calibration. */
-export const measuredRates = (c: Pick<PricedParts, 'ceilings'>): Rates => ({
+const measuredRates = (c: Pick<PricedParts, 'ceilings'>): Rates => ({
   bytesPerSecond: c.ceilings.readBytesPerSecond,
   f32FlopsPerSecond: c.ceilings.f32FlopsPerSecond,
   matrixFlopsPerSecond: c.ceilings.matrixFlopsPerSecond,

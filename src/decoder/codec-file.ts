@@ -44,7 +44,7 @@ export interface CodecFacts {
   readonly distilled?: DistilFacts;
 }
 
-export interface DistilFacts {
+interface DistilFacts {
   /** Steps to the weights that were kept. */
   readonly steps: number;
   /** The decode path that they were trained for. */

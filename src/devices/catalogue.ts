@@ -40,7 +40,7 @@ export const clockOf = ({ f32FlopsPerSecond, lanes, units }: DeviceSpec): number
   f32FlopsPerSecond / (2 * lanes * units);
 
 /** What joins devices, bytes per second in one direction of one device. */
-export interface Interconnect {
+interface Interconnect {
   readonly name: string;
   /** Over all its links together. */
   readonly bytesPerSecondPerDirection: number;

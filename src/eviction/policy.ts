@@ -19,7 +19,7 @@ export interface HeavyHitters {
 }
 
 /** A number of tokens kept by an unnamed policy without state of its own. */
-export interface Budget {
+interface Budget {
   readonly policy: 'budget';
   readonly budgetTokens: number;
 }

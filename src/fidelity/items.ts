@@ -38,7 +38,7 @@ export interface ItemCounts {
   readonly scoredTokens: number;
 }
 
-export const DEFAULT_COUNTS: ItemCounts = {
+const DEFAULT_COUNTS: ItemCounts = {
   texts: 12,
   rollouts: 6,
   passkeys: 2,

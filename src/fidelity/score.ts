@@ -52,7 +52,7 @@ export function scoreItem(item: Item, teacher: Predictions, own: Predictions): I
 }
 
 /** Exact answers at a context and depth. */
-export interface PasskeyCell {
+interface PasskeyCell {
   readonly context: number;
   readonly depth: number;
   readonly count: number;

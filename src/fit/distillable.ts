@@ -9,7 +9,7 @@ import { formatCount } from '../units.js';
 export const LAMBDA_ATTN = 0.5;
 
 /** Largest model: a step goes through all parameters and loops five times, on one core. */
-export const MOST_PARAMETERS = 5e6;
+const MOST_PARAMETERS = 5e6;
 
 /** Why a codec cannot be distilled on a model; undefined where it can. */
 export function refuseDistil(g: Geometry, codec: Codec, path: Path): string | undefined {

@@ -18,7 +18,7 @@ import { Sketch, sketchColumns } from './sketch.js';
  * Widest stack with a covariance of its own. Eigenvectors of a wider one take minutes each, and those of 8,192 numbers
  * half a day.
  */
-export const WIDEST_EXACT = 1024;
+const WIDEST_EXACT = 1024;
 
 export const AXES = ['key', 'value'] as const satisfies readonly CodecAxis[];
 

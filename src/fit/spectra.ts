@@ -18,7 +18,7 @@ import { AXES } from './moments.js';
 export type CacheAxis = 'loop' | 'head' | 'layer';
 
 /** Mean spectrum of the units along an axis. */
-export interface AxisSpectrum {
+interface AxisSpectrum {
   readonly axis: CacheAxis;
   /** Places along it. */
   readonly places: number;

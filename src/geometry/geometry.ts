@@ -170,7 +170,7 @@ export function layerExtras(g: Geometry): LayerExtras | null {
 }
 
 /** Scalars of a layer's gates between the first loop's rows and a window: of each head its width and a bias. */
-export const loopGateParameters = (g: Geometry): number => g.heads * (g.headDim + 1);
+const loopGateParameters = (g: Geometry): number => g.heads * (g.headDim + 1);
 
 function countedExtras(g: Geometry): LayerExtras | null {
   const parameters: Readonly<Record<string, number>> = {
@@ -223,7 +223,7 @@ export const tableWidth = (g: Geometry): number => g.embeddingRank ?? g.hidden;
 export const tableParameters = (g: Geometry): number => g.vocab * tableWidth(g) * (g.tiedEmbeddings ? 1 : 2);
 
 /** Scalars that the adapter has, 0 without. */
-export const adapterParameters = (g: Geometry): number =>
+const adapterParameters = (g: Geometry): number =>
   g.adapter === false ? 0 : (g.adapter === true ? 2 : 1) * g.hidden * g.hidden;
 
 /** All parameters of the model. */

@@ -10,7 +10,7 @@ const MIB = 2 ** 20;
 /** A desktop waits for a dispatch, and some drivers reset a device after two seconds: far less than either notices. */
 const DISPATCH_SECONDS = 0.1;
 /** Operands of one point: this share of the largest buffer that the adapter allows, and no more than that. */
-export const MEMORY = { share: 1 / 4, mostBytes: 512 * MIB };
+const MEMORY = { share: 1 / 4, mostBytes: 512 * MIB };
 
 /** A device, and what its adapter offers. */
 export interface BrowserDevice {

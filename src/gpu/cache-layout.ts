@@ -95,12 +95,12 @@ export function rowLayout(storage: Storage, width: number, groupSize: number = G
 }
 
 /** Words of one row (a sequence's head) that holds `capacity` tokens, and bytes of `rows` of them. */
-export const rowWords = (layout: RowLayout, capacity: number): number => (capacity / TILE_TOKENS) * layout.tileWords;
+const rowWords = (layout: RowLayout, capacity: number): number => (capacity / TILE_TOKENS) * layout.tileWords;
 export const cacheBytes = (layout: RowLayout, capacity: number, rows: number): number =>
   4 * rows * rowWords(layout, capacity);
 
 /** First word of the tile that holds `token` of `row`. */
-export const tileWord = (layout: RowLayout, capacity: number, row: number, token: number): number =>
+const tileWord = (layout: RowLayout, capacity: number, row: number, token: number): number =>
   (row * (capacity / TILE_TOKENS) + Math.floor(token / TILE_TOKENS)) * layout.tileWords;
 
 /** Word `word` of the units of a tile's token `t`, from the tile's first word. */

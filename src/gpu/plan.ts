@@ -16,7 +16,7 @@ import type { Element } from '../../kernels/source.js';
 export type Role = 'stream' | 'input' | 'table' | 'scratch' | 'state' | 'output';
 
 /** Type of a buffer's contents: f16 are pairs in a u32. */
-export type Content = 'f16' | 'f32' | 'u32';
+type Content = 'f16' | 'f32' | 'u32';
 
 export interface BufferPlan {
   readonly name: string;

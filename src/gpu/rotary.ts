@@ -5,7 +5,7 @@
  */
 import type { BufferPlan } from './plan.js';
 
-export const ROTARY_BLOCK = 32;
+const ROTARY_BLOCK = 32;
 
 /** theta_m = base^(-2m/d), m = 0 … d/2 − 1 (Su et al., RoFormer, eq. 15). */
 export const rotaryFrequencies = (base: number, headDim: number): Float64Array =>

@@ -4,13 +4,13 @@ import type { StepPrice } from '../cost/latency.js';
 import type { PaperModel } from './model.js';
 import type { Decoding } from './types.js';
 
-export const ENDS = ['low', 'estimate', 'high'] as const satisfies readonly (keyof Interval)[];
+const ENDS = ['low', 'estimate', 'high'] as const satisfies readonly (keyof Interval)[];
 export type End = (typeof ENDS)[number];
 
 /** Contexts between which time grows by cached tokens alone: splits and every fixed cost are equal. */
 const [SHORT, LONG] = [2 ** 16, 2 ** 17];
 /** Longest context that is searched. */
-export const LONGEST = 2 ** 20;
+const LONGEST = 2 ** 20;
 
 const FULL: Decoding = { codec: { kind: 'full' }, path: 'full' };
 

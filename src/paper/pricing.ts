@@ -8,7 +8,7 @@ import { loadCalibration } from '../plan/calibrations.js';
 import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
 
-export const PAPER_DEVICE = 'h200';
+const PAPER_DEVICE = 'h200';
 
 /** With the memory that its driver reports: the paper's tests ran until that was full. */
 export function paperSpec(): DeviceSpec {

@@ -9,7 +9,7 @@ import { judge } from './judge.js';
 import type { PaperModel } from './model.js';
 import { VERDICTS, type PaperReport, type Verdict } from './types.js';
 
-export const PAPER = 'Looped Latent Attention: Cross-Loop KV Compression for Looped Transformers';
+const PAPER = 'Looped Latent Attention: Cross-Loop KV Compression for Looped Transformers';
 
 /** Holds every systems figure of the paper against the planner. */
 export function paperReport(m: PaperModel): PaperReport {

@@ -184,7 +184,7 @@ export interface Comparison {
   readonly reason: string;
 }
 
-export interface BeyondColumn {
+interface BeyondColumn {
   readonly name: string;
   readonly title: string;
   readonly unit: Unit;

@@ -40,7 +40,7 @@ type Asked = Pick<
  * Tokens per second where the plan is run, at the slow end of the interval; sequences where nothing is known about
  * speed. Plans are compared by it, because an estimate says nothing where its interval is wide.
  */
-export const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low ?? p.maxBatch.exact;
+const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low ?? p.maxBatch.exact;
 
 /** The same by the estimate. */
 export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;

@@ -274,13 +274,13 @@ function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
 }
 
 /** Why nobody would take this path where the codec has another: it saves no memory, or computes something else. */
-export function unlikePublished({ codec, path }: Pick<Candidate, 'codec' | 'path'>) {
+function unlikePublished({ codec, path }: Pick<Candidate, 'codec' | 'path'>) {
   const { restores, branch } = pathSpec(path);
   if (restores) return 'no-memory-saved' as const;
   return branch && isLatent(codec) ? ('unfaithful-post-hoc' as const) : null;
 }
 
-/** The same of a request: what was measured of this very path and keeps enough is as good as wanted. */
+/** The same of a request. A path is not marked where its own measured quality is within `--keep`. */
 export function unlikeWanted(r: PlanRequest, c: Candidate) {
   const unlike = unlikePublished(c);
   if (unlike !== 'unfaithful-post-hoc' || !r.fidelity) return unlike;

@@ -19,7 +19,7 @@ import { describeCalibration, measuredDevice, type NamedCalibration } from './me
 import type { JudgedGroup } from './tested.js';
 import type { DeviceChoice } from './types.js';
 
-export const DEFAULT_MODEL = 'ouro-1.4b';
+const DEFAULT_MODEL = 'ouro-1.4b';
 
 /** Where files are. What is not there is a UserError, unless null may be returned. */
 export interface Shelf {
@@ -157,7 +157,7 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
 }
 
 /** Whose kernels price a plan. */
-export interface ChosenStack {
+interface ChosenStack {
   /** As asked with `--stack`, or chosen: a stack's name, `lla-sim` or `attainable`. */
   readonly stack: string;
   /** Null for `lla-sim`: then the calibration prices. */
@@ -171,7 +171,7 @@ export interface ChosenStack {
  * @param calibrated a calibration of this device that was found, by file name
  * @param notes takes the sentences that a reader needs about the choice
  */
-export async function chooseStack(
+async function chooseStack(
   shelf: Shelf,
   asked: string | undefined,
   spec: DeviceSpec,

@@ -45,7 +45,7 @@ export function atContext(figures: readonly QualityFigure[], contextTokens: numb
   return figures.filter((f) => (f.contextTokens ?? 0) <= enough && enough < Infinity);
 }
 
-export const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.table ? `@${m.table}` : ''}=${m.value}`;
+const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.table ? `@${m.table}` : ''}=${m.value}`;
 
 function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
   const reasons: Reason[] = [];

@@ -44,7 +44,7 @@ export interface MinimumTarget {
   readonly table?: string;
 }
 
-export interface Targets {
+interface Targets {
   readonly minimums: readonly MinimumTarget[];
   /** Published reliable-retrieval length must reach this. */
   readonly retrievalTokens: number | null;
@@ -193,7 +193,7 @@ export interface Score {
 }
 
 /** Another checkpoint of the same codec. */
-export interface OtherCheckpoint {
+interface OtherCheckpoint {
   readonly checkpoint: string;
   /** Of its worst score. */
   readonly share: number;

@@ -29,7 +29,7 @@ export function readDropped(text: string, name: string): Dropped {
 }
 
 /** A model from the text of its config.json. @throws UserError as the command line does */
-export function modelFrom(text: string): LinkedModel {
+function modelFrom(text: string): LinkedModel {
   if (text.length > MAX_CONFIG_BYTES)
     throw new UserError('the text is larger than any config.json', 'give the config.json of a Hugging Face model');
   const json = parseConfig(text, 'the config.json');

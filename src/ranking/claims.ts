@@ -13,7 +13,7 @@ import { formatNumber } from '../units.js';
  * `within the estimate`: of times, which nobody measured here: the published one lies in the interval of tuned kernels.
  * `in part`: at some of the lengths that the source measured. `not tried`: here is nothing to compare it with.
  */
-export type Verdict = 'repeated' | 'within the estimate' | 'in part' | 'not repeated' | 'not tried';
+type Verdict = 'repeated' | 'within the estimate' | 'in part' | 'not repeated' | 'not tried';
 
 export interface Claim {
   readonly codec: Codec['kind'];

@@ -12,7 +12,7 @@ import { bootstrap, type Interval } from '../statistics.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
 
 /** Folders of bundled models; each holds `fidelity.json`, made by `lla-sim fidelity`. A line adds one. */
-export const MEASURED_MODELS: readonly string[] = ['models/lla-tiny', 'models/lla-small'];
+const MEASURED_MODELS: readonly string[] = ['models/lla-tiny', 'models/lla-small'];
 
 /** One configuration of a measured model. */
 export interface HereRow {

@@ -11,8 +11,8 @@ import { claimsOnDisk } from './claim-rows.js';
 import { ranked } from './ranked.js';
 
 /** Models of the page, and the GPU. */
-export const PAGE_MODELS = ['ouro-1.4b', 'ouro-2.6b'] as const;
-export const PAGE_DEVICE = 'h200';
+const PAGE_MODELS = ['ouro-1.4b', 'ouro-2.6b'] as const;
+const PAGE_DEVICE = 'h200';
 /** The context at which times and scores are given, and two at which only sequences are counted. */
 export const PAGE_CONTEXTS = [4096, 32_768, 2 ** 20] as const;
 

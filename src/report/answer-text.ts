@@ -171,7 +171,7 @@ export function hadWords({ implementations }: AsPublished): string {
  * `. Existing kernels: about 97 tok/s; they had 7–14 % of the full cache's (A100, vLLM 0.26; H200, paper)`:
  * what latents are as they have been built. Empty where no latents are meant.
  */
-export function builtWords(p: Plan): string {
+function builtWords(p: Plan): string {
   const { asPublished: a } = p;
   if (!a) return LATENT_KINDS.includes(p.codec.kind) && !isBuilt(p) ? '. Nobody has published such kernels' : '';
   const where = [...new Set(a.implementations.flatMap((i) => (i.ofFull === null ? [] : [i.where])))].join('; ');

@@ -13,11 +13,7 @@ import { columns, shareText, wrap, type Column } from './text.js';
 import type { View } from './view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
-export const fleetQuestion = (
-  { users }: Fleet,
-  report: PlanReport,
-  simulated: SimulatedFleet | null = null,
-): string => {
+const fleetQuestion = ({ users }: Fleet, report: PlanReport, simulated: SimulatedFleet | null = null): string => {
   const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
   const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
   if (simulated) return `${who}, ${simulated.workload}, ${machine}`;

@@ -25,7 +25,7 @@ import type { ModelSource } from '../plan/answer.js';
 import { columns, wrap, type Column } from './text.js';
 import { layersTimesLoops } from './words.js';
 
-export interface CachedBy {
+interface CachedBy {
   readonly codec: string;
   readonly kind: CodecKind;
   readonly ranks: string | null;

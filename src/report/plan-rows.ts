@@ -54,10 +54,6 @@ export function shownMetric(report: PlanReport): string {
   return metrics.has('mc-avg') ? 'mc-avg' : ([...metrics][0] as string);
 }
 
-/** Contradictions between published figures of the metric that a report shows. */
-export const contradictionsAbout = (report: PlanReport, metric: string): PlanReport['contradictions'] =>
-  report.contradictions.filter((c) => c.id.startsWith(metric));
-
 /** The quality column of a report: the published metric that is shown, or the KL that was measured here. */
 export function qualityColumn(report: PlanReport): {
   readonly title: string;

@@ -24,7 +24,7 @@ const between = (...runs: [low: number, estimate: number, high: number]): string
   `${formatNumber(runs[1])} (${formatNumber(Math.min(...runs))}–${formatNumber(Math.max(...runs))})`;
 
 /** GPUs of all replicas. */
-export const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);
+const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);
 
 /** `4 × NVIDIA H200 SXM (2 replicas)`. */
 export function machineWords(r: SimulationReport): string {

@@ -7,7 +7,7 @@ const millis = (ms: number | null | undefined): string =>
   ms === null || ms === undefined ? '–' : formatMilliseconds(ms / 1e3);
 
 /** `100 %`; `102 % †` where a footnote says of what; `unknown`. */
-export const keepsWords = ({ share, of }: WayRow['quality']): string =>
+const keepsWords = ({ share, of }: WayRow['quality']): string =>
   share === null ? 'unknown' : `${Math.round(100 * share)} %${of === null ? '' : ' †'}`;
 
 const LIST: readonly Column<WayRow>[] = [

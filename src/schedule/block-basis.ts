@@ -45,7 +45,7 @@ export function besselJ(x: number): Float64Array {
 }
 
 /** Functions of one parity: their Chebyshev coefficients, and each pair's coefficients over them. */
-export interface Functions {
+interface Functions {
   readonly directions: readonly Float64Array[];
   /** [function][pair − exact pairs] */
   readonly shares: readonly Float64Array[];
@@ -112,7 +112,7 @@ export interface BlockBasis {
  * Limits of the kernel: functions of both parities for the pairs that are not exact, and of one parity including the
  * exact ones.
  */
-export const LIMITS = { more: 32, parity: 32 } as const;
+const LIMITS = { more: 32, parity: 32 } as const;
 
 const scaleOf = (blockTokens: number): number => (blockTokens - 1) / 2;
 

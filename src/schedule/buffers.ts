@@ -49,7 +49,7 @@ export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
  * How a buffer of several sequences is bound: `whole` for all of them at once; `parts` from each part of the sequences
  * (cache-parts.ts) to the next; else it is a buffer for each part of a block's caches.
  */
-export type Binding = 'whole' | 'parts' | { readonly apartIn: LayerBlock['name'] };
+type Binding = 'whole' | 'parts' | { readonly apartIn: LayerBlock['name'] };
 
 export interface BufferRow {
   readonly kind: BufferKind;
@@ -119,7 +119,7 @@ const mergesLatents = (c: Configuration): boolean =>
   isLatent(c.codec) && pathSpec(c.path).latents === true && !c.materialised;
 
 /** Sets of queries: a second one where StreamingLLM's sinks are scored by it, as their keys are cached rotated. */
-export function querySets(c: Configuration): 1 | 2 {
+function querySets(c: Configuration): 1 | 2 {
   if (!reindexes(c.eviction)) return 1;
   const { preludeLayers, codaLayers } = c.geometry;
   return !isLatent(c.codec) || restores(c) || hasBranch(c) || preludeLayers + codaLayers > 0 ? 2 : 1;

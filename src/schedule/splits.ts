@@ -3,7 +3,7 @@ import { TILE_TOKENS } from '../codecs/layout.js';
 import type { Segments } from '../eviction/policy.js';
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */
-export const MIN_SPLIT_TOKENS = 256;
+const MIN_SPLIT_TOKENS = 256;
 /** Splits are capped so that the merge stays a small kernel. */
 export const MAX_SPLITS = 256;
 

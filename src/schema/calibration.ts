@@ -62,7 +62,7 @@ export const sampleSchema = z
 export type Sample = z.infer<typeof sampleSchema>;
 
 /** A point that was planned and could not be measured. */
-export const gapSchema = z.object({ variant: label, shape, reason: z.string().max(2000) });
+const gapSchema = z.object({ variant: label, shape, reason: z.string().max(2000) });
 
 /** A fitted predictor of one kernel and variant: log t = log(terms · theta) + Gaussian process, with its intervals. */
 export const predictorSchema = z.object({
@@ -94,7 +94,7 @@ export const predictorSchema = z.object({
 });
 export type Predictor = z.infer<typeof predictorSchema>;
 
-export const kernelCalibrationSchema = z
+const kernelCalibrationSchema = z
   .object({
     kernel: z.enum(KERNEL_NAMES as [string, ...string[]]),
     /** SHA-256 of the WGSL source after its includes are resolved. */

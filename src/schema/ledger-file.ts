@@ -40,7 +40,7 @@ export function readLedger(path: string): Ledger {
 }
 
 /** The same for parsed JSON. @param subject as messages begin @param folder that paths in rows are relative to */
-export function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledger, 'rows' | 'notCarried'> {
+function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledger, 'rows' | 'notCarried'> {
   const parsed = ledgerSchema.safeParse(json);
   if (!parsed.success) throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0])}`, HINT);
   const { source, defaults, campaigns, notCarried } = parsed.data;

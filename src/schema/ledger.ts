@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { UNPRINTABLE } from '../errors.js';
 import { EXECUTIONS } from './serving.js';
 
-export const LEDGER_SCHEMA_VERSION = 1;
+const LEDGER_SCHEMA_VERSION = 1;
 
 /** `fits`: constants may be taken from it. `judges`: only errors are. `out-of-reach`: of a kind that is not modelled. */
 export const USES = ['fits', 'judges', 'out-of-reach'] as const;

@@ -6,7 +6,7 @@ import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../codecs/codec.js';
 import { POLICY_FORMS } from '../eviction/policy.js';
 import { EXECUTIONS, type Server, type Workload } from './serving.js';
 
-export type SettingKind =
+type SettingKind =
   /** One word or path. */
   | 'text'
   /** A number, or text with a unit. */

@@ -40,7 +40,7 @@ export interface ReplicaOptions {
 }
 
 /** Prompts and tokens on separate replicas. */
-export interface Disaggregation {
+interface Disaggregation {
   /** Replicas that prefill; the others decode. */
   readonly prefillReplicas: number;
   readonly bytesPerToken: number;

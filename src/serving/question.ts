@@ -416,7 +416,7 @@ export function readServer(
 }
 
 /** What every request should get. */
-export const DEFAULT_TARGETS = { ttft: '2s', tpot: '80ms', percentile: 99 } as const;
+const DEFAULT_TARGETS = { ttft: '2s', tpot: '80ms', percentile: 99 } as const;
 
 /** Reads the targets of a run; a plan's targets of the same names are about a still picture. */
 export function readTargets(s: Pick<Scenario, 'ttft' | 'tpot'>, percentile: string | null): Targets {

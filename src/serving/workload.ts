@@ -7,7 +7,7 @@ export const ARRIVALS = ['poisson', 'gamma', 'constant', 'closed'] as const;
 export type ArrivalKind = (typeof ARRIVALS)[number];
 
 /** Pairs of lengths that were observed, drawn with equal chances. */
-export interface Observed {
+interface Observed {
   readonly prompts: Int32Array;
   readonly outputs: Int32Array;
 }

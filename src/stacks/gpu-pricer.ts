@@ -35,7 +35,7 @@ export interface GpuSources {
   readonly runtime?: RuntimeSource;
 }
 
-export const ATTAINABLE = 'attainable';
+const ATTAINABLE = 'attainable';
 /** Of what a neighbour's kernel does on the way, for nothing. */
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
 const NO_FLOOR = { memory: 0, compute: 0 } as const;

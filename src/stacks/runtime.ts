@@ -16,7 +16,7 @@ import type { Execution } from '../schema/serving.js';
 import type { RuntimeName } from './execution.js';
 
 /** A kernel of attention as a server calls it. */
-export interface AttentionTerms {
+interface AttentionTerms {
   /** Rows of one sequence in a pass read its cache together; else each is a row of its own. */
   readonly packsQueries: boolean;
   /** Host's work for a call beyond one launch, in launches. */

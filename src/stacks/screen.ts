@@ -11,14 +11,14 @@ import type { RawTable } from './raw-table.js';
 /** Caches below this multiple of the L2 may be read from it when a kernel is timed again and again. */
 const L2_MULTIPLE = 2.5;
 /** Share of rows that a table may lose. */
-export const MOST_DROPPED = 0.05;
+const MOST_DROPPED = 0.05;
 
 export interface ScreenRates extends Rates {
   readonly l2Bytes: number;
 }
 
 /** Why this time is impossible, or null. */
-export function impossible(work: OpWork, seconds: number, rates: ScreenRates): string | null {
+function impossible(work: OpWork, seconds: number, rates: ScreenRates): string | null {
   const inCaches = (work.cacheBytes ?? work.bytes) <= L2_MULTIPLE * rates.l2Bytes;
   const bandwidth = work.onLink ? rates.linkBytesPerSecond : rates.memoryBytesPerSecond;
   if (!inCaches && work.bytes / seconds > bandwidth) return 'more bytes a second than the datasheet';

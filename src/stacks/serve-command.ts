@@ -30,7 +30,7 @@ export interface ServeRequest {
   readonly speculation: { readonly draftTokens: number; readonly draftLoops: number } | null;
 }
 
-export interface ServeFlag {
+interface ServeFlag {
   readonly flag: string;
   readonly value: string | null;
 }

@@ -13,7 +13,7 @@ const GIB = 2 ** 30;
 const BF16 = 2;
 
 /** A part of the memory that a server takes beside weights and cache. */
-export interface MemoryPart {
+interface MemoryPart {
   readonly what: string;
   readonly bytes: number;
 }
@@ -49,7 +49,7 @@ export interface Hosted {
 /** GPUs with more memory get vLLM's larger defaults, but for A100. */
 const LARGE_BYTES = 70 * GIB;
 /** vLLM's defaults for its server (vllm/engine/arg_utils.py, get_batch_defaults). */
-export const vllmDefaults = (
+const vllmDefaults = (
   vramBytes: number,
   device: string,
 ): { readonly sequences: number; readonly batchedTokens: number } =>
@@ -113,7 +113,7 @@ const ncclBytes = (gpus: number): number => (gpus === 1 ? 0 : (gpus === 2 ? 342 
  * Activations that live at once while so many tokens pass a layer: hidden state and residual, then gate, up and their
  * product. Llama-3-8B with 8,192 tokens: 0.78 GiB, and vLLM's log says 1.19 to 1.26 GiB with its sampler's logits.
  */
-export const activationBytes = ({ hidden, mlpHidden, mlp }: Geometry, gpus: number, tokens: number): number =>
+const activationBytes = ({ hidden, mlpHidden, mlp }: Geometry, gpus: number, tokens: number): number =>
   Math.ceil(tokens * BF16 * (2 * hidden + ((mlp === 'gated' ? 3 : 2) * mlpHidden) / gpus));
 
 const nccl = (gpus: number): MemoryPart[] => (gpus === 1 ? [] : [{ what: 'NCCL', bytes: ncclBytes(gpus) }]);

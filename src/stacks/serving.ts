@@ -11,7 +11,6 @@ export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
 export type Stack = (typeof STACKS)[number];
 /** What `--stack` takes: a stack, a server that is priced with its runtime, our own kernels by the calibration of the device, or what tuned kernels reach. */
 export const STACK_CHOICES = [...STACKS, ...RUNTIMES, 'lla-sim', 'attainable'] as const;
-export type StackChoice = (typeof STACK_CHOICES)[number];
 
 export const STACK_LABELS: Readonly<Record<string, string>> = {
   vllm: 'vLLM',

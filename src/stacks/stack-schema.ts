@@ -34,7 +34,7 @@ const axisSchema = z
   })
   .strict();
 
-export const tableSourceSchema = z
+const tableSourceSchema = z
   .object({
     repository: label,
     commit: label,

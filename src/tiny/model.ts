@@ -48,7 +48,7 @@ export const TINY_CONFIG = {
   torch_dtype: 'float32',
 };
 
-export const SMALL_CONFIG: typeof TINY_CONFIG = {
+const SMALL_CONFIG: typeof TINY_CONFIG = {
   ...TINY_CONFIG,
   _name_or_path: 'lla-small',
   hidden_size: 256,

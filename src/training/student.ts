@@ -178,7 +178,7 @@ export function studentPass(
 }
 
 /** KL(teacher ‖ student) of every token, nats. Both [tokens, vocabulary], log-probabilities; used up. */
-export const divergences = (teacher: np.Array, student: np.Array): np.Array =>
+const divergences = (teacher: np.Array, student: np.Array): np.Array =>
   np.exp(teacher.ref).mul(teacher.sub(student)).sum(-1);
 
 /** What a loss is computed from beside the codec's tensors. */

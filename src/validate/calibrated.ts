@@ -49,7 +49,7 @@ export async function calibratedFor(
 }
 
 /** What a calibration predicts with. @param difference how this machine differs from the measured one; null: it does not */
-export async function calibratedOf(loaded: LoadedCalibration, difference: string | null): Promise<Calibrated> {
+async function calibratedOf(loaded: LoadedCalibration, difference: string | null): Promise<Calibrated> {
   const { calibration } = loaded;
   const stale = new Set(await staleKernels(loaded));
   const measured = new Set(

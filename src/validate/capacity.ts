@@ -64,7 +64,7 @@ const CHOICES = [
 ] as const;
 
 /** A shape whose caches are a few large buffers, as those of real models: allocators round small ones up. */
-export const CAPACITY_CONFIG = {
+const CAPACITY_CONFIG = {
   model_type: 'ouro',
   _name_or_path: 'capacity-test',
   num_hidden_layers: 8,

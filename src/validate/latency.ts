@@ -33,7 +33,7 @@ export interface StepCase {
 }
 
 /** All calls of one kernel in a step. */
-export interface KernelRow {
+interface KernelRow {
   readonly kernel: KernelName;
   readonly calls: number;
   readonly measuredSeconds: number;

@@ -11,7 +11,7 @@ import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { checkSteps, type StepRow, type StepRules } from './latency.js';
 
-export const MILLION = 2 ** 20;
+const MILLION = 2 ** 20;
 
 export interface LongContextReport {
   readonly id: string;

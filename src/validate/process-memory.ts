@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { UserError } from '../errors.js';
 
 /** Bytes of address space in use. Linux only. */
-export function addressSpaceBytes(): number {
+function addressSpaceBytes(): number {
   let text: string;
   try {
     text = readFileSync('/proc/self/status', 'utf8');

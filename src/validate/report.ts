@@ -86,7 +86,7 @@ export interface KernelSummary {
 }
 
 /** Shortest context at which the decoder's overhead is judged. */
-export const OVERHEAD_CONTEXT = 1024;
+const OVERHEAD_CONTEXT = 1024;
 const OVERHEAD_TOLERANCE = 0.1;
 export const TOLERANCES = { software: { median: 0.06, p90: 0.15 }, hardware: { median: 0.04, p90: null } } as const;
 const COVERAGE = [0.85, 0.97] as const;

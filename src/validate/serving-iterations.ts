@@ -9,7 +9,7 @@ import { MixedBatch, type IterationPricer } from '../serving/batch.js';
 import type { ApartPricer, Correction } from './serving-price.js';
 
 /** A part of a prompt that was taken in. */
-export interface RanChunk {
+interface RanChunk {
   readonly tokens: number;
   /** Tokens of its sequence that were in the cache already. */
   readonly before: number;
@@ -92,7 +92,7 @@ export interface Exponents {
 }
 
 /** Steps and chunks as they ran, with the machine's drift taken off, seconds. */
-export function corrected(ran: Ran, exponents: Exponents): { readonly step: number; readonly chunks: number[] } {
+function corrected(ran: Ran, exponents: Exponents): { readonly step: number; readonly chunks: number[] } {
   return {
     step: ran.stepSeconds / slowdownOf(ran.stepDrift, exponents.step),
     chunks: ran.chunks.map(({ seconds, drift }) => seconds / slowdownOf(drift, exponents.chunk)),

@@ -20,11 +20,11 @@ const DRAFT: Draft = { draftLoops: 2, draftTokens: 4 };
 const ACCEPTANCE = 0.9;
 
 /** Parts of a run: proposals of a round, their verification, and a token of each sequence where none speculates. */
-export const PARTS = ['draft', 'verify', 'step'] as const;
+const PARTS = ['draft', 'verify', 'step'] as const;
 export type SpeculatedPart = (typeof PARTS)[number];
 
 /** One call of the decoder: a round's proposals, its verification, or a step. */
-export interface SpeculatedCall {
+interface SpeculatedCall {
   readonly part: SpeculatedPart;
   /** Tokens in the cache of each sequence before it; of one that is done those that it had. */
   readonly lengths: readonly number[];
@@ -157,7 +157,7 @@ async function runOnce(
 }
 
 /** The run's figures. @param rehearsed calls of other runs, which correct the prices */
-export function speculatedRun(
+function speculatedRun(
   of: Pick<ServingCase, 'id' | 'sequences'>,
   draft: Draft,
   ran: { readonly calls: readonly SpeculatedCall[]; readonly tokens: number; readonly rounds: number },

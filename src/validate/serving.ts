@@ -68,7 +68,7 @@ interface Figures {
 }
 
 /** Calls of the iterations that ran: by the calibration's prices, and by those that the rehearsal corrected. */
-export interface PricedTwice extends Priced {
+interface PricedTwice extends Priced {
   readonly calibrated: number;
 }
 

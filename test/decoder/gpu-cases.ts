@@ -86,7 +86,7 @@ export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>)
  * decoders that round alike, but for values between two neighbours, end no further apart than about this, however much
  * a random model amplifies. Both keep the same tokens.
  */
-export function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly number[])[]): number {
+function roundingOf({ choice, ...of }: Case, prompts: readonly (readonly number[])[]): number {
   const model = modelOf(of.geometry, SEED);
   return Math.max(
     ...prompts.map((prompt) => {
@@ -111,7 +111,7 @@ const DRAWS = 8;
  * terms in f32 is the exact product of weights that are off by √n · 2^-24 (Higham and Mary 2019, SIAM J. Sci. Comput.
  * 41: the probable bound), so weights are changed by up to that much. All keep the same tokens.
  */
-export function arithmeticOf(of: Case, prompts: readonly (readonly number[])[]): number {
+function arithmeticOf(of: Case, prompts: readonly (readonly number[])[]): number {
   const bound = Math.sqrt(of.geometry.mlpHidden) * 2 ** -24;
   const draws = Array.from({ length: DRAWS }, (_, draw) => {
     const random = randomOf(mix(SEED + draw));

@@ -22,7 +22,8 @@ const wide = (g: Geometry): Geometry => ({
   // Biases of q and k.
   extraParametersPerLayer: g.extraParametersPerLayer > 0 ? (4 + g.kvHeads) * 16 : 0,
 });
-export const [OURO, HUGINN, GROUPED] = GEOMETRIES.map(wide) as [Geometry, Geometry, Geometry];
+const [OURO, HUGINN, GROUPED] = GEOMETRIES.map(wide) as [Geometry, Geometry, Geometry];
+export { OURO };
 const random = randomOf(SEED);
 const DRAFT_TOKENS = random.whole(2, 5);
 /** Prompts that nearly fill a tile of the cache, and rounds beyond it. */

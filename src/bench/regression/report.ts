@@ -32,7 +32,7 @@ interface Subject {
  * Shares of what the device reaches at best in the same rounds, with 95 % intervals; null where there is no such
  * ceiling or work.
  */
-export interface Shares {
+interface Shares {
   readonly read: Interval | null;
   readonly copy: Interval | null;
   readonly f32: Interval | null;

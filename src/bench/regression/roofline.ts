@@ -47,7 +47,7 @@ const ROUNDS = 'rounds';
 const keyOf = (call: KernelCall): string => `${call.kernel} ${call.variant} ${JSON.stringify(call.shape)}`;
 
 /** A call that is checked, bound and warm; or why not. */
-export async function prepareTimed(
+async function prepareTimed(
   device: Device,
   call: KernelCall,
   options: Pick<TimeOptions, 'clock' | 'submitSeconds' | 'seed' | 'tuning'>,

@@ -9,7 +9,7 @@ import type { BoundStep } from '../../gpu/index.js';
 import { bootstrap, exponential, isSettled, randomFrom, type Interval } from './statistics.js';
 
 /** The same call bound to several sets of operands, which take turns so that none is found in a cache. */
-export type Copies = readonly (readonly BoundStep[])[];
+type Copies = readonly (readonly BoundStep[])[];
 
 export interface Pair {
   readonly before: Copies;
@@ -62,7 +62,7 @@ const MOST_CALLS = 4096;
 const callsFor = (each: number, batchSeconds: number): number =>
   Math.min(MOST_CALLS, Math.max(1, Math.ceil(batchSeconds / each)));
 
-export const logRatios = (rounds: readonly Round[]): number[] => rounds.map((r) => Math.log(r.now / r.before));
+const logRatios = (rounds: readonly Round[]): number[] => rounds.map((r) => Math.log(r.now / r.before));
 
 /** Rounds until the interval is settled or the time is spent; at least LEAST_ROUNDS. */
 export async function measurePair(runner: Runner, pair: Pair, rules: RoundRules): Promise<PairedTimes> {

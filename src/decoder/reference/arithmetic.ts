@@ -34,12 +34,6 @@ export function accumulate(y: Vector, x: Vector, factor = 1): void {
   for (let i = 0; i < y.length; i++) y[i] = (y[i] as number) + factor * (x[i] as number);
 }
 
-export function sum(a: Vector, b: Vector): Vector {
-  const y = a.slice();
-  accumulate(y, b);
-  return y;
-}
-
 /** RMSNorm: x / √(mean x² + ε) · weight (Zhang and Sennrich, eq. 4). */
 export function rmsNorm(x: Vector, weight: Vector, epsilon: number): Vector {
   const factor = 1 / Math.sqrt(dot(x, x) / x.length + epsilon);

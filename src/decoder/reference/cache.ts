@@ -29,13 +29,13 @@ export interface Unit {
  * @param chosen those that the policy would keep, ascending
  * @param at a site and KV head of the unit, the first
  */
-export type Keeps = (chosen: readonly number[], unit: Unit, at: { site: Site; kvHead: number }) => readonly number[];
+type Keeps = (chosen: readonly number[], unit: Unit, at: { site: Site; kvHead: number }) => readonly number[];
 
 /**
  * Rounds a row as it is stored.
  * @param rounded the row, rounded to the nearest
  */
-export type Stores = (
+type Stores = (
   rounded: Vector,
   exact: Vector,
   at: { role: Role; site: Site; kvHead: number; position: number },

@@ -53,7 +53,7 @@ export interface Projection {
 /** Attention's output, the query heads end to end, for every token of a pass. */
 export type Attention = (site: Site, tokens: readonly Projection[], how?: AttentionOptions) => Vector[];
 
-export interface AttentionOptions {
+interface AttentionOptions {
   /** Tokens that each attends to at most, the last, itself included; to all unless given. */
   readonly window?: number;
   /** Rows of the site have been taken in: queries are another loop's. */

@@ -5,7 +5,7 @@
 import type { ResidualForm } from '../../codecs/codec.js';
 import { figure, type Metric, type QualityFigure, type QualityModel } from '../figure.js';
 
-export const RESIDUAL_QUANT_SOURCE = 'ResidualQuant (arXiv 2610.10381)';
+const RESIDUAL_QUANT_SOURCE = 'ResidualQuant (arXiv 2610.10381)';
 const PROTOCOL = 'neither shots nor items are stated; a rotation is calibrated on 128 sequences of the task';
 const METRICS: readonly Metric[] = ['gsm8k', 'math500', 'humaneval', 'mbpp'];
 
@@ -17,7 +17,7 @@ const ratioOf = (model: string, bits: number): number =>
   16 / (bits + (model === 'huginn-3.5b' ? (3 / 4) * (16 / 96 - 16 / 128) : 0));
 
 /** A row as published: its label, bits a value, percentages by model in the order of the metrics, null where none is. */
-export interface ResidualQuantRow {
+interface ResidualQuantRow {
   readonly label: string;
   readonly bits: number;
   /** The form of the codec whose scores these are; null for the uncompressed model and for what is not planned. */
@@ -38,7 +38,7 @@ const row = (
   scores: { 'ouro-1.4b': ouro, ...(huginn ? { 'huginn-3.5b': huginn } : {}) },
 });
 
-export const RESIDUAL_QUANT_ROWS: readonly ResidualQuantRow[] = [
+const RESIDUAL_QUANT_ROWS: readonly ResidualQuantRow[] = [
   row('BF16', 16, null, [79.23, 75.0, 71.95, 74.34], [43.14, 16.4, 23.78, 39.68]),
   row('INT2 direct g32', 2.5, null, [33.66, 27.8, 41.46, 55.56], [18.95, 7.8, 20.73, 33.6]),
   row('mixed direct g32', 3, null, [48.67, 47.4, 56.71, 67.99], [30.1, 9.8, 21.95, 34.39]),

@@ -24,7 +24,7 @@ export const CONTROLS = [
   'retrieval',
   'keep',
 ] as const;
-export type ControlName = (typeof CONTROLS)[number];
+type ControlName = (typeof CONTROLS)[number];
 export type ControlValues = Readonly<Record<ControlName, string>>;
 
 export interface Control {

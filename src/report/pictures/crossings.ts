@@ -1,6 +1,6 @@
 /** Where two lines over a logarithmic axis cross. */
 
-export interface Point {
+interface Point {
   readonly x: number;
   readonly y: number;
 }

@@ -203,7 +203,7 @@ export function frame(theme: Theme, words: { evidence: string; source: string })
 }
 
 /** Text cut to a width in pixels. */
-export function fitting(ctx: Pick<CanvasRenderingContext2D, 'measureText'>, text: string, width: number): string {
+function fitting(ctx: Pick<CanvasRenderingContext2D, 'measureText'>, text: string, width: number): string {
   if (ctx.measureText(text).width <= width) return text;
   let cut = text.length;
   while (cut > 0 && ctx.measureText(`${text.slice(0, cut)}...`).width > width) cut--;

@@ -45,7 +45,7 @@ export function memoryParts(plan: Plan, vramBytes: number, batch = batchOf(plan)
 export const batchOf = (plan: Plan): number => Math.max(1, plan.decode.batch);
 
 /** The plans that the answer names, and the full cache. */
-export function breakdownRows(view: View): Plan[] {
+function breakdownRows(view: View): Plan[] {
   const { report } = view;
   const named = [
     shownPlan(view),

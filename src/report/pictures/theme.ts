@@ -41,15 +41,7 @@ export const DARK: Theme = {
   embedded: false,
 };
 
-export const MARKS: readonly PointStyle[] = [
-  'circle',
-  'triangle',
-  'rect',
-  'rectRot',
-  'crossRot',
-  'star',
-  'rectRounded',
-];
+const MARKS: readonly PointStyle[] = ['circle', 'triangle', 'rect', 'rectRot', 'crossRot', 'star', 'rectRounded'];
 
 export const colourOf = (theme: Theme, index: number): string => theme.series[index % theme.series.length] as string;
 export const markOf = (index: number): PointStyle => MARKS[index % MARKS.length] as PointStyle;

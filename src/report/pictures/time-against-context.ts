@@ -20,7 +20,7 @@ const [SHORTEST, LONGEST] = [1024, 2 ** 20];
 const contextsOf = (asked: number): number[] =>
   [...new Set([...powersOfTwo(SHORTEST, LONGEST, 99), asked])].sort((a, b) => a - b);
 
-export interface TimeLine {
+interface TimeLine {
   readonly id: string;
   readonly label: string;
   readonly evidence: Evidence;
@@ -65,8 +65,7 @@ const contextWords = (tokens: number): string =>
       : String(Math.round(tokens));
 
 /** `block-absorbed is faster than reconstruct from 12k tokens`. */
-export const crossingWords = (c: Crossing): string =>
-  `${c.lower} is faster than ${c.upper} from ${contextWords(c.x)} tokens`;
+const crossingWords = (c: Crossing): string => `${c.lower} is faster than ${c.upper} from ${contextWords(c.x)} tokens`;
 
 export function timeAgainstContext(view: View): Picture | null {
   const data = timeLines(view);
