@@ -135,7 +135,9 @@ export async function planScenario(
   const output = outputOf(args);
   const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
   if (scenario.users !== undefined) {
-    const other = ['sweep', 'rank'].find((flag) => isSet(args, flag));
+    const other = ['sweep', 'rank', 'explain'].find(
+      (flag) => args.flags[flag] !== undefined && args.flags[flag] !== false,
+    );
     if (other !== undefined)
       throw new UserError(`--users and --${other} ask two questions`, `ask --${other} for one replica, with --gpus`);
     const { planFleets } = await import('./plan-fleet.js');
