@@ -21,7 +21,7 @@ import type { ClaimsJson } from './fidelity-claims.js';
 import type { DevicesJson, ModelsJson } from './models.js';
 import type { RunReport } from './run-report.js';
 
-interface Outputs {
+export interface Outputs {
   /** lla-sim plan and open; plans.json of a report */
   readonly plan: PlanJson | PlanRuns | RankedReport | PlanRuns<RankedReport>;
   /** lla-sim plan --users */
