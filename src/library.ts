@@ -148,6 +148,7 @@ const geometry = z
       .readonly()
       .optional(),
     laterLoopsWindow: tokens.optional(),
+    shiftsLoops: z.literal(true).optional(),
     valuesAreKeys: z.literal(true).optional(),
     heads: count(LIMITS.heads),
     kvHeads: count(LIMITS.heads),

@@ -9,7 +9,7 @@
 import { CONSTANTS } from './constants.js';
 
 /** Share of times that an interval covers. */
-const LEVEL = CONSTANTS.level.value;
+export const LEVEL = CONSTANTS.level.value;
 /** Fewer scores than this have no 90 % quantile. */
 export const FEWEST_FOR_QUANTILE = CONSTANTS.fewestForQuantile.value;
 /** Where the data allow no test of extrapolation the time may be off by another factor of two each octave. */

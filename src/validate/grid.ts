@@ -5,7 +5,7 @@
 import { randomFrom } from '../bench/regression/statistics.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { findPreset } from '../geometry/presets.js';
+import { findPreset, withLayers } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
 import type { CodecKind, PathChoice } from '../codecs/codec.js';
@@ -61,7 +61,7 @@ const SOFTWARE_VOCAB = 24_576;
 export function validationModel(software: boolean, name: string | null): Geometry {
   const preset = findPreset(name ?? 'ouro-1.4b');
   return software
-    ? { ...preset, name: `one layer of ${preset.name}`, layers: 1, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) }
+    ? { ...withLayers(preset, 1), name: `one layer of ${preset.name}`, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) }
     : preset;
 }
 
