@@ -4,7 +4,7 @@
  * (`placedOps`). So one of each kind is listed whole, and of the others only the dependent calls. Equal pieces of
  * rebuilt latents are listed once.
  */
-import { takesTwoPasses } from '../codecs/registry.js';
+import { isPacked, takesTwoPasses } from '../codecs/registry.js';
 import { weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Configuration, Op } from './configuration.js';
@@ -67,8 +67,11 @@ export function forEachPrefillCall(
     operations += times;
     visit(call, times);
   };
-  const collectives =
-    promptTokens <= FEW_CHUNKS * Math.min(chunkTokens, runTokens)
+  // Loops of packed rows run on different tokens: they are listed whole, in larger chunks where there are very many.
+  const packedChunks = Math.max(chunkTokens, Math.ceil(promptTokens / MOST_PLACES));
+  const collectives = isPacked(c.codec)
+    ? visitAll(c, prefillSchedule(c, promptTokens, 1, packedChunks, method), visited)
+    : promptTokens <= FEW_CHUNKS * Math.min(chunkTokens, runTokens)
       ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited)
       : visitKinds(c, runs, { chunkTokens, method }, visited);
   const runCount = runs.reduce((sum, { count }) => sum + count, 0);

@@ -42,7 +42,7 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     const inTable = new Set(anchors.filter((c) => c.inTable).map(idOf));
     for (const kind of ['matmul f16', 'attend q4', 'attend_prefill f16']) expect(inTable).toContain(kind);
     // Only eviction has these.
-    for (const kind of ['attend f16+scores', 'evict f16', 'mass f32']) expect(inTable).not.toContain(kind);
+    for (const kind of ['attend f16+scores', 'evict f16']) expect(inTable).not.toContain(kind);
   });
 
   test('what validate runs has calls of its own only where the first few calls have them', () => {

@@ -374,7 +374,18 @@ describe('candidates', () => {
   it('plans every codec and path by default', async () => {
     const report = await planOf({});
     expect(new Set(report.plans.map((p) => p.codec.kind))).toEqual(
-      new Set(['full', 'lla', 'lla-2d', 'mla-head', 'cla', 'kv-quant', 'residual-quant', 'final-loop', 'hla']),
+      new Set([
+        'full',
+        'lla',
+        'lla-2d',
+        'mla-head',
+        'cla',
+        'kv-quant',
+        'residual-quant',
+        'final-loop',
+        'hla',
+        'flashloop',
+      ]),
     );
     expect(new Set(report.plans.filter((p) => p.codec.kind === 'lla').map((p) => `${p.path} ${p.variant}`))).toEqual(
       new Set(['reconstruct fused', 'reconstruct materialised', 'absorbed null', 'block-absorbed null', 'fast null']),

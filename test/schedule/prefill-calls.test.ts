@@ -1,6 +1,7 @@
 /** Counted calls of prefill are those that its schedule lists, whatever the prompt, its chunks, and what is decoded. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { findPreset } from '../../src/geometry/presets.js';
 import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
 import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill.js';
 import { forEachOp, type Configuration } from '../../src/schedule/schedule.js';
@@ -29,6 +30,8 @@ const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   { codec: { kind: 'lla-2d', rankK: 36, rankV: 60 }, path: 'absorbed' },
   { codec: { kind: 'mla-head', rankK: 48, rankV: 80 }, path: 'reconstruct' },
   { geometry: HUGINN, codec: lla(96, 160), path: 'reconstruct' },
+  { geometry: findPreset('hrm-text-1b') },
+  { geometry: findPreset('nandi-mini-150m'), codec: { kind: 'kv-quant', bits: 4 } },
   { gpus: 4 },
   { codec: lla(96, 160), path: 'reconstruct', gpus: 2 },
   { codec: lla(27, 45), path: 'reconstruct', bindingBytes: 2 ** 24 },
@@ -72,6 +75,27 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
       ),
       { numRuns: 80, seed: SEED },
     );
+  });
+
+  it('of packed loops, which run on different tokens, are those of the schedule, in chunks of a 512th of long ones', () => {
+    for (const tokens of ['prompt', 'generated'] as const)
+      for (const [promptTokens, chunkTokens, listed] of [
+        [90, 7, 7],
+        [4096, 2048, 2048],
+        [8192, 2048, 2048],
+        [5120, 8, 10],
+      ] as const) {
+        const c = configuration({ codec: { kind: 'flashloop', tokens } });
+        const expected = new Map<string, number>();
+        forEachOp(c, prefillSchedule(c, promptTokens, 1, listed, 'accumulated'), (op, calls) =>
+          expected.set(keyOf(op), (expected.get(keyOf(op)) ?? 0) + calls),
+        );
+        const counted = new Map<string, number>();
+        forEachPrefillCall(c, { method: 'accumulated', promptTokens, chunkTokens }, (call, times) =>
+          counted.set(keyOf(call), (counted.get(keyOf(call)) ?? 0) + times),
+        );
+        expect(counted).toEqual(expected);
+      }
   });
 
   it.each(['accumulated', 'chunked'] as const)(
