@@ -1,6 +1,6 @@
 // target = g * target + (1 - g) * other, g = 1 / (1 + e^-(gate + bias)), one g a row: mixes two attentions of a head.
-// Bindings: 0 params, 1 gates [row], 2 bias [head], 3 other [row][width], 4 target [row][width], f32. A row is a head of
-// a sequence. Run: lla-sim bench --kernel gate --variant mix
+// Bindings: 0 params, 1 gates [row], 2 bias [head], 3 other [row][width], 4 target [row][width], f32. A row is a head
+// of a sequence. Run: lla-sim bench --kernel gate --variant mix
 const WG = 256u;
 
 struct Params {
