@@ -5,7 +5,7 @@ import { EXACT_VALUES } from '../serving/sketch.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
-import { knownBetween, LIMIT_WORDS, limitWords, targetWords, verdictWords } from './simulation-words.js';
+import { knownBetween, LIMIT_WORDS, limitWords, replicaWords, targetWords, verdictWords } from './simulation-words.js';
 import { columns, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';
 
@@ -35,8 +35,7 @@ function title(r: SimulationReport): string[] {
   const { workload: w } = r;
   const gpus = r.gpus > 1 ? `${r.gpus} × ` : '';
   const rate = w.requestsPerSecond === null ? '' : ` at ${formatNumber(w.requestsPerSecond)} a second`;
-  const prefill = r.server.prefillReplicas > 0 ? `, ${r.server.prefillReplicas} more prefill` : '';
-  const replicas = r.server.replicas > 1 || prefill !== '' ? `; ${r.server.replicas} replicas${prefill}` : '';
+  const replicas = replicaWords(r.server);
   const { depth } = r.server;
   const leave =
     depth === null
@@ -44,7 +43,7 @@ function title(r: SimulationReport): string[] {
       : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
   const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
   return wrap(
-    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas}${leave}`,
+    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
     WIDTH,
     '  ',
   );

@@ -26,12 +26,18 @@ const between = (...runs: [low: number, estimate: number, high: number]): string
 /** GPUs of all replicas. */
 const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);
 
+/** `2 replicas, 1 more prefills`; empty of one that does both. */
+export function replicaWords({ replicas, prefillReplicas: prefill }: SimulationReport['server']): string {
+  if (replicas === 1 && prefill === 0) return '';
+  const more = prefill === 0 ? '' : `, ${prefill} more prefill${prefill === 1 ? 's' : ''}`;
+  return `${replicas} replica${replicas === 1 ? '' : 's'}${more}`;
+}
+
 /** `4 × NVIDIA H200 SXM (2 replicas)`. */
 export function machineWords(r: SimulationReport): string {
-  const { replicas, prefillReplicas: prefill } = r.server;
   const all = gpusOf(r);
-  const more = prefill > 0 ? `, ${prefill} more prefill` : '';
-  return `${all > 1 ? `${all} × ` : ''}${r.device.name}${replicas > 1 || prefill > 0 ? ` (${replicas} replica${replicas > 1 ? 's' : ''}${more})` : ''}`;
+  const replicas = replicaWords(r.server);
+  return `${all > 1 ? `${all} × ` : ''}${r.device.name}${replicas === '' ? '' : ` (${replicas})`}`;
 }
 
 /** Requests that are refused miss the targets; of no request with a second token TPOT is not known. */
