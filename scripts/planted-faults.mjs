@@ -127,11 +127,8 @@ function drawFaults(count, seed, only = '') {
   return faults;
 }
 
-const roomOf = (file) =>
-  file
-    .split('/')
-    .slice(0, file.startsWith('kernels') ? 1 : 2)
-    .join('/');
+/** A folder of src; its loose files are one room, and the kernels. */
+const roomOf = (file) => /^src\/[^/]+\//.exec(file)?.[0] ?? file.split('/')[0];
 
 /** Runs tests of the copy; true where one failed. */
 function failed(copy, args, seconds) {
