@@ -46,6 +46,11 @@ const CAUSES: readonly Cause[] = [
       'the client keeps at most 8 requests open and counts from sending: 1.21 of the predicted 1.29 s are the wait before that',
   },
   {
+    holds: ({ row }) => row.campaign === 'b300-e2e-row-prefill' && row.server.attention === 'flash-attn-4',
+    words:
+      'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s are 6.2 TB/s; the build that is priced reads it for a chunk together',
+  },
+  {
     holds: ({ row }) => row.server.name === 'transformers',
     words:
       'eager Transformers is priced as tuned kernels: 8 ms a token; with the launches of vllm-rlt on this host it would be 59',
