@@ -14,6 +14,32 @@ export function dot(a: Float64Array, b: Float64Array): number {
   return sum;
 }
 
+/** Two rows and four columns of products at once. */
+const [ROWS, COLUMNS] = [2, 4];
+
+/**
+ * `dot` of two vectors and four others: sums that are made together wait for each other less, and read less memory.
+ * @param sums [2][4]
+ */
+function tile(rows: readonly Float64Array[], i: number, j: number, sums: Float64Array): void {
+  const [p, q] = [rows[i]!, rows[i + 1]!];
+  const [a, b, c, d] = [rows[j]!, rows[j + 1]!, rows[j + 2]!, rows[j + 3]!];
+  let [pa, pb, pc, pd, qa, qb, qc, qd] = [0, 0, 0, 0, 0, 0, 0, 0];
+  for (let n = 0; n < p.length; n++) {
+    const x = p[n] as number;
+    const y = q[n] as number;
+    pa += x * (a[n] as number);
+    pb += x * (b[n] as number);
+    pc += x * (c[n] as number);
+    pd += x * (d[n] as number);
+    qa += y * (a[n] as number);
+    qb += y * (b[n] as number);
+    qc += y * (c[n] as number);
+    qd += y * (d[n] as number);
+  }
+  sums.set([pa, pb, pc, pd, qa, qb, qc, qd]);
+}
+
 export abstract class Moments {
   count = 0;
   readonly mean: Float64Array;
@@ -83,12 +109,19 @@ export class Covariance extends Moments {
 
   protected join(centred: readonly Float64Array[], delta: Float64Array, factor: number): void {
     const { width, products } = this;
-    for (let i = 0; i < width; i++) {
-      const a = centred[i] as Float64Array;
-      const shift = factor * (delta[i] as number);
-      for (let j = i; j < width; j++) {
-        const at = i * width + j;
-        products[at] = (products[at] as number) + dot(a, centred[j] as Float64Array) + shift * (delta[j] as number);
+    const sums = new Float64Array(ROWS * COLUMNS);
+    for (let top = 0; top < width; top += ROWS) {
+      for (let from = top; from < width; from += COLUMNS) {
+        const whole = top + ROWS <= width && from + COLUMNS <= width;
+        if (whole) tile(centred, top, from, sums);
+        for (let i = top; i < Math.min(top + ROWS, width); i++)
+          for (let j = Math.max(i, from); j < Math.min(from + COLUMNS, width); j++) {
+            const at = i * width + j;
+            const sum = whole
+              ? (sums[(i - top) * COLUMNS + j - from] as number)
+              : dot(centred[i] as Float64Array, centred[j] as Float64Array);
+            products[at] = (products[at] as number) + sum + factor * (delta[i] as number) * (delta[j] as number);
+          }
       }
     }
   }
