@@ -18,7 +18,7 @@ import { configurationOf } from '../src/plan/evaluate.js';
 import { run, type Source } from '../src/serving/engine.js';
 import type { Ended } from '../src/serving/metrics.js';
 import { CostModelPricer, PriceTables } from '../src/serving/price.js';
-import { quantile } from '../src/statistics.js';
+import { quantile } from '../src/numbers/statistics.js';
 
 /** What vLLM ran with (vllm/meta.json). */
 const SERVED = { maxNumSeqs: 256, maxNumBatchedTokens: 2048, blocks: 2588, blockTokens: 16, longest: 8192 };

@@ -42,7 +42,7 @@ import type { Configuration, Op, Schedule } from './schedule/schedule.js';
 import { flashloopConstants } from './schema/constants.js';
 import { checkScenario, scenarioSchema } from './schema/scenario.js';
 import type { Scenario } from './schema/settings.js';
-import { MAX_BYTES, MAX_TOKENS } from './units.js';
+import { MAX_BYTES, MAX_TOKENS } from './numbers/units.js';
 
 const RETURNED = 'pass what the library itself returned';
 

@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/tested.js';

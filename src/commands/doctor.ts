@@ -6,7 +6,7 @@ import { deviceOfAdapter } from '../devices/find.js';
 import { staleKernels } from '../plan/ask.js';
 import { calibrationHere } from '../plan/calibrations.js';
 import { otherMachine } from '../schema/machine.js';
-import { formatBytes } from '../units.js';
+import { formatBytes } from '../numbers/units.js';
 import { VERSION } from '../version.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';

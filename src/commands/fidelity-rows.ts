@@ -8,11 +8,11 @@ import type { Acceptance } from '../fidelity/acceptance.js';
 import type { Row } from '../fidelity/grid.js';
 import { fingerprintOfTensors, type Judged } from '../fidelity/judge.js';
 import type { FidelityReport } from '../fidelity/report.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 import type { Teacher } from '../fit/capture.js';
 import { fitCodecs } from '../fit/run.js';
 import { readFidelity } from '../schema/fidelity.js';
-import { sha256 } from '../sha256.js';
+import { sha256 } from '../numbers/sha256.js';
 import type { Args } from './command.js';
 import { calibrationWindows, itemsOf, type LoadedTeacher } from './fit-question.js';
 

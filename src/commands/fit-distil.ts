@@ -9,10 +9,10 @@ import { exactConfiguration, tensorsOf, type Teacher } from '../fit/capture.js';
 import { LAMBDA_ATTN, refuseDistil } from '../fit/distillable.js';
 import { sourceOf } from '../fit/fit.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { randomFrom } from '../random.js';
-import { sha256 } from '../sha256.js';
+import { randomFrom } from '../numbers/random.js';
+import { sha256 } from '../numbers/sha256.js';
 import type { Distillation, Distilled } from '../training/distil.js';
-import { parseNumber } from '../units.js';
+import { parseNumber } from '../numbers/units.js';
 import { textFlag, type Args, type OptionTable } from './command.js';
 import { progressLine } from './progress.js';
 

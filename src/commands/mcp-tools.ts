@@ -1,7 +1,7 @@
 /** What `lla-sim mcp` offers: each tool's input by our own schemas, and its answer in the words or bytes of a command. */
 import { z } from 'zod';
 import { show, UserError } from '../errors.js';
-import { issueWords } from '../json.js';
+import { issueWords } from '../io/json.js';
 import { onDisk, readSources } from '../plan/ask.js';
 import { answersTo, type Answered } from '../planner/answer.js';
 import { compareText } from '../report/compare-text.js';

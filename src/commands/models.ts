@@ -10,7 +10,7 @@ import { modelCard, modelCardTable, type ModelCard } from '../report/model-card.
 import { WIDTH } from '../report/plan-table.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { layersTimesLoops } from '../report/words.js';
-import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
+import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 

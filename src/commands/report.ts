@@ -1,7 +1,7 @@
 /** `lla-sim report`: a plan as a folder that people can read, keep and send. */
 import { basename } from 'node:path';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 import { readSources } from '../plan/ask.js';
 import { hasSolution } from '../plan/plan.js';
 import { knownStacks } from '../plan/stacks.js';

@@ -13,7 +13,7 @@ import { pathSpec } from '../codecs/paths.js';
 import { requireVerifiable, type Draft } from '../codecs/verification.js';
 import { PREFILL_METHODS, type PrefillMethod } from '../decoder/gpu/prefill-methods.js';
 import { UserError, show } from '../errors.js';
-import { fingerprintOfFolder, fingerprintOfSeed } from '../fingerprint.js';
+import { fingerprintOfFolder, fingerprintOfSeed } from '../io/fingerprint.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { isPath } from '../schema/settings.js';
 import { readModelFile } from '../geometry/model-file.js';
@@ -22,14 +22,14 @@ import { findPreset, isPreset, mostLayers, withLayers, withLoops } from '../geom
 import { candidateId, listCandidates } from '../plan/candidates.js';
 import { readQuestion } from '../plan/request.js';
 import type { Candidate } from '../plan/types.js';
-import { randomFrom } from '../random.js';
+import { randomFrom } from '../numbers/random.js';
 import { readBounds } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario } from '../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../schedule/prefill.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../tiny/model.js';
 import { passkeyTask, type Task } from '../tiny/tasks.js';
-import { parseBytes, parseNumber, parseTokens } from '../units.js';
+import { parseBytes, parseNumber, parseTokens } from '../numbers/units.js';
 import { choiceFlag, textFlag, type Args } from './command.js';
 import { readDraft } from './run-speculate.js';
 

@@ -10,7 +10,7 @@ import { EXIT, UserError } from '../errors.js';
 import { keptTokens } from '../eviction/policy.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { formatBytes } from '../units.js';
+import { formatBytes } from '../numbers/units.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, type RunReport } from './run-report.js';
 

@@ -3,8 +3,8 @@ import type { Draft } from '../codecs/verification.js';
 import type { GpuDecoder } from '../decoder/gpu/decoder.js';
 import { UserError } from '../errors.js';
 import { acceptanceOf } from '../serving/speculation.js';
-import { median } from '../statistics.js';
-import { parseNumber } from '../units.js';
+import { median } from '../numbers/statistics.js';
+import { parseNumber } from '../numbers/units.js';
 import { textFlag, type Args } from './command.js';
 
 const DRAFT_LOOPS = 2;

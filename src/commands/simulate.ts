@@ -16,8 +16,8 @@ import {
 import type { Scenario, Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
-import { parseNumber } from '../units.js';
-import { checkWritable, writeWhole } from '../write.js';
+import { parseNumber } from '../numbers/units.js';
+import { checkWritable, writeWhole } from '../io/write.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print, type OutputOptions } from './output.js';

@@ -6,7 +6,7 @@ import { UserError } from '../errors.js';
 import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
-import { issueWords, parseJson } from '../json.js';
+import { issueWords, parseJson } from '../io/json.js';
 import { answerLines } from '../report/answer-text.js';
 import { reportBody } from '../report/html/body.js';
 import { html, type Html } from '../report/html/html.js';

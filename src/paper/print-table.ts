@@ -2,7 +2,7 @@
 import pc from 'picocolors';
 import { columns, wrap, type Column } from '../report/text.js';
 import { WIDTH } from '../report/plan-table.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { qualityTables, type QualityTable } from './quality-tables.js';
 import { cellText } from './text.js';
 import { VERDICTS, type Beyond, type Comparison, type PaperReport, type Verdict } from './types.js';

@@ -11,7 +11,7 @@ import { findPreset } from '../geometry/presets.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
-import { formatBytes, formatDecimalBytes, parseBytes, parseNumber } from '../units.js';
+import { formatBytes, formatDecimalBytes, parseBytes, parseNumber } from '../numbers/units.js';
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from './fidelity.js';
 import { makePlan, type Rows } from './plan.js';

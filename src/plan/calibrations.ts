@@ -2,9 +2,9 @@
 import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { issueWords, parseJson } from '../json.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { issueWords, parseJson } from '../io/json.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { AdapterIdentity, HostIdentity } from '../schema/machine.js';
 

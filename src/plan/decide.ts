@@ -4,7 +4,7 @@ import { isEstimate } from '../cost/evidence.js';
 import { longestContext } from '../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../stacks/serve-command.js';
 import { servedBy, STACKS } from '../stacks/serving.js';
-import { formatDecimalBytes, formatTokens } from '../units.js';
+import { formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { planName } from './names.js';
 import { representatives } from './representatives.js';
 import { risksOf } from './risks.js';

@@ -1,7 +1,7 @@
 /** Exit depths that were recorded, `--depth FILE.jsonl`: an answer a line, the loops of its tokens in order. */
 import { show, UserError } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 
 const MAX_BYTES = 2 ** 26;
 /** Tokens of an answer. */

@@ -31,7 +31,7 @@ import { pathClassOf, showsLoss, type QualityFigure } from '../quality/figure.js
 import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../quality/quality.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { servedBy } from '../stacks/serving.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { candidateId } from './candidates.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';

@@ -2,7 +2,7 @@
 import { priceStep } from '../cost/latency.js';
 import { UserError } from '../errors.js';
 import type { Scenario } from '../schema/settings.js';
-import { parseNumber } from '../units.js';
+import { parseNumber } from '../numbers/units.js';
 import { prepare, type Sources } from './answer.js';
 import { candidateOf } from './candidates.js';
 import { chanceWithin } from './chance.js';

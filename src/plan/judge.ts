@@ -8,7 +8,7 @@ import { KERNELS, workOf, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf } from '../schema/drift.js';
 import type { Calibration, KernelCalibration, Sample } from '../schema/calibration.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 import { staleKernels } from './stale.js';
 
 export interface Finding {

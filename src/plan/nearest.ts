@@ -1,6 +1,6 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
 import { priceStep } from '../cost/latency.js';
-import { formatTokens } from '../units.js';
+import { formatTokens } from '../numbers/units.js';
 import { candidateOf } from './candidates.js';
 import { chanceWithin, timeAt, type Timed } from './chance.js';
 import { configurationOf } from './evaluate.js';

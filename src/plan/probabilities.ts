@@ -2,7 +2,7 @@
 import { UserError, show } from '../errors.js';
 import { depthNames, publishedDepths, type PublishedDepths } from '../quality/exit-depths.js';
 import { isPath } from '../schema/settings.js';
-import { parseNumber } from '../units.js';
+import { parseNumber } from '../numbers/units.js';
 import { readDepthTrace, recordedShares } from './depth-trace.js';
 
 /** Shares of a list may miss 1 by this much, as they are rounded. */

@@ -1,6 +1,6 @@
 /** What would make a question fit in which nothing fits: each remedy is planned before it is named. Pure. */
 import type { Scenario } from '../schema/settings.js';
-import { formatTokens } from '../units.js';
+import { formatTokens } from '../numbers/units.js';
 import { prepare, type Sources } from './answer.js';
 import { degreesFor } from './fleet.js';
 import { hasSolution, makePlan } from './plan.js';

@@ -23,7 +23,7 @@ import { flagOf, SETTINGS, type Scenario, type SettingName } from '../schema/set
 import { METRICS, type Metric } from '../quality/figure.js';
 import { isTable, tablesOf } from '../quality/quality.js';
 import { reserveOf, type ServerMemory } from '../stacks/server-memory.js';
-import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../units.js';
+import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import type { CandidateFilter } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from './types.js';
 

@@ -1,7 +1,7 @@
 /** What can go wrong with the plans that an answer names, gravest first. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
-import { formatTokens } from '../units.js';
+import { formatTokens } from '../numbers/units.js';
 import { planName } from './names.js';
 import type { Plan, PlanRequest, QualityKept, Warning } from './types.js';
 

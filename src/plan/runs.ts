@@ -2,7 +2,7 @@
 import { findDevice } from '../devices/find.js';
 import { UserError, show } from '../errors.js';
 import type { Scenario } from '../schema/settings.js';
-import { parseNumber } from '../units.js';
+import { parseNumber } from '../numbers/units.js';
 
 /** More runs than this answer nothing that a person reads. */
 const MOST_RUNS = 64;

@@ -3,7 +3,7 @@ import { isUncompressed } from '../codecs/registry.js';
 import { isEstimate, type Interval } from '../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import { servedBy } from '../stacks/serving.js';
-import { formatMilliseconds } from '../units.js';
+import { formatMilliseconds } from '../numbers/units.js';
 import { candidateOf } from './candidates.js';
 import { choicesOf } from './decide.js';
 import { configurationOf } from './evaluate.js';

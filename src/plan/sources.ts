@@ -12,7 +12,7 @@ import { isPath, type Scenario } from '../schema/settings.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../stacks/choose.js';
 import type { GpuSources } from '../stacks/gpu-pricer.js';
 import { SMALL_OPERATIONS, STACKS, type StackTables } from '../stacks/serving.js';
-import { formatDecimalBytes, parseNumber } from '../units.js';
+import { formatDecimalBytes, parseNumber } from '../numbers/units.js';
 import { presetSource, readVram, type ModelSource, type Sources } from './answer.js';
 import type { Fidelity } from './fidelity.js';
 import { describeCalibration, measuredDevice, type NamedCalibration } from './measured.js';

@@ -1,7 +1,7 @@
 /** Which plans meet what was asked, and what removed the others. */
 import { timeAt, type Timed } from './chance.js';
 import type { Interval } from '../cost/evidence.js';
-import { formatMilliseconds, formatTokens } from '../units.js';
+import { formatMilliseconds, formatTokens } from '../numbers/units.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { isTable } from '../quality/quality.js';
 import { isReference, klLabel, reaches, shareLabel } from './fidelity.js';

@@ -1,7 +1,7 @@
 /** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
 import type { Geometry } from '../geometry/geometry.js';
 import { stackLabel } from '../stacks/choose.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';
 

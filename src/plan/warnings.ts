@@ -1,5 +1,5 @@
 /** What a reader needs to know before believing a plan; every printer shows these, JSON carries them with their codes. */
-import { formatBytes, formatNumber } from '../units.js';
+import { formatBytes, formatNumber } from '../numbers/units.js';
 import { representatives } from './representatives.js';
 import type { Plan, PlanReport, Warning } from './types.js';
 import { shareLabel, shownDecode } from './words.js';

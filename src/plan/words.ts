@@ -1,6 +1,6 @@
 /** Figures of a plan as text, for sentences and tables. */
 import type { Interval } from '../cost/evidence.js';
-import { formatMilliseconds, formatNumber } from '../units.js';
+import { formatMilliseconds, formatNumber } from '../numbers/units.js';
 import type { DecodeFigures, Plan } from './types.js';
 
 /** Decode figures that are shown: at the operating point. */

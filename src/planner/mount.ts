@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 /** The page: what its controls ask is planned, shown, and kept in the address. */
 import { UserError } from '../errors.js';
-import { jsonText } from '../json.js';
+import { jsonText } from '../io/json.js';
 import type { ModelSource } from '../plan/answer.js';
 import type { NamedCalibration } from '../plan/measured.js';
 import { commandLine, shellWord } from '../report/command-line.js';

@@ -14,7 +14,7 @@ import type { Picture } from '../report/pictures/picture.js';
 import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
 import type { Column } from '../report/text.js';
 import { commandLine } from '../report/command-line.js';
-import { formatError, percent } from '../units.js';
+import { formatError, percent } from '../numbers/units.js';
 import type { Answered } from './answer.js';
 
 /** The question, and the answer in paragraphs. */

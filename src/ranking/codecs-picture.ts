@@ -8,7 +8,7 @@ import { frame } from '../report/pictures/marks.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';
 import { colourOf, common, type Theme } from '../report/pictures/theme.js';
-import { formatCount, formatNumber } from '../units.js';
+import { formatCount, formatNumber } from '../numbers/units.js';
 import type { Here } from './measured.js';
 import type { PageModel } from './page-data.js';
 

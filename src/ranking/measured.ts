@@ -6,9 +6,9 @@ import { codecLabel, codecSpec, isUncompressed, layoutOf } from '../codecs/regis
 import { readModelFile } from '../geometry/model-file.js';
 import { JUDGED_BRANCH, type MeasuredRow } from '../plan/fidelity.js';
 import { fidelityFrom } from '../plan/read-fidelity.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import { readFidelity } from '../schema/fidelity.js';
-import { bootstrap, type Interval } from '../statistics.js';
+import { bootstrap, type Interval } from '../numbers/statistics.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
 
 /** Folders of bundled models; each holds `fidelity.json`, made by `lla-sim fidelity`. A line adds one. */

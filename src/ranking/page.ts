@@ -5,7 +5,7 @@ import type { Score } from '../plan/types.js';
 import { guessMark, shownDecode } from '../plan/words.js';
 import { asPublishedLabel, keepsLabel, kernelsLabel } from '../report/plan-rows.js';
 import { markdownText } from '../report/plan-csv.js';
-import { formatBytes, formatCount, formatNumber, formatTokens } from '../units.js';
+import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
 import { claimsInOrder } from './print.js';
 import { codecsPicture } from './codecs-picture.js';
 import { hereFor, type Here, type HereRow } from './measured.js';

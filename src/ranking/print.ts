@@ -4,7 +4,7 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { guessMark, shownDecode, timeLabel } from '../plan/words.js';
 import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js';
 import { columns, wrap, type Column } from '../report/text.js';
-import { formatBytes } from '../units.js';
+import { formatBytes } from '../numbers/units.js';
 import type { Claim } from './claims.js';
 import { needsOf } from '../plan/needs.js';
 import { fixedBytes, type Ranked, type Ranking } from './ranking.js';

@@ -9,7 +9,7 @@ import { isUseless } from '../plan/unfit.js';
 import type { LedgerRow } from '../schema/ledger.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Scenario } from '../schema/settings.js';
-import { formatNumber } from '../units.js';
+import { formatNumber } from '../numbers/units.js';
 import type { Claim } from './claims.js';
 
 /** What claims are held against. */

@@ -4,7 +4,7 @@ import { isBuilt } from '../plan/as-published.js';
 import type { Alternative, AsPublished, BreakEven, Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { measuredWords, shareLabel } from '../plan/fidelity.js';
 import { guessMark, shownDecode } from '../plan/words.js';
-import { formatCount, formatTokens } from '../units.js';
+import { formatCount, formatTokens } from '../numbers/units.js';
 import { TWO_PASSES } from './plan-rows.js';
 import { shareText, wrap } from './text.js';
 

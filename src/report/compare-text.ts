@@ -3,7 +3,7 @@ import pc from 'picocolors';
 import { isUncompressed } from '../codecs/registry.js';
 import type { Choice, Plan, PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words.js';
-import { formatTokens } from '../units.js';
+import { formatTokens } from '../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
 import { asPublishedLabel } from './plan-rows.js';
 import { columns, wrap, type Column } from './text.js';

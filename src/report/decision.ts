@@ -4,7 +4,7 @@ import { contradictedMetrics } from '../plan/evaluate.js';
 import { planName } from '../plan/names.js';
 import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
 import { shownDecode, timeColumn, timeWords } from '../plan/words.js';
-import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { valueWords } from './answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
 import { shareText } from './text.js';

@@ -3,7 +3,7 @@ import { KERNELS } from '../../kernels/registry.js';
 import type { CallExplanation, WidthContribution } from '../cost/explain.js';
 import type { Interval } from '../cost/evidence.js';
 import type { Explained } from '../plan/explain.js';
-import { formatMilliseconds, formatNumber } from '../units.js';
+import { formatMilliseconds, formatNumber } from '../numbers/units.js';
 import { shareText, wrap } from './text.js';
 
 const INDENT = '   ';

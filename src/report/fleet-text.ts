@@ -7,7 +7,7 @@ import { stackLabel } from '../stacks/choose.js';
 import type { Fleet, FleetRow } from '../plan/fleet-types.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../serving/types.js';
-import { formatDecimalBytes, formatTokens } from '../units.js';
+import { formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { brief, hadWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
 import { columns, shareText, wrap, type Column } from './text.js';
 import type { View } from './view.js';

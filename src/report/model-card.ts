@@ -20,7 +20,7 @@ import { GROUP_SIZE } from '../../kernels/spec.js';
 import { contradictionsFor, type Contradiction } from '../quality/contradictions.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { publishedFor, teacherOf } from '../quality/quality.js';
-import { formatBytes, formatNumber, formatTokens } from '../units.js';
+import { formatBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import type { ModelSource } from '../plan/answer.js';
 import { columns, wrap, type Column } from './text.js';
 import { layersTimesLoops } from './words.js';

@@ -3,7 +3,7 @@ import { EXIT, UserError } from '../errors.js';
 import type { Sources } from '../plan/answer.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 
 /** Why a question has no answer, and what would help. */
 export async function noSolutionError(report: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {

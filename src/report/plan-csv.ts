@@ -2,7 +2,7 @@
 import { pathLabel } from '../plan/names.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
+import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import {
   asPublishedLabel,
   batchLabel,

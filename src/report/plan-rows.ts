@@ -7,7 +7,7 @@ import { HERE, klLabel } from '../plan/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { guessMark, shownDecode } from '../plan/words.js';
-import { formatCount, formatTokens } from '../units.js';
+import { formatCount, formatTokens } from '../numbers/units.js';
 import { shareText } from './text.js';
 
 export const batchLabel = (p: Plan): string =>

@@ -8,7 +8,7 @@ import { pathLabel } from '../plan/names.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { guessMark, shownDecode, timeLabel } from '../plan/words.js';
-import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../units.js';
+import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../numbers/units.js';
 import { answerText } from './answer-text.js';
 import {
   asPublishedLabel,

@@ -1,7 +1,7 @@
 /** The report in Markdown, with its pictures beside it: the decision first, appendices last. */
 import type { Plan, PlanReport } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { commandLine } from './command-line.js';
 import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, sheetTable } from './decision.js';
 import { fleetLines, questionWords, replicaWords } from './fleet-text.js';

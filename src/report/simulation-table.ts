@@ -4,7 +4,7 @@ import { meanLoops } from '../serving/depth.js';
 import { EXACT_VALUES } from '../serving/sketch.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../serving/types.js';
-import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
+import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../numbers/units.js';
 import { knownBetween, LIMIT_WORDS, limitWords, replicaWords, targetWords, verdictWords } from './simulation-words.js';
 import { columns, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';

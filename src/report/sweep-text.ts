@@ -1,7 +1,7 @@
 /** Batch against time, rate and price, of the plans that an answer names. */
 import type { DecodeFigures, Plan, PlanReport } from '../plan/types.js';
 import { timeLabel } from '../plan/words.js';
-import { formatCount, formatNumber } from '../units.js';
+import { formatCount, formatNumber } from '../numbers/units.js';
 import type { Sweep } from './plan-json.js';
 import { columns, type Column } from './text.js';
 

@@ -1,6 +1,6 @@
 /** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
 import type { WayRow } from '../serving/types.js';
-import { formatMilliseconds, formatNumber } from '../units.js';
+import { formatMilliseconds, formatNumber } from '../numbers/units.js';
 import { columns, wrap, type Column } from './text.js';
 
 const millis = (ms: number | null | undefined): string =>

@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { CODEC_KINDS, FLASHLOOP_TOKENS, PATH_CHOICES, RESIDUAL_FORMS, SHARINGS } from '../codecs/codec.js';
 import { printable, UserError } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 import { STORAGES } from '../../kernels/spec.js';
 import { flashloopConstants } from './constants.js';
 

@@ -8,7 +8,7 @@ import { makePlan } from '../plan/plan.js';
 import { representatives } from '../plan/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
-import { turn } from '../turn.js';
+import { turn } from '../io/turn.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';

@@ -16,7 +16,7 @@ import { namedDepths, readProbabilities, recordedDepths } from '../plan/probabil
 import type { RuntimeTerms } from '../stacks/runtime.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
-import { parseNumber, parseSeconds, parseTokens } from '../units.js';
+import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { UNFINISHED } from '../../src/bench/visits.js';
-import { beginningOf } from '../../src/process-alive.js';
+import { beginningOf } from '../../src/io/process-alive.js';
 import { loadCalibration } from '../../src/plan/calibrations.js';
 import { calibrationSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
 import { inProcess, scratch } from '../cli/program.js';

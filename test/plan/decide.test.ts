@@ -10,7 +10,7 @@ import { choicesOf } from '../../src/plan/decide.js';
 import { makePlan } from '../../src/plan/plan.js';
 import { answerLines, answerText } from '../../src/report/answer-text.js';
 import { keepsLabel, shortList } from '../../src/report/plan-rows.js';
-import { formatMilliseconds } from '../../src/units.js';
+import { formatMilliseconds } from '../../src/numbers/units.js';
 import { planOf, row } from './requests.js';
 
 const kept = (p: Plan): number => p.qualityKept?.share ?? -1;

@@ -11,7 +11,7 @@ import { configurationOf } from '../../src/plan/evaluate.js';
 import { explainRow } from '../../src/plan/explain.js';
 import { makePlan } from '../../src/plan/plan.js';
 import { representatives } from '../../src/plan/representatives.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { explainText } from '../../src/report/explain-text.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { SEED } from '../gpu/random.js';

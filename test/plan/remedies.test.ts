@@ -4,7 +4,7 @@ import { ask, readSources } from '../../src/plan/ask.js';
 import { hasSolution } from '../../src/plan/plan.js';
 import { remedyWords } from '../../src/plan/remedies.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { parseTokens } from '../../src/units.js';
+import { parseTokens } from '../../src/numbers/units.js';
 
 const words = async (s: Scenario): Promise<string> => remedyWords(s, await readSources(s));
 const fits = async (s: Scenario): Promise<boolean> => hasSolution(await ask(s, { everyRow: false }));

@@ -9,7 +9,7 @@ import { tunedSources } from '../../src/plan/stacks.js';
 import { kernelPoints, rooflineOf } from '../../src/report/pictures/kernel-roofline.js';
 import { planTable } from '../../src/report/plan-table.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { median } from '../../src/statistics.js';
+import { median } from '../../src/numbers/statistics.js';
 
 const scenario: Scenario = { device: 'h200', codec: ['full', 'lla'], ratio: [4], batch: 8 };
 

@@ -8,7 +8,7 @@ import { DEVICES, memoryOf } from '../../src/devices/catalogue.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import { readSources } from '../../src/plan/ask.js';
 import type { PlannedFleet } from '../../src/plan/fleet.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { fleetJson } from '../../src/report/fleet-json.js';
 import { viewOf, type View } from '../../src/report/view.js';
 import { UserError } from '../../src/errors.js';

@@ -12,7 +12,7 @@ import { prepare } from '../../src/plan/answer.js';
 import { ask, readSources } from '../../src/plan/ask.js';
 import { configurationOf } from '../../src/plan/evaluate.js';
 import type { Plan } from '../../src/plan/types.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
 import {

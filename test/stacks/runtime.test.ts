@@ -15,7 +15,7 @@ import { simulate } from '../../src/serving/answer.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { Runtime, type RuntimeChoice, type RuntimeFile } from '../../src/stacks/runtime.js';
 import { runtimeFileSchema } from '../../src/stacks/runtime-schema.js';
-import { median } from '../../src/statistics.js';
+import { median } from '../../src/numbers/statistics.js';
 import { readLedger } from '../../src/schema/ledger-file.js';
 import { inProcess, ROOT } from '../cli/program.js';
 import { randomOf, SEED } from '../gpu/random.js';

@@ -5,7 +5,7 @@ import { prepare } from '../../src/plan/answer.js';
 import { readSources } from '../../src/plan/ask.js';
 import { configurationOf } from '../../src/plan/evaluate.js';
 import type { PlanRequest } from '../../src/plan/types.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { serverDefaults } from '../../src/stacks/server-memory.js';
 import { schedulesMeanwhile, takesPromptsFirst } from '../../src/stacks/serving.js';

@@ -18,7 +18,7 @@ import type { Args } from '../../src/commands/command.js';
 import { heldOutOf, readDistil } from '../../src/commands/fit-distil.js';
 import { refuseDistil } from '../../src/fit/distillable.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
 import { parametersFrom, startJax } from '../../src/training/arrays.js';
 import { distil, type Distillation, type Distilled } from '../../src/training/distil.js';

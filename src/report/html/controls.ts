@@ -5,7 +5,7 @@ import { readBounds, settingText } from '../../schema/setting-text.js';
 import type { Scenario } from '../../schema/settings.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { STACKS } from '../../stacks/serving.js';
-import { formatDecimalBytes, formatTokens } from '../../units.js';
+import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import type { PageData } from '../page-data.js';
 import { sourcesFor } from './sources.js';
 

@@ -5,7 +5,7 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
-import { formatBytes, formatDecimalBytes, formatNumber } from '../../units.js';
+import { formatBytes, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import { LIMIT_WORDS } from '../words.js';
 import { chosenId } from '../answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../fleet-text.js';

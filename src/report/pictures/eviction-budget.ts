@@ -4,7 +4,7 @@ import { codecSpec, isUncompressed } from '../../codecs/registry.js';
 import { allocatedTokens, type Eviction } from '../../eviction/policy.js';
 import { bytesPerSequence, maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate.js';
-import { formatBytes, formatCount, formatTokens } from '../../units.js';
+import { formatBytes, formatCount, formatTokens } from '../../numbers/units.js';
 import type { Evaluated, View } from '../view.js';
 import { shownPlan } from '../view.js';
 import { endLabels, frame, notes } from './marks.js';

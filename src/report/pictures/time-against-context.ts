@@ -5,7 +5,7 @@ import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate.js';
 import { planName } from '../../plan/names.js';
-import { formatNumber, formatTokens } from '../../units.js';
+import { formatNumber, formatTokens } from '../../numbers/units.js';
 import { commonBatch, drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { allCrossings, type Crossing } from './crossings.js';

@@ -5,7 +5,7 @@ import { priceStep } from '../../cost/latency.js';
 import { configurationOf } from '../../plan/evaluate.js';
 import { planName } from '../../plan/names.js';
 import { shownDecode } from '../../plan/words.js';
-import { formatNumber, formatTokens } from '../../units.js';
+import { formatNumber, formatTokens } from '../../numbers/units.js';
 import { drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { frame, notes } from './marks.js';

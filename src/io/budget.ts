@@ -3,8 +3,8 @@
  * budget says whether it ends in time, as far as earlier pieces of its kind tell.
  */
 import { clockNow } from './clock.js';
-import { UserError, show } from './errors.js';
-import { parseSeconds } from './units.js';
+import { UserError, show } from '../errors.js';
+import { parseSeconds } from '../numbers/units.js';
 
 export class Budget {
   /** Longest piece of each kind so far, seconds, and how many there were. */

@@ -1,5 +1,5 @@
 /** Parsing and printing of quantities. Inside the program there are only bytes, seconds, tokens and plain ratios. */
-import { UserError, show } from './errors.js';
+import { UserError, show } from '../errors.js';
 
 const BYTE_UNITS: Record<string, number> = {
   '': 1,

@@ -1,7 +1,7 @@
 /** How much time a command may take, on a clock that the test moves. */
 import { describe, expect, it } from 'vitest';
-import { Budget, readBudget } from '../src/budget.js';
-import { UserError } from '../src/errors.js';
+import { Budget, readBudget } from '../../src/io/budget.js';
+import { UserError } from '../../src/errors.js';
 
 /** A clock, and work that takes seconds of it. */
 function world(): { now: () => number; takes: (seconds: number) => () => Promise<void> } {

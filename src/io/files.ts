@@ -1,7 +1,7 @@
 /** Files from outside: read with their usual mistakes answered in one line, and named so that they can be printed. */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync, type Stats } from 'node:fs';
 import { relative } from 'node:path';
-import { printable, UserError, show } from './errors.js';
+import { printable, UserError, show } from '../errors.js';
 
 /** A path as shown to people: relative to the working directory where it lies below it, and printable. */
 export function displayPath(path: string): string {

@@ -4,7 +4,7 @@
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { UserError, show } from './errors.js';
+import { UserError, show } from '../errors.js';
 import { beginningOf, isAlive } from './process-alive.js';
 import { cannotWrite, placeOf } from './write.js';
 

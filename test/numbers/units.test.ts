@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { show, UserError } from '../src/errors.js';
+import { show, UserError } from '../../src/errors.js';
 import {
   formatBytes,
   formatCount,
@@ -14,7 +14,7 @@ import {
   parseNumber,
   parseSeconds,
   parseTokens,
-} from '../src/units.js';
+} from '../../src/numbers/units.js';
 
 describe('bytes', () => {
   it.each([

@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
-import { UserError, show } from './errors.js';
-import type { Geometry } from './geometry/geometry.js';
+import { UserError, show } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
 
 const PIECE_BYTES = 2 ** 20;
 

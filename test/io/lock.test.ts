@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'no
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { lockFile } from '../src/lock.js';
-import { beginningOf } from '../src/process-alive.js';
+import { lockFile } from '../../src/io/lock.js';
+import { beginningOf } from '../../src/io/process-alive.js';
 
 let folder = '';
 beforeEach(() => {

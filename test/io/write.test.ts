@@ -15,8 +15,8 @@ import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { UserError } from '../src/errors.js';
-import { checkWritable, keepBeside, Replacement, writeWhole } from '../src/write.js';
+import { UserError } from '../../src/errors.js';
+import { checkWritable, keepBeside, Replacement, writeWhole } from '../../src/io/write.js';
 
 let folder = '';
 beforeEach(() => {

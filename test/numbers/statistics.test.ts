@@ -1,6 +1,6 @@
 /** Quantiles lie between neighbours, whatever the order of the values. */
 import { expect, test } from 'vitest';
-import { median, quantile } from '../src/statistics.js';
+import { median, quantile } from '../../src/numbers/statistics.js';
 
 test('the median of an even count lies between', () => {
   expect(median([4, 1, 3, 2])).toBe(2.5);

@@ -1,7 +1,7 @@
 /** What a schema found wrong is said in the program's words. */
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { issueWords } from '../src/json.js';
+import { issueWords } from '../../src/io/json.js';
 
 const schema = z.object({ schemaVersion: z.literal(2), rates: z.object({ memory: z.number() }) }).strict();
 const said = (value: unknown): string => issueWords(schema.safeParse(value).error?.issues[0]);

@@ -1,5 +1,5 @@
 /** JSON from outside: bounded before it is parsed, since a parser takes memory and time for whatever it is given. */
-import { UNPRINTABLE, UserError } from './errors.js';
+import { UNPRINTABLE, UserError } from '../errors.js';
 
 const unprintable = new RegExp(`[${UNPRINTABLE}]`, 'gu');
 

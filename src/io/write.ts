@@ -19,7 +19,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { UserError, show } from './errors.js';
+import { UserError, show } from '../errors.js';
 import { isAlive } from './process-alive.js';
 
 /** Meaning of a system call's error, and its remedy. */
