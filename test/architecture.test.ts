@@ -86,7 +86,7 @@ const graph = new Map(files.map((f) => [f, importsOf(f)]));
 const imports = (file: string): Import[] => graph.get(file) ?? [];
 
 /** Commands that need a GPU, and the types of what they print: they may know the other side. */
-const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run|fit|fidelity|outputs)\b/;
+const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|model|outputs)\b/;
 /** The parts of a kernel beside its terms: how it is run, and what it is checked against. */
 const LAUNCH = /^kernels\/(.*[/.])?launch(es)?\.ts$/;
 const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;
@@ -190,9 +190,9 @@ describe('architecture', () => {
       imports(f).some((i) => i.loads && (i.specifier.startsWith('node:') || i.specifier === 'webgpu')),
     );
     // The bundle of a page has the texts of the kernels in place of kernels/files.ts, which alone loads io/root.ts, and
-    // a refusal in place of plan/depth-trace.ts, which alone loads io/files.ts.
+    // a refusal in place of plan/ask/depth-trace.ts, which alone loads io/files.ts.
     expect(native.sort()).toEqual(['io/files.ts', 'io/root.ts', 'kernels/files.ts']);
-    expect([...loaded].filter((f) => f !== 'plan/depth-trace.ts' && text(f).includes("/files.js'"))).toEqual([
+    expect([...loaded].filter((f) => f !== 'plan/ask/depth-trace.ts' && text(f).includes("/files.js'"))).toEqual([
       'kernels/source.ts',
     ]);
     const globals = [...loaded].filter(
@@ -287,7 +287,7 @@ describe('architecture', () => {
     );
     const allowed = new Set([
       // Scenario files are read with the planner's reader.
-      'schema/scenario.ts -> plan/calibrations.ts',
+      'schema/scenario.ts -> plan/ask/calibrations.ts',
       // The names of codecs, paths and policies are the choices of settings.
       'schema/settings.ts -> codecs/codec.ts',
       'schema/settings.ts -> eviction/policy.ts',

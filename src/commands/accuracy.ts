@@ -2,7 +2,7 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { parseNumber } from '../numbers/units.js';
-import { WIDTH } from '../report/plan-table.js';
+import { WIDTH } from '../report/text/plan-table.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print } from './output.js';

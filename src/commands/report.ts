@@ -2,9 +2,9 @@
 import { basename } from 'node:path';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { displayPath } from '../io/files.js';
-import { readSources } from '../plan/ask.js';
+import { readSources } from '../plan/ask/on-disk.js';
 import { hasSolution } from '../plan/plan.js';
-import { knownStacks } from '../plan/stacks.js';
+import { knownStacks } from '../plan/ask/stacks.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { inFileWords, readScenario, singleOptions } from './plan.js';

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
-import { readSources } from '../plan/ask.js';
+import { readSources } from '../plan/ask/on-disk.js';
 import {
   SERVER_SETTINGS,
   servingFlag,
@@ -372,7 +372,7 @@ async function render(
     return report.candidates
       ? (await import('../report/simulation-csv.js')).ratesCsv(report.candidates)
       : `${[CSV_HEADER, ...lines].join('\n')}\n`;
-  const { simulationTable } = await import('../report/simulation-table.js');
+  const { simulationTable } = await import('../report/text/simulation-table.js');
   return simulationTable(report, {
     colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
   });

@@ -13,7 +13,7 @@ import { checkWritable, writeWhole } from '../io/write.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
-import { explained } from './run.js';
+import { explained } from './model/run.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
 const BUDGET = { quick: '3m', whole: '15m' } as const;

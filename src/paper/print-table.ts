@@ -1,7 +1,7 @@
 /** The comparison for a terminal, at most 100 columns wide. */
 import pc from 'picocolors';
-import { columns, wrap, type Column } from '../report/text.js';
-import { WIDTH } from '../report/plan-table.js';
+import { columns, wrap, type Column } from '../report/text/text.js';
+import { WIDTH } from '../report/text/plan-table.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { qualityTables, type QualityTable } from './quality-tables.js';
 import { cellText } from './text.js';

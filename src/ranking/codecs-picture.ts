@@ -2,8 +2,8 @@
 import type { ChartDataset, PointStyle } from 'chart.js';
 import type { CodecKind } from '../codecs/codec.js';
 import { isUncompressed } from '../codecs/registry.js';
-import { klNumber } from '../plan/fidelity.js';
-import { shownDecode } from '../plan/words.js';
+import { klNumber } from '../plan/evaluate/fidelity.js';
+import { shownDecode } from '../plan/words/words.js';
 import { frame } from '../report/pictures/marks.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { printable, show, UserError } from '../errors.js';
 import { readTextFile } from '../io/files.js';
 import { jsonText } from '../io/json.js';
-import type { Sources } from '../plan/answer.js';
+import type { Sources } from '../plan/ask/prepare.js';
 import type { Scenario } from '../schema/settings.js';
 import { htmlDocument } from './html/document.js';
 import type { Html } from './html/html.js';

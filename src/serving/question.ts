@@ -12,7 +12,7 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { namedDepths, readProbabilities, recordedDepths } from '../plan/probabilities.js';
+import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';

@@ -16,7 +16,7 @@ import { evictionLabel } from '../eviction/policy.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import { candidateId } from '../plan/candidates.js';
+import { candidateId } from '../plan/ask/candidates.js';
 import type { Candidate } from '../plan/types.js';
 import { isAlive } from '../io/process-alive.js';
 import type { Configuration } from '../schedule/schedule.js';

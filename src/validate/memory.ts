@@ -12,7 +12,7 @@ import { mix } from '../numbers/hash.js';
 import { parseEviction, POLICY_NAMES } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import { candidateId, listCandidates } from '../plan/candidates.js';
+import { candidateId, listCandidates } from '../plan/ask/candidates.js';
 import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { inTime } from './in-time.js';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { UNFINISHED } from '../../src/bench/visits.js';
 import { beginningOf } from '../../src/io/process-alive.js';
-import { loadCalibration } from '../../src/plan/calibrations.js';
+import { loadCalibration } from '../../src/plan/ask/calibrations.js';
 import { calibrationSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
 import { inProcess, scratch } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';

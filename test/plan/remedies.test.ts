@@ -1,8 +1,8 @@
 /** What the program proposes where nothing fits: each change is planned before it is named. */
 import { expect, it } from 'vitest';
-import { ask, readSources } from '../../src/plan/ask.js';
+import { ask, readSources } from '../../src/plan/ask/on-disk.js';
 import { hasSolution } from '../../src/plan/plan.js';
-import { remedyWords } from '../../src/plan/remedies.js';
+import { remedyWords } from '../../src/plan/decide/remedies.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { parseTokens } from '../../src/numbers/units.js';
 

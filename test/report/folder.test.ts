@@ -11,7 +11,7 @@ import { APPENDICES } from '../../src/report/report-markdown.js';
 import { viewOf } from '../../src/report/view.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { shownDecode } from '../../src/plan/words.js';
+import { shownDecode } from '../../src/plan/words/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
 import { formatCount, formatNumber } from '../../src/numbers/units.js';

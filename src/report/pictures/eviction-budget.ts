@@ -3,7 +3,7 @@ import { pathSpec } from '../../codecs/paths.js';
 import { codecSpec, isUncompressed } from '../../codecs/registry.js';
 import { allocatedTokens, type Eviction } from '../../eviction/policy.js';
 import { bytesPerSequence, maxBatch, memoryModel } from '../../cost/memory.js';
-import { configurationOf, usableBytes } from '../../plan/evaluate.js';
+import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
 import { formatBytes, formatCount, formatTokens } from '../../numbers/units.js';
 import type { Evaluated, View } from '../view.js';
 import { shownPlan } from '../view.js';

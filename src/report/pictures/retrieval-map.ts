@@ -2,7 +2,7 @@
 import type { Plugin } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { ratioLabel } from '../../codecs/ranks.js';
-import type { Fidelity, MeasuredRow } from '../../plan/fidelity.js';
+import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { formatTokens } from '../../numbers/units.js';
 import { frame } from './marks.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
