@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { readdirSync, readFileSync } from 'node:fs';
-import { PACKAGE_ROOT } from '../src/root.js';
+import { PACKAGE_ROOT } from '../src/io/root.js';
 import { filesByName } from './names.js';
 
 export const KERNEL_DIRECTORY = join(PACKAGE_ROOT, 'kernels');

@@ -9,7 +9,7 @@
  *
  * Everything else is plain WGSL; numbers are `override` constants or uniforms. Unresolved directives are refused.
  */
-import { sha256 } from '../src/sha256.js';
+import { sha256 } from '../src/numbers/sha256.js';
 import { hasKernelFile, readKernelFile } from './files.js';
 import { KERNELS, type KernelName } from './registry.js';
 import { STORAGES, type Storage } from './spec.js';

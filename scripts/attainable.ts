@@ -26,7 +26,7 @@ import { formOf, generationOf } from '../src/stacks/gpus.js';
 import { lawSeconds } from '../src/cost/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
-import { median } from '../src/statistics.js';
+import { median } from '../src/numbers/statistics.js';
 import { keepScores } from './scores.js';
 
 const folder = 'calibrations/stacks';

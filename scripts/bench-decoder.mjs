@@ -13,7 +13,7 @@ import { medianOf } from '../dist/src/bench/repeat.js';
 import { openDecoder } from '../dist/src/decoder/gpu/decoder.js';
 import { findPreset } from '../dist/src/geometry/presets.js';
 import { openDevice } from '../dist/src/gpu/index.js';
-import { listCandidates } from '../dist/src/plan/candidates.js';
+import { listCandidates } from '../dist/src/plan/ask/candidates.js';
 import { SMALL_OURO } from '../dist/src/validate/geometries.js';
 
 const { values: o } = parseArgs({

@@ -126,7 +126,7 @@ function makeProgram(name, kernel, share) {
 /** Finds the share of repeated work that makes a slowdown (1.15), by measurements longer than a run's. */
 async function calibratePlant(kernel, wanted) {
   const { bench, resolveAgainst } = await import('../dist/src/bench/regression/index.js');
-  const { Budget } = await import('../dist/src/budget.js');
+  const { Budget } = await import('../dist/src/io/budget.js');
   const { openDevice } = await import('../dist/src/gpu/index.js');
   const folder = join(HOME, 'plant', 'kernels');
   const device = await openDevice();

@@ -21,8 +21,8 @@ import {
 } from '../dist/src/index.js';
 // What a plan calls: the library's functions look at their arguments first, each time.
 import { priceStep } from '../dist/src/cost/latency.js';
-import { chooseStack } from '../dist/src/plan/sources.js';
-import { tablesOnDisk } from '../dist/src/plan/stacks.js';
+import { chooseStack } from '../dist/src/plan/ask/sources.js';
+import { tablesOnDisk } from '../dist/src/plan/ask/stacks.js';
 import { gpuPricer } from '../dist/src/stacks/gpu-pricer.js';
 
 const SECONDS = 2;

@@ -7,7 +7,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import { simulate } from '../dist/src/serving/answer.js';
-import { readSources } from '../dist/src/plan/ask.js';
+import { readSources } from '../dist/src/plan/ask/on-disk.js';
 
 const trace = process.argv[2];
 const madeUp = (requests) => ({

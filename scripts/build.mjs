@@ -50,7 +50,7 @@ writeFileSync(
 );
 const planner = await plannerBundle();
 const { plannerDocument } = await import('../dist/src/planner/document.js');
-const { judgedGroups, knownStacks } = await import('../dist/src/plan/stacks.js');
+const { judgedGroups, knownStacks } = await import('../dist/src/plan/ask/stacks.js');
 const { claimRows } = await import('../dist/src/ranking/claim-rows.js');
 writeFileSync(`${root}dist/plan.html`, plannerDocument(planner, await knownStacks(), judgedGroups(), claimRows()));
 writeFileSync(last, licencesOf([...bundled, ...page.inputs, ...measure.inputs, ...planner.inputs]));

@@ -11,9 +11,9 @@ import { fitPredictor } from '../src/cost/fit.js';
 import { calibrationPricer, elsewhere } from '../src/cost/pricers.js';
 import { measuredPoints } from '../src/cost/predictor.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';
-import { randomFrom } from '../src/random.js';
+import { randomFrom } from '../src/numbers/random.js';
 import { calibrationSchema, type Calibration, type Sample } from '../src/schema/calibration.js';
-import { quantile } from '../src/statistics.js';
+import { quantile } from '../src/numbers/statistics.js';
 import { keepScores, type Judged } from './scores.js';
 
 const FOLDS = 5;

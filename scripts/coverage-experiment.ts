@@ -11,7 +11,7 @@ import { makePredictor } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';
 import type { Shape } from '../kernels/spec.js';
-import { median } from '../src/statistics.js';
+import { median } from '../src/numbers/statistics.js';
 
 /** Uniform numbers in [0, 1) from a seed (mulberry32). */
 export function randomFrom(seed: number): () => number {

@@ -82,7 +82,7 @@ export async function faults({
 }) {
   const random = randomFrom(seed);
   const pick = (list) => list[Math.floor(random() * list.length)];
-  const { loadCalibration } = await import(pathToFileURL(join(dist, 'plan/calibrations.js')).href);
+  const { loadCalibration } = await import(pathToFileURL(join(dist, 'plan/ask/calibrations.js')).href);
   const home = mkdtempSync(join(tmpdir(), 'lla-sim-faults-'));
   const temporary = join(home, 'tmp');
   mkdirSync(temporary);

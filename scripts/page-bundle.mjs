@@ -48,13 +48,13 @@ const withoutTraces = {
 const withoutFilesOfDepths = {
   name: 'without-files-of-depths',
   setup: ({ onLoad }) =>
-    onLoad({ filter: /\/src\/plan\/depth-trace\.ts$/ }, () => ({
-      contents: `import { show, UserError } from '../errors.js';
+    onLoad({ filter: /\/src\/plan\/ask\/depth-trace\.ts$/ }, () => ({
+      contents: `import { show, UserError } from '../../errors.js';
         export const readDepthTrace = (path) => {
           throw new UserError('this page has no file ' + show(path), 'ask on the command line: --depth FILE.jsonl');
         };
         export const recordedShares = readDepthTrace;`,
-      resolveDir: join(root, 'src/plan'),
+      resolveDir: join(root, 'src/plan/ask'),
       loader: 'js',
     })),
 };

@@ -1,8 +1,8 @@
 /** Which share of the attainable speed a published implementation reached, by this program's prices. */
 import type { PathChoice } from '../src/codecs/codec.js';
 import { findPreset } from '../src/geometry/presets.js';
-import { pathLabel } from '../src/plan/names.js';
-import { ask } from '../src/plan/ask.js';
+import { pathLabel } from '../src/plan/words/names.js';
+import { ask } from '../src/plan/ask/on-disk.js';
 import type { Implementation } from '../src/quality/implementations.js';
 
 /**

@@ -9,7 +9,7 @@ import { priceStep } from '../src/cost/latency.js';
 import { calibrationPricer } from '../src/cost/pricers.js';
 import type { KernelName } from '../kernels/registry.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
-import { median, quantile } from '../src/statistics.js';
+import { median, quantile } from '../src/numbers/statistics.js';
 import { stepGrid, validationModel } from '../src/validate/grid.js';
 import { pricerFor } from '../src/validate/latency.js';
 import type { ValidationReport } from '../src/validate/report.js';

@@ -20,9 +20,9 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Pricing } from '../src/accuracy/price.js';
 import type { Interval, ServerSpread } from '../src/cost/evidence.js';
-import { PACKAGE_ROOT } from '../src/root.js';
+import { PACKAGE_ROOT } from '../src/io/root.js';
 import { readLedger, type Row } from '../src/schema/ledger-file.js';
-import { quantile } from '../src/statistics.js';
+import { quantile } from '../src/numbers/statistics.js';
 import type { ServerFile, ServerTime } from '../src/stacks/serving.js';
 import { isRuntime } from '../src/stacks/execution.js';
 

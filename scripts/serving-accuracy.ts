@@ -12,13 +12,13 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { prepare } from '../src/plan/answer.js';
-import { readSources } from '../src/plan/ask.js';
-import { configurationOf } from '../src/plan/evaluate.js';
+import { prepare } from '../src/plan/ask/prepare.js';
+import { readSources } from '../src/plan/ask/on-disk.js';
+import { configurationOf } from '../src/plan/evaluate/evaluate.js';
 import { run, type Source } from '../src/serving/engine.js';
 import type { Ended } from '../src/serving/metrics.js';
 import { CostModelPricer, PriceTables } from '../src/serving/price.js';
-import { quantile } from '../src/statistics.js';
+import { quantile } from '../src/numbers/statistics.js';
 
 /** What vLLM ran with (vllm/meta.json). */
 const SERVED = { maxNumSeqs: 256, maxNumBatchedTokens: 2048, blocks: 2588, blockTokens: 16, longest: 8192 };

@@ -14,7 +14,7 @@ import { Marked } from 'marked';
 import { escapeHtml } from '../dist/src/report/html/html.js';
 import { STYLE } from '../dist/src/report/html/style.js';
 import { scriptJson } from '../dist/src/report/page-data.js';
-import { policyHash } from '../dist/src/sha256.js';
+import { policyHash } from '../dist/src/numbers/sha256.js';
 import { VERSION } from '../dist/src/version.js';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));

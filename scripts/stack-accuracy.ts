@@ -8,7 +8,7 @@
  * CHECKOUT is a clone of https://github.com/ai-dynamo/aiconfigurator. accuracy.mjs must lie where it finds node_modules.
  */
 import { parseArgs } from 'node:util';
-import { randomFrom } from '../src/random.js';
+import { randomFrom } from '../src/numbers/random.js';
 import { stackTableSchema } from '../src/stacks/stack-schema.js';
 import { AIC_GPUS, aicTables } from '../src/stacks/aic.js';
 import { STACKS, type Stack } from '../src/stacks/serving.js';
@@ -19,7 +19,7 @@ import { TablePredictor } from '../src/stacks/predict.js';
 import type { ScreenRates } from '../src/stacks/screen.js';
 import { selectTables } from '../src/stacks/select.js';
 import { MOST_KNOTS, type PassedTable } from '../src/stacks/stack-file.js';
-import { quantile } from '../src/statistics.js';
+import { quantile } from '../src/numbers/statistics.js';
 import { keepScores, type Judged } from './scores.js';
 
 const { values, positionals } = parseArgs({

@@ -3,7 +3,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runCommandLine } from './commands/parser.js';
 import { EXIT, UserError, type ExitCode } from './errors.js';
-import { cannotWrite } from './write.js';
+import { cannotWrite } from './io/write.js';
 
 // A cold plan is over before compiled code pays for its compilation: functions are optimised after 1 MB of bytecode
 // instead of some 100 kB, which takes a third off its time and nothing from what computes for long.

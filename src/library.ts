@@ -1,17 +1,9 @@
 /**
  * The library's functions behind a check of their arguments: whoever calls from JavaScript gets a UserError that names
- * the argument, never a TypeError from the inside or a NaN. The command line calls the functions themselves.
+ * the argument. The command line calls the functions themselves.
  */
 import { z } from 'zod';
-import {
-  CODEC_KINDS,
-  FLASHLOOP_TOKENS,
-  PATHS,
-  PATH_CHOICES,
-  RESIDUAL_FORMS,
-  SHARINGS,
-  type Codec,
-} from './codecs/codec.js';
+import { CODEC_KINDS, PATHS, PATH_CHOICES, SHARINGS, type Codec } from './codecs/codec.js';
 import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
@@ -27,43 +19,49 @@ import { LIMITS } from './geometry/config.js';
 import * as presets from './geometry/presets.js';
 import * as paperModel from './paper/model.js';
 import * as paper from './paper/report.js';
-import { ask } from './plan/ask.js';
-import { listCandidates as list } from './plan/candidates.js';
+import { ask } from './plan/ask/on-disk.js';
+import { listCandidates as list } from './plan/ask/candidates.js';
 import { makePlan as make } from './plan/plan.js';
-import { readQuestion as read } from './plan/request.js';
+import { readQuestion as read } from './plan/ask/settings.js';
 import type { PlanReport } from './plan/types.js';
 import * as quality from './quality/quality.js';
 import { planCsv as csv, planMarkdown as markdown } from './report/plan-csv.js';
-import { planTable as table } from './report/plan-table.js';
+import { planTable as table } from './report/text/plan-table.js';
 import { KERNELS, KERNEL_NAMES, workOf as work } from '../kernels/registry.js';
 import { STORAGES } from '../kernels/spec.js';
 import * as schedules from './schedule/schedule.js';
 import type { Configuration, Op, Schedule } from './schedule/schedule.js';
-import { flashloopConstants } from './schema/constants.js';
-import { checkScenario, scenarioSchema } from './schema/scenario.js';
+import { codecSchema } from './schema/codec.js';
+import { checkScenario } from './schema/scenario.js';
 import type { Scenario } from './schema/settings.js';
-import { MAX_BYTES, MAX_TOKENS } from './units.js';
-
-const RETURNED = 'pass what the library itself returned';
+import { MAX_BYTES, MAX_TOKENS } from './numbers/units.js';
 
 /** An argument: its name and what it must be. */
 type Rule = readonly [name: string, type: z.ZodType];
 
-/** The function, with its arguments checked first; a later failure inside becomes one line, with its cause. */
-function checked<A extends readonly unknown[], R>(call: (...args: A) => R, name: string, ...rules: Rule[]) {
-  return (...args: A): R => {
+/**
+ * The function, with its arguments checked first. Where all of an argument is checked, what is thrown later is a defect
+ * and stays one; where an argument is taken as the library made it (`made`), it becomes one line, with its cause.
+ */
+function checked<A extends readonly unknown[], R>(call: (...args: A) => R, ...rules: Rule[]): (...args: A) => R {
+  const { name } = call;
+  const trusts = rules.some(([, type]) => TAKEN_AS_MADE.has(type));
+  return (...args) => {
     for (const [i, [argument, type]] of rules.entries()) check(type, args[i], `${name}: ${argument}`);
-    const result = asUserError(name, () => call(...args));
-    if (typeof result === 'number' && Number.isNaN(result)) throw misfit(name, new Error('the result is not a number'));
-    return result;
+    return trusts ? asUserError(name, () => numberOr(call(...args))) : call(...args);
   };
+}
+
+/** @throws Error for a number that is none */
+function numberOr<R>(result: R): R {
+  if (typeof result === 'number' && Number.isNaN(result)) throw new Error('the result is not a number');
+  return result;
 }
 
 /** @throws UserError unless the value is of this type */
 function check(type: z.ZodType, value: unknown, subject: string): void {
-  if (asUserError(subject, () => isKnown(type, value))) return;
   const issue = asUserError(subject, () => type.safeParse(value)).error?.issues[0];
-  if (!issue) return remember(type, value);
+  if (!issue) return;
   const where = issue.path.map((key) => `.${String(key).slice(0, 80)}`).join('');
   const received = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], value);
   throw new UserError(
@@ -72,55 +70,19 @@ function check(type: z.ZodType, value: unknown, subject: string): void {
   );
 }
 
-/**
- * Objects that a type has accepted, each with a copy of it: callers price one configuration at many batches. An object
- * that was changed since is checked again.
- */
-const ACCEPTED = new Map<z.ZodType, WeakMap<object, unknown>>();
-
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
-
-function isKnown(type: z.ZodType, value: unknown): boolean {
-  const copy = isObject(value) ? ACCEPTED.get(type)?.get(value) : undefined;
-  return copy !== undefined && isSame(copy, value);
-}
-
-/** Of the types that callers pass again and again. What cannot be copied is checked each time. */
-function remember(type: z.ZodType, value: unknown): void {
-  if (!isObject(value)) return;
-  try {
-    if (isPlain(value)) ACCEPTED.get(type)?.set(value, structuredClone(value));
-  } catch {
-    // Symbols, or members that lead back to the object.
-  }
-}
-
-/** True for objects of own values alone: a copy has all that a check reads. */
-const isPlain = (value: unknown): boolean =>
-  isObject(value)
-    ? Object.getPrototypeOf(value) === Object.prototype && Object.values(value).every(isPlain)
-    : typeof value !== 'function';
-
-function isSame(copy: unknown, value: unknown): boolean {
-  if (!isObject(copy) || !isObject(value)) return Object.is(copy, value);
-  const keys = Object.keys(copy);
-  if (keys.length !== Object.keys(value).length) return false;
-  for (const key of keys) if (!isSame(copy[key], value[key])) return false;
-  return true;
-}
-
-/** Runs a call. Any other error becomes a UserError, because the caller can change only the arguments. */
+/** Runs what reads an argument that is not checked: an error there is the argument's, such as a getter that throws. */
 function asUserError<T>(name: string, call: () => T): T {
   try {
     return call();
-  } catch (error) {
-    throw error instanceof UserError ? error : misfit(name, error);
+  } catch (cause) {
+    if (cause instanceof UserError) throw cause;
+    const why = cause instanceof Error ? cause.message.slice(0, 200) : show(cause);
+    const refused = new UserError(
+      `${name}: the arguments do not fit together (${why})`,
+      'pass what the library itself returned',
+    );
+    throw Object.assign(refused, { cause });
   }
-}
-
-function misfit(name: string, cause: unknown): UserError {
-  const why = cause instanceof Error ? cause.message.slice(0, 200) : show(cause);
-  return Object.assign(new UserError(`${name}: the arguments do not fit together (${why})`, RETURNED), { cause });
 }
 
 const finite = z.number();
@@ -129,8 +91,13 @@ const text = z.string().max(4096);
 const tokens = count(MAX_TOKENS);
 const bytes = finite.min(0).max(MAX_BYTES);
 const bits = finite.min(1).max(32);
-/** An object that only the library makes: its contents are not checked again. */
-const made = z.looseObject({});
+const TAKEN_AS_MADE = new Set<z.ZodType>();
+/** An object that only the library makes: no more of it is checked than this. */
+const asMade = (type: z.ZodObject): z.ZodObject => {
+  TAKEN_AS_MADE.add(type);
+  return type;
+};
+const made = asMade(z.looseObject({}));
 
 const geometry = z
   .object({
@@ -182,20 +149,7 @@ const geometry = z
 const rank = count(1e7).optional();
 /** Settings that have a meaning of their own where they are not given. */
 const USUAL: readonly string[] = ['shared', 'constants'];
-const codec = z
-  .object({
-    kind: z.enum(CODEC_KINDS),
-    rankK: rank,
-    rankV: rank,
-    rankFirst: rank,
-    shareLayers: count(LIMITS.layers).optional(),
-    windowTokens: count(MAX_TOKENS, 0).optional(),
-    bits: z.literal([2, 3, 4, 8]).optional(),
-    shared: z.enum(SHARINGS).optional(),
-    residual: z.enum(RESIDUAL_FORMS).optional(),
-    tokens: z.enum(FLASHLOOP_TOKENS).optional(),
-    constants: flashloopConstants.optional(),
-  })
+const codec = codecSchema
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
     const has = new Set(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name])));
@@ -244,7 +198,6 @@ const configuration = z
     (c) => c.eviction === null || registry.evictionRefusalOf(c.geometry as Geometry, c.codec as Codec) === undefined,
     'has an eviction policy that the codec refuses',
   );
-ACCEPTED.set(configuration, new WeakMap());
 const exists = (g: Geometry, c: Codec): boolean => registry.refusalOf(g, c) === undefined;
 const layout = z
   .array(
@@ -299,7 +252,9 @@ const query = z.object({
   pathClass: text,
   eviction,
 });
-const report = z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) });
+const report = asMade(
+  z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) }),
+);
 const filter = z.object({
   kinds: z.array(z.enum(CODEC_KINDS)).max(64).nullable(),
   shared: z.array(z.enum(SHARINGS)).max(8).nullish(),
@@ -329,48 +284,48 @@ export async function plan(scenario: Scenario): Promise<PlanReport> {
 }
 
 /** Plans every candidate of a request (`plan` makes one from a scenario). */
-export const makePlan = checked(make, 'makePlan', ['request', made]);
+export const makePlan = checked(make, ['request', made]);
 /** Reads a scenario's settings for a model, in base units. */
-export const readQuestion = checked(read, 'readQuestion', ['scenario', scenarioSchema], aGeometry);
+export const readQuestion: typeof read = checked(
+  function readQuestion(scenario: Scenario, ...of: readonly [g: Geometry, serverOn?: Parameters<typeof read>[2]]) {
+    return read(checkScenario(scenario, 'readQuestion: the scenario'), ...of);
+  },
+  ['scenario', z.unknown()],
+  aGeometry,
+);
 /** Every combination of codec, ratio, path and eviction that a filter allows and that can exist. */
-export const listCandidates = checked(list, 'listCandidates', aGeometry, ['filter', filter]);
+export const listCandidates = checked(list, aGeometry, ['filter', filter]);
 /** A report as the terminal shows it; the width is in columns. */
-export const planTable = checked(table, 'planTable', aReport, [
-  'options',
-  z.object({ all: z.boolean(), colour: z.boolean() }),
-]);
+export const planTable = checked(table, aReport, ['options', z.object({ all: z.boolean(), colour: z.boolean() })]);
 /** A report as CSV, one row a plan. */
-export const planCsv = checked(csv, 'planCsv', aReport);
+export const planCsv = checked(csv, aReport);
 /** A report as a Markdown table. */
-export const planMarkdown = checked(markdown, 'planMarkdown', aReport);
+export const planMarkdown = checked(markdown, aReport);
 
 /** Bytes by kind of a configuration at a context (tokens) and page size (tokens). */
 export const memoryModel = checked(
   memory.memoryModel,
-  'memoryModel',
   aConfiguration,
   ['context', tokens],
   ['pageTokens', count(65536)],
 );
 /** The largest batch (sequences) that fits into so many bytes. */
-export const maxBatch = checked(memory.maxBatch, 'maxBatch', ['memory', made], ['usableBytes', bytes]);
+export const maxBatch = checked(memory.maxBatch, ['memory', made], ['usableBytes', bytes]);
 /** The largest of 1, 2, 3, 4, 6, 8, 12, … that is at most `batch`. */
-export const onGrid = checked(memory.onGrid, 'onGrid', ['batch', finite.min(0).max(2 ** 53)]);
+export const onGrid = checked(memory.onGrid, ['batch', finite.min(0).max(2 ** 53)]);
 /** Working bytes of prefilling one prompt of so many tokens, by kind. */
 export const prefillPeaks = checked(
   memory.prefillPeaks,
-  'prefillPeaks',
   aConfiguration,
   ['context', tokens],
   ['chunkTokens', tokens.optional()],
 );
 /** Bytes that a batch needs on a GPU, without the reserve. */
-export const totalBytes = checked(memory.totalBytes, 'totalBytes', ['memory', made], ['batch', count(2 ** 40, 0)]);
+export const totalBytes = checked(memory.totalBytes, ['memory', made], ['batch', count(2 ** 40, 0)]);
 
 /** Why that step takes its time: laws, data near them, what was left out to find its width. */
 export const explainStep = checked(
   explain.explainStep,
-  'explainStep',
   aConfiguration,
   ['pricer', made],
   ['batch', count(2 ** 24)],
@@ -379,7 +334,6 @@ export const explainStep = checked(
 /** Seconds of one decode step of `batch` sequences, each with `context` tokens cached. */
 export const priceStep = checked(
   latency.priceStep,
-  'priceStep',
   aConfiguration,
   ['pricer', made],
   ['batch', count(2 ** 24)],
@@ -388,25 +342,22 @@ export const priceStep = checked(
 /** Seconds of one prompt's prefill. */
 export const pricePrompt = checked(
   latency.pricePrompt,
-  'pricePrompt',
   aConfiguration,
   ['pricer', made],
   ['plan', z.object({ method: z.enum(memory.PREFILL_KINDS), promptTokens: tokens, chunkTokens: tokens.optional() })],
 );
 /** Prices from a datasheet's rates (bytes and operations a second). */
-export const datasheetPricer = checked(pricers.datasheetPricer, 'datasheetPricer', ['rates', rates], ['link', link]);
+export const datasheetPricer = checked(pricers.datasheetPricer, ['rates', rates], ['link', link]);
 /** Prices of the device that a calibration was measured on. */
 export const calibrationPricer = checked(
   pricers.calibrationPricer,
-  'calibrationPricer',
-  ['calibration', z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) })],
+  ['calibration', asMade(z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) }))],
   ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],
 );
 
 /** The operations of one decode step of `batch` sequences, each with `context` tokens cached. */
 export const schedule = checked(
   schedules.schedule,
-  'schedule',
   aConfiguration,
   ['batch', count(2 ** 24)],
   ['context', tokens],
@@ -421,7 +372,7 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
     'forEachOp: visit',
   );
   const found: [Op, number][] = [];
-  checked(schedules.forEachOp, 'forEachOp', aConfiguration, ['schedule', made])(c, s, (op, calls) => {
+  checked(schedules.forEachOp, aConfiguration, ['schedule', made])(c, s, (op, calls) => {
     found.push([op, calls]);
   });
   // What a visitor throws is its caller's own.
@@ -429,47 +380,40 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
 }
 
 /** Bytes and operations of one call of a kernel. */
-export const workOf = checked(work, 'workOf', ['call', call]);
+export const workOf = checked(work, ['call', call]);
 
 /** The cache that a codec and path keep. */
-export const layoutOf = checked(
-  registry.layoutOf,
-  'layoutOf',
-  ...aCodec,
-  ['path', path],
-  ['choice', choice],
-  ['branch', branch],
-);
+export const layoutOf = checked(registry.layoutOf, ...aCodec, ['path', path], ['choice', choice], ['branch', branch]);
 /** Scalars of the full cache over those of the codec, in the looped core. */
-export const coreRatio = checked(registry.coreRatio, 'coreRatio', ...aCodec);
+export const coreRatio = checked(registry.coreRatio, ...aCodec);
 /** `lla-4x`, `kv-quant-4bit`, `full`. */
-export const codecLabel = checked(registry.codecLabel, 'codecLabel', ...aCodec);
+export const codecLabel = checked(registry.codecLabel, ...aCodec);
 /** Bytes that one cached token takes, group scales included. */
-export const bytesPerToken = checked(cacheLayout.bytesPerToken, 'bytesPerToken', ['layout', layout]);
+export const bytesPerToken = checked(cacheLayout.bytesPerToken, ['layout', layout]);
 /** The rows of a sequence's cache in the order in which they are stored. */
-export const slotsOf = checked(cacheLayout.slotsOf, 'slotsOf', ['layout', layout], ['tokens', tokens]);
+export const slotsOf = checked(cacheLayout.slotsOf, ['layout', layout], ['tokens', tokens]);
 
 /** A model by its name. @throws UserError for a name that is not known, with the nearest one */
-export const findPreset = checked(presets.findPreset, 'findPreset', ['name', text]);
+export const findPreset = checked(presets.findPreset, ['name', text]);
 /** All parameters of a model (scalars). */
-export const parameterCount = checked(geometries.parameterCount, 'parameterCount', aGeometry);
+export const parameterCount = checked(geometries.parameterCount, aGeometry);
 /** (layer, loop) pairs that each hold a cache of their own. */
-export const cacheSlots = checked(geometries.cacheSlots, 'cacheSlots', aGeometry);
+export const cacheSlots = checked(geometries.cacheSlots, aGeometry);
 /** Prelude, core and coda, where they have layers. */
-export const blocksOf = checked(geometries.blocksOf, 'blocksOf', aGeometry);
+export const blocksOf = checked(geometries.blocksOf, aGeometry);
 
 /** A device of the catalogue by id or name. @throws UserError for one that is not known */
-export const findDevice = checked(devices.findDevice, 'findDevice', ['name', text]);
+export const findDevice = checked(devices.findDevice, ['name', text]);
 /** Devices with so many bytes of memory, within 2 %, the nearest first. */
-export const devicesByVram = checked(devices.devicesByVram, 'devicesByVram', ['bytes', bytes]);
+export const devicesByVram = checked(devices.devicesByVram, ['bytes', bytes]);
 
 /** Published figures of exactly this configuration. */
-export const qualityOf = checked(quality.qualityOf, 'qualityOf', ['query', query]);
+export const qualityOf = checked(quality.qualityOf, ['query', query]);
 /** How far back a key can be found, where it was published. */
-export const reliableRetrieval = checked(quality.reliableRetrieval, 'reliableRetrieval', ['query', query]);
+export const reliableRetrieval = checked(quality.reliableRetrieval, ['query', query]);
 
 /** A device by its datasheet, for the comparison with the paper. */
-export const datasheetDevice = checked(paperModel.datasheetDevice, 'datasheetDevice', ['device', device]);
+export const datasheetDevice = checked(paperModel.datasheetDevice, ['device', device]);
 /** The planner as the comparison with the paper asks it, on one device. */
 export class PaperModel extends paperModel.PaperModel {
   constructor(device: paperModel.PaperDevice) {
@@ -478,7 +422,7 @@ export class PaperModel extends paperModel.PaperModel {
   }
 }
 /** The comparison with the paper. */
-export const paperReport = checked(paper.paperReport, 'paperReport', [
+export const paperReport = checked(paper.paperReport, [
   'model',
   z.instanceof(paperModel.PaperModel, { error: 'must be a PaperModel' }),
 ]);

@@ -86,7 +86,7 @@ const graph = new Map(files.map((f) => [f, importsOf(f)]));
 const imports = (file: string): Import[] => graph.get(file) ?? [];
 
 /** Commands that need a GPU, and the types of what they print: they may know the other side. */
-const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|run|fit|fidelity|outputs)\b/;
+const GPU_COMMANDS = /^commands\/(calibrate|bench|doctor|validate|model|outputs)\b/;
 /** The parts of a kernel beside its terms: how it is run, and what it is checked against. */
 const LAUNCH = /^kernels\/(.*[/.])?launch(es)?\.ts$/;
 const REFERENCE = /^kernels\/(.*[/.])?references?\.ts$/;
@@ -189,15 +189,15 @@ describe('architecture', () => {
     const native = [...loaded].filter((f) =>
       imports(f).some((i) => i.loads && (i.specifier.startsWith('node:') || i.specifier === 'webgpu')),
     );
-    // The bundle of a page has the texts of the kernels in place of kernels/files.ts, which alone loads root.ts, and a
-    // refusal in place of plan/depth-trace.ts, which alone loads files.ts.
-    expect(native.sort()).toEqual(['files.ts', 'kernels/files.ts', 'root.ts']);
-    expect([...loaded].filter((f) => f !== 'plan/depth-trace.ts' && text(f).includes("/files.js'"))).toEqual([
+    // The bundle of a page has the texts of the kernels in place of kernels/files.ts, which alone loads io/root.ts, and
+    // a refusal in place of plan/ask/depth-trace.ts, which alone loads io/files.ts.
+    expect(native.sort()).toEqual(['io/files.ts', 'io/root.ts', 'kernels/files.ts']);
+    expect([...loaded].filter((f) => f !== 'plan/ask/depth-trace.ts' && text(f).includes("/files.js'"))).toEqual([
       'kernels/source.ts',
     ]);
     const globals = [...loaded].filter(
       (f) =>
-        f !== 'files.ts' && /\bprocess\.(env|hrtime|platform|std|cwd|on|argv)|\bBuffer\.(from|alloc)/.test(text(f)),
+        f !== 'io/files.ts' && /\bprocess\.(env|hrtime|platform|std|cwd|on|argv)|\bBuffer\.(from|alloc)/.test(text(f)),
     );
     expect(globals).toEqual([]);
   });
@@ -225,7 +225,7 @@ describe('architecture', () => {
   });
 
   it('the GPU decoder knows the GPU, what it executes and what it is specified by, and nothing else', () => {
-    const rooms = /^(decoder|gpu|kernels|schedule|codecs|eviction|geometry)\/|^(errors|hash)\.ts$/;
+    const rooms = /^(decoder|gpu|kernels|schedule|codecs|eviction|geometry)\/|^errors\.ts$|^numbers\/hash\.ts$/;
     const own = files.filter((f) => f.startsWith('decoder/gpu/'));
     expect(own.length).toBeGreaterThan(5);
     const strangers = own.flatMap((f) =>
@@ -265,7 +265,7 @@ describe('architecture', () => {
   it('lets data flow one way between the rooms', () => {
     // Types may point back (the schedule names a codec's type); what loads may not.
     const order = [
-      ['units.ts', 'errors.ts', 'hash.ts', 'nearest.ts', 'version.ts', 'kernels'],
+      ['numbers', 'errors.ts', 'nearest.ts', 'version.ts', 'kernels'],
       ['schema', 'geometry', 'devices'],
       ['codecs', 'eviction', 'schedule'],
       ['quality'],
@@ -287,7 +287,7 @@ describe('architecture', () => {
     );
     const allowed = new Set([
       // Scenario files are read with the planner's reader.
-      'schema/scenario.ts -> plan/calibrations.ts',
+      'schema/scenario.ts -> plan/ask/calibrations.ts',
       // The names of codecs, paths and policies are the choices of settings.
       'schema/settings.ts -> codecs/codec.ts',
       'schema/settings.ts -> eviction/policy.ts',

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { leaks } from '../scripts/leak.mjs';
-import { mix } from '../src/hash.js';
+import { mix } from '../src/numbers/hash.js';
 import { SEED } from './gpu/random.js';
 
 const MIB = 2 ** 20;

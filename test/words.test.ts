@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { printable, show, UNPRINTABLE, UserError } from '../src/errors.js';
-import { jsonText } from '../src/json.js';
+import { jsonText } from '../src/io/json.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 import { SEED } from './gpu/random.js';
 

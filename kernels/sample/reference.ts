@@ -1,5 +1,5 @@
 /** The float64 reference of sample, and the comparison of its outputs with it. */
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { dim, type Checker } from '../reference.js';
 import type { Input } from '../shared/rows.reference.js';
 import type { Shape } from '../spec.js';

@@ -1,7 +1,7 @@
 /** Holds predictions against the rows of the ledger: error and interval, figure by figure, then group by group. */
 import type { Row } from '../schema/ledger-file.js';
 import { FIGURES, type FigureName, type Use } from '../schema/ledger.js';
-import { median, quantile } from '../statistics.js';
+import { median, quantile } from '../numbers/statistics.js';
 import { STATISTICS, type Priced, type StatisticName } from './price.js';
 
 /** What a figure is about. Tokens a second of steps alone are steps. */

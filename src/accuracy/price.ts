@@ -1,11 +1,11 @@
 /** Asks the planner and the simulation what a row of the ledger measured. */
 import type { Interval } from '../cost/evidence.js';
 import { UserError } from '../errors.js';
-import { prepare } from '../plan/answer.js';
-import { readModel, readSources } from '../plan/ask.js';
-import type { Sources } from '../plan/answer.js';
-import { evaluate } from '../plan/evaluate.js';
-import { hasTables } from '../plan/stacks.js';
+import { prepare } from '../plan/ask/prepare.js';
+import { readModel, readSources } from '../plan/ask/on-disk.js';
+import type { Sources } from '../plan/ask/prepare.js';
+import { evaluate } from '../plan/evaluate/evaluate.js';
+import { hasTables } from '../plan/ask/stacks.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { FigureName } from '../schema/ledger.js';
 import type { Geometry } from '../geometry/geometry.js';

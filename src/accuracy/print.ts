@@ -1,7 +1,7 @@
 /** The priced ledger as text for people: a table for the terminal, and the page docs/accuracy.md. */
 import { csvCell, markdownText } from '../report/plan-csv.js';
-import { columns, wrap, type Column } from '../report/text.js';
-import { formatError, percent } from '../units.js';
+import { columns, wrap, type Column } from '../report/text/text.js';
+import { formatError, percent } from '../numbers/units.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
 
 const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;

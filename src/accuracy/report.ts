@@ -2,10 +2,10 @@
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
-import type { JudgedFile, PricedBy } from '../plan/tested.js';
+import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
 import { isRuntime } from '../stacks/execution.js';
 import { causeOf } from './causes.js';
 import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
@@ -14,7 +14,7 @@ import { geometryOf, Pricing } from './price.js';
 /** What a time is; first tokens hang on the queue more than on prices. */
 const TIMES: readonly Kind[] = ['step', 'request', 'throughput'];
 
-/** What plans say of the figures that judge (plan/tested.ts). */
+/** What plans say of the figures that judge (plan/ask/tested.ts). */
 export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): JudgedFile {
   const members = new Map<string, AccuracyFigure[]>();
   for (const f of figures) {

@@ -6,10 +6,10 @@ import { rooflinePrice, type Rates } from '../cost/roofline.js';
 import type { CodecKind } from '../codecs/codec.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { listCandidates } from '../plan/candidates.js';
+import { listCandidates } from '../plan/ask/candidates.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
-import { promptKey } from '../plan/prompt-time.js';
+import { promptKey } from '../plan/evaluate/prompt-time.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 

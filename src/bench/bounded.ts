@@ -6,7 +6,7 @@ import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 import { tooLongFor } from './measure.js';
 import { samplesOf, type Track } from './visits.js';
 

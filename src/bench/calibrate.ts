@@ -2,7 +2,7 @@
  * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every repetition is saved as it
  * ends; what cannot be measured is kept as a gap with its reason.
  */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
 import type { Tuning } from '../../kernels/launch.js';
 import type { KernelName } from '../../kernels/registry.js';

@@ -1,7 +1,7 @@
 /**
  * What the device can do at best, and what a submission and a dispatch cost: the yardsticks of every other measurement.
  */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
 import type { BoundStep, Buffer } from '../gpu/passes.js';
 import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
@@ -10,7 +10,7 @@ import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
 import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
 import { fill } from './inputs.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 import { medianOf } from './repeat.js';
 import { secondsOf } from './timing.js';
 

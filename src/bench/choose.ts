@@ -1,11 +1,11 @@
 /** Which point of a calibration is measured next: of which kernel, and at which shape. */
-import { best } from '../best.js';
-import { mix } from '../hash.js';
+import { best } from '../numbers/best.js';
+import { mix } from '../numbers/hash.js';
 import { workOf, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
-import { randomFrom } from '../random.js';
+import { randomFrom } from '../numbers/random.js';
 import type { Sample } from '../schema/calibration.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 import { mostTelling } from './spread.js';
 import { samplesOf, unfinishedOf, type Track } from './visits.js';
 

@@ -3,13 +3,13 @@
  * and for up to half a minute, and keeps it on disk for every device of the machine. So several devices, one a core, run
  * the pipelines that the calibration needs most; the measurements find them compiled, and keep to them.
  */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import { pipelineKey, type Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import type { Buffer } from '../gpu/passes.js';
 import type { OperationPlan } from '../gpu/plan.js';
 import { deviceOptions, planOperation } from '../../kernels/launches.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 import { LEAST_SHARE, lightestUsed } from './choose.js';
 import { tuningOptions } from './measure.js';
 import { mostTelling } from './spread.js';

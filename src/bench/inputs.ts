@@ -3,7 +3,7 @@
  * reading them back, as the value of a word depends on the seed and its index only.
  */
 import { halfValue } from '../gpu/half.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import type { Scalars } from '../../kernels/reference.js';
 import { bufferOf, write, type OperationPlan } from '../gpu/plan.js';
 import type { Device } from '../gpu/device.js';

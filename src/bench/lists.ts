@@ -1,7 +1,7 @@
 /** What a calibration of a device measures: the calls of a model's steps and prompts. */
 import { findPreset } from '../geometry/presets.js';
 import type { Device } from '../gpu/device.js';
-import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
+import { DEFAULT_TARGET_WORKGROUPS } from '../plan/ask/settings.js';
 import { validationModel } from '../validate/grid.js';
 import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor, type AnchorRange } from './anchors.js';
 

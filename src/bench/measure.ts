@@ -8,7 +8,7 @@ import { deviceOptions, planOperation } from '../../kernels/launches.js';
 import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../../kernels/shared/matrix.launch.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';

@@ -9,7 +9,7 @@ import type { Calibration } from '../schema/calibration.js';
 import { FLOPS_PER_ROUND, READ, WORKGROUP } from './ceilings.js';
 import { fill } from './inputs.js';
 import { secondsOf } from './timing.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 
 /**
  * Streamed bytes, more than the last-level cache holds, and rounds of arithmetic: some milliseconds on a software

@@ -2,7 +2,7 @@
  * Which clock times a device, and in how large a submission. Dawn in Node counts nanoseconds. A browser rounds its
  * clocks, so that pages cannot spy with them: by how much is measured here.
  */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
 import { write } from '../gpu/plan.js';
 import type { Clock } from '../gpu/platform.js';

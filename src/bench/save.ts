@@ -1,6 +1,6 @@
 /** Writing a calibration while it is measured: the file can be read again whenever and however the program ends. */
 import { calibrationSchema, type Calibration } from '../schema/calibration.js';
-import { writeWhole } from '../write.js';
+import { writeWhole } from '../io/write.js';
 
 /** Saving takes at most this share of the time that is measured. */
 const SAVING_SHARE = 0.1;

@@ -3,7 +3,7 @@
  * after the other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results
  * at every shape, and replaces the best only where the whole interval of the time ratio lies below 1.
  */
-import type { Budget } from '../budget.js';
+import type { Budget } from '../io/budget.js';
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
 import type { Tunable, Tuning } from '../../kernels/launch.js';

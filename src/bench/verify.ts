@@ -10,7 +10,7 @@ import type { Scalars, Subject } from '../../kernels/reference.js';
 import { REFERENCES } from '../../kernels/references.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Operands } from './inputs.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 
 /** Default number of operations that the reference may spend on one check: a few seconds. */
 const REFERENCE_FLOPS = 1e8;

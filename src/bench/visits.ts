@@ -4,8 +4,8 @@
  * points are open at once and take turns, one submission each, and every point is visited at two times far apart. This
  * module knows no device, so a test can give it a clock of its own.
  */
-import { best } from '../best.js';
-import { Budget } from '../budget.js';
+import { best } from '../numbers/best.js';
+import { Budget } from '../io/budget.js';
 import { GpuError } from '../gpu/errors.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -13,7 +13,7 @@ import { correctedSeconds, typicalSeconds } from '../schema/drift.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import type { Drift } from './probe.js';
 import { isBeyond, isQuiet, LEAST_REPETITIONS, MOST_REPETITIONS, spreadOf } from './repetitions.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 
 /** New points are visited during this share of the budget; the rest is for coming back. */
 const FIRST_VISITS_SHARE = 0.6;

@@ -1,8 +1,8 @@
 /** `lla-sim accuracy`: predictions beside what others measured on real servers. */
 import { EXIT, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
-import { parseNumber } from '../units.js';
-import { WIDTH } from '../report/plan-table.js';
+import { parseNumber } from '../numbers/units.js';
+import { WIDTH } from '../report/text/plan-table.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print } from './output.js';

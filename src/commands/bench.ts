@@ -9,19 +9,19 @@ import {
   type BenchReport,
   type CaseGroup,
 } from '../bench/regression/index.js';
-import { readBudget } from '../budget.js';
+import { readBudget } from '../io/budget.js';
 import { deviceOfAdapter } from '../devices/find.js';
-import { pricesOn } from '../plan/answer.js';
-import { tunedSources } from '../plan/stacks.js';
+import { pricesOn } from '../plan/ask/prepare.js';
+import { tunedSources } from '../plan/ask/stacks.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/tune.js';
 import { openDevice } from '../gpu/index.js';
-import { loadCalibration } from '../plan/calibrations.js';
+import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
-import { parseNumber } from '../units.js';
+import { parseNumber } from '../numbers/units.js';
 import { formatDuration } from './progress.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
-import { checkWritable } from '../write.js';
+import { checkWritable } from '../io/write.js';
 import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;

@@ -41,15 +41,15 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
   },
   run: {
     help: 'decodes with the bundled decoder: try a codec and path',
-    load: async () => (await import('./run.js')).runCommand,
+    load: async () => (await import('./model/run.js')).runCommand,
   },
   fit: {
     help: "makes a codec's weights from a model's own keys and values",
-    load: async () => (await import('./fit.js')).fitCommand,
+    load: async () => (await import('./model/fit.js')).fitCommand,
   },
   fidelity: {
     help: 'what compressing the cache costs on a model: KL, agreement, retrieval',
-    load: async () => (await import('./fidelity.js')).fidelityCommand,
+    load: async () => (await import('./model/fidelity.js')).fidelityCommand,
   },
   doctor: {
     help: 'what GPU adapters there are, and what is missing',

@@ -89,8 +89,8 @@ async function checkCalibration(args: Args): Promise<ExitCode> {
       'add --check; calibrations/CONTRIBUTING.md says how to add it to the package',
     );
   const [{ judge }, { calibrationFiles, loadCalibration }] = await Promise.all([
-    import('../plan/judge.js'),
-    import('../plan/calibrations.js'),
+    import('../plan/ask/judge.js'),
+    import('../plan/ask/calibrations.js'),
   ]);
   const { calibration } = await loadCalibration(path);
   const others: string[] = [];

@@ -1,6 +1,6 @@
 /** Ending early: Ctrl-C, a process that is asked to end, a terminal that closes. */
 
-import { END_SIGNALS } from '../write.js';
+import { END_SIGNALS } from '../io/write.js';
 
 /**
  * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.

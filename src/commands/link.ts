@@ -1,10 +1,10 @@
 /** `lla-sim plan --link`: the question and its answer as a link. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { isPreset } from '../geometry/presets.js';
-import { answer, type ModelSource } from '../plan/answer.js';
-import { readSources } from '../plan/ask.js';
-import { planFleet, readUsers } from '../plan/fleet.js';
-import { runsOf } from '../plan/runs.js';
+import { answer, type ModelSource } from '../plan/ask/prepare.js';
+import { readSources } from '../plan/ask/on-disk.js';
+import { planFleet, readUsers } from '../plan/decide/fleet.js';
+import { runsOf } from '../plan/ask/runs.js';
 import { fleetGist, gistOf } from '../report/gist.js';
 import { linkOf, type LinkedModel } from '../report/link.js';
 import { isPath, type Scenario } from '../schema/settings.js';

@@ -1,14 +1,14 @@
 /** What `lla-sim mcp` offers: each tool's input by our own schemas, and its answer in the words or bytes of a command. */
 import { z } from 'zod';
 import { show, UserError } from '../errors.js';
-import { issueWords } from '../json.js';
-import { onDisk, readSources } from '../plan/ask.js';
+import { issueWords } from '../io/json.js';
+import { onDisk, readSources } from '../plan/ask/on-disk.js';
 import { answersTo, type Answered } from '../planner/answer.js';
-import { compareText } from '../report/compare-text.js';
+import { compareText } from '../report/text/compare-text.js';
 import { fleetJson } from '../report/fleet-json.js';
-import { fleetText } from '../report/fleet-text.js';
+import { fleetText } from '../report/text/fleet-text.js';
 import { plansJson } from '../report/plan-json.js';
-import { planTable, WIDTH } from '../report/plan-table.js';
+import { planTable, WIDTH } from '../report/text/plan-table.js';
 import { checkScenario, scenarioSchema } from '../schema/scenario.js';
 import type { Scenario } from '../schema/settings.js';
 import { listing, modelText } from './models.js';
@@ -83,7 +83,7 @@ const simulate: Tool = {
       progress,
     });
     if (input['format'] === 'json') return asJson(report);
-    return (await import('../report/simulation-table.js')).simulationTable(report, { colour: false });
+    return (await import('../report/text/simulation-table.js')).simulationTable(report, { colour: false });
   },
 };
 

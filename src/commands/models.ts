@@ -5,12 +5,12 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { MODEL_TYPES } from '../geometry/hf-config.js';
 import { PRESETS } from '../geometry/presets.js';
-import { readModel } from '../plan/ask.js';
-import { modelCard, modelCardTable, type ModelCard } from '../report/model-card.js';
-import { WIDTH } from '../report/plan-table.js';
-import { columns, wrap, type Column } from '../report/text.js';
-import { layersTimesLoops } from '../report/words.js';
-import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../units.js';
+import { readModel } from '../plan/ask/on-disk.js';
+import { modelCard, modelCardTable, type ModelCard } from '../report/text/model-card.js';
+import { WIDTH } from '../report/text/plan-table.js';
+import { columns, wrap, type Column } from '../report/text/text.js';
+import { layersTimesLoops } from '../report/text/words.js';
+import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 

@@ -1,7 +1,7 @@
 /** Results to stdout or a file, messages to stderr. */
-import { displayPath } from '../files.js';
-import { jsonText } from '../json.js';
-import { cannotWrite, writeWhole } from '../write.js';
+import { displayPath } from '../io/files.js';
+import { jsonText } from '../io/json.js';
+import { cannotWrite, writeWhole } from '../io/write.js';
 import type { Output } from './outputs.js';
 
 /** A result as JSON: only what has a schema. */

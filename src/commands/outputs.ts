@@ -10,16 +10,16 @@ import type { FitReport } from '../fit/report.js';
 import type { PaperReport } from '../paper/types.js';
 import type { FleetJson } from '../report/fleet-json.js';
 import type { RankedReport } from '../ranking/ranked.js';
-import type { ModelCard } from '../report/model-card.js';
+import type { ModelCard } from '../report/text/model-card.js';
 import type { PlanJson, PlanRuns } from '../report/plan-json.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { SimulationReport } from '../serving/types.js';
 import type { StackFile } from '../stacks/stack-schema.js';
 import type { ValidationReport } from '../validate/report.js';
 import type { DoctorJson } from './doctor.js';
-import type { ClaimsJson } from './fidelity-claims.js';
+import type { ClaimsJson } from './model/fidelity-claims.js';
 import type { DevicesJson, ModelsJson } from './models.js';
-import type { RunReport } from './run-report.js';
+import type { RunReport } from './model/run-report.js';
 
 export interface Outputs {
   /** lla-sim plan and open; plans.json of a report */

@@ -1,13 +1,13 @@
 /** `lla-sim plan --users N`: the fewest GPUs for each device. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { readSources } from '../plan/ask.js';
-import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
-import type { ModelSource, Sources } from '../plan/answer.js';
-import { remedyWords } from '../plan/remedies.js';
+import { readSources } from '../plan/ask/on-disk.js';
+import { planFleet, readUsers, type PlannedFleet } from '../plan/decide/fleet.js';
+import type { ModelSource, Sources } from '../plan/ask/prepare.js';
+import { remedyWords } from '../plan/decide/remedies.js';
 import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
 import { fleetJson, type AnsweredFleet } from '../report/fleet-json.js';
-import { fleetText } from '../report/fleet-text.js';
+import { fleetText } from '../report/text/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
 import { asJson, print, type OutputOptions } from './output.js';
 

@@ -4,15 +4,15 @@ import { isUncompressed } from '../codecs/registry.js';
 import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
-import { prepare, type ModelSource, type Sources } from '../plan/answer.js';
-import { readSources } from '../plan/ask.js';
-import type { Explained } from '../plan/explain.js';
+import { prepare, type ModelSource, type Sources } from '../plan/ask/prepare.js';
+import { readSources } from '../plan/ask/on-disk.js';
+import type { Explained } from '../plan/evaluate/explain.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
-import { runsOf } from '../plan/runs.js';
+import { runsOf } from '../plan/ask/runs.js';
 import type { PlanReport } from '../plan/types.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { plansJson, type PlanJson, type Sweep } from '../report/plan-json.js';
-import { planTable, WIDTH } from '../report/plan-table.js';
+import { planTable, WIDTH } from '../report/text/plan-table.js';
 import { readBounds } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
@@ -209,9 +209,10 @@ async function planOne(
   const sources = await readSources(scenario, model);
   const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused, { everyRow });
-  const explained = explain === null ? null : (await import('../plan/explain.js')).explainRow(request, report, explain);
+  const explained =
+    explain === null ? null : (await import('../plan/evaluate/explain.js')).explainRow(request, report, explain);
   if (!sweep) return { report, scenario, sources, sweeps: null, explained };
-  const { sweepOf } = await import('../plan/sweep.js');
+  const { sweepOf } = await import('../plan/evaluate/sweep.js');
   const { deploy, upside, fallback } = report.answer;
   const named = report.plans.filter((p) => [deploy, upside, fallback].some((c) => c?.planId === p.id));
   const sweeps = named.map((p) => ({ planId: p.id, points: sweepOf(request, p) }));
@@ -253,13 +254,15 @@ async function renderAll(
   const several = reports.length > 1;
   const best = isSet(args, 'best');
   const compared =
-    several || best ? (await import('../report/compare-text.js')).compareText(reports, terminal(output)) : '';
+    several || best ? (await import('../report/text/compare-text.js')).compareText(reports, terminal(output)) : '';
   if (best && format === 'table') return compared;
   const blocks: string[] = [];
   for (const { report, sweeps, explained } of planned) {
     blocks.push(await render(report, format, args, output));
-    if (explained) blocks.push((await import('../report/explain-text.js')).explainText(explained, terminal(output)));
-    if (sweeps && format === 'table') blocks.push((await import('../report/sweep-text.js')).sweepText(report, sweeps));
+    if (explained)
+      blocks.push((await import('../report/text/explain-text.js')).explainText(explained, terminal(output)));
+    if (sweeps && format === 'table')
+      blocks.push((await import('../report/text/sweep-text.js')).sweepText(report, sweeps));
   }
   const parts = several && format === 'table' ? [compared, ...blocks] : blocks;
   return parts.join(several ? `\n${'─'.repeat(format === 'table' ? 60 : 0)}\n` : '\n');

@@ -1,10 +1,10 @@
 /** `lla-sim report`: a plan as a folder that people can read, keep and send. */
 import { basename } from 'node:path';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { displayPath } from '../files.js';
-import { readSources } from '../plan/ask.js';
+import { displayPath } from '../io/files.js';
+import { readSources } from '../plan/ask/on-disk.js';
 import { hasSolution } from '../plan/plan.js';
-import { knownStacks } from '../plan/stacks.js';
+import { knownStacks } from '../plan/ask/stacks.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { inFileWords, readScenario, singleOptions } from './plan.js';

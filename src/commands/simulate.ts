@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
-import { readSources } from '../plan/ask.js';
+import { readSources } from '../plan/ask/on-disk.js';
 import {
   SERVER_SETTINGS,
   servingFlag,
@@ -16,8 +16,8 @@ import {
 import type { Scenario, Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
-import { parseNumber } from '../units.js';
-import { checkWritable, writeWhole } from '../write.js';
+import { parseNumber } from '../numbers/units.js';
+import { checkWritable, writeWhole } from '../io/write.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print, type OutputOptions } from './output.js';
@@ -372,7 +372,7 @@ async function render(
     return report.candidates
       ? (await import('../report/simulation-csv.js')).ratesCsv(report.candidates)
       : `${[CSV_HEADER, ...lines].join('\n')}\n`;
-  const { simulationTable } = await import('../report/simulation-table.js');
+  const { simulationTable } = await import('../report/text/simulation-table.js');
   return simulationTable(report, {
     colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
   });

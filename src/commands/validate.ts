@@ -1,19 +1,19 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
-import { readBudget } from '../budget.js';
+import { readBudget } from '../io/budget.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 import { openDevice, type Device } from '../gpu/index.js';
-import { parseBytes, parseNumber } from '../units.js';
+import { parseBytes, parseNumber } from '../numbers/units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
-import { checkWritable, writeWhole } from '../write.js';
+import { checkWritable, writeWhole } from '../io/write.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
-import { explained } from './run.js';
+import { explained } from './model/run.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
 const BUDGET = { quick: '3m', whole: '15m' } as const;

@@ -8,7 +8,7 @@ import { dataOf } from './fit-mean.js';
 import { priorHyperparameters } from './gp.js';
 import { Posterior, type Hyperparameters } from './covariance.js';
 import { coordinatesOf, measuredPoints, type Point } from './predictor.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 
 /** A residual beyond this many deviations (1.48 · MAD, the deviation of normal residuals) is an outlier, ... */
 const OUTLIER_DEVIATIONS = CONSTANTS.outlierDeviations.value;

@@ -7,7 +7,7 @@ import { CONSTANTS } from './constants.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { nnls } from './nnls.js';
 import { logMean, meanFloor, termsAt, type Point } from './predictor.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 
 /** Relative residuals below this weigh no more, however small the median: about the repeatability of a GPU timer. */
 const IRLS_EPSILON = CONSTANTS.relativeEpsilon.value;

@@ -8,8 +8,8 @@ import { conformalQuantile } from './conformal.js';
 import { kappaOfHidden, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
 import { fitBest, varyingAxes } from './fit-core.js';
 import { measuredPoints } from './predictor.js';
-import { sha256 } from '../sha256.js';
-import { median } from '../statistics.js';
+import { sha256 } from '../numbers/sha256.js';
+import { median } from '../numbers/statistics.js';
 
 export { activeSelector, mostInformative, outliers } from './fit-active.js';
 

@@ -6,10 +6,10 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
+import { displayPath, readTextFile } from '../io/files.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/model-file.js';
-import { parseJson } from '../json.js';
+import { parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';
 import { isCarriedAlong, ravenLayout, ravenTensors, refuseRavenOptions } from './raven.js';
 import { SafetensorsFile } from './safetensors.js';

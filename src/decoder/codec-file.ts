@@ -19,7 +19,7 @@ import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
 import { ranksText } from '../codecs/ranks.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
-import { writeWhole } from '../write.js';
+import { writeWhole } from '../io/write.js';
 import { SafetensorsFile } from './safetensors.js';
 import { elementsOf, type TensorSpec } from './tensors.js';
 import { bytesOf, headerBytes } from './write-safetensors.js';

@@ -5,10 +5,10 @@
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError, show } from '../errors.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 import { halfValue } from '../gpu/half.js';
-import { formatBytes } from '../units.js';
-import { parseJson } from '../json.js';
+import { formatBytes } from '../numbers/units.js';
+import { parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';
 import { checkedLength, type TensorSource } from './weights.js';
 

@@ -1,6 +1,6 @@
 /** Choosing the next token from logits, in float64. */
 import { UserError } from '../errors.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import type { Choice } from '../schedule/schedule.js';
 
 export interface Sampling {

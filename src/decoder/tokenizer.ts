@@ -3,8 +3,8 @@
  */
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { UserError, show } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 import { TimeLimitError, within } from './time-limit.js';
 
 /** The largest published ones take about 35 MB and hold 1.3 million values (256 Ki tokens, 500,000 merges of two). */

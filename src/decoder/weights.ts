@@ -3,7 +3,7 @@
  * element by element, so that a GPU kernel can fill the same values in place and nothing is ever uploaded.
  */
 import { UserError } from '../errors.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import { halfBits, halfValue } from '../gpu/half.js';
 import { elementsOf, type TensorSpec } from './tensors.js';
 

@@ -1,6 +1,6 @@
 /** Which tokens stay in the cache, and what each policy says of itself. */
 import { UserError, show } from '../errors.js';
-import { formatTokens, MAX_TOKENS, parseTokens } from '../units.js';
+import { formatTokens, MAX_TOKENS, parseTokens } from '../numbers/units.js';
 
 /** StreamingLLM: the first `sinkTokens` and the last `windowTokens`, positions re-indexed inside the cache. */
 export interface Streaming {

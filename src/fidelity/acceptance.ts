@@ -6,7 +6,7 @@ import { openDecoder, type GpuDecoder } from '../decoder/gpu/index.js';
 import { EXIT, UserError } from '../errors.js';
 import { exactConfiguration, type Teacher } from '../fit/capture.js';
 import { acceptanceOf } from '../serving/speculation.js';
-import { bootstrap, type Interval } from '../statistics.js';
+import { bootstrap, type Interval } from '../numbers/statistics.js';
 import type { Item } from './items.js';
 
 /** Proposals of a round, and tokens that rounds make of each text. */

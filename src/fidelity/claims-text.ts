@@ -1,7 +1,7 @@
 /** The paper's claims and what became of them, for a terminal. */
-import { columns } from '../report/text.js';
+import { columns } from '../report/text/text.js';
 import { trainingText, VERDICTS, type ClaimTraining, type Verdict } from '../schema/claim-words.js';
-import type { Interval } from '../statistics.js';
+import type { Interval } from '../numbers/statistics.js';
 import type { ClaimResult } from './claims/claim.js';
 
 const shown = (i: Interval | null): string =>

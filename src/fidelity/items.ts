@@ -4,7 +4,7 @@
  * and follows another greedy decoder until the first token that it predicts otherwise: so forced tokens tell both.
  */
 import { passkeyTask, recallTask, sumTask, lesson, type Task, type TaskKind } from '../tiny/tasks.js';
-import { randomFrom } from '../random.js';
+import { randomFrom } from '../numbers/random.js';
 
 export type ItemKind = 'text' | 'rollout' | TaskKind;
 

@@ -1,7 +1,7 @@
 /** The report of `lla-sim fidelity`: rows as JSON, and as a table for a terminal. */
-import { columns, type Column } from '../report/text.js';
+import { columns, type Column } from '../report/text/text.js';
 import { ratioLabel } from '../codecs/ranks.js';
-import type { Interval } from '../statistics.js';
+import type { Interval } from '../numbers/statistics.js';
 import type { Acceptance, LoopsAcceptance } from './acceptance.js';
 import type { Judged } from './judge.js';
 

@@ -1,5 +1,5 @@
 /** Scores of predictions against those of the uncompressed model, item by item, and what they amount to. */
-import { bootstrapMean, type Interval } from '../statistics.js';
+import { bootstrapMean, type Interval } from '../numbers/statistics.js';
 import { argmax, type Predictions } from './forced.js';
 import type { Item, ItemKind } from './items.js';
 

@@ -1,6 +1,6 @@
 /** What `fit --spectra` prints: a model beside its untrained twin and the paper's figures. */
-import { columns } from '../report/text.js';
-import { formatCount } from '../units.js';
+import { columns } from '../report/text/text.js';
+import { formatCount } from '../numbers/units.js';
 import type { SideSpectra, Spectra } from '../fit/spectra.js';
 
 export interface Studied extends Spectra {

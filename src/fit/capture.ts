@@ -8,7 +8,7 @@ import { fabricate, modelTensors, storedAs, type TensorSource } from '../decoder
 import type { CodecAxis } from '../decoder/tensors.js';
 import { cacheSlots, type Geometry } from '../geometry/geometry.js';
 import type { Device } from '../gpu/index.js';
-import { DEFAULT_TARGET_WORKGROUPS } from '../plan/request.js';
+import { DEFAULT_TARGET_WORKGROUPS } from '../plan/ask/settings.js';
 import type { Configuration } from '../schedule/schedule.js';
 
 /** A model and where it runs. */

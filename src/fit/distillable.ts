@@ -3,7 +3,7 @@ import { pathSpec } from '../codecs/paths.js';
 import { isHybrid, isLatent } from '../codecs/registry.js';
 import type { Codec, Path } from '../codecs/codec.js';
 import { layerExtras, parameterCount, type Geometry } from '../geometry/geometry.js';
-import { formatCount } from '../units.js';
+import { formatCount } from '../numbers/units.js';
 
 /** λ_attn of the paper's loss: weight of attention-output matching (Eq. loss). */
 export const LAMBDA_ATTN = 0.5;

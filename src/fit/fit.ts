@@ -7,8 +7,8 @@ import { elementsOf, codecTensor, latentGroups, type CodecAxis } from '../decode
 import { INITIALISATIONS, type Initialisation, type TensorSource } from '../decoder/index.js';
 import type { NamedTensor } from '../decoder/write-safetensors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { mix } from '../hash.js';
-import { randomFrom } from '../random.js';
+import { mix } from '../numbers/hash.js';
+import { randomFrom } from '../numbers/random.js';
 import { Covariance, type Moments } from './covariance.js';
 import { AXES, type LayerMoments } from './moments.js';
 import { latentWeights } from './weights.js';

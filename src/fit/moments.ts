@@ -8,7 +8,7 @@ import { latentGroups, type CodecAxis, type LatentGroups } from '../decoder/tens
 import type { Initialisation } from '../decoder/index.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { formatBytes } from '../units.js';
+import { formatBytes } from '../numbers/units.js';
 import type { Captured } from './capture.js';
 import { hybridStacks } from './hybrid.js';
 import { BLOCK, Covariance, type Moments } from './covariance.js';

@@ -5,9 +5,9 @@ import { codecLabel, coreRatio, isHybrid } from '../codecs/registry.js';
 import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { columns } from '../report/text.js';
-import type { Interval } from '../statistics.js';
-import { formatCount } from '../units.js';
+import { columns } from '../report/text/text.js';
+import type { Interval } from '../numbers/statistics.js';
+import { formatCount } from '../numbers/units.js';
 import type { LatentEnergy } from './fit.js';
 import type { FitRun } from './run.js';
 

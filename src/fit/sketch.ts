@@ -10,8 +10,8 @@
  *   and no r directions keep more than λ̂₁ + … + λ̂ᵣ + tr(C − Ĉ).
  */
 import { EigenvalueDecomposition, Matrix } from 'ml-matrix';
-import { mix } from '../hash.js';
-import { randomFrom } from '../random.js';
+import { mix } from '../numbers/hash.js';
+import { randomFrom } from '../numbers/random.js';
 import type { Basis } from './basis.js';
 import { dot, Moments } from './covariance.js';
 

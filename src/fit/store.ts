@@ -17,8 +17,8 @@ import { combined, type TensorSource, type TensorSpec } from '../decoder/index.j
 import { requireTensors } from '../decoder/tensors.js';
 import { headerBytes, safetensorsParts } from '../decoder/write-safetensors.js';
 import { UserError } from '../errors.js';
-import { displayPath } from '../files.js';
-import { cannotWrite, writeWhole } from '../write.js';
+import { displayPath } from '../io/files.js';
+import { cannotWrite, writeWhole } from '../io/write.js';
 import { sourceOf, type FittedLayer } from './fit.js';
 import type { Moments } from './covariance.js';
 

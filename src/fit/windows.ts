@@ -1,6 +1,6 @@
 /** The tokens that a codec is fitted to, as windows: each a sequence of its own. */
 import { UserError, show } from '../errors.js';
-import { readTextFile } from '../files.js';
+import { readTextFile } from '../io/files.js';
 import type { Tokenizer } from '../decoder/index.js';
 
 const MAX_TEXT_BYTES = 64 * 2 ** 20;

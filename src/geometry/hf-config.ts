@@ -3,7 +3,7 @@
  * their modelling code are read; everything else is refused, because a wrong number is worse than none.
  */
 import { UserError, show } from '../errors.js';
-import { parseJson } from '../json.js';
+import { parseJson } from '../io/json.js';
 import { Config, CONVENTIONAL, displayName, received } from './config.js';
 import type { Family } from './families/fields.js';
 import { huginn, PARCAE_CLASS, parcae } from './families/huginn.js';

@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { readTextFile } from '../files.js';
+import { readTextFile } from '../io/files.js';
 import type { Geometry } from './geometry.js';
 import { geometryFromConfig, MAX_CONFIG_BYTES, nameInConfig, parseConfig } from './hf-config.js';
 

@@ -1,6 +1,6 @@
 /** Devices of this machine through Dawn: how the program opens one in Node. */
 import { setImmediate as turn } from 'node:timers/promises';
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import { openAdapter, type AdapterOptions } from './adapter.js';
 import type { Device } from './device.js';
 import { deviceOf } from './opening.js';

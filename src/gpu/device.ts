@@ -2,7 +2,7 @@
  * The GPU as a few verbs: make a buffer, compile a kernel, run steps, read back. Every creation and submission is
  * inside an error scope, and an error that Dawn reports outside of one makes the next call fail: no error is silent.
  */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import type { AdapterDescription } from './describe.js';
 import { GpuError, type GpuFault } from './errors.js';
 import { encodePass, MOST_QUERIES, scaledTo, timestamps, type BoundStep, type Buffer, type Queries } from './passes.js';

@@ -1,7 +1,7 @@
 /** From a calibration to the report's page: the planner with the numbers of this machine. */
-import { presetSource, type Sources } from '../plan/answer.js';
-import { describeCalibration, measuredDevice } from '../plan/measured.js';
-import { staleKernels } from '../plan/stale.js';
+import { presetSource, type Sources } from '../plan/ask/prepare.js';
+import { describeCalibration, measuredDevice } from '../plan/ask/measured.js';
+import { staleKernels } from '../plan/ask/stale.js';
 import { pageSources, type KnownStacks, type PageData } from '../report/page-data.js';
 import type { Calibration } from '../schema/calibration.js';
 import type { Scenario } from '../schema/settings.js';

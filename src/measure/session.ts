@@ -4,7 +4,7 @@
  */
 import type { Anchor } from '../bench/anchors.js';
 import { calibrate, type CalibrationProgress } from '../bench/calibrate.js';
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import { outliers } from '../cost/fit.js';
 import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import type { Device } from '../gpu/device.js';

@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 /** Whether the page is seen. Browsers slow down what is not, so measuring waits meanwhile. */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 
 export class Watch {
   private left: number | null = null;

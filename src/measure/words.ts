@@ -1,6 +1,6 @@
 /** What the measuring page says in words: features and limits, what to do without WebGPU, what was checked. */
 import type { Calibration } from '../schema/calibration.js';
-import { formatBytes } from '../units.js';
+import { formatBytes } from '../numbers/units.js';
 
 /** What an adapter's features and limits mean for the kernels. */
 export function featureWords(

@@ -2,7 +2,7 @@
 import { scalarsPerToken } from '../codecs/layout.js';
 import { isUncompressed, layoutOf } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
-import { formatBytes, formatDecimalBytes, formatMilliseconds, formatNumber } from '../units.js';
+import { formatBytes, formatDecimalBytes, formatMilliseconds, formatNumber } from '../numbers/units.js';
 import type { PaperModel } from './model.js';
 import { flopText, microseconds, percent, rateText, ratioText, timeText } from './text.js';
 import type { Answer, Decoding, Subject } from './types.js';

@@ -6,7 +6,7 @@ import type { Codec } from '../codecs/codec.js';
 import { keptTokens } from '../eviction/policy.js';
 import { cacheSlots, parameterCount } from '../geometry/geometry.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
-import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { timeAnswer, type TimeSubject } from './answers-time.js';
 import type { PaperModel } from './model.js';
 import { countText, percent, ratioText } from './text.js';

@@ -5,7 +5,7 @@ import { PREFILL_KINDS } from '../cost/memory.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { workOf } from '../../kernels/registry.js';
 import { forEachOp, schedule } from '../schedule/schedule.js';
-import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
+import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { breakEvenContext, breakEvenRatio } from './break-even.js';
 import type { PaperModel } from './model.js';
 import { rateText, ratioText, timeText } from './text.js';

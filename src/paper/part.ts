@@ -1,5 +1,5 @@
 /** The comparison as a part of every report. */
-import type { Sources } from '../plan/answer.js';
+import type { Sources } from '../plan/ask/prepare.js';
 import type { FixedPart } from '../report/folder.js';
 import { PaperModel } from './model.js';
 import { paperDeviceOf } from './pricing.js';

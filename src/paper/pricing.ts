@@ -2,9 +2,9 @@
 import { calibrationPricer } from '../cost/pricers.js';
 import { deviceOfAdapter, findDevice } from '../devices/find.js';
 import { UserError, show } from '../errors.js';
-import type { Sources } from '../plan/answer.js';
-import { staleKernels } from '../plan/ask.js';
-import { loadCalibration } from '../plan/calibrations.js';
+import type { Sources } from '../plan/ask/prepare.js';
+import { staleKernels } from '../plan/ask/on-disk.js';
+import { loadCalibration } from '../plan/ask/calibrations.js';
 import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
 

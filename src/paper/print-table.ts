@@ -1,8 +1,8 @@
 /** The comparison for a terminal, at most 100 columns wide. */
 import pc from 'picocolors';
-import { columns, wrap, type Column } from '../report/text.js';
-import { WIDTH } from '../report/plan-table.js';
-import { formatDecimalBytes } from '../units.js';
+import { columns, wrap, type Column } from '../report/text/text.js';
+import { WIDTH } from '../report/text/plan-table.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { qualityTables, type QualityTable } from './quality-tables.js';
 import { cellText } from './text.js';
 import { VERDICTS, type Beyond, type Comparison, type PaperReport, type Verdict } from './types.js';

@@ -2,7 +2,7 @@
 import { CONTRADICTIONS, type Contradiction } from '../quality/contradictions.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { formatTokens } from '../units.js';
+import { formatTokens } from '../numbers/units.js';
 
 export interface QualityTable {
   readonly source: string;

@@ -1,6 +1,6 @@
 /** How values of the comparison are written. */
 import type { Interval } from '../cost/evidence.js';
-import { formatBytes, formatCount, formatMilliseconds, formatNumber, formatTokens } from '../units.js';
+import { formatBytes, formatCount, formatMilliseconds, formatNumber, formatTokens } from '../numbers/units.js';
 import type { Unit } from './types.js';
 
 /** Two decimals at most, no trailing zeros: `4×`, `10.67×`, `16.5×`. */

@@ -14,16 +14,16 @@ import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Runtime } from '../stacks/runtime.js';
 import type { Pricer, StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
-import type { Fidelity, MeasuredRow } from './fidelity.js';
-import type { Nearest } from './nearest.js';
-import type { Timed } from './chance.js';
+import type { Fidelity, MeasuredRow } from './evaluate/fidelity.js';
+import type { Nearest } from './decide/nearest.js';
+import type { Timed } from './evaluate/chance.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { QualityFigure } from '../quality/figure.js';
 import type { Contradiction } from '../quality/contradictions.js';
 import type { ReliableRetrieval } from '../quality/quality.js';
 import type { ServerMemory } from '../stacks/server-memory.js';
-import type { Tested } from './tested.js';
+import type { Tested } from './ask/tested.js';
 
 /** One combination to plan. */
 export interface Candidate {

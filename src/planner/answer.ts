@@ -1,11 +1,11 @@
 /** The planner of the command line, as the page asks it: one question, or several devices, contexts and cache types. */
 import type { UserError } from '../errors.js';
-import type { ModelSource } from '../plan/answer.js';
+import type { ModelSource } from '../plan/ask/prepare.js';
 import { hasSolution } from '../plan/plan.js';
-import { runsOf } from '../plan/runs.js';
-import { sourcesFrom, type Shelf } from '../plan/sources.js';
-import { nearestGroups, type JudgedGroup } from '../plan/tested.js';
-import { compareText } from '../report/compare-text.js';
+import { runsOf } from '../plan/ask/runs.js';
+import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
+import { nearestGroups, type JudgedGroup } from '../plan/ask/tested.js';
+import { compareText } from '../report/text/compare-text.js';
 import { fleetGist, gistOf } from '../report/gist.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { viewOf, type View } from '../report/view.js';

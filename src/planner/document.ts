@@ -12,7 +12,7 @@ import { planControls, servingControls } from './form.js';
 import { QUESTIONS } from './questions.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { KnownStacks } from '../report/page-data.js';
-import type { JudgedGroup } from '../plan/tested.js';
+import type { JudgedGroup } from '../plan/ask/tested.js';
 import type { StackTables } from '../stacks/serving.js';
 import { PACKED, tableName, type Carried } from './shelf.js';
 

@@ -7,8 +7,8 @@ import {
   neededFields,
   parseConfig,
 } from '../geometry/hf-config.js';
-import { issueWords, parseJson } from '../json.js';
-import type { NamedCalibration } from '../plan/measured.js';
+import { issueWords, parseJson } from '../io/json.js';
+import type { NamedCalibration } from '../plan/ask/measured.js';
 import type { LinkedModel } from '../report/link.js';
 import { calibrationSchema } from '../schema/calibration.js';
 

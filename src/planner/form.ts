@@ -6,7 +6,7 @@ import { FIELDS, fieldText, putField, type Field, type OpenScenario } from '../s
 import type { Scenario } from '../schema/settings.js';
 import { stackLabel } from '../stacks/choose.js';
 import { STACK_CHOICES } from '../stacks/serving.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 
 /** What most questions are about, in the order in which it is asked. */
 const FIRST = [

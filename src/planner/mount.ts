@@ -1,9 +1,9 @@
 /// <reference lib="dom" />
 /** The page: what its controls ask is planned, shown, and kept in the address. */
 import { UserError } from '../errors.js';
-import { jsonText } from '../json.js';
-import type { ModelSource } from '../plan/answer.js';
-import type { NamedCalibration } from '../plan/measured.js';
+import { jsonText } from '../io/json.js';
+import type { ModelSource } from '../plan/ask/prepare.js';
+import type { NamedCalibration } from '../plan/ask/measured.js';
 import { commandLine, shellWord } from '../report/command-line.js';
 import { fleetJson } from '../report/fleet-json.js';
 import { changedWords } from '../report/gist.js';

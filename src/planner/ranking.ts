@@ -1,8 +1,8 @@
 /// <reference lib="dom" />
 /** All codecs in order, as `plan --rank` prints them: asked for by a button, as it plans once for every published claim. */
 import { UserError } from '../errors.js';
-import { answer, type ModelSource } from '../plan/answer.js';
-import { sourcesFrom, type Shelf } from '../plan/sources.js';
+import { answer, type ModelSource } from '../plan/ask/prepare.js';
+import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
 import { shellWord } from '../report/command-line.js';
 import { html } from '../report/html/html.js';
 import { ranked, rankedScenario, rankedText } from '../ranking/ranked.js';

@@ -1,20 +1,20 @@
 /** What the page shows of an answer: the words and the tables of `plan`, in HTML. */
 import { isUncompressed } from '../codecs/registry.js';
-import type { JudgedFigure, JudgedGroup } from '../plan/tested.js';
+import type { JudgedFigure, JudgedGroup } from '../plan/ask/tested.js';
 import type { Plan } from '../plan/types.js';
-import { shownDecode, timeWords } from '../plan/words.js';
-import { brief, chosenId } from '../report/answer-text.js';
-import { FLEET_LEGEND, fleetColumns, shownRows } from '../report/fleet-text.js';
+import { shownDecode, timeWords } from '../plan/words/words.js';
+import { brief, chosenId } from '../report/text/answer-text.js';
+import { FLEET_LEGEND, fleetColumns, shownRows } from '../report/text/fleet-text.js';
 import { html, type Html } from '../report/html/html.js';
 import { answerSection, questionSection, sheetSection } from '../report/html/sections.js';
 import { keepsLabel, kernelsLabel, rateLabel, shortList } from '../report/plan-rows.js';
-import { legend, tableColumns } from '../report/plan-table.js';
+import { legend, tableColumns } from '../report/text/plan-table.js';
 import { qualityByTask } from '../report/pictures/quality-by-task.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
-import type { Column } from '../report/text.js';
+import type { Column } from '../report/text/text.js';
 import { commandLine } from '../report/command-line.js';
-import { formatError, percent } from '../units.js';
+import { formatError, percent } from '../numbers/units.js';
 import type { Answered } from './answer.js';
 
 /** The question, and the answer in paragraphs. */

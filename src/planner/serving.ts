@@ -1,8 +1,8 @@
 /// <reference lib="dom" />
 /** Simulations of the page, in a worker: the page stays alive, and ends one by ending the worker. */
 import { UserError } from '../errors.js';
-import type { ModelSource } from '../plan/answer.js';
-import { sourcesFrom, type Shelf } from '../plan/sources.js';
+import type { ModelSource } from '../plan/ask/prepare.js';
+import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
 import { commandLine } from '../report/command-line.js';
 import { html } from '../report/html/html.js';
 import { servingPictures } from '../report/pictures/index.js';

@@ -1,9 +1,9 @@
 /** Where the page finds what a plan rests on: tables that it carries, files that were dropped on it. */
 import { show, UserError } from '../errors.js';
-import type { NamedCalibration } from '../plan/measured.js';
-import type { Shelf } from '../plan/sources.js';
-import { staleKernels } from '../plan/stale.js';
-import type { JudgedGroup } from '../plan/tested.js';
+import type { NamedCalibration } from '../plan/ask/measured.js';
+import type { Shelf } from '../plan/ask/sources.js';
+import { staleKernels } from '../plan/ask/stale.js';
+import type { JudgedGroup } from '../plan/ask/tested.js';
 import type { KnownFiles } from '../stacks/choose.js';
 import type { StackTables } from '../stacks/serving.js';
 import type { StackFile } from '../stacks/stack-schema.js';

@@ -1,8 +1,8 @@
 /// <reference lib="webworker" />
 /** A simulation beside the page: the same program, without a document. */
 import { UserError } from '../errors.js';
-import type { Sources } from '../plan/answer.js';
-import { simulationTable } from '../report/simulation-table.js';
+import type { Sources } from '../plan/ask/prepare.js';
+import { simulationTable } from '../report/text/simulation-table.js';
 import type { Scenario } from '../schema/settings.js';
 import { simulate } from '../serving/answer.js';
 import { compareWays } from '../serving/ways.js';

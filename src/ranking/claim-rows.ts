@@ -1,7 +1,7 @@
 /** Rows of the ledger from sources that measured codecs: what claims of size and speed are held against. */
 import { join } from 'node:path';
-import { ask } from '../plan/ask.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { ask } from '../plan/ask/on-disk.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { ClaimSources } from './timed-claims.js';
 

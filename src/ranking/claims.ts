@@ -7,7 +7,7 @@ import { codecParameters, CODECS, coreRatio, layoutOf } from '../codecs/registry
 import { bytesPerToken } from '../codecs/layout.js';
 import type { Codec } from '../codecs/codec.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { formatNumber } from '../units.js';
+import { formatNumber } from '../numbers/units.js';
 
 /**
  * `within the estimate`: of times, which nobody measured here: the published one lies in the interval of tuned kernels.

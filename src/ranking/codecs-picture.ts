@@ -2,13 +2,13 @@
 import type { ChartDataset, PointStyle } from 'chart.js';
 import type { CodecKind } from '../codecs/codec.js';
 import { isUncompressed } from '../codecs/registry.js';
-import { klNumber } from '../plan/fidelity.js';
-import { shownDecode } from '../plan/words.js';
+import { klNumber } from '../plan/evaluate/fidelity.js';
+import { shownDecode } from '../plan/words/words.js';
 import { frame } from '../report/pictures/marks.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';
 import { colourOf, common, type Theme } from '../report/pictures/theme.js';
-import { formatCount, formatNumber } from '../units.js';
+import { formatCount, formatNumber } from '../numbers/units.js';
 import type { Here } from './measured.js';
 import type { PageModel } from './page-data.js';
 

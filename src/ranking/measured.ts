@@ -4,11 +4,11 @@ import { bytesPerToken, windowBytes } from '../codecs/layout.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { codecLabel, codecSpec, isUncompressed, layoutOf } from '../codecs/registry.js';
 import { readModelFile } from '../geometry/model-file.js';
-import { JUDGED_BRANCH, type MeasuredRow } from '../plan/fidelity.js';
-import { fidelityFrom } from '../plan/read-fidelity.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { JUDGED_BRANCH, type MeasuredRow } from '../plan/evaluate/fidelity.js';
+import { fidelityFrom } from '../plan/ask/read-fidelity.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import { readFidelity } from '../schema/fidelity.js';
-import { bootstrap, type Interval } from '../statistics.js';
+import { bootstrap, type Interval } from '../numbers/statistics.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
 
 /** Folders of bundled models; each holds `fidelity.json`, made by `lla-sim fidelity`. A line adds one. */

@@ -5,11 +5,11 @@
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import type { Interval } from '../cost/evidence.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { isUseless } from '../plan/unfit.js';
+import { isUseless } from '../plan/decide/unfit.js';
 import type { LedgerRow } from '../schema/ledger.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Scenario } from '../schema/settings.js';
-import { formatNumber } from '../units.js';
+import { formatNumber } from '../numbers/units.js';
 import type { Claim } from './claims.js';
 
 /** What claims are held against. */

@@ -1,13 +1,13 @@
 /** The first page of a report as data: the plans that a decision is about, what they lose, what to check. */
 import { isUncompressed } from '../codecs/registry.js';
-import { contradictedMetrics } from '../plan/evaluate.js';
-import { planName } from '../plan/names.js';
+import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
+import { planName } from '../plan/words/names.js';
 import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
-import { shownDecode, timeColumn, timeWords } from '../plan/words.js';
-import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
-import { valueWords } from './answer-text.js';
+import { shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
+import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
+import { valueWords } from './text/answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
-import { shareText } from './text.js';
+import { shareText } from './text/text.js';
 import { neededOf } from './simulation-words.js';
 import type { Simulated } from './simulation.js';
 import type { View } from './view.js';

@@ -1,5 +1,5 @@
 /** Fleets as JSON: what `plan --users --format json` prints, and what a report's page saves. */
-import type { PlannedFleet } from '../plan/fleet.js';
+import type { PlannedFleet } from '../plan/decide/fleet.js';
 import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
 

@@ -2,9 +2,9 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { printable, show, UserError } from '../errors.js';
-import { readTextFile } from '../files.js';
-import { jsonText } from '../json.js';
-import type { Sources } from '../plan/answer.js';
+import { readTextFile } from '../io/files.js';
+import { jsonText } from '../io/json.js';
+import type { Sources } from '../plan/ask/prepare.js';
 import type { Scenario } from '../schema/settings.js';
 import { htmlDocument } from './html/document.js';
 import type { Html } from './html/html.js';
@@ -14,7 +14,7 @@ import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
 import { reportMarkdown } from './report-markdown.js';
 import type { Simulated } from './simulation.js';
-import { cannotWrite, Replacement } from '../write.js';
+import { cannotWrite, Replacement } from '../io/write.js';
 import type { View } from './view.js';
 
 const MAX_REPORT_BYTES = 2 ** 24;

@@ -1,9 +1,9 @@
 /** An answer in a few characters, with which a link tells whether a later version answers otherwise. */
-import type { Fleet } from '../plan/fleet-types.js';
+import type { Fleet } from '../plan/decide/fleet-types.js';
 import type { PlanReport } from '../plan/types.js';
-import { shownDecode } from '../plan/words.js';
+import { shownDecode } from '../plan/words/words.js';
 import { VERSION } from '../version.js';
-import { chosenId } from './answer-text.js';
+import { chosenId } from './text/answer-text.js';
 import type { Link } from './link.js';
 
 /** `full:26:26.9ms`: the plan, the batch at which it is run and the time of a token; `none` where nothing answers. */

@@ -5,9 +5,9 @@
  */
 import { printable, show, UserError } from '../errors.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
-import type { ModelSource } from '../plan/answer.js';
+import type { ModelSource } from '../plan/ask/prepare.js';
 import { isPreset } from '../geometry/presets.js';
-import { parseJson } from '../json.js';
+import { parseJson } from '../io/json.js';
 import { FIELDS, fieldText, putField, type Field, type OpenScenario } from '../schema/fields.js';
 import { isPath, type Scenario } from '../schema/settings.js';
 import { VERSION } from '../version.js';

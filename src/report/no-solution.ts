@@ -1,9 +1,9 @@
 /** Why a question has no answer, and what would help. */
 import { EXIT, UserError } from '../errors.js';
-import type { Sources } from '../plan/answer.js';
+import type { Sources } from '../plan/ask/prepare.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 
 /** Why a question has no answer, and what would help. */
 export async function noSolutionError(report: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {
@@ -12,7 +12,7 @@ export async function noSolutionError(report: PlanReport, scenario: Scenario, so
       ? 'relax a target, or take a larger GPU or a shorter context'
       : keptTooMuch(report)
         ? 'lower --reserve, raise --utilization, or take a larger GPU'
-        : (await import('../plan/remedies.js')).remedyWords(scenario, sources);
+        : (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources);
   return new UserError(noSolution(report), hint, EXIT.noSolution);
 }
 

@@ -1,8 +1,8 @@
 /** A plan report as CSV (one row a plan, base units) and as Markdown. */
-import { pathLabel } from '../plan/names.js';
+import { pathLabel } from '../plan/words/names.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { formatBytes, formatDecimalBytes, formatTokens } from '../units.js';
+import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import {
   asPublishedLabel,
   batchLabel,
@@ -13,9 +13,9 @@ import {
   qualityColumn,
   rateLabel,
 } from './plan-rows.js';
-import { shownDecode, timeColumn } from '../plan/words.js';
+import { shownDecode, timeColumn } from '../plan/words/words.js';
 import { VERSION } from '../version.js';
-import { answerLines } from './answer-text.js';
+import { answerLines } from './text/answer-text.js';
 
 type Cell = string | number | boolean | null | undefined;
 

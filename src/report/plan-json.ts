@@ -1,5 +1,5 @@
 /** Plans as JSON: what `plan --format json` prints, and what the page saves. */
-import type { Explained } from '../plan/explain.js';
+import type { Explained } from '../plan/evaluate/explain.js';
 import type { DecodeFigures, PlanReport } from '../plan/types.js';
 
 /** A plan and its figures by batch. */

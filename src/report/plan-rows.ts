@@ -1,14 +1,14 @@
 /** Fields of a row as text, for every printer of a plan. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
-import { isBuilt } from '../plan/as-published.js';
-import { choicesOf } from '../plan/decide.js';
-import { HERE, klLabel } from '../plan/fidelity.js';
-import { MOST_ROWS, representatives } from '../plan/representatives.js';
+import { isBuilt } from '../plan/evaluate/as-published.js';
+import { choicesOf } from '../plan/decide/decide.js';
+import { HERE, klLabel } from '../plan/evaluate/fidelity.js';
+import { MOST_ROWS, representatives } from '../plan/decide/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
-import { guessMark, shownDecode } from '../plan/words.js';
-import { formatCount, formatTokens } from '../units.js';
-import { shareText } from './text.js';
+import { guessMark, shownDecode } from '../plan/words/words.js';
+import { formatCount, formatTokens } from '../numbers/units.js';
+import { shareText } from './text/text.js';
 
 export const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;

@@ -1,10 +1,10 @@
 /** The report in Markdown, with its pictures beside it: the decision first, appendices last. */
 import type { Plan, PlanReport } from '../plan/types.js';
-import { shownDecode, timeWords } from '../plan/words.js';
-import { formatDecimalBytes } from '../units.js';
+import { shownDecode, timeWords } from '../plan/words/words.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { commandLine } from './command-line.js';
 import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, sheetTable } from './decision.js';
-import { fleetLines, questionWords, replicaWords } from './fleet-text.js';
+import { fleetLines, questionWords, replicaWords } from './text/fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
 import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
@@ -13,7 +13,7 @@ import { rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
-import { LIMIT_WORDS } from './words.js';
+import { LIMIT_WORDS } from './text/words.js';
 
 /** Everything after this heading is for reference. */
 export const APPENDICES = '## Appendices';

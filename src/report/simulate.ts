@@ -1,6 +1,6 @@
 /** Simulates the plans that a report's answer names, under the workload of its scenario. */
 import { EXIT, UserError } from '../errors.js';
-import { contenders } from '../plan/decide.js';
+import { contenders } from '../plan/decide/decide.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle, simulate } from '../serving/answer.js';
 import { chooseByRate } from '../serving/choose.js';

@@ -1,7 +1,7 @@
 /** A simulation in words, for every printer. */
 import type { Limit } from '../serving/metrics.js';
 import type { Run, RunFigures, SimulationReport } from '../serving/types.js';
-import { formatNumber } from '../units.js';
+import { formatNumber } from '../numbers/units.js';
 
 export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
   'kv-blocks': 'KV blocks',

@@ -1,10 +1,10 @@
 /** What happens when a report's requests arrive, on its page and in its Markdown. */
-import type { ServingMost } from '../plan/decide.js';
+import type { ServingMost } from '../plan/decide/decide.js';
 import type { PlanReport } from '../plan/types.js';
-import { formatNumber } from '../units.js';
+import { formatNumber } from '../numbers/units.js';
 import type { Run, RunFigures, SimulatedFleet, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
-import { answerLines, type AnswerLine } from './answer-text.js';
+import { answerLines, type AnswerLine } from './text/answer-text.js';
 import { markdownText } from './plan-csv.js';
 import { findingWords, knownBetween, limitWords, machineWords, targetWords, verdictWords } from './simulation-words.js';
 

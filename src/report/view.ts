@@ -1,11 +1,11 @@
 /** What a report is drawn from: the answer, and the request that can price and size more shapes for its pictures. */
-import type { Sources } from '../plan/answer.js';
-import { prepare } from '../plan/answer.js';
-import { chosenId } from './answer-text.js';
-import { evaluate } from '../plan/evaluate.js';
-import { planFleet, readUsers, type PlannedFleet } from '../plan/fleet.js';
-import { served, type ServingMost } from '../plan/decide.js';
-import { candidateId } from '../plan/candidates.js';
+import type { Sources } from '../plan/ask/prepare.js';
+import { prepare } from '../plan/ask/prepare.js';
+import { chosenId } from './text/answer-text.js';
+import { evaluate } from '../plan/evaluate/evaluate.js';
+import { planFleet, readUsers, type PlannedFleet } from '../plan/decide/fleet.js';
+import { served, type ServingMost } from '../plan/decide/decide.js';
+import { candidateId } from '../plan/ask/candidates.js';
 import { decidedAgain, makePlan, type Rows } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';

@@ -1,8 +1,8 @@
 /** Files of `lla-sim fidelity --claims`, read back. */
 import { z } from 'zod';
 import { printable, UserError } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 import { VERDICTS } from './claim-words.js';
 
 const MAX_BYTES = 2 ** 20;

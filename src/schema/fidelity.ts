@@ -1,11 +1,11 @@
 /** Files of `lla-sim fidelity`, read back. */
 import { z } from 'zod';
-import { CODEC_KINDS, FLASHLOOP_TOKENS, PATH_CHOICES, RESIDUAL_FORMS, SHARINGS } from '../codecs/codec.js';
+import { PATH_CHOICES } from '../codecs/codec.js';
 import { printable, UserError } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 import { STORAGES } from '../../kernels/spec.js';
-import { flashloopConstants } from './constants.js';
+import { codecSchema } from './codec.js';
 
 const MAX_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 4_000_000;
@@ -32,19 +32,7 @@ const fidelitySchema = z.object({
     .array(
       z.looseObject({
         id: word,
-        codec: z.object({
-          kind: z.enum(CODEC_KINDS),
-          rankK: count.optional(),
-          rankV: count.optional(),
-          rankFirst: count.optional(),
-          shareLayers: count.optional(),
-          windowTokens: count.optional(),
-          shared: z.enum(SHARINGS).optional(),
-          bits: z.literal([2, 3, 4, 8]).optional(),
-          residual: z.enum(RESIDUAL_FORMS).optional(),
-          tokens: z.enum(FLASHLOOP_TOKENS).optional(),
-          constants: flashloopConstants.optional(),
-        }),
+        codec: codecSchema,
         ratio: z.number(),
         path: z.enum(PATH_CHOICES),
         storage: z.enum(STORAGES),

@@ -3,10 +3,10 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DEVICES } from '../devices/catalogue.js';
 import { show, UserError } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
+import { displayPath, readTextFile } from '../io/files.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { isPreset } from '../geometry/presets.js';
-import { issueWords, parseJson } from '../json.js';
+import { issueWords, parseJson } from '../io/json.js';
 import { FIGURES, ledgerSchema, rowSchema, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
 
 const MAX_BYTES = 4 * 2 ** 20;

@@ -1,6 +1,6 @@
 /** Which machine a calibration was measured on, and how the machine at hand differs from it. */
 import { deviceOfAdapter } from '../devices/find.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import type { Calibration } from './calibration.js';
 
 /** What tells devices apart, as an adapter reports it. */

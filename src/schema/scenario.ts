@@ -3,7 +3,7 @@ import { LineCounter, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { UserError, show } from '../errors.js';
 import { nearestName } from '../nearest.js';
-import { readTextFile } from '../files.js';
+import { readTextFile } from '../io/files.js';
 import { SERVER_SETTINGS, WORKLOAD_SETTINGS } from './serving.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 

@@ -4,8 +4,8 @@
  */
 import { z } from 'zod';
 import { printable, show, UserError } from '../errors.js';
-import { readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 2_000_000;

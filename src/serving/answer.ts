@@ -2,13 +2,13 @@
 import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
-import { prepare, type Sources } from '../plan/answer.js';
-import { candidateOf } from '../plan/candidates.js';
+import { prepare, type Sources } from '../plan/ask/prepare.js';
+import { candidateOf } from '../plan/ask/candidates.js';
 import { makePlan } from '../plan/plan.js';
-import { representatives } from '../plan/representatives.js';
+import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
-import { turn } from '../turn.js';
+import { turn } from '../io/turn.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';

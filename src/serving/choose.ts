@@ -1,6 +1,6 @@
 /** Which plans serve most requests of a workload: what an answer names where its scenario has one. */
-import { candidateOf } from '../plan/candidates.js';
-import type { Contenders, ServingMost } from '../plan/decide.js';
+import { candidateOf } from '../plan/ask/candidates.js';
+import type { Contenders, ServingMost } from '../plan/decide/decide.js';
 import type { Plan } from '../plan/types.js';
 import { Service, type Setting } from './candidate.js';
 import { beyond, sustained } from './find-rate.js';

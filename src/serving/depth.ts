@@ -4,7 +4,7 @@
  */
 import type { Codec } from '../codecs/codec.js';
 import { isAnchored, isHybrid, isPacked } from '../codecs/registry.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
 
 /**

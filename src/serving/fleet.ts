@@ -2,13 +2,13 @@
  * How many GPUs serve so many users of a workload: users who each ask, wait for the answer, think and ask again, on
  * replicas of their own.
  */
-import type { Sources } from '../plan/answer.js';
-import { candidateOf } from '../plan/candidates.js';
-import { served } from '../plan/decide.js';
-import type { PlannedFleet } from '../plan/fleet.js';
-import type { FleetRow } from '../plan/fleet-types.js';
+import type { Sources } from '../plan/ask/prepare.js';
+import { candidateOf } from '../plan/ask/candidates.js';
+import { served } from '../plan/decide/decide.js';
+import type { PlannedFleet } from '../plan/decide/fleet.js';
+import type { FleetRow } from '../plan/decide/fleet-types.js';
 import type { Plan } from '../plan/types.js';
-import { isUnfit } from '../plan/unfit.js';
+import { isUnfit } from '../plan/decide/unfit.js';
 import type { Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle } from './answer.js';

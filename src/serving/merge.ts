@@ -2,8 +2,8 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
-import { parseJson } from '../json.js';
+import { displayPath, readTextFile } from '../io/files.js';
+import { parseJson } from '../io/json.js';
 import { sorted } from './answer.js';
 import type { SimulationReport, SustainedRate } from './types.js';
 

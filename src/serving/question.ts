@@ -12,11 +12,11 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { namedDepths, readProbabilities, recordedDepths } from '../plan/probabilities.js';
+import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
-import { parseNumber, parseSeconds, parseTokens } from '../units.js';
+import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';

@@ -5,7 +5,7 @@
  * row a sequence and T − d passes of K + 1 rows. It gives the proposals that were accepted and one token more. Greedy
  * tokens are those without speculation, so nothing is lost.
  */
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 
 export interface Speculation {
   /** Loops that propose a token: fewer than the model has. */

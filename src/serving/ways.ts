@@ -5,9 +5,9 @@
  */
 import { isUncompressed } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
-import type { Sources } from '../plan/answer.js';
-import { needsOf } from '../plan/needs.js';
-import { representatives } from '../plan/representatives.js';
+import type { Sources } from '../plan/ask/prepare.js';
+import { needsOf } from '../plan/words/needs.js';
+import { representatives } from '../plan/decide/representatives.js';
 import type { Plan } from '../plan/types.js';
 import { depthNames } from '../quality/exit-depths.js';
 import type { Scenario } from '../schema/settings.js';

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 import { millisecondsIn, readParquet, sizeIn, type Row } from './parquet.js';
 import { Builders, type RawTable } from './raw-table.js';
 import type { TableVersions } from './select.js';

@@ -1,7 +1,7 @@
 /** Rows of a CSV table that somebody measured, with the usual mistakes answered in one line. */
 import { parse } from 'csv-parse/sync';
 import { UserError, show } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
+import { displayPath, readTextFile } from '../io/files.js';
 
 const MAX_FILE_BYTES = 32 * 2 ** 20;
 const MAX_ROWS = 200_000;

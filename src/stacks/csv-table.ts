@@ -1,7 +1,7 @@
 /** Kernel times that the user measured, as a CSV file: one row a call, its class, its sizes and its seconds. */
 import { UserError, show } from '../errors.js';
-import { displayPath } from '../files.js';
-import { parseNumber } from '../units.js';
+import { displayPath } from '../io/files.js';
+import { parseNumber } from '../numbers/units.js';
 import { classSpec, OP_CLASS_NAMES, type OpClass } from '../../kernels/op-classes.js';
 import { cell, readCsvRows } from './csv-rows.js';
 import { Builders } from './raw-table.js';

@@ -5,7 +5,7 @@
  */
 import { CONSTANTS } from '../cost/constants.js';
 import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../cost/conformal.js';
-import { randomFrom } from '../random.js';
+import { randomFrom } from '../numbers/random.js';
 import type { StackTable } from './stack-schema.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';

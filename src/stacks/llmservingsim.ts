@@ -3,7 +3,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import { UserError, show } from '../errors.js';
-import { displayPath, readTextFile } from '../files.js';
+import { displayPath, readTextFile } from '../io/files.js';
 import { cell, readCsvRows, wholeCells } from './csv-rows.js';
 import { Builders, type RawTable } from './raw-table.js';
 import type { TableVersions } from './select.js';

@@ -3,7 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { parquetMetadata, parquetReadObjects, parquetSchema } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { UserError, show } from '../errors.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 const MAX_ROWS = 2_000_000;

@@ -1,6 +1,6 @@
 /** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
 import { publishedFor } from '../quality/quality.js';
-import { formatDecimalBytes } from '../units.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import { RUNTIMES, type RuntimeName } from './execution.js';
 import type { RuntimeChoice } from './runtime.js';

@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { displayPath } from '../files.js';
+import { displayPath } from '../io/files.js';
 import { cell, readCsvRows, wholeCells, type CsvRow } from './csv-rows.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { Builders, type RawTable } from './raw-table.js';

@@ -2,8 +2,8 @@
 import { jit, nn, numpy as np, tree } from '@jax-js/jax';
 import type { TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { mix } from '../hash.js';
-import { randomFrom } from '../random.js';
+import { mix } from '../numbers/hash.js';
+import { randomFrom } from '../numbers/random.js';
 import {
   CODE_DIGITS,
   copyTask,

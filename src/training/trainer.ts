@@ -6,8 +6,8 @@ import { blockUntilReady, jit, nn, numpy as np, tree, valueAndGrad } from '@jax-
 import type { TensorSource } from '../decoder/weights.js';
 import type { NamedTensor } from '../decoder/write-safetensors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { mix } from '../hash.js';
-import { randomFrom } from '../random.js';
+import { mix } from '../numbers/hash.js';
+import { randomFrom } from '../numbers/random.js';
 import { lesson, lessonOptions, type LessonOptions } from '../tiny/tasks.js';
 import { initialMoments, stepSizes, update, type Moments } from './adamw.js';
 import { parametersFrom, tensorsOf } from './arrays.js';

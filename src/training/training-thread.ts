@@ -2,7 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
 import { sourceOf } from '../fit/fit.js';
-import { PACKAGE_ROOT } from '../root.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import type { TensorSource } from '../decoder/index.js';
 import type { Distillation } from './distil.js';
 

@@ -1,10 +1,10 @@
 /** The calibration that predicts on this device, and the kernels of it that may be used. */
 import { calibrationPricer, elsewhere } from '../cost/pricers.js';
 import type { Pricer } from '../cost/latency.js';
-import { calibrationHere, loadCalibration, type LoadedCalibration } from '../plan/calibrations.js';
+import { calibrationHere, loadCalibration, type LoadedCalibration } from '../plan/ask/calibrations.js';
 import { UserError, show } from '../errors.js';
 import type { Device } from '../gpu/index.js';
-import { staleKernels } from '../plan/ask.js';
+import { staleKernels } from '../plan/ask/on-disk.js';
 import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { driftExponentOf } from '../schema/drift.js';

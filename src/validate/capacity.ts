@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import { maxBatch, memoryModel, onGrid } from '../cost/memory.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { EXIT } from '../errors.js';
@@ -16,11 +16,11 @@ import { evictionLabel } from '../eviction/policy.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import { candidateId } from '../plan/candidates.js';
+import { candidateId } from '../plan/ask/candidates.js';
 import type { Candidate } from '../plan/types.js';
-import { isAlive } from '../process-alive.js';
+import { isAlive } from '../io/process-alive.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { candidateOf, configurationFor } from './grid.js';
 
 export interface CapacityRow {

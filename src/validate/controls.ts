@@ -3,11 +3,11 @@
  * for each kernel: memory and arithmetic are disturbed separately. The probe mixes both and cannot separate them. The
  * control points of a kernel show how its times in a new calibration would differ.
  */
-import { best } from '../best.js';
-import type { Budget } from '../budget.js';
+import { best } from '../numbers/best.js';
+import type { Budget } from '../io/budget.js';
 import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
-import { median } from '../statistics.js';
+import { median } from '../numbers/statistics.js';
 import type { OpenPoint } from '../bench/visits.js';
 import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';

@@ -9,10 +9,10 @@ import { loadModel } from '../decoder/reference/model.js';
 import { codecTensors, modelTensors } from '../decoder/tensors.js';
 import { fabricate, type FabricationOptions } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import type { Budget } from '../budget.js';
+import type { Budget } from '../io/budget.js';
 import { inTime } from './in-time.js';
 import type { MemoryCase } from './memory.js';
 

@@ -1,6 +1,6 @@
 /** Cases of a section, as far as there is time. */
-import type { Budget } from '../budget.js';
-import { mix } from '../hash.js';
+import type { Budget } from '../io/budget.js';
+import { mix } from '../numbers/hash.js';
 
 /**
  * Works through cases until the next would not end in time. Their order is drawn from the seed, so that those that are

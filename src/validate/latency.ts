@@ -5,7 +5,7 @@
  * beyond its operations.
  */
 import { interleave } from '../bench/interleave.js';
-import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';

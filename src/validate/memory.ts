@@ -8,15 +8,15 @@ import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../codecs/regis
 import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
 import type { AllocationKind } from '../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
-import { mix } from '../hash.js';
+import { mix } from '../numbers/hash.js';
 import { parseEviction, POLICY_NAMES } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { GpuError, type Device } from '../gpu/index.js';
-import { candidateId, listCandidates } from '../plan/candidates.js';
+import { candidateId, listCandidates } from '../plan/ask/candidates.js';
 import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { inTime } from './in-time.js';
-import type { Budget } from '../budget.js';
+import type { Budget } from '../io/budget.js';
 import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */

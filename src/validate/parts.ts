@@ -1,5 +1,5 @@
 /** How the sections of a validation share its budget. */
-import type { Budget } from '../budget.js';
+import type { Budget } from '../io/budget.js';
 import type { Section } from './report.js';
 
 /** What a section leaves goes to those after it. */

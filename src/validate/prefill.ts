@@ -1,5 +1,5 @@
 /** Prefill: whole prompts, measured beside their prediction. */
-import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import { GpuError, type Device } from '../gpu/index.js';

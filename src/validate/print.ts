@@ -1,8 +1,8 @@
 /** A validation as a page for a terminal or as Markdown: the verdict first, then its evidence. */
-import { OUT_OF_TIME } from '../budget.js';
+import { OUT_OF_TIME } from '../io/budget.js';
 import { markdownText } from '../report/plan-csv.js';
-import { columns, wrap, type Column } from '../report/text.js';
-import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
+import { columns, wrap, type Column } from '../report/text/text.js';
+import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
 import { capacityHolds, type CapacityRow } from './capacity.js';
 import type { ControlRow } from './controls.js';

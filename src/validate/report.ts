@@ -9,7 +9,7 @@ import type { MemoryReport } from './memory.js';
 import type { PromptsReport } from './prefill.js';
 import { SERVING_TOLERANCES, type ServingReport, type ServingRow } from './serving.js';
 import { SPECULATION_TOLERANCE, type SpeculatedRun } from './serving-speculation.js';
-import { quantile } from '../statistics.js';
+import { quantile } from '../numbers/statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 export const SECTIONS = ['memory', 'latency', 'capacity', 'long-context'] as const;

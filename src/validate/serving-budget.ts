@@ -1,5 +1,5 @@
 /** How many requests a validation of serving has time for. */
-import type { Budget } from '../budget.js';
+import type { Budget } from '../io/budget.js';
 import type { ServingRun } from './serving-requests.js';
 
 /** Of the time of a case, for its rehearsal at most; iterations of which one is of use. */

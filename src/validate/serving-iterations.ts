@@ -2,7 +2,7 @@
  * What the decoder ran under its serving loop, iteration by iteration, beside the price of exactly that. It tells an
  * error of prices from one of the schedule, and a rehearsal's iterations correct the prices.
  */
-import { clockNow } from '../clock.js';
+import { clockNow } from '../io/clock.js';
 import type { SequenceEngine } from '../decoder/serving/loop.js';
 import { driftExponentOf, slowdownOf } from '../schema/drift.js';
 import { MixedBatch, type IterationPricer } from '../serving/batch.js';

@@ -3,7 +3,7 @@
  * proposals a round accepts is drawn, as the simulation draws it: the weights are made up, and propose nothing that they
  * would accept. So the run and its prediction have the same rounds, and their difference is that of prices.
  */
-import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import type { Draft } from '../codecs/verification.js';
 import { priceCalls, type Pricer } from '../cost/latency.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/index.js';

@@ -4,7 +4,7 @@
  * Before that the loop rehearses: it serves other requests. Their iterations correct the calibration's prices, and with
  * these prices the simulation says which rate of requests the server can be given.
  */
-import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { openDecoder } from '../decoder/gpu/index.js';
@@ -13,7 +13,7 @@ import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.
 import { ServingLoop, type LoopOptions, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
 import { PriceTables } from '../serving/price.js';
-import { quantile } from '../statistics.js';
+import { quantile } from '../numbers/statistics.js';
 import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';
 import { pricerFor } from './latency.js';

@@ -1,5 +1,5 @@
 /** Errors of predictions, and what they amount to. */
-import { quantile } from '../statistics.js';
+import { quantile } from '../numbers/statistics.js';
 
 /** A prediction with its interval, and the measured time, seconds. */
 export interface Compared {

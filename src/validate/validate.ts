@@ -1,11 +1,11 @@
 /** Runs the sections of a validation on one device, within a time budget. */
-import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { describeProgram } from '../bench/describe.js';
 import { describeHost } from '../bench/host.js';
 import { OTHER_MACHINE } from '../cost/pricers.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { EXIT, UserError } from '../errors.js';
-import { formatNumber } from '../units.js';
+import { formatNumber } from '../numbers/units.js';
 import type { Device } from '../gpu/index.js';
 import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';

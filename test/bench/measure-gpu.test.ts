@@ -1,7 +1,7 @@
 /** Calibrating, timing against the ceilings and tuning, shortly, on the device at hand. */
 import '../gpu/timed.js';
 import { expect, test } from 'vitest';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { calibrate } from '../../src/bench/index.js';
 import { ticking } from './ticking.js';
 import { bench } from '../../src/bench/regression/index.js';

@@ -184,6 +184,10 @@ describe('the library', () => {
   it('keeps the cause, and lets a visitor throw what it likes', async () => {
     const memory = { weightsBytes: 1 } as never;
     expect(() => library.totalBytes(memory, 1)).toThrow(/totalBytes: the arguments do not fit together/);
+    // A word where a file may have a list.
+    expect(library.readQuestion({ codec: 'lla' } as never, library.findPreset('ouro-1.4b')).filter.kinds).toEqual([
+      'lla',
+    ]);
     const { configuration } = await libraryArguments();
     const s = library.schedule(configuration, 1, 64);
     const own = new RangeError('mine');

@@ -1,7 +1,7 @@
 /** Text that comes from a model, a driver or a file's name, in what the GPU commands print: it stays text. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { runText, type RunReport } from '../../src/commands/run-report.js';
+import { runText, type RunReport } from '../../src/commands/model/run-report.js';
 import type { ValidationReport } from '../../src/validate/report.js';
 import { validationMarkdown } from '../../src/validate/print.js';
 

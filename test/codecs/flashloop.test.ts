@@ -19,8 +19,8 @@ import {
 import { appendRow, packedOf, packRows, readRows } from '../../src/codecs/flashloop-rows.js';
 import { toF16 } from '../../src/codecs/small-floats.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
-import { mix } from '../../src/hash.js';
-import { randomFrom } from '../../src/random.js';
+import { mix } from '../../src/numbers/hash.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { KiB, MiB, OURO } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
 

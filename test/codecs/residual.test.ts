@@ -2,8 +2,8 @@
 import { expect, test } from 'vitest';
 import { codeGroup, codeLoops, nearestCode, rebuiltRow, valuesOf } from '../../src/codecs/residual.js';
 import { bf16Bits, bf16Value, fp8Byte, fp8Value, toBf16, toFp8 } from '../../src/codecs/small-floats.js';
-import { randomFrom } from '../../src/random.js';
-import { mix } from '../../src/hash.js';
+import { randomFrom } from '../../src/numbers/random.js';
+import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const FORM = { anchorBits: 4, anchorGroup: 32, residualGroup: 32 };

@@ -7,7 +7,7 @@ import { CODECS, fullScalars, layoutOf, refusalOf } from '../../src/codecs/regis
 import { memoryModel, weightBytes } from '../../src/cost/memory.js';
 import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { findPreset, PRESETS } from '../../src/geometry/presets.js';
-import { listCandidates } from '../../src/plan/candidates.js';
+import { listCandidates } from '../../src/plan/ask/candidates.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { configuration, F16, NO_BRANCH, smallGeometry } from './geometries.js';
 

@@ -2,9 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { classLaws, narrowed } from '../../src/cost/class-laws.js';
 import { KERNELS, workOf, type KernelCall } from '../../kernels/registry.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import type { Sample } from '../../src/schema/calibration.js';
-import { median } from '../../src/statistics.js';
+import { median } from '../../src/numbers/statistics.js';
 import { SEED } from '../gpu/random.js';
 
 const CEILINGS = { readBytesPerSecond: 1e11, copyBytesPerSecond: 1e11, f32FlopsPerSecond: 1e12 };

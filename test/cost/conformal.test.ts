@@ -4,7 +4,7 @@ import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave, LEVEL } from
 import { calibrationPricer, predictorsOf } from '../../src/cost/pricers.js';
 import { fitPredictor } from '../../src/cost/fit.js';
 import { workOf } from '../../kernels/registry.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { SEED } from '../gpu/random.js';
 

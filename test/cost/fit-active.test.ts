@@ -14,7 +14,7 @@ import {
 import { activeSelector, fitPredictor } from '../../src/cost/fit.js';
 import { makePredictor } from '../../src/cost/predictor.js';
 import type { Sample } from '../../src/schema/calibration.js';
-import { median } from '../../src/statistics.js';
+import { median } from '../../src/numbers/statistics.js';
 
 const SEEDS = Number(process.env['SEEDS'] ?? 6);
 const POINTS = 30;

@@ -4,7 +4,7 @@ import { priceStep } from '../../src/cost/latency.js';
 import { datasheetPricer, linkRate, measuredPricer, remembering, type Link } from '../../src/cost/pricers.js';
 import { rooflinePrice } from '../../src/cost/roofline.js';
 import { findDevice } from '../../src/devices/find.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { configuration, lla, OURO_26 } from '../contract/geometries.js';
 
 const linkOf = (device: string): Link => findDevice(device).interconnect as Link;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { predictorsOf, predictorKey } from '../../src/cost/pricers.js';
 import { fitPredictor } from '../../src/cost/fit.js';
 import { repeatsOf } from '../../src/cost/repeats.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { SEED } from '../gpu/random.js';
 

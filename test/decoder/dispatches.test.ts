@@ -16,7 +16,7 @@ import type { WholePrompt } from '../../src/schedule/prefill.js';
 import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
 import { configurationOf, open, type Case } from './gpu-cases.js';

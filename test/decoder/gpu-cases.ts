@@ -8,7 +8,7 @@ import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { BRANCH, decoderOf, modelOf, type Change, type Setup } from './models.js';
 

@@ -7,7 +7,7 @@ import { expect } from 'vitest';
 import { prefillPeaks } from '../../src/cost/memory.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { configurationOf, expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
 import { CHUNKED_CASES, singles } from './gpu-list.js';

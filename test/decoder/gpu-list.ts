@@ -13,7 +13,7 @@ import {
 import type { Eviction } from '../../src/eviction/policy.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Case } from './gpu-cases.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
 import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';

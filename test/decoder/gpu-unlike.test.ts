@@ -1,7 +1,7 @@
 /** The GPU decoder on models unlike Ouro, of random sizes: full caches, and another codec in each run. */
 import '../gpu/narrow.js';
 import { test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { FULL } from '../gpu/sample.js';

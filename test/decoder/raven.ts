@@ -5,7 +5,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { bytesOf, safetensors, type PlainTensor } from './files.js';
 
 /** Every field of the publishers' config.json, with small sizes. */

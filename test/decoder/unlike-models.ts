@@ -2,7 +2,7 @@
 import { evictionRefusalOf, refusalOf } from '../../src/codecs/registry.js';
 import type { Codec } from '../../src/codecs/codec.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import type { Case } from './gpu-cases.js';
 import { EVICTIONS, hybrid, SHARED_LOOPS, windowed } from './gpu-list.js';

@@ -10,7 +10,7 @@ import {
   storedAs,
   tensorSeed,
 } from '../../src/decoder/weights.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { codecParameters } from '../../src/codecs/registry.js';

@@ -18,8 +18,8 @@ import { LONG_ROLLOUT } from '../../src/fidelity/items.js';
 import type { ItemScore } from '../../src/fidelity/score.js';
 import type { SideStructure } from '../../src/fit/spectra.js';
 import { findPreset } from '../../src/geometry/presets.js';
-import { randomFrom } from '../../src/random.js';
-import { bootstrap, bootstrapMean } from '../../src/statistics.js';
+import { randomFrom } from '../../src/numbers/random.js';
+import { bootstrap, bootstrapMean } from '../../src/numbers/statistics.js';
 import { tinyGeometry } from '../../src/tiny/model.js';
 import { SEED } from '../gpu/random.js';
 

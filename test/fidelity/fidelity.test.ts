@@ -11,8 +11,8 @@ import { tensorsOf } from '../../src/fit/capture.js';
 import { configuration } from '../contract/geometries.js';
 import { logSoftmax, predict } from '../../src/fidelity/forced.js';
 import { Side } from '../../src/fit/spectra.js';
-import { bootstrapMean } from '../../src/statistics.js';
-import { randomFrom } from '../../src/random.js';
+import { bootstrapMean } from '../../src/numbers/statistics.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { tinyGeometry } from '../../src/tiny/model.js';
 import { findPreset } from '../../src/geometry/presets.js';
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Args } from '../../src/commands/command.js';
-import { earlier, inputsOf } from '../../src/commands/fidelity-rows.js';
-import { teacherOf } from '../../src/commands/fit-question.js';
+import { earlier, inputsOf } from '../../src/commands/model/fidelity-rows.js';
+import { teacherOf } from '../../src/commands/model/fit-question.js';
 import { inProcess } from '../cli/program.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'resume-'));

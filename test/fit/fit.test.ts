@@ -12,9 +12,9 @@ import { layerBytes, layersOfPasses, momentsPlan, workBytes } from '../../src/fi
 import { Sketch, sketchColumns } from '../../src/fit/sketch.js';
 import { energyKept, latentWeights } from '../../src/fit/weights.js';
 import { windowsOf } from '../../src/fit/windows.js';
-import { fingerprintOfSeed } from '../../src/fingerprint.js';
+import { fingerprintOfSeed } from '../../src/io/fingerprint.js';
 import { findPreset } from '../../src/geometry/presets.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { inProcess } from '../cli/program.js';
 import { removeTemporary, safetensors, temporary, temporaryFolder } from '../decoder/files.js';

@@ -3,7 +3,7 @@
  * rows it adds up across eight threads.
  */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import { divide } from '../../src/schedule/splits.js';
 import { contractTests } from './contract-cached.js';

@@ -3,7 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { attendLatentRow } from '../../kernels/attend_rebuild/reference.js';
 import { mergedRow, runOver } from '../../kernels/shared/attention.reference.js';
 import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';

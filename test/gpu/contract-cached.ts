@@ -4,7 +4,7 @@
  * the main factors instead.
  */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import type { RunOptions, Span } from '../../kernels/shared/fold.launch.js';

@@ -4,7 +4,7 @@
  */
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { moveOf, nextSlot, type Span } from '../../kernels/evict/reference.js';
 import { pooledWeight } from '../../kernels/mass/reference.js';
 import { staysBehind } from '../../kernels/shared/evict.reference.js';

@@ -4,7 +4,7 @@
  */
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { pairsOf, type MatmulOptions, type Rows } from '../../kernels/matmul/launch.js';

@@ -6,7 +6,7 @@
 import './narrow.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import {
   capacityOf,

@@ -1,7 +1,7 @@
 /** The merge of split partials and the current token against float64, empty splits and empty caches among them. */
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { LOWEST, mergeSplits, withToken, type Attended } from '../../kernels/shared/merge.reference.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { describeGpu } from './device.js';

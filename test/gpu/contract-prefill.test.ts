@@ -3,7 +3,7 @@
  * rows read back; append where a prompt puts it.
  */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
 import type { KernelCall } from '../../kernels/registry.js';

@@ -5,7 +5,7 @@ import { residualTile, type ResidualRow } from '../../kernels/shared/residual.la
 import type { KernelCall } from '../../kernels/registry.js';
 import { deviceOptions } from '../../kernels/launches.js';
 import { planOperation } from '../../src/gpu/index.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { codeLoops } from '../../src/codecs/residual.js';
 import { rebuiltLoops, storedLoops } from '../../src/gpu/residual-layout.js';
 import { check, TOLERANCE } from './contract-run.js';

@@ -1,7 +1,7 @@
 /** The choice of a token against float64: greedy exactly, from the nucleus but for draws that lie on a boundary. */
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { drawn, drawToken, nucleus, type Sampling } from '../../kernels/sample/reference.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { NO_TOKEN } from '../../kernels/sample/launch.js';

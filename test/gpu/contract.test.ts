@@ -1,7 +1,7 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import type { Placement } from '../../kernels/shared/rows.launch.js';
 import type { KernelName } from '../../kernels/registry.js';

@@ -1,7 +1,7 @@
 /** The runtime: bytes come back as they went, and what is wrong fails loudly. */
 import { expect, test } from 'vitest';
 import { fill, makeOperands, singleAt } from '../../src/bench/inputs.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
 import { write, type Step } from '../../src/gpu/plan.js';
 import type { KernelCall } from '../../kernels/registry.js';

@@ -1,6 +1,6 @@
 /** The sampler of the contract suites: every pair meets, forbidden cases never do, and the seed decides. */
 import { expect, test } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { pairsOf, pairwise, product, type Case } from './pairwise.js';
 import { randomOf, SEED } from './random.js';
 

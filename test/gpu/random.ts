@@ -1,5 +1,5 @@
 /** Random shapes from a seed that every failure names; LLA_SIM_SEED repeats a run. */
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 
 export const SEED = process.env.LLA_SIM_SEED === undefined ? Date.now() % 2 ** 31 : Number(process.env.LLA_SIM_SEED);
 

@@ -1,6 +1,6 @@
 /** Runs a plan with buffers whose contents the test gives word by word; what it does not give is poisoned. */
 import { poison } from '../../src/bench/inputs.js';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { bufferOf, type Device, type OperationPlan } from '../../src/gpu/index.js';
 
 export type Contents = Readonly<Record<string, Uint32Array<ArrayBuffer> | Float32Array<ArrayBuffer>>>;

@@ -3,7 +3,7 @@
  * seeded part, another one each time; LLA_SIM_CONTRACT=full takes all.
  */
 import { it } from 'vitest';
-import { mix } from '../../src/hash.js';
+import { mix } from '../../src/numbers/hash.js';
 import { SEED } from './random.js';
 
 export const FULL = process.env.LLA_SIM_CONTRACT === 'full';

@@ -8,7 +8,7 @@ import { chooseClock, stepOf, wallStep } from '../../src/bench/resolution.js';
 import { rendererName } from '../../src/gpu/browser.js';
 import { browserOf, systemOf } from '../../src/measure/host.js';
 import { readRequest } from '../../src/measure/request.js';
-import { judge } from '../../src/plan/judge.js';
+import { judge } from '../../src/plan/ask/judge.js';
 import { calibrationSchema, type Calibration } from '../../src/schema/calibration.js';
 import { ROOT } from '../cli/program.js';
 

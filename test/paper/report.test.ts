@@ -21,7 +21,7 @@ import { paperMarkdown } from '../../src/paper/print-markdown.js';
 import { paperTable } from '../../src/paper/print-table.js';
 import { qualityTables } from '../../src/paper/quality-tables.js';
 import { holds, paperReport } from '../../src/paper/report.js';
-import { readSources } from '../../src/plan/ask.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
 import { escapeHtml } from '../../src/report/html/html.js';
 import type { Beyond, Comparison, PaperFigure, PaperReport, Verdict } from '../../src/paper/types.js';
 import { H200, slower } from './devices.js';

@@ -2,12 +2,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
-import { KNEE_SHARE, KNEE_TOLERANCE, kneeOf, lastWithin } from '../../src/plan/operating.js';
-import { markPareto } from '../../src/plan/pareto.js';
-import { chanceWithin } from '../../src/plan/chance.js';
+import { KNEE_SHARE, KNEE_TOLERANCE, kneeOf, lastWithin } from '../../src/plan/evaluate/operating.js';
+import { markPareto } from '../../src/plan/decide/pareto.js';
+import { chanceWithin } from '../../src/plan/evaluate/chance.js';
 import type { Interval } from '../../src/cost/evidence.js';
 import { hasSolution } from '../../src/plan/plan.js';
-import { atContext } from '../../src/plan/targets.js';
+import { atContext } from '../../src/plan/evaluate/targets.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import type { Scenario } from '../../src/schema/settings.js';

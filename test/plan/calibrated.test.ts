@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { digestSamples } from '../../src/cost/fit.js';
-import { ask } from '../../src/plan/ask.js';
+import { ask } from '../../src/plan/ask/on-disk.js';
 import { calibrationSchema } from '../../src/schema/calibration.js';
 import { kernelHash } from '../../kernels/source.js';
 import { TERMS_VERSION, type KernelName } from '../../kernels/registry.js';

@@ -1,16 +1,16 @@
 /** The decision: what is recommended, what is not and why, and the words that say so. */
 import { describe, expect, it } from 'vitest';
-import { chanceWithin, normalBelow, normalQuantile, timeAt } from '../../src/plan/chance.js';
+import { chanceWithin, normalBelow, normalQuantile, timeAt } from '../../src/plan/evaluate/chance.js';
 import type { Interval } from '../../src/cost/evidence.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { prepare } from '../../src/plan/answer.js';
-import { readSources } from '../../src/plan/ask.js';
-import { choicesOf } from '../../src/plan/decide.js';
+import { prepare } from '../../src/plan/ask/prepare.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { choicesOf } from '../../src/plan/decide/decide.js';
 import { makePlan } from '../../src/plan/plan.js';
-import { answerLines, answerText } from '../../src/report/answer-text.js';
+import { answerLines, answerText } from '../../src/report/text/answer-text.js';
 import { keepsLabel, shortList } from '../../src/report/plan-rows.js';
-import { formatMilliseconds } from '../../src/units.js';
+import { formatMilliseconds } from '../../src/numbers/units.js';
 import { planOf, row } from './requests.js';
 
 const kept = (p: Plan): number => p.qualityKept?.share ?? -1;
@@ -260,7 +260,7 @@ describe('the decision', () => {
   });
 
   it('is the same whether every row is priced or those of the short table', async () => {
-    const { ask } = await import('../../src/plan/ask.js');
+    const { ask } = await import('../../src/plan/ask/on-disk.js');
     for (const s of [{ device: 'h200' }, { device: 'h100', context: '16k', tpot: '60ms' }] as Scenario[])
       expect((await ask(s, { everyRow: false })).answer).toEqual((await ask(s)).answer);
   });

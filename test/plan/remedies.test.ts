@@ -1,10 +1,10 @@
 /** What the program proposes where nothing fits: each change is planned before it is named. */
 import { expect, it } from 'vitest';
-import { ask, readSources } from '../../src/plan/ask.js';
+import { ask, readSources } from '../../src/plan/ask/on-disk.js';
 import { hasSolution } from '../../src/plan/plan.js';
-import { remedyWords } from '../../src/plan/remedies.js';
+import { remedyWords } from '../../src/plan/decide/remedies.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { parseTokens } from '../../src/units.js';
+import { parseTokens } from '../../src/numbers/units.js';
 
 const words = async (s: Scenario): Promise<string> => remedyWords(s, await readSources(s));
 const fits = async (s: Scenario): Promise<boolean> => hasSolution(await ask(s, { everyRow: false }));

@@ -1,5 +1,5 @@
 /** Questions put to the planner directly, without a command line. */
-import { ask } from '../../src/plan/ask.js';
+import { ask } from '../../src/plan/ask/on-disk.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 

@@ -1,11 +1,11 @@
 /** The short answer: its rows in their order of right, its length and its width. */
 import { describe, expect, it } from 'vitest';
 import { DEVICES } from '../../src/devices/catalogue.js';
-import { choicesOf } from '../../src/plan/decide.js';
-import { MOST_ROWS, representatives } from '../../src/plan/representatives.js';
-import { shownDecode } from '../../src/plan/words.js';
+import { choicesOf } from '../../src/plan/decide/decide.js';
+import { MOST_ROWS, representatives } from '../../src/plan/decide/representatives.js';
+import { shownDecode } from '../../src/plan/words/words.js';
 import { shortList } from '../../src/report/plan-rows.js';
-import { planTable } from '../../src/report/plan-table.js';
+import { planTable } from '../../src/report/text/plan-table.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { planOf, row } from './requests.js';

@@ -1,6 +1,6 @@
 /** What plans say of figures that judge: the nearest ones, priced as the question is. */
 import { describe, expect, it } from 'vitest';
-import { testedOf, type JudgedFigure, type JudgedGroup } from '../../src/plan/tested.js';
+import { testedOf, type JudgedFigure, type JudgedGroup } from '../../src/plan/ask/tested.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 describe(`figures of others (seed ${SEED})`, () => {

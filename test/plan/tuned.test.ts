@@ -2,14 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import { findDevice } from '../../src/devices/find.js';
 import { benchTable, type BenchReport } from '../../src/bench/regression/index.js';
-import { answer, prepare, pricesOn, type Sources } from '../../src/plan/answer.js';
-import { readSources } from '../../src/plan/ask.js';
-import { loadCalibration } from '../../src/plan/calibrations.js';
-import { tunedSources } from '../../src/plan/stacks.js';
+import { answer, prepare, pricesOn, type Sources } from '../../src/plan/ask/prepare.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { loadCalibration } from '../../src/plan/ask/calibrations.js';
+import { tunedSources } from '../../src/plan/ask/stacks.js';
 import { kernelPoints, rooflineOf } from '../../src/report/pictures/kernel-roofline.js';
-import { planTable } from '../../src/report/plan-table.js';
+import { planTable } from '../../src/report/text/plan-table.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { median } from '../../src/statistics.js';
+import { median } from '../../src/numbers/statistics.js';
 
 const scenario: Scenario = { device: 'h200', codec: ['full', 'lla'], ratio: [4], batch: 8 };
 

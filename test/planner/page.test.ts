@@ -6,7 +6,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { plannerBundle } from '../../scripts/page-bundle.mjs';
 import { claimRows } from '../../src/ranking/claim-rows.js';
-import { judgedGroups, knownStacks } from '../../src/plan/stacks.js';
+import { judgedGroups, knownStacks } from '../../src/plan/ask/stacks.js';
 import { plannerDocument } from '../../src/planner/document.js';
 import { QUESTIONS } from '../../src/planner/questions.js';
 import { inProcess, scratch } from '../cli/program.js';

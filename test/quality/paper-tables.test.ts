@@ -2,12 +2,12 @@
 import { describe, expect, it } from 'vitest';
 import { moduleOf, tablesIn } from '../../scripts/extract-tables.mjs';
 import { PAPER_FIGURES } from '../../src/paper/figures.js';
-import { presetSource } from '../../src/plan/answer.js';
+import { presetSource } from '../../src/plan/ask/prepare.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import { PAPER_TABLES } from '../../src/quality/paper-tables.js';
 import { FIGURES, FIGURES_OF_THE_PAPER, teacherOf } from '../../src/quality/quality.js';
-import { modelCard, modelCardTable } from '../../src/report/model-card.js';
+import { modelCard, modelCardTable } from '../../src/report/text/model-card.js';
 
 type Table = keyof typeof PAPER_TABLES;
 const TABLES = Object.keys(PAPER_TABLES) as Table[];

@@ -11,10 +11,10 @@ import { APPENDICES } from '../../src/report/report-markdown.js';
 import { viewOf } from '../../src/report/view.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { shownDecode } from '../../src/plan/words.js';
+import { shownDecode } from '../../src/plan/words/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { formatCount, formatNumber } from '../../src/units.js';
+import { formatCount, formatNumber } from '../../src/numbers/units.js';
 import { bundle, pageProgram, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
 import { filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 

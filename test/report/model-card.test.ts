@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest';
 import { modelsCommand } from '../../src/commands/models.js';
 import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
-import { presetSource } from '../../src/plan/answer.js';
+import { presetSource } from '../../src/plan/ask/prepare.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import { FIGURES } from '../../src/quality/quality.js';
-import { modelCard, modelCardTable, type PublishedFigure } from '../../src/report/model-card.js';
+import { modelCard, modelCardTable, type PublishedFigure } from '../../src/report/text/model-card.js';
 import { inProcess, scratch } from '../cli/program.js';
 
 const figuresOf = (name: string): PublishedFigure[] =>

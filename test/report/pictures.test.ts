@@ -2,9 +2,9 @@
 import { loadImage, createCanvas } from '@napi-rs/canvas';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ask } from '../../src/plan/ask.js';
+import { ask } from '../../src/plan/ask/on-disk.js';
 import { row } from '../plan/requests.js';
-import { answer } from '../../src/plan/answer.js';
+import { answer } from '../../src/plan/ask/prepare.js';
 import { allCrossings, crossingsOf } from '../../src/report/pictures/crossings.js';
 import { budgetLines } from '../../src/report/pictures/eviction-budget.js';
 import { picturesOf } from '../../src/report/pictures/index.js';

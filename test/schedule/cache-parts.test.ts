@@ -6,7 +6,7 @@ import type { Eviction } from '../../src/eviction/policy.js';
 import { parseEviction } from '../../src/eviction/policy.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
 import { findPreset } from '../../src/geometry/presets.js';
-import { listCandidates } from '../../src/plan/candidates.js';
+import { listCandidates } from '../../src/plan/ask/candidates.js';
 import type { Candidate } from '../../src/plan/types.js';
 import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { evictingRows } from '../../src/schedule/eviction-ops.js';

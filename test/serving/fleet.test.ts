@@ -1,10 +1,10 @@
 /** `plan --users` with a workload: how many replicas its users need, by simulation. */
 import { expect, it } from 'vitest';
-import { readSources } from '../../src/plan/ask.js';
-import { planFleet, type PlannedFleet } from '../../src/plan/fleet.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { planFleet, type PlannedFleet } from '../../src/plan/decide/fleet.js';
 import type { PlanReport } from '../../src/plan/types.js';
 import { fleetJson } from '../../src/report/fleet-json.js';
-import { fleetText } from '../../src/report/fleet-text.js';
+import { fleetText } from '../../src/report/text/fleet-text.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { simulateFleet } from '../../src/serving/fleet.js';
 import type { SimulatedFleet } from '../../src/serving/types.js';

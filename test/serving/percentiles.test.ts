@@ -2,13 +2,13 @@
 import { groups, max } from 'd3-array';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { readSources } from '../../src/plan/ask.js';
-import { planFleet } from '../../src/plan/fleet.js';
-import { brief } from '../../src/report/answer-text.js';
-import { fleetText } from '../../src/report/fleet-text.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { planFleet } from '../../src/plan/decide/fleet.js';
+import { brief } from '../../src/report/text/answer-text.js';
+import { fleetText } from '../../src/report/text/fleet-text.js';
 import { servingPercentiles } from '../../src/report/pictures/serving-percentiles.js';
 import { servingRate } from '../../src/report/pictures/serving-rate.js';
-import { simulationTable } from '../../src/report/simulation-table.js';
+import { simulationTable } from '../../src/report/text/simulation-table.js';
 import type { Picture } from '../../src/report/pictures/picture.js';
 import { LIGHT } from '../../src/report/pictures/theme.js';
 import type { Scenario } from '../../src/schema/settings.js';

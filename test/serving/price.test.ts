@@ -1,10 +1,10 @@
 /** The price of a mixed batch: against exact prices, and against what the mean length would say. */
 import { beforeAll, describe, expect, it } from 'vitest';
 import { pricePrompt, priceStep } from '../../src/cost/latency.js';
-import { prepare } from '../../src/plan/answer.js';
-import { readSources } from '../../src/plan/ask.js';
-import { candidateId } from '../../src/plan/candidates.js';
-import { configurationOf } from '../../src/plan/evaluate.js';
+import { prepare } from '../../src/plan/ask/prepare.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { candidateId } from '../../src/plan/ask/candidates.js';
+import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { PlanRequest } from '../../src/plan/types.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { MixedBatch } from '../../src/serving/batch.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import fc from 'fast-check';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { stackTableSchema } from '../../src/stacks/stack-schema.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { Rates } from '../../kernels/op-class.js';

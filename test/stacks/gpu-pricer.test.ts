@@ -8,11 +8,11 @@ import { DEVICES, type DeviceSpec as Spec } from '../../src/devices/catalogue.js
 import { findDevice } from '../../src/devices/find.js';
 import { KERNEL_NAMES, KERNELS, workOf } from '../../kernels/registry.js';
 import { listed, TUNED_CLASSES } from '../../kernels/tuned.js';
-import { prepare } from '../../src/plan/answer.js';
-import { ask, readSources } from '../../src/plan/ask.js';
-import { configurationOf } from '../../src/plan/evaluate.js';
+import { prepare } from '../../src/plan/ask/prepare.js';
+import { ask, readSources } from '../../src/plan/ask/on-disk.js';
+import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { Plan } from '../../src/plan/types.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
 import {

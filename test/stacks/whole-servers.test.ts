@@ -1,11 +1,11 @@
 /** What whole servers teach beside their kernels: the least width of an interval, slow hosts, how prompts are taken. */
 import { describe, expect, it } from 'vitest';
 import { priceStep } from '../../src/cost/latency.js';
-import { prepare } from '../../src/plan/answer.js';
-import { readSources } from '../../src/plan/ask.js';
-import { configurationOf } from '../../src/plan/evaluate.js';
+import { prepare } from '../../src/plan/ask/prepare.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { PlanRequest } from '../../src/plan/types.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { serverDefaults } from '../../src/stacks/server-memory.js';
 import { schedulesMeanwhile, takesPromptsFirst } from '../../src/stacks/serving.js';

@@ -8,7 +8,7 @@ import { loadModel, type Model } from '../../src/decoder/reference/model.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { readTokenizer } from '../../src/decoder/tokenizer.js';
 import { parameterCount } from '../../src/geometry/geometry.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import {
   BUNDLED_CONFIGS,
   bundledFolder,

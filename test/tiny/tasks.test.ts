@@ -1,6 +1,6 @@
 /** The texts of the bundled models: right answers, exact lengths, one seed one text. */
 import { describe, expect, it } from 'vitest';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import {
   CODE_DIGITS,
   copyTask,

@@ -23,7 +23,7 @@ import {
   type TrainingPlan,
 } from '../../src/training/trainer.js';
 import { SEED } from '../gpu/random.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 
 /** Grouped heads, two layers, two loops. */
 const g = tinyGeometry({

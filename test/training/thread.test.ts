@@ -4,7 +4,7 @@ import type { Branch, Codec } from '../../src/codecs/codec.js';
 import { codecTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { UserError } from '../../src/errors.js';
-import { randomFrom } from '../../src/random.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
 import { distil, type Distillation } from '../../src/training/distil.js';
 import { TrainingThread } from '../../src/training/training-thread.js';

@@ -1,6 +1,6 @@
 /** Capacity with made-up ends of memory: what is found, and what a decoder's refusal is reported as. */
 import { expect, test } from 'vitest';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { GpuError } from '../../src/gpu/index.js';
 import {
   CAPACITY_TOLERANCE,

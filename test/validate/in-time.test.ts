@@ -1,6 +1,6 @@
 /** Cases as far as there is time, on a clock that the work moves. */
 import { expect, test } from 'vitest';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { inTime } from '../../src/validate/in-time.js';
 import { randomOf, SEED } from '../gpu/random.js';
 

@@ -1,6 +1,6 @@
 /** How the sections of a validation share its budget. */
 import { expect, test } from 'vitest';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { partsOf, type Part } from '../../src/validate/parts.js';
 import { SECTIONS } from '../../src/validate/report.js';
 import { randomOf, SEED } from '../gpu/random.js';

@@ -3,7 +3,7 @@
  * in a way that is known.
  */
 import { describe, expect, test } from 'vitest';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { SequenceEngine } from '../../src/decoder/serving/loop.js';
 import { MixedBatch, type IterationPricer } from '../../src/serving/batch.js';

@@ -1,6 +1,6 @@
 /** A speculating run on a decoder that only counts: its times are the prices, changed in a way that is known. */
 import { describe, expect, test } from 'vitest';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import { priceStep } from '../../src/cost/latency.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';

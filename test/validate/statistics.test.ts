@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { largestBatch, capacityHolds, type CapacityRow } from '../../src/validate/capacity.js';
 import type { StepRow } from '../../src/validate/latency.js';
 import { judge, outsideTolerance, type Check } from '../../src/validate/report.js';
-import { quantile } from '../../src/statistics.js';
+import { quantile } from '../../src/numbers/statistics.js';
 import { signedError, summarise } from '../../src/validate/statistics.js';
 
 const compared = (measuredSeconds: number, estimate: number, width = 0.1) => ({

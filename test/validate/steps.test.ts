@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { schedule, forEachOp } from '../../src/schedule/schedule.js';
-import { Budget } from '../../src/budget.js';
+import { Budget } from '../../src/io/budget.js';
 import { ticking } from '../bench/ticking.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { DriftWatch } from '../../src/validate/controls.js';

@@ -1,7 +1,7 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
-import type { Budget } from '../../budget.js';
+import type { Budget } from '../../io/budget.js';
 import { UserError } from '../../errors.js';
-import { formatNumber } from '../../units.js';
+import { formatNumber } from '../../numbers/units.js';
 import type { Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';

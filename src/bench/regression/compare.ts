@@ -1,5 +1,5 @@
 /** Compares two versions of the kernels, call by call. */
-import { OUT_OF_TIME, type Budget } from '../../budget.js';
+import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
 import { deviceOptions, GpuError, planOperation, type Device } from '../../gpu/index.js';
 import { OWN_SOURCES, type SourceSet } from '../../../kernels/source.js';
 import { workOf, type KernelCall } from '../../../kernels/registry.js';
@@ -7,7 +7,7 @@ import { printable } from '../../errors.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { obstacle } from '../measure.js';
 import type { Clock } from '../../gpu/platform.js';
-import { median } from '../../statistics.js';
+import { median } from '../../numbers/statistics.js';
 import { preparePair, VersionError, verifyVersion } from './prepare.js';
 import { ratesOf, type BenchResult, type PairedResult, type SkippedResult } from './report.js';
 import { LEAST_ROUNDS, measurePair } from './rounds.js';

@@ -1,6 +1,6 @@
 /** A bench report as a table for terminals and as Markdown for a pull request's comment. */
-import { columns, wrap, type Column } from '../../report/text.js';
-import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../units.js';
+import { columns, wrap, type Column } from '../../report/text/text.js';
+import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { shapeText } from './cases.js';
 import type { Interval } from './statistics.js';
 import {

@@ -2,7 +2,7 @@
  * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
-import { OUT_OF_TIME, type Budget } from '../../budget.js';
+import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
@@ -13,7 +13,7 @@ import { obstacle, prepareCall, tuningOptions, type PreparedCall } from '../meas
 import { BATCH_SECONDS } from '../resolution.js';
 import type { Clock } from '../../gpu/platform.js';
 import { batchTimer } from '../timing.js';
-import { median } from '../../statistics.js';
+import { median } from '../../numbers/statistics.js';
 import type { PathSet } from './cases.js';
 import { skip } from './compare.js';
 import { ratesOf, type BenchResult, type PathRatio, type SkippedResult, type TimedResult } from './report.js';

@@ -6,8 +6,8 @@
  * rounds.
  */
 
-import { randomFrom } from '../../random.js';
-import { quantile } from '../../statistics.js';
+import { randomFrom } from '../../numbers/random.js';
+import { quantile } from '../../numbers/statistics.js';
 
 export { randomFrom };
 

@@ -1,7 +1,7 @@
 /** Fabricated cache contents: pseudo-random words that are finite in every storage. */
 import { write } from '../../gpu/plan.js';
 import type { Buffer, Device, Step } from '../../gpu/index.js';
-import { mix } from '../../hash.js';
+import { mix } from '../../numbers/hash.js';
 import type { Machine } from './machine.js';
 
 /**

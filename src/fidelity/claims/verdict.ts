@@ -1,6 +1,6 @@
 /** What becomes of a claim: its effect on a model, beside the same effect on the model's untrained twin. */
 import type { Verdict } from '../../schema/claim-words.js';
-import { bootstrap, type Interval } from '../../statistics.js';
+import { bootstrap, type Interval } from '../../numbers/statistics.js';
 
 /** A claim says that its effect is above zero. A function of texts, so that they can be resampled. */
 export interface Effect {

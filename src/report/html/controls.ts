@@ -1,11 +1,11 @@
 /** The page's controls: which settings they change, what they show, and how their text becomes a scenario again. */
 import { DEVICES, memoryOf } from '../../devices/catalogue.js';
-import type { Sources } from '../../plan/answer.js';
+import type { Sources } from '../../plan/ask/prepare.js';
 import { readBounds, settingText } from '../../schema/setting-text.js';
 import type { Scenario } from '../../schema/settings.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { STACKS } from '../../stacks/serving.js';
-import { formatDecimalBytes, formatTokens } from '../../units.js';
+import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import type { PageData } from '../page-data.js';
 import { sourcesFor } from './sources.js';
 

@@ -3,7 +3,7 @@
  * this style and this program, by their hashes, so injected code could not run.
  */
 import { pageHead } from './page-head.js';
-import { formatTokens } from '../../units.js';
+import { formatTokens } from '../../numbers/units.js';
 import { VERSION } from '../../version.js';
 import { scriptJson, type PageData } from '../page-data.js';
 import type { Picture } from '../pictures/picture.js';

@@ -9,7 +9,7 @@ import { fleetJson } from '../fleet-json.js';
 import type { PageData } from '../page-data.js';
 import { decisionPicture, picturesOf, servingPictures } from '../pictures/index.js';
 import { UserError } from '../../errors.js';
-import { jsonText } from '../../json.js';
+import { jsonText } from '../../io/json.js';
 import type { Simulated } from '../simulation.js';
 import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';

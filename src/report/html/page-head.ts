@@ -1,5 +1,5 @@
 /** The head of a page that stands alone in its file. */
-import { policyHash } from '../../sha256.js';
+import { policyHash } from '../../numbers/sha256.js';
 import { VERSION } from '../../version.js';
 import { html, Html } from './html.js';
 

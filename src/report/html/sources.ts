@@ -2,7 +2,7 @@
 import { findDevice } from '../../devices/find.js';
 import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
-import { presetSource, type Sources } from '../../plan/answer.js';
+import { presetSource, type Sources } from '../../plan/ask/prepare.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../../stacks/choose.js';
 import type { GpuSources } from '../../stacks/gpu-pricer.js';

@@ -2,7 +2,7 @@
 import type { SimulationReport } from '../../serving/types.js';
 import type { View } from '../view.js';
 import { evictionPictures } from './eviction-budget.js';
-import type { Fidelity } from '../../plan/fidelity.js';
+import type { Fidelity } from '../../plan/evaluate/fidelity.js';
 import { kernelRoofline } from './kernel-roofline.js';
 import { memoryBreakdown } from './memory-breakdown.js';
 import type { Picture } from './picture.js';

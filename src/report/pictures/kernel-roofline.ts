@@ -5,8 +5,8 @@
 import type { Pricer } from '../../cost/latency.js';
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
-import { median } from '../../statistics.js';
-import { formatCount, formatNumber } from '../../units.js';
+import { median } from '../../numbers/statistics.js';
+import { formatCount, formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

@@ -1,8 +1,8 @@
 /** What compression costs on the measured model: KL against ratio, a line a codec and path. */
 import type { ChartDataset } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
-import { klNumber, type Fidelity, type MeasuredRow } from '../../plan/fidelity.js';
-import { formatNumber } from '../../units.js';
+import { klNumber, type Fidelity, type MeasuredRow } from '../../plan/evaluate/fidelity.js';
+import { formatNumber } from '../../numbers/units.js';
 import { frame, whiskers } from './marks.js';
 import { plainRows, sourceOf } from './measured-rows.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

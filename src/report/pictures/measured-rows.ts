@@ -1,7 +1,7 @@
 /** Rows of a fidelity file as pictures take them. */
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { ratioLabel } from '../../codecs/ranks.js';
-import type { Fidelity, MeasuredRow } from '../../plan/fidelity.js';
+import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
 
 /** The source that a picture names. */
 export const sourceOf = (f: Fidelity): string => `${f.file}: lla-sim fidelity on ${f.device}`;

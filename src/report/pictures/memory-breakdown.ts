@@ -1,8 +1,8 @@
 /** What fills the memory when every plan serves the same users: weights, codec, caches, workspace, reserve, the rest. */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
-import { planName } from '../../plan/names.js';
-import { formatDecimalBytes, formatTokens } from '../../units.js';
+import { planName } from '../../plan/words/names.js';
+import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { commonBatch, decisionRows, FAILS } from '../decision.js';
 import { shownPlan, type View } from '../view.js';
 import { frame } from './marks.js';

@@ -1,7 +1,7 @@
 /** Predicted step times against those that the decoder took, where a validation is at hand. */
 import { weaker, type Evidence } from '../../cost/evidence.js';
-import { median } from '../../statistics.js';
-import { formatNumber } from '../../units.js';
+import { median } from '../../numbers/statistics.js';
+import { formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
 import { frame, whiskers } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

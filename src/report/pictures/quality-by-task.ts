@@ -1,7 +1,7 @@
 /** What the plans of a decision keep of the uncompressed model's scores, task by task. */
 import type { Plugin } from 'chart.js';
 import { lossTable, type LossTable } from '../decision.js';
-import { shareText } from '../text.js';
+import { shareText } from '../text/text.js';
 import type { View } from '../view.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

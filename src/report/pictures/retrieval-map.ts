@@ -2,8 +2,8 @@
 import type { Plugin } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { ratioLabel } from '../../codecs/ranks.js';
-import type { Fidelity, MeasuredRow } from '../../plan/fidelity.js';
-import { formatTokens } from '../../units.js';
+import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
+import { formatTokens } from '../../numbers/units.js';
 import { frame } from './marks.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

@@ -1,5 +1,5 @@
 /** How long a greedy rollout follows that of the uncompressed cache. */
-import type { Fidelity, MeasuredRow } from '../../plan/fidelity.js';
+import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { frame } from './marks.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

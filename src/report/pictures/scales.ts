@@ -3,7 +3,7 @@
  * rest.
  */
 import type { Scale } from 'chart.js';
-import { formatBytes, formatCount, formatNumber, formatTokens } from '../../units.js';
+import { formatBytes, formatCount, formatNumber, formatTokens } from '../../numbers/units.js';
 import { axis, type Theme } from './theme.js';
 
 /** Most ticks on an axis before every second one is left out. */

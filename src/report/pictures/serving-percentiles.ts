@@ -1,7 +1,7 @@
 /** How many of a simulated server's requests are served within which time: TTFT, TPOT and E2EL. */
 import type { SimulationReport } from '../../serving/types.js';
 import { machineWords } from '../simulation-words.js';
-import { formatNumber } from '../../units.js';
+import { formatNumber } from '../../numbers/units.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';

@@ -1,7 +1,7 @@
 /** Latency against the rate of requests: the best candidate that runs today, and the best whose kernels do not exist. */
 import type { SimulationReport, SustainedRate } from '../../serving/types.js';
 import { machineWords } from '../simulation-words.js';
-import { formatNumber } from '../../units.js';
+import { formatNumber } from '../../numbers/units.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';

@@ -2,7 +2,7 @@
 import type { TimelinePoint } from '../../serving/timeline.js';
 import type { SimulationReport } from '../../serving/types.js';
 import { machineWords } from '../simulation-words.js';
-import { formatNumber } from '../../units.js';
+import { formatNumber } from '../../numbers/units.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
 import { axis, colourOf, common } from './theme.js';

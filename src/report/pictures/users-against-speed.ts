@@ -2,10 +2,10 @@
 import type { ChartDataset, Plugin } from 'chart.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
-import { configurationOf } from '../../plan/evaluate.js';
-import { planName } from '../../plan/names.js';
-import { shownDecode } from '../../plan/words.js';
-import { formatNumber, formatTokens } from '../../units.js';
+import { configurationOf } from '../../plan/evaluate/evaluate.js';
+import { planName } from '../../plan/words/names.js';
+import { shownDecode } from '../../plan/words/words.js';
+import { formatNumber, formatTokens } from '../../numbers/units.js';
 import { drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { frame, notes } from './marks.js';

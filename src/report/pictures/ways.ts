@@ -1,6 +1,6 @@
 /** Ways of serving a looped model: rate within the targets against quality kept, what runs today filled. */
 import type { SimulationReport, WayRow } from '../../serving/types.js';
-import { formatNumber } from '../../units.js';
+import { formatNumber } from '../../numbers/units.js';
 import { machineWords } from '../simulation-words.js';
 import { frame, notes, whiskers } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';

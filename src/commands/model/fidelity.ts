@@ -1,0 +1,253 @@
+/** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
+import { CODEC_KINDS, type Codec, type CodecKind } from '../../codecs/codec.js';
+import { codecSpec, isLatent } from '../../codecs/registry.js';
+import { parameterCount, type Geometry } from '../../geometry/geometry.js';
+import { SETTINGS } from '../../schema/settings.js';
+import { codecFacts, codecOf, openCodecFile, SafetensorsFile, type TensorSource } from '../../decoder/index.js';
+import { EXIT, UserError, type ExitCode } from '../../errors.js';
+import { displayPath } from '../../io/files.js';
+import { measureAcceptance } from '../../fidelity/acceptance.js';
+import { defaultGrid, fullGrid, gridOf, REFERENCE_PARAMETERS, rowId, type Row } from '../../fidelity/grid.js';
+import { Judge, type Judged } from '../../fidelity/judge.js';
+import { fidelityText, type FidelityReport } from '../../fidelity/report.js';
+import type { Teacher } from '../../fit/capture.js';
+import { openDevice } from '../../gpu/index.js';
+import { fidelityFrom } from '../../plan/ask/read-fidelity.js';
+import type { FidelityFile } from '../../schema/fidelity.js';
+import { parseNumber } from '../../numbers/units.js';
+import { checkWritable, writeWhole } from '../../io/write.js';
+import { choiceFlag, formatOption, textFlag, type Args, type Command } from '../command.js';
+import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
+import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
+import { interruptible } from '../interrupt.js';
+import { asJson, print } from '../output.js';
+import { progressLine } from '../progress.js';
+import { explained } from './run.js';
+import { readCandidate, WEIGHTS } from './run-question.js';
+
+const FORMATS = ['text', 'json'] as const;
+
+export const fidelityCommand: Command = {
+  options: {
+    ...TEACHER_OPTIONS,
+    'codec-weights': {
+      type: 'string',
+      help: 'judge these codec weights on all paths [fit a grid of codecs]',
+      group: 'Codec',
+    },
+    constants: { type: 'string', help: `judge these ${SETTINGS.constants.help}`, group: 'Codec' },
+    full: { type: 'boolean', help: 'every codec, ratio, path, storage and eviction', group: 'Codec' },
+    claims: {
+      type: 'boolean',
+      help: "try the paper's claims on this model and on its untrained twin",
+      group: 'Codec',
+    },
+    only: {
+      type: 'string',
+      help: 'judge configurations whose name contains this; several: lla-4x|mla-head-4x; speculation: acceptance by the first loops',
+      group: 'Codec',
+    },
+    picture: {
+      type: 'string',
+      help: 'PNG files of KL by ratio, retrieval and rollouts: NAME-….png',
+      group: 'Output',
+    },
+    output: {
+      type: 'string',
+      short: 'o',
+      help: 'JSON file, saved after every configuration; one that exists is continued',
+      group: 'Output',
+    },
+    ...formatOption(FORMATS),
+  },
+  shown: ['model', 'text', 'tokens', 'codec-weights', 'full', 'claims', 'only', 'seed', 'output', 'format', 'quiet'],
+  examples: [
+    ['fidelity', 'the bundled model: at most 40 configurations'],
+    ['fidelity --claims -o claims.json', "which of the paper's claims hold on the bundled model"],
+    ['fidelity --codec-weights lla4.safetensors', 'a codec that fit made'],
+    ['fidelity --model ./Ouro-1.4B --text book.txt -o ouro.fidelity.json', 'your model, on your text'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const quiet = args.flags['quiet'] === true;
+  const output = textFlag(args, 'output');
+  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const loaded = teacherOf(args);
+  let device;
+  let file: SafetensorsFile | undefined;
+  try {
+    const fingerprint = loaded.fingerprint(seed);
+    file = codecFile(args, fingerprint);
+    const rows = gridFor(args, loaded, file);
+    if (output !== null) checkWritable(output, '--output', true);
+    const inputs = inputsOf(args, loaded, seed, file);
+    const weights = choiceFlag(args, 'weights', WEIGHTS);
+    if (args.flags['claims'] !== true) earlier(output, { model: { fingerprint }, weights, inputs });
+    device = await openDevice();
+    const head: Head = {
+      schema: 'lla-sim/fidelity',
+      schemaVersion: 1,
+      model: { name: loaded.geometry.name, fingerprint, trained: loaded.trained },
+      device: device.description.description,
+      weights,
+      fittedTokens: file ? 0 : calibrationWindows(args, loaded).flat().length,
+      seed,
+      inputs,
+    };
+    if (args.flags['claims'] === true) {
+      const { claims } = await import('./fidelity-claims.js');
+      await claims(args, loaded, device, head, format, quiet);
+      return EXIT.ok;
+    }
+    const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output, quiet);
+    await print(format === 'json' ? asJson(report) : fidelityText(report, loaded.geometry.loops), {
+      file: null,
+      quiet,
+    });
+    if (!quiet && output !== null) process.stderr.write(`written to ${displayPath(output)}\n`);
+    const picture = textFlag(args, 'picture');
+    if (picture !== null) await writePictures(report, picture, quiet);
+    return EXIT.ok;
+  } catch (error) {
+    throw explained(error);
+  } finally {
+    device?.close();
+    file?.close();
+    loaded.close();
+  }
+}
+
+/** One PNG a picture, named after the file that is given: `x.png` becomes `x-kl-against-ratio.png` and so on. */
+async function writePictures(report: FidelityReport, path: string, quiet: boolean): Promise<void> {
+  const [{ png }, { fidelityPictures }] = await Promise.all([
+    import('../../report/pictures/png.js'),
+    import('../../report/pictures/index.js'),
+  ]);
+  const measured = fidelityFrom(report as unknown as FidelityFile, report.model.name);
+  for (const picture of fidelityPictures(measured)) {
+    const file = `${path.replace(/\.png$/i, '')}-${picture.id}.png`;
+    writeWhole(file, png(picture), '--picture');
+    if (!quiet) process.stderr.write(`written to ${displayPath(file)}\n`);
+  }
+}
+
+/** The codec weights that are given, checked against the model. */
+function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined {
+  const path = textFlag(args, 'codec-weights');
+  if (path === null) return undefined;
+  const open = new SafetensorsFile(path);
+  try {
+    return openCodecFile(path, fingerprint, codecOf(codecFacts(open)));
+  } finally {
+    open.close();
+  }
+}
+
+/** What is measured beside configurations, as --only names it. */
+const SPECULATION = 'speculation';
+
+const isAsked = (args: Args, name: string): boolean => {
+  const only = textFlag(args, 'only');
+  return !only || only.split('|').some((part) => name.includes(part));
+};
+
+function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
+  if (file && args.flags.full === true)
+    throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
+  const facts = file && codecFacts(file);
+  const constants = textFlag(args, 'constants');
+  if (constants !== null && (facts || args.flags.full === true))
+    throw new UserError('--constants judges one codec, and --codec-weights or --full others', 'leave one of them out');
+  const all =
+    constants !== null
+      ? gridOf(withNumbers(constants, geometry))
+      : facts
+        ? gridOf(codecOf(facts)).map((row) =>
+            isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
+          )
+        : args.flags.full === true
+          ? fullGrid(geometry)
+          : defaultGrid(geometry);
+  const only = textFlag(args, 'only');
+  const rows = all.filter((row) => isAsked(args, rowId(geometry, row)));
+  if (rows.length === 0 && !isAsked(args, SPECULATION))
+    throw new UserError(
+      `no configuration has ${JSON.stringify(only)} in its name`,
+      `they are named as ${rowId(geometry, all[0] as Row)}`,
+    );
+  return rows;
+}
+
+/** The codec that has numbers, with these. @throws UserError for numbers that it cannot have, and for large models */
+function withNumbers(constants: string, geometry: Geometry): Codec {
+  if (parameterCount(geometry) > REFERENCE_PARAMETERS)
+    throw new UserError(
+      `--constants judges in float64, which takes models of up to ${REFERENCE_PARAMETERS / 1e6} million parameters`,
+      'leave it out, or judge a bundled model',
+    );
+  const codec = CODEC_KINDS.find((kind) => codecSpec({ kind }).settings.includes('constants')) as CodecKind;
+  return readCandidate(
+    { flags: { codec, constants }, positional: null, secondPositional: null },
+    geometry,
+    geometry.maxPositions,
+  ).candidate.codec;
+}
+
+async function judgeAll(
+  args: Args,
+  loaded: LoadedTeacher,
+  teacher: Teacher,
+  rows: readonly Row[],
+  file: TensorSource | undefined,
+  head: Head,
+  output: string | null,
+  quiet: boolean,
+): Promise<FidelityReport> {
+  const { geometry } = loaded;
+  const known = earlier(output, head);
+  const done = new Map(known.rows.map((row) => [row.id, row]));
+  let { acceptance } = known;
+  const save = (): void => {
+    if (output !== null) writeWhole(output, jsonOf(head, [...done.values()], acceptance), '--output');
+  };
+  const shows = !quiet && process.stderr.isTTY === true;
+  const began = Date.now();
+  await interruptible(async (signal) => {
+    const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
+    const speculates = acceptance === null && isAsked(args, SPECULATION);
+    const goOn = (i: number): void => {
+      if (signal.aborted)
+        throw new UserError(
+          `interrupted after ${i} of ${missing.length} configurations`,
+          output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
+          EXIT.interrupted,
+        );
+    };
+    if (speculates) {
+      acceptance = await measureAcceptance(teacher, itemsOf(args, loaded, head.seed), (draftLoops) => {
+        goOn(0);
+        if (shows)
+          process.stderr.write(progressLine((Date.now() - began) / 1e3, 0, `speculation, ${draftLoops} loops`));
+      });
+      save();
+    }
+    if (missing.length === 0) return;
+    const weights = file
+      ? new Map(missing.map((row) => [weightsKey(row), file]))
+      : await fitted(args, loaded, teacher, missing);
+    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
+    for (const [i, row] of missing.entries()) {
+      goOn(i);
+      const id = rowId(geometry, row);
+      const elapsed = (Date.now() - began) / 1e3;
+      if (shows) process.stderr.write(progressLine(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id));
+      done.set(id, await judge.judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
+      save();
+    }
+    if (shows) process.stderr.write('\r\u001b[K');
+  });
+  return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged), acceptance };
+}

@@ -1,0 +1,209 @@
+/** `fit --distil`: its options, and the training of a fitted codec against the model. */
+import type { Branch, Codec, Path } from '../../codecs/codec.js';
+import { pathOf, pathSpec } from '../../codecs/paths.js';
+import { combined, type TensorSource } from '../../decoder/index.js';
+import { UserError } from '../../errors.js';
+import type { Need } from '../../fidelity/claims/claim.js';
+import { branchTensors } from '../../fit/branch.js';
+import { exactConfiguration, tensorsOf, type Teacher } from '../../fit/capture.js';
+import { LAMBDA_ATTN, refuseDistil } from '../../fit/distillable.js';
+import { sourceOf } from '../../fit/fit.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import { randomFrom } from '../../numbers/random.js';
+import { sha256 } from '../../numbers/sha256.js';
+import type { Distillation, Distilled } from '../../training/distil.js';
+import { parseNumber } from '../../numbers/units.js';
+import { textFlag, type Args, type OptionTable } from '../command.js';
+import { progressLine } from '../progress.js';
+
+const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
+const DEFAULT_STEPS = '200';
+const DEFAULT_RATE = '0.002';
+const DEFAULT_TEMPERATURE = '1';
+/** Tokens of a step. */
+const STEP_TOKENS = 512;
+/** Share of the windows that are held out, to choose the best weights by. */
+const HELD_OUT = 1 / 8;
+const BRANCH_SEED = 1;
+/** Share of the steps that --on-policy is about: the last ones. */
+const ON_POLICY = 1 / 2;
+
+export const DISTIL_OPTIONS: OptionTable = {
+  distil: {
+    type: 'boolean',
+    help: 'train the fitted weights until the model with them predicts as without; small models, on the CPU',
+    group: 'Training',
+  },
+  path: {
+    type: 'string',
+    help: 'decode path that the weights are for; absorbed has a rotary branch [reconstruct]',
+    choices: PATHS,
+    group: 'Training',
+  },
+  steps: { type: 'string', help: `steps of the training [${DEFAULT_STEPS}]`, group: 'Training' },
+  rate: { type: 'string', help: `highest learning rate [${DEFAULT_RATE}]`, group: 'Training' },
+  'lambda-attn': {
+    type: 'string',
+    help: `λ_attn, weight of attention-output matching in the loss; 0 is KL alone [${LAMBDA_ATTN}]`,
+    group: 'Training',
+  },
+  'on-policy': {
+    type: 'boolean',
+    help: 'the last half of the steps trains on texts that the model with the codec goes on with itself',
+    group: 'Training',
+  },
+  temperature: { type: 'string', help: `at which --on-policy draws them [${DEFAULT_TEMPERATURE}]`, group: 'Training' },
+};
+
+/** Options that say how a training is made. */
+const OF_TRAINING = ['steps', 'rate', 'lambda-attn', 'on-policy', 'temperature'] as const;
+
+export interface DistilQuestion {
+  readonly steps: number;
+  readonly onPolicySteps: number;
+  readonly temperature: number;
+  readonly rate: number;
+  /** λ_attn of the paper's loss. */
+  readonly lambdaAttn: number;
+}
+
+/** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
+export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: Path): DistilQuestion | null {
+  if (args.flags['distil'] !== true) {
+    const given = OF_TRAINING.find((name) => args.flags[name] !== undefined && args.flags[name] !== false);
+    if (given) throw new UserError(`--${given} is of a training, and there is none`, 'add --distil');
+    return null;
+  }
+  const reason = refuseDistil(geometry, codec, path);
+  if (reason !== undefined) throw new UserError(`--distil: ${reason}`, 'leave --distil out');
+  const onPolicy = args.flags['on-policy'] === true;
+  if (!onPolicy && textFlag(args, 'temperature') !== null)
+    throw new UserError('--temperature is of drawn texts, and none are drawn', 'add --on-policy');
+  const steps = parseNumber(textFlag(args, 'steps') ?? DEFAULT_STEPS, '--steps', { min: 1, max: 1e6, whole: true });
+  return {
+    steps,
+    onPolicySteps: onPolicy ? Math.ceil(ON_POLICY * steps) : 0,
+    temperature: parseNumber(textFlag(args, 'temperature') ?? DEFAULT_TEMPERATURE, '--temperature', {
+      min: 0.01,
+      max: 100,
+    }),
+    rate: parseNumber(textFlag(args, 'rate') ?? DEFAULT_RATE, '--rate', { min: 1e-9, max: 1 }),
+    lambdaAttn: parseNumber(textFlag(args, 'lambda-attn') ?? String(LAMBDA_ATTN), '--lambda-attn', {
+      min: 0,
+      max: 1e6,
+    }),
+  };
+}
+
+/** Windows to fit and train on, and those to choose the best weights by; all of one length. */
+export function heldOutOf(windows: readonly (readonly number[])[]): {
+  readonly texts: readonly (readonly number[])[];
+  readonly heldOut: readonly (readonly number[])[];
+} {
+  const length = windows[0]?.length ?? 0;
+  const whole = windows.filter((window) => window.length === length);
+  const count = Math.ceil(whole.length * HELD_OUT);
+  if (whole.length < 2 || length < 2)
+    throw new UserError(
+      `a text of ${whole.length} ${whole.length === 1 ? 'window' : 'windows'} of ${length} tokens leaves none to judge on`,
+      'give a longer text, or a smaller --window',
+    );
+  return { texts: whole.slice(0, whole.length - count), heldOut: whole.slice(whole.length - count) };
+}
+
+/** The tensors of a codec on a path: those that were fitted, and an untrained rotary branch where the path has one. */
+export const onPath = (teacher: Teacher, path: Path, branch: Branch, fitted: TensorSource): TensorSource =>
+  pathSpec(path).branch
+    ? combined(fitted, sourceOf(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
+    : fitted;
+
+export interface DistilRun {
+  readonly teacher: Teacher;
+  readonly codec: Codec;
+  readonly path: Path;
+  readonly branch: Branch;
+  /** The codec's tensors on that path. */
+  readonly start: TensorSource;
+  readonly texts: readonly (readonly number[])[];
+  readonly heldOut: readonly (readonly number[])[];
+  readonly seed: number;
+}
+
+/** @param stepTokens of a step, about: its texts are whole */
+function distillationOf(run: DistilRun, asked: DistilQuestion, stepTokens: number): Distillation {
+  const { teacher, codec, path, branch, start, texts, heldOut, seed } = run;
+  const length = (texts[0] as readonly number[]).length;
+  return {
+    setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },
+    swap: { codec, path, branch },
+    plan: { ...asked, seed, texts: Math.max(1, Math.round(stepTokens / length)) },
+    model: tensorsOf(teacher),
+    ...{ start, texts, heldOut },
+  };
+}
+
+/**
+ * Trains. What trains is loaded here, so that other commands do not wait for it.
+ * @param model fingerprint of the model
+ * @param state its file
+ */
+export async function distilCodec(
+  run: DistilRun,
+  asked: DistilQuestion,
+  model: string,
+  state: string,
+  signal: AbortSignal,
+  showsProgress: boolean,
+): Promise<Distilled> {
+  const { distil } = await import('../../training/distil.js');
+  const distillation = distillationOf(run, asked, STEP_TOKENS);
+  const { swap, plan, texts, heldOut } = distillation;
+  const question = sha256(JSON.stringify([model, swap, plan, texts, heldOut]));
+  const began = Date.now();
+  return distil(distillation, {
+    signal,
+    state: { path: state, question },
+    onProgress: (step, made, [first, best]) => {
+      if (!showsProgress) return;
+      const elapsed = (Date.now() - began) / 1e3;
+      const left = (elapsed / made) * (asked.steps - step);
+      const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
+      const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
+      process.stderr.write(progressLine(elapsed, left, doing));
+    },
+  });
+}
+
+/** A training for the claims: the first steps bring most of what training brings. */
+export const CLAIM_TRAINING = { steps: 40, textTokens: 96, stepTokens: 288 } as const;
+/** Held-out texts that choose its best weights. */
+const CLAIM_HELD_OUT = 12;
+
+/** A short training of fitted weights. */
+export function claimDistillation(
+  teacher: Teacher,
+  { row, training }: Need,
+  fitted: TensorSource,
+  windows: readonly (readonly number[])[],
+): Distillation {
+  const { path } = pathOf(row.path);
+  const branch = row.branch ?? exactConfiguration(teacher).branch;
+  const { texts, heldOut } = heldOutOf(windows);
+  const { steps, stepTokens } = CLAIM_TRAINING;
+  return distillationOf(
+    {
+      ...{ teacher, codec: row.codec, path, branch, texts },
+      heldOut: heldOut.slice(0, CLAIM_HELD_OUT),
+      start: onPath(teacher, path, branch, fitted),
+      seed: 1,
+    },
+    {
+      steps,
+      onPolicySteps: training?.onPolicy ? ON_POLICY * steps : 0,
+      temperature: Number(DEFAULT_TEMPERATURE),
+      rate: Number(DEFAULT_RATE),
+      lambdaAttn: training?.lambdaAttn ?? LAMBDA_ATTN,
+    },
+    stepTokens,
+  );
+}

@@ -1,0 +1,257 @@
+/** `lla-sim fit`: makes the weights of a codec from a model's own keys and values. */
+import { isLatent } from '../../codecs/registry.js';
+import { codecTensors, INITIALISATIONS, writeCodecFile } from '../../decoder/index.js';
+import { EXIT, UserError, type ExitCode } from '../../errors.js';
+import { lensAgreement } from '../../fidelity/lens.js';
+import { spectraPicture } from '../../fidelity/spectra-picture.js';
+import { PAPER, spectraText, type SpectraReport, type Studied } from '../../fidelity/spectra-report.js';
+import type { Teacher } from '../../fit/capture.js';
+import { fitCodec, type FitRun } from '../../fit/run.js';
+import { FitFolder } from '../../fit/store.js';
+import { fitReport, fitText } from '../../fit/report.js';
+import { spectraOf } from '../../fit/spectra.js';
+import { openDevice } from '../../gpu/index.js';
+import { SETTINGS } from '../../schema/settings.js';
+import { displayPath } from '../../io/files.js';
+import { sha256 } from '../../numbers/sha256.js';
+import { parseBytes, parseNumber } from '../../numbers/units.js';
+import { checkWritable, writeWhole } from '../../io/write.js';
+import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from '../command.js';
+import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
+import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
+import { interruptible } from '../interrupt.js';
+import { asJson, print } from '../output.js';
+import { progressLine } from '../progress.js';
+import { explained } from './run.js';
+import { readCandidate } from './run-question.js';
+
+const FORMATS = ['text', 'json'] as const;
+const KINDS = ['lla', 'lla-2d', 'mla-head', 'hla'] as const;
+const DEFAULT_MEMORY = '2GB';
+
+const CODEC_OPTIONS: OptionTable = {
+  codec: { type: 'string', help: 'codec to fit [lla]', choices: KINDS, group: 'Codec' },
+  ratio: { type: 'string', help: 'compression ratio [4]', group: 'Codec' },
+  ranks: { type: 'string', help: SETTINGS.ranks.help, group: 'Codec' },
+  init: {
+    type: 'string',
+    help: 'directions that the latent keeps: those of most variance, or a control [svd]',
+    choices: INITIALISATIONS,
+    group: 'Codec',
+  },
+};
+
+export const fitCommand: Command = {
+  options: {
+    ...TEACHER_OPTIONS,
+    ...CODEC_OPTIONS,
+    ...DISTIL_OPTIONS,
+    memory: { type: 'string', help: `memory for covariances and the work on them [${DEFAULT_MEMORY}]`, group: 'Codec' },
+    spectra: {
+      type: 'boolean',
+      help: 'fit nothing: show how redundant keys and values are along loops, heads and layers',
+      group: 'Spectra',
+    },
+    picture: { type: 'string', help: 'PNG file of the spectra', group: 'Spectra' },
+    output: { type: 'string', short: 'o', help: 'file of the codec weights', group: 'Output' },
+    ...formatOption(FORMATS),
+  },
+  shown: [
+    'model',
+    'text',
+    'tokens',
+    'max-tokens',
+    'codec',
+    'ratio',
+    'distil',
+    'on-policy',
+    'output',
+    'format',
+    'quiet',
+  ],
+  examples: [
+    ['fit --ratio 4 -o lla4.safetensors', 'codec weights of the bundled model'],
+    ['fit --ratio 8 --distil -o lla8.safetensors', 'the same at 8×, trained after the fit'],
+    ['fit --ratio 8 --distil --on-policy -o lla8.safetensors', 'and then on what it writes itself'],
+    ['fit --spectra', "how redundant the bundled model's cache is, beside its untrained twin"],
+    ['fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors', 'of your model, on your text'],
+  ],
+  run,
+};
+
+async function run(args: Args): Promise<ExitCode> {
+  const format = choiceFlag(args, 'format', FORMATS);
+  const quiet = args.flags['quiet'] === true;
+  if (args.flags['spectra'] === true) return spectra(args, format, quiet);
+  const output = textFlag(args, 'output');
+  if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
+  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
+  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const loaded = teacherOf(args);
+  let device;
+  let folder: FitFolder | undefined;
+  try {
+    const { geometry } = loaded;
+    const asked = {
+      ...args,
+      flags: {
+        ...args.flags,
+        codec: textFlag(args, 'codec') ?? 'lla',
+        ratio: textFlag(args, 'ratio') ?? (textFlag(args, 'ranks') === null ? '4' : undefined),
+        // Here it is of the text; a candidate's is of exact tokens beside latents.
+        window: undefined,
+      },
+    };
+    const { configuration } = readCandidate(asked, geometry, 1);
+    const { codec, path, branch } = configuration;
+    if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d, mla-head or hla');
+    const training = readDistil(args, geometry, codec, path);
+    const windows = calibrationWindows(args, loaded);
+    const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
+    checkWritable(output, '--output', true);
+    const initialisation = choiceFlag(args, 'init', INITIALISATIONS);
+    const fingerprint = loaded.fingerprint(seed);
+    device = await openDevice();
+    const teacher = loaded.teacher(device, seed);
+    const showsProgress = !quiet && process.stderr.isTTY === true;
+    const request = { codec, initialisation, seed };
+    const question = sha256(JSON.stringify([fingerprint, teacher.weights.storage, request, memoryBytes, texts]));
+    // What is fitted: the rotary branch of a path comes later.
+    folder = new FitFolder(`${output}.capture`, question, codecTensors(geometry, codec, 'reconstruct', branch));
+    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, showsProgress);
+    const start = onPath(teacher, path, branch, fitted.fitted.tensors);
+    const began = Date.now();
+    const distilled = training
+      ? await interruptible((signal) =>
+          distilCodec(
+            { teacher, codec, path, branch, start, texts, heldOut, seed },
+            training,
+            fingerprint,
+            `${output}.state`,
+            signal,
+            showsProgress,
+          ),
+        )
+      : null;
+    if (showsProgress) process.stderr.write('\r\u001b[K');
+    writeCodecFile(output, codecTensors(geometry, codec, path, branch), distilled?.tensors ?? start, {
+      codec: codec.kind,
+      rankK: codec.rankK as number,
+      rankV: codec.rankV as number,
+      ...(codec.rankFirst === undefined ? {} : { rankFirst: codec.rankFirst }),
+      model: fingerprint,
+      initialisation,
+      tokens: fitted.tokens,
+      ...(distilled
+        ? {
+            distilled: {
+              steps: distilled.bestStep,
+              path,
+              klBefore: distilled.before.estimate,
+              klAfter: distilled.after.estimate,
+            },
+          }
+        : {}),
+    });
+    if (training && distilled && distilled.steps < training.steps)
+      throw new UserError(
+        `interrupted after step ${distilled.steps} of ${training.steps}; ${displayPath(output)} holds the best weights so far`,
+        'run it again: it goes on from there',
+        EXIT.interrupted,
+      );
+    folder.remove();
+    const report = fitReport(
+      geometry,
+      fingerprint,
+      initialisation,
+      fitted,
+      distilled &&
+        training && {
+          ...distilled,
+          path,
+          lambdaAttn: training.lambdaAttn,
+          texts: heldOut.length,
+          seconds: (Date.now() - began) / 1e3,
+        },
+    );
+    await print(format === 'json' ? asJson(report) : fitText(geometry, report), {
+      file: null,
+      quiet,
+    });
+    if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
+    return EXIT.ok;
+  } catch (error) {
+    throw explained(error);
+  } finally {
+    folder?.close();
+    device?.close();
+    loaded.close();
+  }
+}
+
+/** Fits a codec with a line of progress. @throws UserError when the program is asked to end */
+function fitShown(
+  teacher: Teacher,
+  windows: readonly (readonly number[])[],
+  request: Parameters<typeof fitCodec>[2],
+  options: { readonly memoryBytes: number; readonly folder: FitFolder },
+  showsProgress: boolean,
+): Promise<FitRun> {
+  // What an earlier run has done says nothing about the pace of this one.
+  let began: { readonly at: number; readonly done: number } | undefined;
+  return interruptible((signal) =>
+    fitCodec(teacher, windows, request, {
+      ...options,
+      signal,
+      onProgress: (done, doing) => {
+        began ??= { at: Date.now(), done };
+        const elapsed = (Date.now() - began.at) / 1e3;
+        const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
+        if (showsProgress) process.stderr.write(progressLine(elapsed, left, doing));
+      },
+    }),
+  );
+}
+
+/** Windows that spectra are taken over, and the items that the logit lens reads. */
+const SPECTRA_WINDOWS = 16;
+
+async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Promise<ExitCode> {
+  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const picture = textFlag(args, 'picture');
+  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
+  const loaded = teacherOf(args);
+  let device;
+  try {
+    const windows = calibrationWindows(args, loaded).slice(0, SPECTRA_WINDOWS);
+    const texts = itemsOf(args, loaded, seed).filter(({ kind }) => kind === 'text');
+    const fingerprint = loaded.fingerprint(seed);
+    device = await openDevice();
+    const study = async (teacher: Teacher): Promise<Studied> => ({
+      ...(await spectraOf(teacher, windows, memoryBytes)),
+      lensAgreement: await lensAgreement(teacher, texts),
+    });
+    const report: SpectraReport = {
+      schema: 'lla-sim/spectra',
+      schemaVersion: 1,
+      model: { name: loaded.geometry.name, fingerprint },
+      trained: await study(loaded.teacher(device, seed)),
+      untrained: await study(loaded.twin(device)),
+      paper: PAPER,
+    };
+    if (picture !== null) {
+      const { png } = await import('../../report/pictures/png.js');
+      writeWhole(picture, png(spectraPicture(report)), '--picture');
+    }
+    await print(format === 'json' ? asJson(report) : spectraText(report), {
+      file: textFlag(args, 'output'),
+      quiet,
+    });
+    return EXIT.ok;
+  } catch (error) {
+    throw explained(error);
+  } finally {
+    device?.close();
+    loaded.close();
+  }
+}

@@ -1,0 +1,150 @@
+/** Finding and reading calibration files. */
+import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { UserError, show } from '../../errors.js';
+import { displayPath, readTextFile } from '../../io/files.js';
+import { issueWords, parseJson } from '../../io/json.js';
+import { PACKAGE_ROOT } from '../../io/root.js';
+import type { Calibration } from '../../schema/calibration.js';
+import type { AdapterIdentity, HostIdentity } from '../../schema/machine.js';
+
+/** Calibrations that come with the package. */
+const BUNDLED = join(PACKAGE_ROOT, 'calibrations/');
+/** Larger files are no calibrations. */
+const MAX_FILE_BYTES = 64 * 2 ** 20;
+/** The carried calibration of 823 points holds 47,000. */
+const MAX_VALUES = 2_000_000;
+
+export interface LoadedCalibration {
+  /** As shown to people: relative to the working directory where that is shorter. */
+  readonly file: string;
+  readonly calibration: Calibration;
+  /** Samples that had to be cut to be read; 0 unless they may be. */
+  readonly mended: number;
+}
+
+/**
+ * Reads and checks a calibration.
+ * @param mend cuts samples that version 0.1.0 saved in the middle of a repetition, instead of refusing the file
+ * @throws UserError when the file is no calibration of this schema version
+ */
+export async function loadCalibration(path: string, mend = false): Promise<LoadedCalibration> {
+  const json = parseJson(readTextFile(path, 'calibration', MAX_FILE_BYTES), `calibration ${show(path)}`, {
+    maxValues: MAX_VALUES,
+    hint: 'write one with lla-sim calibrate',
+  });
+  const { calibrationSchema, cutSamples, UNEVEN } = await import('../../schema/calibration.js');
+  const mended = mend ? cutSamples(json) : 0;
+  const parsed = calibrationSchema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new UserError(
+      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(issue)}`,
+      issue?.message === UNEVEN
+        ? 'an older version was ended while it saved this file: go on with it, lla-sim calibrate --resume, which mends it'
+        : 'measure again with lla-sim calibrate',
+    );
+  }
+  // A bundled file is named by its place in the package, wherever that is installed.
+  return {
+    file: path.startsWith(BUNDLED) ? join('calibrations', basename(path)) : displayPath(path),
+    calibration: parsed.data,
+    mended,
+  };
+}
+
+/** Calibration files beside the user (./calibrations) and in the package; the user's come first. */
+export function calibrationFiles(): string[] {
+  const seen = new Set<string>();
+  const files: string[] = [];
+  for (const directory of [join(process.cwd(), 'calibrations'), BUNDLED]) {
+    let names: string[];
+    try {
+      names = readdirSync(directory)
+        .filter((n) => n.endsWith('.json'))
+        .sort();
+    } catch {
+      continue;
+    }
+    for (const name of names) {
+      const path = join(directory, name);
+      if (!seen.has(path)) files.push(path);
+      seen.add(path);
+    }
+  }
+  return files;
+}
+
+/** The first part of a file is enough to tell whose it is: the device stands before the samples. */
+const HEAD_BYTES = 4096;
+
+/**
+ * The calibration of a hardware device whose adapter description matches, or null. Software adapters never match: their
+ * times price no GPU. Files are only skimmed; the one that matches is read and checked.
+ */
+export async function findCalibration(
+  matches: (adapterDescription: string) => boolean,
+  notes: string[],
+): Promise<LoadedCalibration | null> {
+  for (const path of calibrationFiles()) {
+    const description = hardwareOf(path);
+    if (description === null || !matches(description)) continue;
+    try {
+      return await loadCalibration(path);
+    } catch (error) {
+      // Nobody named this file, so it may not stop the plan; but it may not pass in silence either.
+      if (!(error instanceof UserError)) throw error;
+      notes.push(`left aside: ${error.message}`);
+    }
+  }
+  return null;
+}
+
+/**
+ * The calibration of the machine at hand: the first of this machine, else the first of another one with such an
+ * adapter, else null. A damaged file that nobody named is skipped.
+ */
+export async function calibrationHere(adapter: AdapterIdentity, host: HostIdentity): Promise<LoadedCalibration | null> {
+  const { isSameAdapter, otherMachine } = await import('../../schema/machine.js');
+  let elsewhere: LoadedCalibration | null = null;
+  for (const path of calibrationFiles()) {
+    try {
+      if (!readHead(path).includes('"lla-sim/calibration"')) continue;
+      const loaded = await loadCalibration(path);
+      if (!isSameAdapter(adapter, loaded.calibration.device)) continue;
+      if (otherMachine(adapter, host, loaded.calibration) === null) return loaded;
+      elsewhere ??= loaded;
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+    }
+  }
+  return elsewhere;
+}
+
+/** The adapter description of a hardware calibration, from the file's first bytes; null for everything else. */
+function hardwareOf(path: string): string | null {
+  const head = readHead(path);
+  if (!head.includes('"lla-sim/calibration"') || /"software":\s*true/.test(head)) return null;
+  const text = /"description":\s*("(?:[^"\\]|\\.)*")/.exec(head)?.[1];
+  if (text === undefined) return null;
+  try {
+    return JSON.parse(text) as string;
+  } catch {
+    return null;
+  }
+}
+
+function readHead(path: string): string {
+  try {
+    if (!statSync(path).isFile()) return '';
+    const file = openSync(path, 'r');
+    try {
+      const buffer = Buffer.alloc(HEAD_BYTES);
+      return buffer.toString('utf8', 0, readSync(file, buffer, 0, HEAD_BYTES, 0));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return '';
+  }
+}

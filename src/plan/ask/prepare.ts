@@ -1,0 +1,333 @@
+/**
+ * From what was read to a report: everything about planning that touches no file, so that a browser runs it, too.
+ * `Sources` is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
+ */
+import { calibrationPricer, type PricedParts } from '../../cost/pricers.js';
+import { overlapped, type Pricer } from '../../cost/latency.js';
+import type { DeviceSpec } from '../../devices/catalogue.js';
+import { printable, UserError, show } from '../../errors.js';
+import { windowScalars, type Geometry } from '../../geometry/geometry.js';
+import { findPreset } from '../../geometry/presets.js';
+import type { Calibration } from '../../schema/calibration.js';
+import type { Scenario } from '../../schema/settings.js';
+import { readProbabilities } from './probabilities.js';
+import { formatBytes, formatDecimalBytes, parseBytes, parseNumber } from '../../numbers/units.js';
+import { listCandidates } from './candidates.js';
+import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
+import { makePlan, type Rows } from '../plan.js';
+import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
+import { RUNTIMES } from '../../stacks/execution.js';
+import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
+import { underRuntime } from '../../stacks/runtime-pricer.js';
+import { checkpointNote } from '../../stacks/serve-command.js';
+import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
+import { stackLabel } from '../../stacks/choose.js';
+import { isAsynchronous, servedBy, stackName, STACKS, type StackTables } from '../../stacks/serving.js';
+import { readQuestion } from './settings.js';
+import { testedOf, type JudgedGroup } from './tested.js';
+import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
+
+/** What planning reads of a calibration. */
+export type PricedCalibration = PricedParts & {
+  readonly device: Pick<Calibration['device'], 'description' | 'software' | 'limits'>;
+  readonly host?: Pick<Calibration['host'], 'browser'>;
+};
+
+/** A model and the name under which figures are published for it; null when none are. */
+export interface ModelSource {
+  readonly geometry: Geometry;
+  readonly publishedAs: string | null;
+}
+
+/** All that a plan rests on beside the scenario itself: data, but for what is read only where it is asked for. */
+export interface Sources {
+  readonly model: ModelSource;
+  readonly device: DeviceChoice;
+  /** The datasheet; null for a device that the catalogue does not know. */
+  readonly spec: DeviceSpec | null;
+  readonly calibration: {
+    readonly file: string;
+    readonly content: PricedCalibration;
+    /** Kernels whose source has changed since. */ readonly stale: readonly string[];
+  } | null;
+  /** Tables of a serving stack and laws of what tuned kernels reach; null where the calibration prices. */
+  readonly gpu: GpuSources | null;
+  /** What tuned kernels reach, beside a calibration of a device of the catalogue. */
+  readonly attainable?: GpuSources;
+  /** Tables of the other stacks on the device; no part of the data. */
+  readonly otherStacks?: () => readonly GpuSources[];
+  /** Whose kernels price; null where nothing is known about speed. */
+  readonly stack: string | null;
+  /** What `lla-sim fidelity` measured of this very model; published tables then do not count. */
+  readonly fidelity?: Fidelity;
+  /** How predictions fared on published figures that judge. */
+  readonly judged?: readonly JudgedGroup[];
+  /** How the device and its measurements were chosen. */
+  readonly notes: readonly string[];
+  /** How the stack was chosen. */
+  readonly stackNotes: readonly string[];
+}
+
+/** A preset as a source: the only models with published figures. */
+export function presetSource(name: string): ModelSource {
+  const geometry = findPreset(name);
+  return { geometry, publishedAs: geometry.name };
+}
+
+/** Less than this is a number without its unit, not a GPU. */
+const MIN_VRAM_BYTES = 2 ** 20;
+
+/** Bytes of a GPU's memory. @throws UserError when it is no amount, or less than any GPU has */
+export function readVram(text: string): number {
+  const bytes = parseBytes(text, '--vram');
+  if (bytes < MIN_VRAM_BYTES)
+    throw new UserError(`--vram ${show(text)} is ${bytes} bytes, less than any GPU has`, 'add the unit, such as 141GB');
+  return bytes;
+}
+
+/** Share of unified memory that macOS lets the GPU wire by default. */
+const UNIFIED_UTILIZATION = 0.75;
+
+/** A request and the combinations that cannot exist for its model. */
+export interface Prepared {
+  readonly request: PlanRequest;
+  readonly refused: PlanReport['refused'];
+}
+
+/** Plans a scenario from its sources. @throws UserError for settings that cannot be */
+export function answer(scenario: Scenario, sources: Sources, rows: Rows = {}): PlanReport {
+  const { request, refused } = prepare(scenario, sources);
+  return makePlan(request, refused, rows);
+}
+
+/** Reads a scenario's settings over its sources into a request. Pictures price more shapes with the same request. */
+export function prepare(scenario: Scenario, sources: Sources): Prepared {
+  const { spec, calibration, device } = sources;
+  const { geometry, publishedAs } = sources.model;
+  const notes = [...sources.notes, ...sources.stackNotes];
+  const shared = spec?.unifiedMemory === true && scenario.utilization === undefined;
+  if (shared)
+    notes.push(
+      `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`,
+    );
+  if (
+    spec &&
+    spec.driverBytes === device.vramBytes &&
+    formatDecimalBytes(spec.driverBytes) !== formatDecimalBytes(spec.vramBytes)
+  )
+    notes.push(
+      `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
+    );
+  const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
+  const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario));
+  const checkpoint = question.server && checkpointNote(publishedAs);
+  if (checkpoint) notes.push(checkpoint);
+  if (question.server?.stepGib !== undefined)
+    notes.push(
+      `${question.server.server} keeps more for itself from ${question.server.stepGib} GiB (${formatDecimalBytes(question.server.stepGib * 2 ** 30)}) of memory on, and this GPU lies at that edge: with slightly more memory fewer sequences may fit`,
+    );
+  if (question.cacheType === 'fp8') {
+    checkFp8(sources);
+    notes.push('nothing is published about the quality of a cache in 8-bit floats on these models');
+  }
+  const { fidelity } = sources;
+  if (!fidelity && (question.targets.maxKl !== undefined || question.targets.minRecall !== undefined))
+    throw new UserError(
+      `--${question.targets.maxKl === undefined ? 'min-recall' : 'max-kl'} is about what lla-sim fidelity measured, and no such file is given`,
+      'add --fidelity FILE',
+    );
+  if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
+  const scheduled = (pricer: Pricer, tables: StackTables | null): Pricer =>
+    isAsynchronous(scenario.server?.asyncScheduling, tables, scenario.server?.serverVersion)
+      ? overlapped(pricer)
+      : pricer;
+  const found = choosePricer(sources, notes);
+  const runtime = runtimeOf(scenario, sources, question.gpus);
+  const pricer =
+    found && spec && runtime
+      ? underRuntime(found, runtime, spec, {
+          shares: depthOf(scenario, geometry, publishedAs),
+          chunkTokens: parseNumber(
+            scenario.server?.maxNumBatchedTokens ?? runtime.source.terms.defaults.maxNumBatchedTokens,
+            '--max-num-batched-tokens',
+            { min: 1, max: 2 ** 20, whole: true },
+          ),
+        })
+      : found && scheduled(found, sources.gpu?.stack ?? null);
+  if (runtime) notes.push(runtimeNote(runtime.source));
+  const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
+  const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
+  const { filter: _filter, ...settings } = question;
+  if (question.gpus > 1) notes.push(`memory, KV/token and KV at 1M are those of one of the ${question.gpus} GPUs`);
+  const link = spec?.interconnect ?? null;
+  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus) {
+    notes.push(
+      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
+    );
+  }
+  notes.push(...modelNotes(geometry));
+  if (geometry.preludeLayers + geometry.codaLayers > 0)
+    notes.push(
+      `ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`,
+    );
+  if (question.contextTokens > geometry.maxPositions)
+    notes.push(
+      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`,
+    );
+  const bindingBytes = calibration?.content.device.limits['maxStorageBufferBindingSize'] ?? Infinity;
+  return {
+    request: {
+      ...settings,
+      bindingBytes,
+      scenario: readWords(scenario),
+      geometry,
+      publishedAs,
+      ...(fidelity ? { fidelity } : {}),
+      device,
+      pricer,
+      ...(runtime ? { runtime } : {}),
+      ...(spec && sources.gpu?.stack && !runtime
+        ? {
+            tuned: tunedOn(spec, sources.gpu),
+            otherStacks: () =>
+              (sources.otherStacks?.() ?? []).flatMap((gpu) =>
+                gpu.stack ? [{ stack: gpu.stack.file.stack, pricer: scheduled(pricesOn(spec, gpu), gpu.stack) }] : [],
+              ),
+          }
+        : {}),
+      ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
+      stack: sources.stack,
+      tested: testedOf(sources.judged ?? [], { stack: sources.stack, geometry, device }),
+      candidates,
+      notes,
+    },
+    refused,
+  };
+}
+
+/** @throws UserError for what the server does not do, and for settings of a runtime without one */
+function runtimeOf({ execution, attention, server }: Scenario, { gpu, model }: Sources, gpus: number): Runtime | null {
+  const source = gpu?.runtime;
+  if (!source) {
+    const idle = execution === undefined ? (attention === undefined ? null : 'attention') : 'execution';
+    if (idle !== null)
+      throw new UserError(`--${idle} is for servers that are priced with their runtime`, `add --stack ${RUNTIMES[0]}`);
+    return null;
+  }
+  if (gpus > 1) throw new UserError(`${source.name} runs a model on one GPU, not on ${gpus}`, 'leave --gpus out');
+  const asynchronous = isAsynchronous(server?.asyncScheduling, null);
+  return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
+}
+
+const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
+  workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
+
+const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
+  const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
+  return hostRow === null
+    ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as others do), and steps depend on it more than on the GPU`
+    : `${name} launches a kernel in ${estimate} µs, as its host in the ledger did (${hostRow}); another host may take half of that or twice as long`;
+};
+
+/** What a reader has to know of a model whose cache or weights are not the usual ones. */
+function modelNotes(g: Geometry): string[] {
+  const notes: string[] = [];
+  if (g.laterLoopsWindow !== undefined)
+    notes.push(
+      `loops of ${g.name} after the first attend to the rows of the first and keep their own for ${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
+    );
+  if (g.valuesAreKeys)
+    notes.push(
+      `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
+    );
+  if (g.quantised)
+    notes.push(
+      `weights are stored in ${g.quantised.name}: memory counts that, times are those of products with 16-bit weights`,
+    );
+  return notes;
+}
+
+/** @throws UserError where no stack has kernel times of a cache in 8-bit floats on the device */
+function checkFp8({ gpu, device }: Sources): void {
+  const file = gpu?.stack?.file;
+  if (!file?.tables.some((t) => t.op.endsWith('-fp8')))
+    throw new UserError(
+      `there are no kernel times of ${file ? stackName(file) : 'a server'} with an fp8 cache on ${device.name}`,
+      'choose another --stack or --device, or --cache-type f16',
+    );
+}
+
+/** Whose GPUs the servers run on. */
+const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
+
+/**
+ * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
+ * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
+ */
+function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scenario): ServerMemory | null {
+  const { gpu, spec, device, model } = sources;
+  const whole = (value: string | number | undefined): number | undefined =>
+    value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
+  const hosted = {
+    geometry: model.geometry,
+    gpus,
+    vramBytes: device.vramBytes,
+    device: device.id ?? '',
+    sequences: whole(server?.maxNumSeqs),
+    batchedTokens: whole(server?.maxNumBatchedTokens),
+  };
+  const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
+  const file = gpu?.stack?.file;
+  if (gpu?.runtime)
+    return serverMemory({ stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) }, hosted);
+  if (file) {
+    const { stack } = file;
+    const own = version ?? file.version;
+    return serverMemory({ stack, version: own, name: stackName({ ...file, version: own }) }, hosted);
+  }
+  if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
+  const stack = STACKS.find((name) => servedBy(model.publishedAs, name)) ?? STACKS[0];
+  return serverMemory({ stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` }, hosted);
+}
+
+/** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
+const readWords = (s: Scenario): PlanReport['scenario'] => ({
+  name: s.name === undefined ? null : printable(s.name.replace(/\s+/g, ' ').trim()),
+  description: s.description === undefined ? null : printable(s.description.replace(/\s+/g, ' ').trim()),
+});
+
+function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pricer | null {
+  const link = spec?.interconnect ?? null;
+  if (calibration) {
+    const { file, content, stale } = calibration;
+    if (stale.length > 0)
+      notes.push(
+        `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
+      );
+    if (content.device.software)
+      notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);
+    const browser = content.host?.browser;
+    if (browser) notes.push(`times were measured in a browser, ${browser.name} ${browser.version}`);
+    return calibrationPricer(content, { stale: new Set(stale), link, source: file });
+  }
+  return spec && gpu ? pricesOn(spec, gpu) : null;
+}
+
+/** Prices of tuned kernels under the same server, made when they are asked for. */
+function tunedOn(spec: DeviceSpec, gpu: GpuSources): () => Pricer {
+  let pricer: Pricer | null = null;
+  return () => (pricer ??= pricesOn(spec, { ...gpu, stack: null }));
+}
+
+/** Prices of a device of the catalogue. */
+export const pricesOn = (spec: DeviceSpec, gpu: GpuSources): Pricer =>
+  gpuPricer(
+    gpu,
+    {
+      bytesPerSecond: spec.memoryBytesPerSecond,
+      f32FlopsPerSecond: spec.f32FlopsPerSecond,
+      matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
+      units: spec.units,
+    },
+    spec.interconnect,
+  );

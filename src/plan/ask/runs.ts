@@ -1,0 +1,85 @@
+/** Several questions in one: lists of devices, contexts and cache types become one scenario each. */
+import { findDevice } from '../../devices/find.js';
+import { UserError, show } from '../../errors.js';
+import type { Scenario } from '../../schema/settings.js';
+import { parseNumber } from '../../numbers/units.js';
+
+/** More runs than this answer nothing that a person reads. */
+const MOST_RUNS = 64;
+
+/**
+ * One scenario for each combination of the devices, contexts and cache types that are named, with the price of its
+ * device.
+ * @throws UserError for an unknown device, an empty name, and prices that name no planned device
+ */
+export function runsOf(s: Scenario): Scenario[] {
+  const devices = listOf(s.device, '--device')?.map((name) => findDevice(name).id) ?? null;
+  if (devices && devices.length > 1 && (s.vram !== undefined || s.calibration !== undefined))
+    throw new UserError(
+      `--${s.vram === undefined ? 'calibration' : 'vram'} belongs to one device, not to ${devices.join(', ')}`,
+      'leave it out, or name one device',
+    );
+  const contexts = listOf(s.context, '--ctx');
+  const cacheTypes = listOf(s.cacheType, '--cache-type');
+  const { usdPerHour: _price, ...rest } = s;
+  const price = pricesOf(s.usdPerHour, devices);
+  const one = <T>(list: readonly T[] | null): readonly (T | undefined)[] => list ?? [undefined];
+  const runs = one(devices).flatMap((device) =>
+    one(contexts).flatMap((context) =>
+      one(cacheTypes).map((cacheType): Scenario => ({
+        ...rest,
+        // A single name stays as it was written: its errors then show it.
+        ...(devices && devices.length > 1 ? { device: device as string } : {}),
+        ...(contexts && contexts.length > 1 ? { context: context as string } : {}),
+        ...(cacheTypes && cacheTypes.length > 1 ? { cacheType: cacheType as string } : {}),
+        ...price(device),
+      })),
+    ),
+  );
+  if (runs.length > MOST_RUNS)
+    throw new UserError(
+      `${runs.length} combinations of device, context and cache type are asked for`,
+      `at most ${MOST_RUNS} are planned at once`,
+    );
+  return runs;
+}
+
+/** The names of a list, each once; null where nothing is given. */
+function listOf(value: string | number | undefined, flag: string): string[] | null {
+  if (value === undefined) return null;
+  const words = String(value)
+    .split(',')
+    .map((w) => w.trim());
+  if (words.some((w) => w === ''))
+    throw new UserError(`${flag} ${show(String(value))} has an empty name`, 'separate names by single commas');
+  return [...new Set(words)];
+}
+
+/** `3.5` for every device, or `h100=2.5,h200=3.6`. */
+function pricesOf(
+  value: string | number | undefined,
+  devices: readonly string[] | null,
+): (device: string | undefined) => Pick<Scenario, 'usdPerHour'> {
+  if (value === undefined) return () => ({});
+  if (!String(value).includes('=')) return () => ({ usdPerHour: value });
+  const prices = new Map<string, number>();
+  for (const pair of String(value).split(',')) {
+    const [name = '', amount = '', ...rest] = pair.split('=');
+    if (rest.length > 0 || name.trim() === '')
+      throw new UserError(
+        `--usd-per-hour must be a price or DEVICE=PRICE pairs, not ${show(pair)}`,
+        'write for example --usd-per-hour h100=2.5,h200=3.6',
+      );
+    const { id } = findDevice(name);
+    if (!devices?.includes(id))
+      throw new UserError(
+        `--usd-per-hour names ${show(name.trim())}, which is not planned`,
+        'name it with --device, too',
+      );
+    prices.set(id, parseNumber(amount, `--usd-per-hour ${name.trim()}`, { min: 0.0001, max: 1e6 }));
+  }
+  return (device) => {
+    const usdPerHour = device === undefined ? undefined : prices.get(device);
+    return usdPerHour === undefined ? {} : { usdPerHour };
+  };
+}

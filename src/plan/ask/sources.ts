@@ -1,0 +1,216 @@
+/**
+ * What a scenario rests on: its model, its device, what was measured there. By one rule wherever files come from: from
+ * folders on a machine (ask.ts), or from what a page carries.
+ */
+import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
+import { deviceOfAdapter, devicesByVram, findDevice } from '../../devices/find.js';
+import { UserError, show } from '../../errors.js';
+import { LIMITS } from '../../geometry/config.js';
+import { isPreset, withLoops } from '../../geometry/presets.js';
+import type { Calibration } from '../../schema/calibration.js';
+import { isPath, type Scenario } from '../../schema/settings.js';
+import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../../stacks/choose.js';
+import type { GpuSources } from '../../stacks/gpu-pricer.js';
+import { SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
+import { formatDecimalBytes, parseNumber } from '../../numbers/units.js';
+import { presetSource, readVram, type ModelSource, type Sources } from './prepare.js';
+import type { Fidelity } from '../evaluate/fidelity.js';
+import { describeCalibration, measuredDevice, type NamedCalibration } from './measured.js';
+import type { JudgedGroup } from './tested.js';
+import type { DeviceChoice } from '../types.js';
+
+const DEFAULT_MODEL = 'ouro-1.4b';
+
+/** Where files are. What is not there is a UserError, unless null may be returned. */
+export interface Shelf {
+  /** A model by the path of its config.json. */
+  model(path: string): Promise<ModelSource>;
+  /** What `lla-sim fidelity` measured of a model, which is a file or a preset. */
+  fidelity(path: string, model: { readonly path: string | null; readonly name: string }): Promise<Fidelity>;
+  /** A calibration by its path. */
+  calibration(path: string): Promise<NamedCalibration>;
+  /** That of a device by its adapter's description, which nobody named. */
+  calibrationOf(matches: (description: string) => boolean, notes: string[]): Promise<NamedCalibration | null>;
+  /** Kernels of a calibration that have changed since (stale.ts). */
+  stale(calibration: Calibration): Promise<readonly string[]>;
+  /** A stack file by its path. */
+  stackFile(path: string): Promise<StackTables>;
+  has(device: string, stack: string): boolean;
+  tables(device: string, stack: string): Promise<StackTables | null>;
+  /** Brings the program's own tables of a device to where `bundled` finds them. */
+  open(device: string): Promise<void>;
+  bundled(device: string, stack: string): StackTables | null;
+  files(): KnownFiles;
+  judged(): readonly JudgedGroup[];
+}
+
+/**
+ * @param given the model, where the scenario names none that can be read
+ * @throws UserError for what cannot be read
+ */
+export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: ModelSource | null): Promise<Sources> {
+  const notes: string[] = [];
+  const stackNotes: string[] = [];
+  const named = scenario.model ?? DEFAULT_MODEL;
+  const model = given ? withChosenLoops(given, scenario.loops) : await modelFrom(shelf, named, scenario.loops);
+  const fidelity =
+    scenario.fidelity === undefined
+      ? null
+      : await shelf.fidelity(scenario.fidelity, { path: isFile(named) ? named : null, name: named });
+  const { device, spec, loaded } = await chooseDevice(shelf, scenario, notes);
+  const chosen =
+    spec && !(scenario.calibration !== undefined && scenario.stack === undefined)
+      ? await chooseStack(shelf, scenario.stack, spec, model.publishedAs, loaded?.file ?? null, stackNotes)
+      : null;
+  if (!spec && scenario.stack !== undefined && scenario.stack !== 'lla-sim')
+    throw new UserError('--stack needs a device of the catalogue', 'name it with --device');
+  const used = chosen?.gpu ? null : loaded;
+  return {
+    model,
+    device: { ...device, calibration: describeCalibration(used) },
+    spec,
+    calibration: used && { file: used.file, content: used.calibration, stale: await shelf.stale(used.calibration) },
+    gpu: chosen?.gpu ?? null,
+    ...(spec && chosen?.gpu ? { otherStacks: otherStacksOn(shelf, spec, chosen.gpu) } : {}),
+    ...(used && spec ? { attainable: tunedOn(shelf, spec) } : {}),
+    stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
+    ...(fidelity ? { fidelity } : {}),
+    judged: shelf.judged(),
+    notes,
+    stackNotes,
+  };
+}
+
+const isFile = (name: string): boolean => isPath(name) && !isPreset(name);
+
+/**
+ * A preset by name, or a model file by path. Published quality belongs to presets only, and to the loops that they were
+ * trained with.
+ * @param loops other loops than these; where the model leaves them open
+ */
+export async function modelFrom(
+  shelf: Pick<Shelf, 'model'>,
+  name: string,
+  loops?: Scenario['loops'],
+): Promise<ModelSource> {
+  return withChosenLoops(isFile(name) ? await shelf.model(name) : presetSource(name), loops);
+}
+
+function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSource {
+  if (loops === undefined) return source;
+  const geometry = withLoops(
+    source.geometry,
+    parseNumber(String(loops), '--loops', { min: 1, max: LIMITS.loops, whole: true }),
+  );
+  return geometry === source.geometry ? source : { geometry, publishedAs: null };
+}
+
+interface ChosenDevice {
+  device: DeviceChoice;
+  spec: DeviceSpec | null;
+  loaded: NamedCalibration | null;
+}
+
+/** The device: named, or measured (--calibration), or the one whose memory --vram states. */
+async function chooseDevice(shelf: Shelf, s: Scenario, notes: string[]): Promise<ChosenDevice> {
+  const vram = s.vram === undefined ? null : readVram(String(s.vram));
+  if (s.calibration !== undefined) {
+    const loaded = await shelf.calibration(s.calibration);
+    return { ...measuredDevice(loaded, vram, s.device), loaded };
+  }
+  if (s.device === undefined && vram === null)
+    throw new UserError(
+      'the memory of the GPU is not given',
+      'add --vram 141GB, or --device h200 (lla-sim models --devices lists them)',
+    );
+  const spec = s.device === undefined ? byMemory(vram as number, notes) : findDevice(s.device);
+  const vramBytes = vram ?? memoryOf(spec as DeviceSpec);
+  if (!spec)
+    return {
+      device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null },
+      spec,
+      loaded: null,
+    };
+  const loaded = await shelf.calibrationOf((description) => deviceOfAdapter(description)?.id === spec.id, notes);
+  return {
+    device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) },
+    spec,
+    loaded,
+  };
+}
+
+/** The catalogue's device with this much memory; the first by the stated order where several match. */
+function byMemory(vram: number, notes: string[]): DeviceSpec | null {
+  const [first, ...others] = devicesByVram(vram);
+  if (!first) {
+    notes.push(
+      `no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned, time is not; name a device with --device to add it`,
+    );
+    return null;
+  }
+  notes.push(
+    others.length === 0
+      ? `${formatDecimalBytes(vram)} is taken for ${first.name}`
+      : `${formatDecimalBytes(vram)} is taken for ${first.name} (nearest in memory, then fastest memory); ${others.map((d) => d.id).join(', ')} match too: choose with --device`,
+  );
+  return first;
+}
+
+/** Whose kernels price a plan. */
+interface ChosenStack {
+  /** As asked with `--stack`, or chosen: a stack's name, `lla-sim` or `attainable`. */
+  readonly stack: string;
+  /** Null for `lla-sim`: then the calibration prices. */
+  readonly gpu: GpuSources | null;
+}
+
+/**
+ * Chooses by `decideStack` and reads the tables.
+ * @param asked `--stack`: a name, or the path of a stack file
+ * @param model the name under which stacks list the model; null where it is not a preset
+ * @param calibrated a calibration of this device that was found, by file name
+ * @param notes takes the sentences that a reader needs about the choice
+ */
+async function chooseStack(
+  shelf: Shelf,
+  asked: string | undefined,
+  spec: DeviceSpec,
+  model: string | null,
+  calibrated: string | null,
+  notes: string[],
+): Promise<ChosenStack> {
+  const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
+    gpuSources(spec, tables, small ? await smallOperations(shelf, spec.id) : null, shelf.files(), asked);
+  await shelf.open(spec.id);
+  if (asked !== undefined && isPath(asked)) {
+    const tables = await shelf.stackFile(asked);
+    if (tables.file.device !== spec.id)
+      throw new UserError(
+        `${show(asked)} holds times of ${tables.file.device}, not of ${spec.id}`,
+        `leave --stack out, or plan for --device ${tables.file.device}`,
+      );
+    return { stack: tables.file.stack, gpu: await gpu(tables) };
+  }
+  const decided = decideStack(asked, spec, model, calibrated, (stack) => shelf.has(spec.id, stack));
+  notes.push(...decided.notes);
+  if (decided.stack === 'lla-sim') return { stack: decided.stack, gpu: null };
+  const tables = decided.tables === null ? null : await shelf.tables(spec.id, decided.tables);
+  if (decided.unserved && tables) notes.push(unservedNote(model, tables));
+  return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable') };
+}
+
+async function smallOperations(shelf: Shelf, device: string): Promise<StackTables | null> {
+  const measured = SMALL_OPERATIONS[device];
+  return measured === undefined ? null : shelf.tables(measured, 'vidur');
+}
+
+/** The program's tables of the other stacks on a device. @param chosen whose tables price */
+const otherStacksOn = (shelf: Shelf, spec: DeviceSpec, chosen: GpuSources) => (): readonly GpuSources[] =>
+  STACKS.filter((stack) => stack !== chosen.stack?.file.stack).flatMap((stack) => {
+    const tables = shelf.bundled(spec.id, stack);
+    return tables ? [gpuSources(spec, tables, chosen.small, shelf.files())] : [];
+  });
+
+/** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
+export const tunedOn = (shelf: Pick<Shelf, 'files'>, spec: DeviceSpec): GpuSources =>
+  kernelsAlone(gpuSources(spec, null, null, shelf.files()));

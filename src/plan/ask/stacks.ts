@@ -1,0 +1,106 @@
+/** Finding and reading the files of serving stacks. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
+import { UserError, show } from '../../errors.js';
+import { displayPath, readTextFile } from '../../io/files.js';
+import { issueWords, parseJson } from '../../io/json.js';
+import { PACKAGE_ROOT } from '../../io/root.js';
+import type { AttainableFile } from '../../stacks/attainable.js';
+import type { KnownFiles } from '../../stacks/choose.js';
+import { STACKS, type ServerFile, type StackTables } from '../../stacks/serving.js';
+import type { RuntimeFile } from '../../stacks/runtime.js';
+import type { StackFile } from '../../stacks/stack-schema.js';
+import type { GpuSources } from '../../stacks/gpu-pricer.js';
+import { tunedOn, type Shelf } from './sources.js';
+import type { JudgedFile } from './tested.js';
+
+/** Tables and laws that come with the package. */
+const BUNDLED = join(PACKAGE_ROOT, 'calibrations/');
+/** As in stacks/stack-schema.ts, which loads zod. */
+const MAX_FILE_BYTES = 100_000;
+const MAX_VALUES = 50_000;
+
+/** Reads a stack file. @throws UserError when it is none */
+async function readStackFile(path: string): Promise<StackTables> {
+  const json = parseJson(readTextFile(path, 'stack file', MAX_FILE_BYTES), `stack file ${show(path)}`, {
+    maxValues: MAX_VALUES,
+    hint: 'write one with lla-sim import',
+  });
+  // The package's own files are checked by its tests.
+  if (path.startsWith(BUNDLED))
+    return { path: join('calibrations', 'stacks', basename(path)), file: json as StackFile };
+  const { stackFileSchema } = await import('../../stacks/stack-schema.js');
+  const parsed = stackFileSchema.safeParse(json);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new UserError(
+      `${show(path)} is not a stack file of this version: ${issueWords(issue)}`,
+      'write it again with lla-sim import',
+    );
+  }
+  return { path: displayPath(path), file: parsed.data };
+}
+
+const basename = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
+
+/** Where the tables of a GPU and stack lie: the user's (./calibrations/stacks), else the package's; null for none. */
+function stackPath(device: string, stack: string): string | null {
+  for (const folder of [join(process.cwd(), 'calibrations', 'stacks'), join(BUNDLED, 'stacks')]) {
+    const path = join(folder, `${device}-${stack}.json`);
+    if (existsSync(path)) return path;
+  }
+  return null;
+}
+
+/** Whether the package has kernel times of a stack on a device. */
+export const hasTables = (device: string, stack: string): boolean => stackPath(device, stack) !== null;
+
+async function findStack(device: string, stack: string): Promise<StackTables | null> {
+  const path = stackPath(device, stack);
+  return path === null ? null : readStackFile(path);
+}
+
+/** The package's tables of a stack on a device; null for none. */
+function bundledTables(device: string, stack: string): StackTables | null {
+  const name = join('stacks', `${device}-${stack}.json`);
+  if (!existsSync(join(BUNDLED, name))) return null;
+  return { path: join('calibrations', name), file: bundled<StackFile>(name) };
+}
+
+/** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
+export const tunedSources = (spec: DeviceSpec): GpuSources => tunedOn(tablesOnDisk, spec);
+
+/** Figures that judge, as `accuracy` found them. */
+export const judgedGroups = (): JudgedFile['groups'] => bundled<JudgedFile>('accuracy.json').groups;
+
+/** Laws and servers of the package. */
+const bundledFiles = (): KnownFiles => ({
+  attainable: bundled<AttainableFile>('attainable.json'),
+  servers: bundled<ServerFile>('servers.json'),
+  runtimes: bundled<RuntimeFile>('runtimes.json'),
+});
+
+/** A file of the package. */
+const bundled = <T>(name: string): T =>
+  parseJson(readTextFile(join(BUNDLED, name), 'file of the package', MAX_FILE_BYTES), name, {
+    maxValues: MAX_VALUES,
+    hint: 'install lla-sim again',
+  }) as T;
+
+/** Tables and laws as they lie on a machine. */
+export const tablesOnDisk = {
+  stackFile: readStackFile,
+  has: hasTables,
+  tables: findStack,
+  open: () => Promise.resolve(),
+  bundled: bundledTables,
+  files: bundledFiles,
+  judged: judgedGroups,
+} satisfies Partial<Shelf>;
+
+/** What a report's page needs to plan for other devices and stacks: the tables of all. */
+export async function knownStacks() {
+  const read = DEVICES.flatMap(({ id }) => [...STACKS, 'vidur'].map((stack) => findStack(id, stack)));
+  return { tables: (await Promise.all(read)).filter((t) => t !== null), files: bundledFiles() };
+}

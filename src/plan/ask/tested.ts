@@ -1,0 +1,106 @@
+/** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
+import type { Geometry } from '../../geometry/geometry.js';
+import { stackLabel } from '../../stacks/choose.js';
+import { median } from '../../numbers/statistics.js';
+
+export type PricedBy = 'tables' | 'attainable' | 'runtime';
+
+/** A figure that judges, beside its prediction. */
+export interface JudgedFigure {
+  /** Its file of the ledger, and its row there. */
+  readonly source: string;
+  readonly id: string;
+  readonly model: string;
+  readonly kind: string;
+  /** Predicted over measured, less 1. */
+  readonly error: number;
+  /** In the interval of the prediction. */
+  readonly inside: boolean;
+}
+
+/** Figures of one server on one GPU that judge. */
+export interface JudgedGroup {
+  /** As the ledger names it. */
+  readonly server: string;
+  readonly device: string;
+  readonly looped: boolean;
+  /** What priced them: kernel tables of a server, what tuned kernels reach, or a server's runtime. */
+  readonly priced: PricedBy;
+  readonly figures: readonly JudgedFigure[];
+}
+
+/** calibrations/accuracy.json: written with docs/accuracy.md. */
+export interface JudgedFile {
+  readonly schema: 'lla-sim/judged';
+  readonly schemaVersion: 2;
+  readonly groups: readonly JudgedGroup[];
+}
+
+/** What stands behind the times of an answer. */
+export interface Tested {
+  /** Servers, GPUs and models of the figures, and in what they differ from the question. */
+  readonly on: string;
+  readonly figures: number;
+  readonly inside: number;
+  readonly medianError: number;
+}
+
+/** A step to figures that are less like the question. */
+type Near = readonly [matches: (g: JudgedGroup) => boolean, on: (groups: readonly JudgedGroup[]) => string];
+
+/** Most GPUs that are named; of more their number is said. */
+const MOST_NAMED = 3;
+
+/** What figures are near to. */
+export interface TestedQuestion {
+  /** Whose kernels price; null where nothing does. */
+  readonly stack: string | null;
+  readonly geometry: Pick<Geometry, 'loops'>;
+  readonly device: { readonly id: string | null };
+}
+
+/** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
+export function testedOf(groups: readonly JudgedGroup[], question: TestedQuestion): Tested | null {
+  const found = nearestGroups(groups, question);
+  if (found === null) return null;
+  const figures = found.groups.flatMap((g) => g.figures);
+  return {
+    on: found.on,
+    figures: figures.length,
+    inside: figures.filter((f) => f.inside).length,
+    medianError: median(figures.map((f) => Math.abs(f.error))),
+  };
+}
+
+/** The groups nearest to a question, and what they are of; null as above. */
+export function nearestGroups(
+  groups: readonly JudgedGroup[],
+  { stack, geometry, device }: TestedQuestion,
+): { readonly on: string; readonly groups: readonly JudgedGroup[] } | null {
+  if (stack === null || stack === 'lla-sim') return null;
+  const looped = geometry.loops > 1;
+  const estimated = stack === 'attainable';
+  const served = groups.filter((g) =>
+    estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',
+  );
+  const name = estimated ? 'servers without kernel tables' : stackLabel(stack);
+  const models = looped ? 'looped models' : 'models without loops';
+  const gpusOf = (own: readonly JudgedGroup[]): string => {
+    const gpus = [...new Set(own.map((g) => g.device))];
+    return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
+  };
+  const near: readonly Near[] = [
+    [(g) => g.device === device.id && g.looped === looped, () => `${name} on ${device.id}, ${models}`],
+    [(g) => g.looped === looped, (own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`],
+    [
+      (g) => g.device === device.id,
+      () => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
+    ],
+    [() => true, (own) => `${name}, other models and GPUs (${gpusOf(own)})`],
+  ];
+  for (const [matches, on] of near) {
+    const own = served.filter(matches);
+    if (own.length > 0) return { on: on(own), groups: own };
+  }
+  return null;
+}

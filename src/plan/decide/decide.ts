@@ -1,0 +1,357 @@
+/** The decision: what to deploy today, what compression would bring, what it loses, what can go wrong. Pure. */
+import { isUncompressed } from '../../codecs/registry.js';
+import { isEstimate } from '../../cost/evidence.js';
+import { longestContext } from '../../quality/quality.js';
+import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
+import { servedBy, STACKS } from '../../stacks/serving.js';
+import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { planName } from '../words/names.js';
+import { representatives } from './representatives.js';
+import { risksOf } from './risks.js';
+import { isRuined, isUnfit, isUseless } from './unfit.js';
+import type { Alternative, Answer, Choice, Plan, PlanRequest } from '../types.js';
+
+/** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
+const MATERIAL = 1.1;
+
+type Asked = Pick<
+  PlanRequest,
+  | 'geometry'
+  | 'publishedAs'
+  | 'fidelity'
+  | 'device'
+  | 'gpus'
+  | 'contextTokens'
+  | 'keep'
+  | 'targets'
+  | 'confidence'
+  | 'batch'
+  | 'stack'
+  | 'pricer'
+  | 'server'
+  | 'runtime'
+  | 'utilization'
+  | 'reserveBytes'
+  | 'mostSequences'
+  | 'candidates'
+>;
+
+/**
+ * Tokens per second where the plan is run, at the slow end of the interval; sequences where nothing is known about
+ * speed. Plans are compared by it, because an estimate says nothing where its interval is wide.
+ */
+const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low ?? p.maxBatch.exact;
+
+/** The same by the estimate. */
+export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
+
+/** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
+const runsToday = (r: Asked, p: Plan): boolean =>
+  p.servedBy !== null || (r.stack === 'lla-sim' && p.decode.evidence !== null && !isEstimate(p.decode.evidence));
+
+/** Whether published scores say that quality is kept; unknown without any. */
+export function verdictOn(p: Plan, keep: number): 'kept' | 'lost' | 'unknown' {
+  if (p.qualityKept === null) return 'unknown';
+  return p.qualityKept.share >= keep ? 'kept' : 'lost';
+}
+
+/** The longest context at which anything is known about quality. */
+const knownTo = (r: Asked): number => Math.min(longestContext(r.publishedAs) ?? Infinity, r.geometry.maxPositions);
+
+const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null =>
+  plans.reduce<Plan | null>((a, b) => (a && value(a) >= value(b) ? a : b), null);
+
+/** Of the plans that are not materially slower than the fastest, the one of which most is known. */
+function bestKnown(plans: readonly Plan[]): Plan | null {
+  const fastest = best(plans, sureSpeed);
+  if (!fastest) return null;
+  const close = plans.filter((p) => sureSpeed(p) * MATERIAL >= sureSpeed(fastest));
+  const known = (p: Plan): number =>
+    (p.qualityKept?.generationTasks ?? 0) + (p.qualityKept?.retrievalKnown === true ? 1 : 0);
+  const most = Math.max(...close.map(known));
+  return best(
+    close.filter((p) => known(p) === most),
+    sureSpeed,
+  );
+}
+
+/** Plans that an answer may recommend, the fastest at their slow ends first. */
+export interface Contenders {
+  /** Run today. */
+  readonly today: readonly Plan[];
+  /** Need kernels that would have to be written. */
+  readonly unwritten: readonly Plan[];
+}
+
+/** What a workload's simulation chose of the contenders, by the rate of requests that each serves within the targets. */
+export interface ServingMost {
+  readonly deploy: string | null;
+  readonly upside: string | null;
+}
+
+const usableOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
+  representatives(plans).filter(
+    (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p),
+  );
+
+/** Plans whose quality is kept at the asked context. */
+const keptOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
+  r.contextTokens > knownTo(r) ? [] : plans.filter((p) => verdictOn(p, r.keep) === 'kept' && !isUnfit(p));
+
+/**
+ * The fastest by the estimate, where that is faster than `sure`. Of any path, since a short table has the surest one
+ * of each codec; at the largest batch, where all rows have a price.
+ */
+function mayBeFaster(kept: readonly Plan[], sure: Plan): Plan | null {
+  const rate = ({ decode }: Plan): number => decode.tokensPerSecond?.estimate ?? 0;
+  return best(
+    kept.filter((p) => p.servedBy === null && rate(p) > MATERIAL * rate(sure)),
+    rate,
+  );
+}
+
+/** A compressed cache that may be faster, where none surely is: beside what runs today, or an estimated full cache. */
+function unsureOf(
+  r: Asked,
+  { deploy, upside, simulated }: { deploy: Plan | null; upside: Plan | null; simulated: boolean },
+  kept: readonly Plan[],
+  plans: readonly Plan[],
+): Plan | null {
+  if (simulated) return upside || !deploy ? null : chooseByStep(r, kept).upside;
+  const sure = upside ?? deploy;
+  if (!sure || (upside && !isUncompressed(upside.codec))) return null;
+  return mayBeFaster(keptOf(r, plans), sure);
+}
+
+/** The plans that `decide` chooses among. */
+export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
+  const asked = plans.filter((p) => !p.beside);
+  const kept = keptOf(r, usableOf(r, asked)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
+  return { today: kept.filter((p) => runsToday(r, p)), unwritten: kept.filter((p) => !runsToday(r, p)) };
+}
+
+/**
+ * Decides over the evaluated plans that meet the targets.
+ * @param simulated unless given, plans are chosen by one decode step
+ */
+export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | null = null): Answer {
+  const plans = all.filter((p) => !p.beside);
+  const usable = usableOf(r, plans);
+  const beyond = r.contextTokens > knownTo(r);
+  const kept = keptOf(r, usable);
+  const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost' && !isRuined(p));
+  const { deploy, upside, faster } = simulated ? chosenOf(kept, simulated) : chooseByStep(r, kept);
+  const unsure = unsureOf(r, { deploy, upside, simulated: simulated !== null }, kept, plans);
+  const main = upside ?? deploy;
+  const fallback =
+    main === null
+      ? best(
+          usable.filter((p) => !isRuined(p)),
+          sureSpeed,
+        )
+      : null;
+  const reference = main ?? fallback;
+  const failing = beyond ? null : best(lost, sureSpeed);
+  const fails =
+    failing && failing.id !== fallback?.id && (!reference || sureSpeed(failing) > MATERIAL * sureSpeed(reference))
+      ? failing
+      : null;
+  const alternatives = main === null ? [] : alternativesTo(r, main, faster);
+  const named = [upside, deploy, fallback];
+  return {
+    question: questionOf(r),
+    chosenBy: simulated ? 'simulation' : 'step',
+    verdict: main === null ? (fallback ? 'not-recommended' : 'nothing') : deploy ? 'deploy' : 'estimates-only',
+    reason: reasonOf(r, {
+      deploy,
+      main,
+      fallback,
+      usable,
+      beyond,
+      plans,
+      fits: plans.some((p) => p.maxBatch.exact >= 1),
+    }),
+    deploy: deploy && choiceOf(r, deploy),
+    upside: upside && { ...choiceOf(r, upside), breakEven: upside.breakEven },
+    unsure: unsure && { ...choiceOf(r, unsure), breakEven: unsure.breakEven },
+    fallback: fallback && choiceOf(r, fallback),
+    fails: fails && choiceOf(r, fails),
+    alternatives,
+    risks: risksOf(
+      r,
+      named.filter((p) => p !== null),
+    ),
+    qualityLost: deploy?.qualityKept?.scores ?? [],
+    ...(deploy ? served(r, deploy) : fallback && fallback.servedBy !== null ? served(r, fallback) : {}),
+  };
+}
+
+/** What an answer recommends, and plans that are surely faster than `deploy`. */
+interface Recommended {
+  readonly deploy: Plan | null;
+  readonly upside: Plan | null;
+  readonly faster: readonly Plan[];
+}
+
+/** One decode step decides, at the slow end of its interval. */
+function chooseByStep(r: Asked, kept: readonly Plan[]): Recommended {
+  const deploy = best(
+    kept.filter((p) => runsToday(r, p)),
+    sureSpeed,
+  );
+  const faster = kept.filter((p) => p.id !== deploy?.id && (!deploy || sureSpeed(p) > MATERIAL * sureSpeed(deploy)));
+  return { deploy, upside: bestKnown(faster), faster };
+}
+
+function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recommended {
+  const named = (id: string | null): Plan | null => kept.find((p) => p.id === id) ?? null;
+  return { deploy: named(deploy), upside: named(upside), faster: [] };
+}
+
+/** Every plan that an answer names. */
+export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternatives }: Answer): Choice[] =>
+  [deploy, upside, unsure, fallback, fails, ...alternatives].filter((c) => c !== null);
+
+/** The server's words for a plan, where a stack runs it. @param as set so; unless given at the operating batch */
+export function served(
+  r: Asked,
+  p: Plan,
+  as: Pick<ServeRequest, 'speculation'> & { readonly maxNumSeqs: number; readonly maxModelLen: number } = {
+    maxNumSeqs: r.mostSequences ?? (p.knee ?? p.decode).batch,
+    maxModelLen: r.contextTokens,
+    speculation: null,
+  },
+): Pick<Answer, 'serve'> {
+  const command = serveCommand({
+    stack: r.stack ?? '',
+    model: r.publishedAs,
+    sequences: as.maxNumSeqs,
+    contextTokens: as.maxModelLen,
+    cacheType: p.cacheType,
+    hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
+    utilization: r.utilization,
+    reserveBytes: r.reserveBytes,
+    server: r.server,
+    runtime: r.runtime?.choice ?? null,
+    speculation: as.speculation,
+  });
+  return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
+}
+
+function choiceOf(r: Asked, p: Plan): Choice {
+  const quality = verdictOn(p, r.keep);
+  return {
+    planId: p.id,
+    name: planName(p),
+    batch: (p.knee ?? p.decode).batch || p.maxBatch.exact,
+    quality,
+    // Where no checkpoint keeps quality none is named.
+    checkpoint: quality === 'kept' ? (p.qualityKept?.checkpoint ?? null) : null,
+    qualityLost: p.qualityKept?.scores ?? [],
+  };
+}
+
+/**
+ * Cheapest, safest and largest, each where it differs by more than a tenth; the largest where it is no slower.
+ * @param faster plans that keep quality and are surely faster than `deploy`
+ */
+function alternativesTo(r: Asked, main: Plan, faster: readonly Plan[]): Alternative[] {
+  const others = faster.filter((p) => p.id !== main.id);
+  const cost = (p: Plan): number => 1 - (p.qualityKept?.share ?? 0);
+  // Every plan of a report has the same GPUs, so the most tokens a second are the cheapest.
+  const cheapest = best(others, sureSpeed);
+  const safest = best(others, (p) => (p.qualityKept?.retrievalKnown === true ? 1 : 0) - cost(p));
+  const largest = best(others, (p) => p.maxBatch.exact + sureSpeed(p) * 1e-9);
+  const found: Alternative[] = [];
+  const add = (kind: Alternative['kind'], p: Plan | null): void => {
+    if (p && !found.some((a) => a.planId === p.id)) found.push({ kind, ...choiceOf(r, p) });
+  };
+  if (cheapest && sureSpeed(cheapest) > MATERIAL * sureSpeed(main)) add('cheapest', cheapest);
+  if (safest && cost(main) > MATERIAL * cost(safest)) add('safest', safest);
+  if (
+    largest &&
+    largest.maxBatch.exact > MATERIAL * main.maxBatch.exact &&
+    MATERIAL * sureSpeed(largest) > sureSpeed(main)
+  )
+    add('largest', largest);
+  return found;
+}
+
+/** The question as understood. */
+function questionOf(r: Asked): string {
+  const { device, gpus, targets } = r;
+  const ms = (seconds: number): string => `${Number((seconds * 1e3).toPrecision(6))} ms`;
+  const wanted = [
+    ...(targets.secondsPerToken === null ? [] : [`at most ${ms(targets.secondsPerToken)} a token`]),
+    ...(targets.secondsToFirstToken === null
+      ? []
+      : [`the first token within ${Number(targets.secondsToFirstToken.toPrecision(6))} s`]),
+    ...(r.batch === null ? [] : [`${r.batch} sequence${r.batch === 1 ? '' : 's'} at once`]),
+    ...targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : `@${m.table}`} at least ${m.value}`),
+    ...(targets.maxKl === undefined ? [] : [`KL measured here at most ${targets.maxKl} nats`]),
+    ...(targets.minRecall === undefined ? [] : [`recall measured here at least ${targets.minRecall}`]),
+    ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
+  ];
+  const size = formatDecimalBytes(device.vramBytes);
+  const gpu = `${gpus === 1 ? 'one' : `${gpus} ×`} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
+  const sure = wanted.some((w) => /token within|a token$/.test(w)) ? `, ${Math.round(r.confidence * 100)} % sure` : '';
+  return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`;
+}
+
+/** Why nothing is recommended, or not with confidence; null where a measured plan is. */
+function reasonOf(
+  r: Asked,
+  o: {
+    deploy: Plan | null;
+    main: Plan | null;
+    fallback: Plan | null;
+    usable: readonly Plan[];
+    beyond: boolean;
+    plans: readonly Plan[];
+    fits: boolean;
+  },
+): string | null {
+  if (o.deploy) return null;
+  if (o.usable.length === 0) return o.fits ? uselessReason(o.plans) : 'nothing fits';
+  if (o.beyond)
+    return r.contextTokens > r.geometry.maxPositions
+      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
+      : `no quality is published beyond ${formatTokens(knownTo(r))}`;
+  if (o.main) return noStackReason(r, o.plans);
+  const share = `${Math.round(r.keep * 100)} %`;
+  return o.usable.every((p) => verdictOn(p, r.keep) === 'unknown')
+    ? r.fidelity
+      ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
+      : "nothing is published about these plans' quality"
+    : `no plan keeps ${share} of the uncompressed model's scores`;
+}
+
+/** Why nobody would take any of the plans that fit. */
+function uselessReason(plans: readonly Plan[]): string {
+  const codes = new Set(plans.filter((p) => p.maxBatch.exact >= 1).flatMap((p) => p.marks.map((m) => m.code)));
+  const reasons = (
+    [
+      ['prefill-does-not-fit', 'has no room for a prompt'],
+      ['no-memory-saved', 'saves no memory'],
+      ['unfaithful-post-hoc', 'computes something else than was published'],
+    ] as const
+  ).flatMap(([code, words]) => (codes.has(code) ? [words] : []));
+  return `what fits ${reasons.length > 0 ? reasons.join(', or ') : 'has no price'}`;
+}
+
+/** Why no plan of these runs today. */
+function noStackReason(r: Asked, plans: readonly Plan[]): string {
+  if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
+  if (!STACKS.some((stack) => servedBy(r.publishedAs, stack)))
+    return `no serving stack is known to run ${r.geometry.name}`;
+  if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
+  if (!full)
+    return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
+      ? 'the full cache misses the targets, and nothing else runs today'
+      : 'no serving stack runs a compressed cache';
+  const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
+  return full.maxBatch.exact < 1
+    ? `the full cache does not fit (one sequence takes ${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
+    : `${r.stack} does not run ${r.geometry.name}`;
+}

@@ -1,0 +1,165 @@
+/** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
+import { priceStep } from '../../cost/latency.js';
+import { UserError } from '../../errors.js';
+import type { Scenario } from '../../schema/settings.js';
+import { parseNumber } from '../../numbers/units.js';
+import { prepare, type Sources } from '../ask/prepare.js';
+import { candidateOf } from '../ask/candidates.js';
+import { chanceWithin } from '../evaluate/chance.js';
+import { likelySpeed, served, verdictOn } from './decide.js';
+import { configurationOf } from '../evaluate/evaluate.js';
+import { planName } from '../words/names.js';
+import { makePlan } from '../plan.js';
+import { representatives } from './representatives.js';
+import { isUnfit } from './unfit.js';
+import type { Fleet, FleetRow } from './fleet-types.js';
+import type { Plan, PlanReport, PlanRequest } from '../types.js';
+
+/** GPUs that share a model within one server. */
+const DEGREES = [1, 2, 4, 8] as const;
+
+/** The users of a question; null where it names none. @throws UserError for no such number, and beside --batch */
+export function readUsers({ users, batch }: Scenario): number | null {
+  if (users === undefined) return null;
+  if (batch !== undefined)
+    throw new UserError(
+      '--users and --batch ask two questions',
+      'leave --batch out: --tpot decides how many share a replica',
+    );
+  return parseNumber(users, '--users', { min: 1, max: 1e7, whole: true });
+}
+
+/** A fleet, and the plans that it is chosen from. */
+export interface PlannedFleet {
+  readonly fleet: Fleet;
+  /** By the GPUs that share the model. */
+  readonly reports: readonly PlanReport[];
+}
+
+/** Plans for every number of GPUs that may share the model; --gpus leaves one. @throws UserError as `prepare` does */
+export function planFleet(scenario: Scenario, users: number, sources: Sources): PlannedFleet {
+  const degrees =
+    scenario.gpus !== undefined ? [scenario.gpus] : sources.gpu?.runtime ? [1] : degreesFor(sources.model.geometry);
+  const planned = degrees.map((gpus): Planned => {
+    const { request, refused } = prepare({ ...scenario, gpus }, sources);
+    return { request, report: makePlan(request, refused, { everyRow: false }) };
+  });
+  return { fleet: fleetOf(users, planned), reports: planned.map(({ report }) => report) };
+}
+
+/** Plans of one number of GPUs that share the model. */
+export interface Planned {
+  readonly request: PlanRequest;
+  readonly report: PlanReport;
+}
+
+/** Numbers of GPUs over which heads divide. */
+export const degreesFor = ({ heads, kvHeads }: PlanRequest['geometry']): number[] =>
+  DEGREES.filter((n) => heads % n === 0 && kvHeads % n === 0);
+
+/**
+ * Users that one replica serves at once, and what keeps another out: the largest batch that meets --tpot, else the
+ * largest that fits; beside the prefill of one prompt, because users come and go.
+ */
+function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' | 'limitedBy'> {
+  const room = Math.min(p.maxBatch.exact, p.prefill.batchBesidePrefill);
+  const allowed = Math.min(room, r.mostSequences ?? room);
+  const most = r.targets.secondsPerToken === null ? allowed : Math.min(allowed, p.knee?.batch ?? 0);
+  return {
+    mostUsersPerReplica: most,
+    limitedBy: most < allowed ? 'tpot' : allowed < room ? 'max-num-seqs' : 'memory',
+  };
+}
+
+/**
+ * The fewest GPUs for each codec, over replicas and tensor parallelism.
+ * @param planned of one device, each for another number of GPUs that share the model
+ */
+export function fleetOf(users: number, planned: readonly Planned[]): Fleet {
+  const all = planned.flatMap(({ request, report }) =>
+    representatives(report.plans.filter((p) => !p.beside)).flatMap((p) => rowOf(users, request, p)),
+  );
+  const requestOf = ({ tensorParallel }: FleetRow): PlanRequest =>
+    planned.find(({ request }) => request.gpus === tensorParallel)!.request;
+  const best = new Map<string, FleetRow>();
+  for (const row of all) {
+    const key = row.planId.replace(/\/[^/]*/, '');
+    const known = best.get(key);
+    if (!known || row.gpus < known.gpus || (row.gpus === known.gpus && row.tensorParallel < known.tensorParallel))
+      best.set(key, row);
+  }
+  const rows = [...best.values()]
+    .sort((a, b) => a.gpus - b.gpus || b.tokensPerSecond - a.tokensPerSecond)
+    .map((row) => ({ ...row, ...timesOf(row, requestOf(row)) }));
+  // Where an answer recommends nothing at all, as beyond the published contexts, neither does a fleet.
+  const known = planned.some(({ report: { answer } }) => answer.deploy !== null || answer.upside !== null);
+  const kept = known ? rows.filter((row) => row.quality === 'kept') : [];
+  const deploy = kept.find((row) => row.servedBy !== null) ?? null;
+  const upside = kept.find((row) => row.servedBy === null && (!deploy || row.gpus < deploy.gpus)) ?? null;
+  const fails = rows.find((row) => row.quality === 'lost' && row.gpus < ((upside ?? deploy)?.gpus ?? 0)) ?? null;
+  const same = (degree: number): FleetRow | undefined =>
+    all.find((row) => row.tensorParallel === degree && deploy !== null && row.name === deploy.name);
+  const [one, eight] = [same(1), same(8)];
+  const plan = deploy && planned.flatMap(({ report }) => report.plans).find((p) => p.id === deploy.planId);
+  return {
+    users,
+    rows,
+    deploy,
+    upside,
+    cheapest: kept.length > 0 ? null : (rows[0] ?? null),
+    fails,
+    serve: (deploy && plan && commandOf(deploy, requestOf(deploy), plan)) ?? null,
+    eightGpus: deploy && {
+      oneReplica: eight?.mostUsersPerReplica ?? 0,
+      eightReplicas: 8 * (one?.mostUsersPerReplica ?? 0),
+    },
+  };
+}
+
+/** The server is set to as many users as a replica serves: routers do not divide them evenly. */
+const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefined =>
+  served(r, plan, { maxNumSeqs: row.mostUsersPerReplica, maxModelLen: r.contextTokens, speculation: null }).serve;
+
+/** The step of a replica with the users that it has. */
+function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance'> | null {
+  const candidate = candidateOf(r, row.planId);
+  if (!r.pricer || !candidate) return null;
+  const step = priceStep(configurationOf(r, candidate), r.pricer, row.usersPerReplica, r.contextTokens);
+  const { estimate, low, high, evidence } = step;
+  const seconds = { estimate, low, high };
+  const target = r.targets.secondsPerToken;
+  return {
+    secondsPerStep: seconds,
+    evidence,
+    chance: target === null ? null : chanceWithin({ seconds, evidence }, target),
+  };
+}
+
+function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
+  const { mostUsersPerReplica, limitedBy } = usersOf(p, r);
+  if (isUnfit(p)) return [];
+  if (mostUsersPerReplica < 1) return [];
+  const replicas = Math.ceil(users / mostUsersPerReplica);
+  const gpus = replicas * r.gpus;
+  return [
+    {
+      planId: p.id,
+      name: planName(p),
+      label: p.codec.label,
+      tensorParallel: r.gpus,
+      usersPerReplica: Math.ceil(users / replicas),
+      mostUsersPerReplica,
+      limitedBy,
+      replicas,
+      gpus,
+      usdPerHour: r.usdPerHour === null ? null : r.usdPerHour * gpus,
+      secondsPerStep: null,
+      evidence: null,
+      chance: null,
+      tokensPerSecond: likelySpeed(p),
+      quality: verdictOn(p, r.keep),
+      worst: p.qualityKept?.scores[0] ?? null,
+      servedBy: p.servedBy,
+    },
+  ];
+}

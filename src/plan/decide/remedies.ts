@@ -1,0 +1,45 @@
+/** What would make a question fit in which nothing fits: each remedy is planned before it is named. Pure. */
+import type { Scenario } from '../../schema/settings.js';
+import { formatTokens } from '../../numbers/units.js';
+import { prepare, type Sources } from '../ask/prepare.js';
+import { degreesFor } from './fleet.js';
+import { hasSolution, makePlan } from '../plan.js';
+
+/** Shorter contexts are no answer to a question about a long one. */
+const SHORTEST_CONTEXT = 1024;
+/** Sinks and a window, as StreamingLLM uses them: a thousand tokens stay. */
+const EVICTION = 'streaming:4+1020';
+
+/**
+ * The least change of each kind with which a sequence fits: more GPUs, other codecs, a shorter context, eviction.
+ * @param scenario with which nothing fits
+ * @returns words such as `--gpus 2`; none where no such change helps
+ */
+function remediesFor(scenario: Scenario, sources: Sources): string[] {
+  const fits = (changed: Scenario): boolean => {
+    const { request, refused } = prepare(changed, sources);
+    return hasSolution(makePlan(request, refused, { everyRow: false }));
+  };
+  const { request } = prepare(scenario, sources);
+  const gpus = degreesFor(request.geometry).find((n) => n > request.gpus && fits({ ...scenario, gpus: n }));
+  const contexts: number[] = [];
+  for (let tokens = 2 ** (Math.ceil(Math.log2(request.contextTokens)) - 1); tokens >= SHORTEST_CONTEXT; tokens /= 2)
+    contexts.push(tokens);
+  const context = contexts.find((tokens) => fits({ ...scenario, context: tokens }));
+  const { codec, ratio, ranks, path, window: _window, shared: _shared, ...open } = scenario;
+  const named = Object.entries({ codec, ratio, ranks, path }).flatMap(([name, value]) => (value ? [`--${name}`] : []));
+  return [
+    ...(gpus === undefined ? [] : [`--gpus ${gpus}`]),
+    ...(named.length > 0 && fits(open) ? [`other codecs, without ${named.join(', ')}`] : []),
+    ...(context === undefined ? [] : [`--ctx ${formatTokens(context)}`]),
+    ...(scenario.eviction === undefined && fits({ ...scenario, eviction: [EVICTION] })
+      ? [`--eviction ${EVICTION}, which drops tokens`]
+      : []),
+  ];
+}
+
+/** The next step where nothing fits. */
+export function remedyWords(scenario: Scenario, sources: Sources): string {
+  const found = remediesFor(scenario, sources);
+  return found.length === 0 ? 'take a larger GPU' : `what fits: ${found.join('; or ')}`;
+}

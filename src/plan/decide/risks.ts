@@ -1,0 +1,80 @@
+/** What can go wrong with the plans that an answer names, gravest first. */
+import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
+import { isEstimate } from '../../cost/evidence.js';
+import { formatTokens } from '../../numbers/units.js';
+import { planName } from '../words/names.js';
+import type { Plan, PlanRequest, QualityKept, Warning } from '../types.js';
+
+/** Below this rate a user waits for words. */
+const SLOW_TOKENS_PER_SECOND = 10;
+
+/** The risks of these plans; each once. */
+export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans: readonly Plan[]): Warning[] {
+  const risks: Warning[] = [];
+  const add = (code: string, message: string): void => {
+    if (!risks.some((w) => w.code === code && w.message === message)) risks.push({ code, message });
+  };
+  if (r.device.calibration?.software === true)
+    add('software-adapter', `times are those of a software adapter: they say nothing about a GPU`);
+  const estimated = plans.find(
+    (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),
+  );
+  if (estimated)
+    add(
+      'no-kernels',
+      isUncompressed(estimated.codec)
+        ? `kernels of the ${short(estimated)} were not measured on this device`
+        : LATENT_KINDS.includes(estimated.codec.kind)
+          ? `no server has ${estimated.codec.kind} kernels`
+          : `no ${estimated.codec.kind} kernels were measured`,
+    );
+  for (const p of plans) {
+    const kept = p.qualityKept;
+    if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
+      add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is ${boundWords(kept)}`);
+    if (kept === null)
+      add(
+        'quality-unknown',
+        p.measured === undefined
+          ? `nothing is published about the quality of ${short(p)}`
+          : `the quality of ${short(p)} was not measured at ${formatTokens(r.contextTokens)}`,
+      );
+  }
+  for (const p of plans) {
+    const { qualityKept: kept } = p;
+    const point = p.knee ?? p.decode;
+    const user = p.knee?.tokensPerSecondPerUser?.estimate ?? Infinity;
+    if (user < SLOW_TOKENS_PER_SECOND) add('slow', `${short(p)} gives a user under ${SLOW_TOKENS_PER_SECOND} tok/s`);
+    const { batchBesidePrefill: room, fits } = p.prefill;
+    if (fits && point.batch > room)
+      add('prefill-room', `beside a prompt ${short(p)} holds ${room} of ${point.batch} sequences`);
+    const share = p.decode.evidenceShare;
+    if (p.servedBy !== null && share && share.attainable + share.roofline > ESTIMATED)
+      add(
+        'partly-estimated',
+        `${Math.round((share.attainable + share.roofline) * 100)} % of the time of ${short(p)} is estimated`,
+      );
+    if (p.decode.evidence === 'extrapolated')
+      add('extrapolated', `the time of ${short(p)} lies outside the sizes that were measured`);
+    const [other] = kept?.others ?? [];
+    if (kept && other && other.share < kept.share)
+      add(
+        'checkpoints-differ',
+        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
+      );
+  }
+  return risks;
+}
+
+/** More of a served plan's time than this is worth a word when nobody has measured it. */
+const ESTIMATED = 0.1;
+
+/** What a loss at a shorter context says of this one. */
+function boundWords({ scores }: QualityKept): string {
+  const bound = scores.find((s) => s.atMost);
+  return bound ? `at most the ${bound.value} of ${formatTokens(bound.contextTokens ?? 0)}` : 'unknown';
+}
+
+const short = (p: Plan): string => (isUncompressed(p.codec) ? planName(p) : p.codec.label);
+
+const percent = (share: number): string => `${Math.floor(100 * share + 1e-9)} %`;

@@ -1,0 +1,81 @@
+/** The speed of latents with kernels as they have been built so far, beside what tuned ones would reach. */
+import { codecSpec, isHybrid, isUncompressed } from '../../codecs/registry.js';
+import type { Interval } from '../../cost/evidence.js';
+import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../../quality/implementations.js';
+import { pathLabel } from '../words/names.js';
+import { shownDecode } from '../words/words.js';
+import { isUseless } from '../decide/unfit.js';
+import type { AsPublished, Plan } from '../types.js';
+
+/** Adds to every plan of latents what published implementations would make of it; where there is none, null. */
+export function withAsPublished(plans: readonly Plan[]): Plan[] {
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const rate = full ? shownDecode(full).tokensPerSecond : null;
+  const own = plans.map((p) => asPublished(p, rate));
+  // A codec by a path that nobody has built is built by another: the fastest one that reads the cache faithfully.
+  const best = new Map<string, AsPublished>();
+  const key = (p: Plan): string => JSON.stringify([p.codec.label, p.codec.ratio, p.eviction]);
+  plans.forEach((p, i) => {
+    const [found, known] = [own[i] ?? null, best.get(key(p))];
+    const better = !known || (found && found.tokensPerSecond.estimate > known.tokensPerSecond.estimate);
+    if (found && !isUseless(p) && better) best.set(key(p), found);
+  });
+  return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isBuilt(p) ? (best.get(key(p)) ?? null) : null) }));
+}
+
+/** Whether anybody has built kernels of these latents: of those of each head and of rotated ones. */
+export const isBuilt = ({ codec }: Pick<Plan, 'codec'>): boolean =>
+  codecSpec(codec).latentFor === 'one-head' || isHybrid(codec);
+
+/**
+ * T = T_rest + T_att / s: T_att what tuned kernels take for the latents' part of the step, s the share of their speed
+ * that implementations of the path reached. The estimate is by those at the nearest ratio; the interval holds all.
+ */
+function asPublished(p: Plan, full: Interval | null): AsPublished | null {
+  const { batch, secondsPerStep, unmeasured } = shownDecode(p);
+  if (!isBuilt(p) || !secondsPerStep || !unmeasured || batch < 1) return null;
+  const path = pathLabel(p);
+  const built = IMPLEMENTATIONS.flatMap((i) => {
+    const share = i.reached[path];
+    return share === undefined ? [] : [{ i, share }];
+  });
+  if (built.length === 0) return null;
+  const distance = ({ i }: { i: Implementation }): number => Math.abs(Math.log(i.ratio / p.codec.ratio));
+  const nearest = Math.min(...built.map(distance));
+  const near = built.filter((b) => distance(b) === nearest).map(({ share }) => Math.log(share));
+  const shares = built.map(({ share }) => share);
+  const reached = {
+    estimate: Math.exp(near.reduce((a, b) => a + b, 0) / near.length),
+    low: Math.min(...shares),
+    high: Math.max(...shares),
+  };
+  const after = (end: keyof Interval, share: number): number =>
+    secondsPerStep[end] - unmeasured[end] + unmeasured.estimate / share;
+  const seconds = {
+    estimate: after('estimate', reached.estimate),
+    low: after('low', reached.high),
+    high: after('high', reached.low),
+  };
+  const tokens = {
+    estimate: batch / seconds.estimate,
+    low: batch / seconds.high,
+    high: batch / seconds.low,
+  };
+  return {
+    path,
+    batch,
+    reached,
+    secondsPerStep: seconds,
+    tokensPerSecond: tokens,
+    ofFull: full ? tokens.estimate / full.estimate : null,
+    implementations: [
+      ...built.map(({ i, share }) => ({
+        source: i.source,
+        where: i.where,
+        reached: share,
+        ofFull: i.tokensPerSecond === undefined ? null : i.tokensPerSecond / i.full,
+      })),
+      ...UNPRICED.filter((u) => u.path === path).map(({ path: _path, ...u }) => ({ ...u, reached: null })),
+    ],
+  };
+}

@@ -1,0 +1,356 @@
+/** One candidate, evaluated: memory, maximum batch, decode time, published quality. */
+import { bytesPerToken, scalarsPerToken } from '../../codecs/layout.js';
+import { pathSpec } from '../../codecs/paths.js';
+import {
+  codecLabel,
+  codecParameters,
+  coreRatio,
+  fullScalars,
+  hasOwnStorage,
+  isLatent,
+  isUncompressed,
+  layoutOf,
+  isPacked,
+  sharingOf,
+} from '../../codecs/registry.js';
+import { priceStep, type StepPrice } from '../../cost/latency.js';
+import {
+  bytesPerSequence,
+  maxBatch,
+  memoryModel,
+  onGrid,
+  prefillPeaks,
+  withoutWorkspace,
+  totalBytes,
+  type MemoryModel,
+  type PrefillKind,
+} from '../../cost/memory.js';
+import type { Interval } from '../../cost/evidence.js';
+import { parameterCount, type Geometry } from '../../geometry/geometry.js';
+import { pathClassOf, showsLoss, type QualityFigure } from '../../quality/figure.js';
+import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import { servedBy } from '../../stacks/serving.js';
+import { formatDecimalBytes } from '../../numbers/units.js';
+import { candidateId } from '../ask/candidates.js';
+import { chanceWithin } from './chance.js';
+import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
+import { UNPRICED, type PromptPricer } from './prompt-time.js';
+import { keptQuality } from './quality-kept.js';
+import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from '../types.js';
+
+/** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
+const RUINED_GSM8K = 0.2;
+
+export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
+  return {
+    geometry: r.geometry,
+    codec: c.codec,
+    path: c.path,
+    materialised: c.materialised,
+    choice: r.choice,
+    branch: r.branch,
+    eviction: c.eviction,
+    gpus: r.gpus,
+    targetWorkgroups: r.targetWorkgroups,
+    bindingBytes: r.bindingBytes,
+  };
+}
+
+/** Bytes that plans may use: utilisation of the memory, less the reserve. */
+export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number =>
+  Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
+
+/** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
+const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
+  isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
+
+/** Whether the working memory of steps and prompts lies in what the server reserves. */
+export const isWithinReserve = (r: Pick<PlanRequest, 'choice' | 'server'>, c: Candidate): boolean =>
+  r.server !== null && isStacks(r, c);
+
+const NO_PEAKS: Readonly<Record<PrefillKind, number>> = { 'one-shot': 0, 'by-layer': 0, accumulated: 0, chunked: 0 };
+
+/** What is priced of a candidate: its prompt not unless asked for, its step unless told otherwise. */
+interface Priced {
+  readonly prompts?: PromptPricer;
+  readonly step?: boolean;
+}
+
+/** Evaluates a candidate. `pareto` is false until all candidates are known. */
+export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRICED, step = true }: Priced = {}): Plan {
+  const c = configurationOf(r, candidate);
+  const g = r.geometry;
+  const { codec } = candidate;
+  const usable = usableBytes(r);
+  const served = isWithinReserve(r, candidate);
+  const model = memoryModel(c, r.contextTokens, r.pageTokens);
+  const m = served ? withoutWorkspace(model) : model;
+  const exact = maxBatch(m, usable);
+  const peaks = served ? NO_PEAKS : prefillPeaks(c, r.contextTokens);
+  const memoryOfPrefill = prefillFigures(r, m, peaks, usable);
+  const prefill = { ...memoryOfPrefill, ...prompts(c, { maxBatch: { exact }, prefill: memoryOfPrefill }) };
+  const batch = r.batch ?? exact;
+  const fits = batch >= 1 && batch <= exact;
+  const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
+  const query = qualityQuery(r, candidate);
+  const quality = query ? qualityOf(query) : [];
+  const measured = measuredRow(r, candidate);
+  const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
+  const kept = r.fidelity
+    ? keptHere(r, candidate, measured)
+    : query && keptQuality(query, quality, r.contextTokens, r.targets.minimums);
+  const decode = decodeFigures(r, c, fits && step ? batch : 0);
+  // What holds nothing shows what the batch that was asked for (or one sequence) would need.
+  const sized = fits ? batch : Math.max(1, r.batch ?? 1);
+  const sharing = sharingOf(codec);
+  const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
+  const plan: Omit<Plan, 'marks'> = {
+    id: candidateId(g, candidate, r.cacheType),
+    codec: {
+      kind: codec.kind,
+      label: codecLabel(g, codec),
+      ...(codec.rankK === undefined ? {} : { rankK: codec.rankK, rankV: codec.rankV as number }),
+      ...(codec.bits === undefined ? {} : { bits: codec.bits }),
+      ...(codec.rankFirst === undefined ? {} : { rankFirst: codec.rankFirst }),
+      ...(codec.residual === undefined ? {} : { residual: codec.residual }),
+      ...(codec.tokens === undefined ? {} : { tokens: codec.tokens }),
+      ...(codec.constants === undefined ? {} : { constants: codec.constants }),
+      ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
+      ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
+      ...(sharing === undefined ? {} : { shared: sharing }),
+      ratio: coreRatio(g, codec),
+      modelRatio:
+        fullScalars(g) /
+        scalarsPerToken(
+          layoutOf(g, codec, 'reconstruct', r.choice, {
+            width: 0,
+            perHead: false,
+          }),
+        ),
+      storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
+    },
+    cacheType:
+      codec.residual ?? (isPacked(codec) ? 'int4' : codec.bits === undefined ? r.cacheType : `int${codec.bits}`),
+    path: candidate.path,
+    variant: pathSpec(candidate.path).materialises ? (candidate.materialised ? 'materialised' : 'fused') : null,
+    eviction: candidate.eviction,
+    ...(candidate.beside ? { beside: true } : {}),
+    memory: {
+      weightsBytes: m.weightsBytes,
+      codecBytes: m.codecBytes,
+      reservedBytes,
+      workspaceBytes: m.workspaceFixedBytes + sized * m.workspaceBytesPerSequence,
+      kvBytesPerToken: m.kvBytesPerToken,
+      kvBytesPerSequence: m.kvBytesPerSequence,
+      inFlightBytesPerSequence: m.inFlightBytesPerSequence,
+      evictionBytesPerSequence: m.evictionBytesPerSequence,
+      workspaceBytesPerSequence: m.workspaceBytesPerSequence,
+      kvBytesAt1M: m.kvBytesAt1M,
+      prefillPeakBytes: prefill.peakBytes,
+      totalBytes: totalBytes(m, sized) + reservedBytes,
+      usableBytes: usable,
+    },
+    maxBatch: { exact, onGrid: onGrid(exact) },
+    limitedBy: limitedBy(m, usable, exact, prefill.fits),
+    prefill,
+    decode,
+    servedBy: servingStack(r, candidate),
+    breakEven: null,
+    asPublished: null,
+    knee: null,
+    atTarget: null,
+    nearest: null,
+    chances: { tpot: null, ttft: promptChance(r, prefill) },
+    quality,
+    reliableRetrieval: retrieval,
+    qualityKept: kept,
+    ...(r.fidelity ? { measured } : {}),
+    pareto: false,
+  };
+  return { ...plan, marks: marksOf(r, c, plan, m) };
+}
+
+/** How likely the first token comes in time; null without a target, without a price, or where a bracket cannot tell. */
+function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: PromptFigures): number | null {
+  const target = r.targets.secondsToFirstToken;
+  return target === null || seconds === null || evidence === null ? null : chanceWithin({ seconds, evidence }, target);
+}
+
+function servingStack(r: PlanRequest, c: Candidate): string | null {
+  return isStacks(r, c) && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
+}
+
+function prefillFigures(
+  r: PlanRequest,
+  m: MemoryModel,
+  peaks: Record<PrefillKind, number>,
+  usable: number,
+): Omit<Plan['prefill'], keyof PromptFigures> {
+  const peakBytes = peaks[r.prefill];
+  const free = usable - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes - peakBytes;
+  // The sequence that is being encoded has its cache beside its accumulators, as the decoder has.
+  const batchBesidePrefill = Math.max(0, Math.floor(free / bytesPerSequence(m)));
+  return { kind: r.prefill, peakBytes, fits: batchBesidePrefill >= 1, batchBesidePrefill, peakBytesByKind: peaks };
+}
+
+function limitedBy(m: MemoryModel, usable: number, exact: number, prefillFits: boolean): LimitedBy {
+  if (m.weightsBytes >= usable) return 'weights';
+  if (m.weightsBytes + m.codecBytes >= usable) return 'codec-parameters';
+  if (exact >= 1 && !prefillFits) return 'prefill';
+  const parts: [LimitedBy, number][] = [
+    ['kv-cache', m.kvBytesPerSequence],
+    ['workspace', m.workspaceBytesPerSequence + (exact === 0 ? m.workspaceFixedBytes : 0)],
+    ['in-flight', m.inFlightBytesPerSequence + m.evictionBytesPerSequence],
+  ];
+  return parts.reduce((a, b) => (b[1] > a[1] ? b : a))[0];
+}
+
+const NO_DECODE = {
+  secondsPerStep: null,
+  tokensPerSecond: null,
+  evidence: null,
+  evidenceShare: null,
+  pricedBy: null,
+  floor: null,
+  unmeasured: null,
+  octavesOutside: null,
+  communicationPriced: true,
+  usdPerMillionTokens: null,
+};
+
+function decodeFigures(r: PlanRequest, c: Configuration, batch: number): DecodeFigures {
+  if (batch < 1 || !r.pricer) return { batch, ...NO_DECODE };
+  return { ...figuresAt(r, priceStep(c, r.pricer, batch, r.contextTokens), batch), ...tunedAt(r, c, batch) };
+}
+
+/** The same step by tuned kernels, where a calibration prices and it is known what they reach. */
+export function tunedAt(r: PlanRequest, c: Configuration, batch: number): Pick<DecodeFigures, 'attainable'> {
+  if (!r.attainable) return {};
+  const { estimate, low, high } = priceStep(c, r.attainable, batch, r.contextTokens);
+  return { attainable: { estimate, low, high } };
+}
+
+/** Decoding at one batch, from the price of its step. */
+export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigures {
+  const tokensPerSecond: Interval = { estimate: batch / step.estimate, low: batch / step.high, high: batch / step.low };
+  const usd = r.usdPerHour === null ? null : (r.usdPerHour * r.gpus * 1e6) / 3600;
+  return {
+    batch,
+    secondsPerStep: { estimate: step.estimate, low: step.low, high: step.high },
+    tokensPerSecond,
+    evidence: step.evidence,
+    evidenceShare: step.evidenceShare,
+    pricedBy: step.pricedBy,
+    floor: step.floor,
+    unmeasured: step.unmeasured,
+    octavesOutside: step.octavesOutside,
+    communicationPriced: step.communicationPriced,
+    usdPerMillionTokens:
+      usd === null
+        ? null
+        : {
+            estimate: usd / tokensPerSecond.estimate,
+            low: usd / tokensPerSecond.high,
+            high: usd / tokensPerSecond.low,
+          },
+  };
+}
+
+/** What to ask the published tables for; null when nothing published can hold (another model, a cache in 8 bits). */
+function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
+  if (r.publishedAs === null || r.fidelity || c.codec.constants) return null;
+  const coarse = r.choice.storage === 'f8' || r.choice.storage.startsWith('q');
+  if (coarse && !hasOwnStorage(c.codec)) return null;
+  return {
+    model: r.publishedAs,
+    codec: c.codec.kind,
+    shared: c.codec.shared,
+    windowTokens: c.codec.windowTokens,
+    ratio: coreRatio(r.geometry, c.codec),
+    pathClass: pathClassOf(c.codec.kind, c.path),
+    eviction: c.eviction,
+  };
+}
+
+/** Why nobody would take this path where the codec has another: it saves no memory, or computes something else. */
+function unlikePublished({ codec, path }: Pick<Candidate, 'codec' | 'path'>) {
+  const { restores, branch } = pathSpec(path);
+  if (restores) return 'no-memory-saved' as const;
+  return branch && isLatent(codec) ? ('unfaithful-post-hoc' as const) : null;
+}
+
+/** The same of a request. A path is not marked where its own measured quality is within `--keep`. */
+export function unlikeWanted(r: PlanRequest, c: Candidate) {
+  const unlike = unlikePublished(c);
+  if (unlike !== 'unfaithful-post-hoc' || !r.fidelity) return unlike;
+  const kept = keptHere(r, c, measuredRow(r, c));
+  return kept !== null && kept.share >= r.keep ? null : unlike;
+}
+
+function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
+  const g: Geometry = r.geometry;
+  const marks: Mark[] = [];
+  const parameters = codecParameters(g, c.codec, c.path, c.branch);
+  if (parameters > parameterCount(g)) {
+    marks.push({
+      code: 'codec-outweighs-model',
+      message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
+    });
+  }
+  const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
+  if (unlike === 'no-memory-saved')
+    marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
+  if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
+    marks.push({
+      code: 'prefill-does-not-fit',
+      message: `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} beside the weights and does not fit; use another --prefill`,
+    });
+  }
+  const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value < RUINED_GSM8K);
+  if (generation)
+    marks.push({
+      code: 'destroys-generation',
+      message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
+    });
+  const error = p.quality.find(showsLoss);
+  if (error)
+    marks.push({
+      code: 'destroys-generation',
+      message: `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
+    });
+  if (unlike === 'unfaithful-post-hoc') {
+    const here =
+      p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
+    marks.push({
+      code: 'unfaithful-post-hoc',
+      message: `absorbed needs a model trained or adapted for its rotary branch; ${here ? `measured here: ${here}` : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'}`,
+    });
+  }
+  const contradicted = contradictedMetrics(p.quality);
+  if (contradicted.length > 0)
+    marks.push({ code: 'contradicted-quality', message: `published figures disagree for ${contradicted.join(', ')}` });
+  if (!p.decode.communicationPriced)
+    marks.push({
+      code: 'communication-not-priced',
+      message: 'communication between GPUs is not in the time: no figure for the link',
+    });
+  return marks;
+}
+
+const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} B`;
+
+/**
+ * Metrics whose published figures for one plan differ by more than 0.05, each held against the uncompressed model's in
+ * its own table: groups score that differently, too.
+ */
+export function contradictedMetrics(figures: readonly QualityFigure[]): string[] {
+  const range = new Map<string, [number, number]>();
+  for (const f of figures) {
+    if (f.unit !== 'fraction' || f.contextTokens !== null || f.isTeacher) continue;
+    const value = f.value - (teacherOf(f)?.value ?? 0);
+    const [low, high] = range.get(f.metric) ?? [value, value];
+    range.set(f.metric, [Math.min(low, value), Math.max(high, value)]);
+  }
+  return [...range].filter(([, [low, high]]) => high - low > 0.05).map(([metric]) => metric);
+}

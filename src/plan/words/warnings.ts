@@ -1,0 +1,114 @@
+/** What a reader needs to know before believing a plan; every printer shows these, JSON carries them with their codes. */
+import { formatBytes, formatNumber } from '../../numbers/units.js';
+import { representatives } from '../decide/representatives.js';
+import type { Plan, PlanReport, Warning } from '../types.js';
+import { shareLabel, shownDecode } from './words.js';
+
+type Planned = Omit<PlanReport, 'warnings'>;
+
+/** Every warning of a report, those of the input first. */
+export function warningsOf(r: Planned): Warning[] {
+  const shown = representatives(r.plans);
+  return [
+    ...r.notes.map((message) => ({ code: 'input', message })),
+    ...timeWarnings(r, shown),
+    ...prefillWarning(r, shown),
+    ...markWarnings(shown),
+    ...removedWarnings(r),
+    ...(r.contradictions.length === 0
+      ? []
+      : [
+          {
+            code: 'contradictions',
+            message: `the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'}: --format json lists them`,
+          },
+        ]),
+  ];
+}
+
+/** Evidence of the rows, of the chosen row's time, and how far outside the measured sizes they lie. */
+function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
+  const evidence = new Set(shown.map((p) => shownDecode(p).evidence).filter((e) => e !== null));
+  if (evidence.size === 0) return [];
+  const chosen = r.answer.upside ?? r.answer.deploy ?? r.answer.fallback;
+  const plan = shown.find((p) => p.id === chosen?.planId);
+  const share = plan
+    ? ` (a row is named after the least sure kind of time needed to reach 90 % of its step; ${plan.id}: ${shareLabel(shownDecode(plan))})`
+    : '';
+  const from = r.device.pricing === 'attainable' ? '' : `, from ${r.device.pricing}`;
+  const octaves = Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0));
+  return [
+    { code: 'evidence', message: `times: ${[...evidence].join(', ')}${from}${share}` },
+    ...(evidence.has('extrapolated')
+      ? [
+          {
+            code: 'extrapolated',
+            message: `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were measured`,
+          },
+        ]
+      : []),
+  ];
+}
+
+function prefillWarning(r: Planned, shown: readonly Plan[]): Warning[] {
+  const code = 'prefill-memory';
+  const fitting = shown.filter((p) => p.maxBatch.exact >= 1);
+  if (fitting.length === 0)
+    return [{ code, message: `prefill (${r.settings.prefill}) is not considered: nothing fits` }];
+  const peaks = fitting.map((p) => p.prefill.peakBytes);
+  const [low, high] = [Math.min(...peaks), Math.max(...peaks)];
+  const range = low === high ? formatBytes(low) : `${formatBytes(low)} to ${formatBytes(high)}`;
+  const tightest = fitting.reduce((a, b) =>
+    b.prefill.batchBesidePrefill / b.maxBatch.exact < a.prefill.batchBesidePrefill / a.maxBatch.exact ? b : a,
+  );
+  const needs = `prefilling one prompt (${r.settings.prefill}) needs ${range} while it runs`;
+  const { batchBesidePrefill } = tightest.prefill;
+  const room =
+    batchBesidePrefill >= tightest.maxBatch.exact
+      ? '; the largest batches leave room for it'
+      : `; beside one, ${tightest.id} holds ${batchBesidePrefill} of ${tightest.maxBatch.exact}`;
+  return [{ code, message: `${needs}${room}` }];
+}
+
+/** Marks of the rows shown, one warning a kind, with the rows that it holds for. */
+function markWarnings(shown: readonly Plan[]): Warning[] {
+  const byCode = new Map<string, { message: string; rows: string[] }>();
+  for (const p of shown) {
+    for (const m of p.marks) {
+      if (m.code === 'contradicted-quality') continue;
+      const entry = byCode.get(m.code) ?? { message: m.message, rows: [] };
+      entry.rows.push(p.id);
+      byCode.set(m.code, entry);
+    }
+  }
+  return [...byCode].map(([code, { message, rows }]) => {
+    const others = rows.slice(1);
+    const also =
+      others.length === 0
+        ? ''
+        : others.length <= 2
+          ? ` (so marked: ${others.join(', ')})`
+          : ` (and ${others.length} more)`;
+    return { code, message: `${rows[0]}: ${message}${also}` };
+  });
+}
+
+/** How many rows each target removed, with an example; how many combinations cannot be. */
+function removedWarnings({ removed, refused }: Planned): Warning[] {
+  const byTarget = new Map<string, { id: string; reason: string }[]>();
+  for (const { target, ...row } of removed) byTarget.set(target, [...(byTarget.get(target) ?? []), row]);
+  return [
+    ...[...byTarget].map(([target, rows]) => ({
+      code: 'removed',
+      message: `${target} removed ${rows.length} row${rows.length === 1 ? '' : 's'}, such as ${rows[0]?.id}: ${rows[0]?.reason}`,
+    })),
+    ...(refused.length === 0
+      ? []
+      : [
+          {
+            code: 'refused',
+            message: `${refused.length} combination${refused.length === 1 ? '' : 's'} cannot be, such as ${refused[0]?.id}: ${refused[0]?.reason}`,
+          },
+        ]),
+  ];
+}

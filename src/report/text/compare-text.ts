@@ -1,0 +1,171 @@
+/** Several plans side by side: what each device, context or cache type would be deployed with. */
+import pc from 'picocolors';
+import { isUncompressed } from '../../codecs/registry.js';
+import type { Choice, Plan, PlanReport } from '../../plan/types.js';
+import { shownDecode } from '../../plan/words/words.js';
+import { formatTokens } from '../../numbers/units.js';
+import { brief, milliseconds, paragraph } from './answer-text.js';
+import { asPublishedLabel } from '../plan-rows.js';
+import { columns, wrap, type Column } from './text.js';
+
+/** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */
+const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answer.upside ?? answer.fallback;
+
+const rowOf = (report: PlanReport, choice: Choice | null): Plan | null =>
+  report.plans.find((p) => p.id === choice?.planId) ?? null;
+
+const figuresOf = (report: PlanReport, choice: Choice | null) => {
+  const p = rowOf(report, choice);
+  return p ? shownDecode(p) : null;
+};
+
+/**
+ * What runs today before what does not.
+ * @param priced all have a price: the cheapest comes first, else the fastest
+ */
+function order(a: PlanReport, b: PlanReport, priced: boolean): number {
+  const rank = ({ answer }: PlanReport): number =>
+    ['deploy', 'estimates-only', 'not-recommended', 'nothing'].indexOf(answer.verdict);
+  const value = (r: PlanReport): number => {
+    const d = figuresOf(r, leadOf(r));
+    return priced ? (d?.usdPerMillionTokens?.estimate ?? Number.MAX_VALUE) : -(d?.tokensPerSecond?.estimate ?? 0);
+  };
+  return rank(a) - rank(b) || value(a) - value(b);
+}
+
+/** The runs of each context, shortest first: a context is what users ask for, not a choice. */
+function byContext(reports: readonly PlanReport[]): PlanReport[][] {
+  const contexts = [...new Set(reports.map((r) => r.contextTokens))].sort((a, b) => a - b);
+  return contexts.map((context) => reports.filter((r) => r.contextTokens === context));
+}
+
+/** One line a run, best of a context first, below the ones that win. */
+export function compareText(
+  reports: readonly PlanReport[],
+  { width, colour }: { width: number; colour: boolean },
+): string {
+  const c = pc.createColors(colour);
+  const unpriced = reports.filter((r) => r.settings.usdPerHour === null);
+  const priced = unpriced.length === 0;
+  const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
+  const sorted = contexts.flat();
+  const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
+  const column = (
+    title: string,
+    cell: (r: PlanReport) => string,
+    align: 'left' | 'right' = 'right',
+  ): Column<PlanReport> => ({
+    title,
+    align,
+    cell,
+  });
+  const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
+  const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] => [
+    column('device', (r) => r.device.id ?? r.device.name, 'left'),
+    ...(differ((r) => r.contextTokens) ? [column('ctx', (r) => formatTokens(r.contextTokens))] : []),
+    ...(differ((r) => r.settings.cacheType) ? [column('cache', (r) => r.settings.cacheType, 'left')] : []),
+    column('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–', 'left'),
+    ...(narrow ? [] : [column('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate', 'left')]),
+    column('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
+    column('run', (r) => String(lead(r)?.batch ?? '–')),
+    column('ms/token', (r) => {
+      const s = lead(r)?.secondsPerStep;
+      return s
+        ? `${milliseconds(s.estimate)}${narrow ? '' : ` (${milliseconds(s.low)}–${milliseconds(s.high)})`}`
+        : '–';
+    }),
+    column('tok/s', (r) => rate(r, leadOf(r))),
+    ...(unpriced.length < reports.length
+      ? [
+          column('$/Mtok', (r) => {
+            const usd = lead(r)?.usdPerMillionTokens;
+            return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
+          }),
+        ]
+      : []),
+    ...(narrowest ? [] : [column('full cache', fullLabel)]),
+    column('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–', 'left'),
+    ...(narrow
+      ? []
+      : [
+          column('tok/s', (r) => rate(r, r.answer.upside)),
+          column('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
+        ]),
+  ];
+  const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
+  const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
+  const first = sorted[0] as PlanReport;
+  const question = `${first.model.name}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
+  return `${[
+    ...wrap(question, width, '  ').map(c.bold),
+    ...contexts.flatMap((runs) =>
+      paragraph({ label: 'Best', text: bestWords(runs, priced, differ) }, width).map(c.green),
+    ),
+    '',
+    ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
+    ...(unpriced.length < reports.length ? unpricedLines(unpriced, width).map(c.dim) : []),
+    ...reserveLines(sorted, width).map(c.dim),
+  ].join('\n')}\n`;
+}
+
+/** Tokens a second of the full cache, so that every line has one plan in common. */
+function fullLabel({ plans }: PlanReport): string {
+  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const speed = full && shownDecode(full).tokensPerSecond;
+  return speed ? `${brief(speed.estimate)} tok/s` : full ? `${full.maxBatch.exact} fit` : '–';
+}
+
+/** Says which lines lack a price, where others have one. */
+function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
+  if (bare.length === 0) return [];
+  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
+  return ['', ...wrap(`${names}: no price was given, so the fastest comes first, not the cheapest.`, width)];
+}
+
+/** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
+function reserveLines(reports: readonly PlanReport[], width: number): string[] {
+  const bare = reports.filter((r) => r.settings.server === null);
+  if (bare.length === 0 || bare.length === reports.length) return [];
+  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
+  const why = `${names}: no server is known to run there, so no server's own memory is taken off, and more fits.`;
+  return ['', ...wrap(`${why} --reserve and --utilization set the same for all.`, width)];
+}
+
+const rate = (r: PlanReport, choice: Choice | null): string => {
+  const rate = figuresOf(r, choice)?.tokensPerSecond;
+  return rate ? brief(rate.estimate) : '–';
+};
+
+/** Whether runs differ in something. */
+type Differ = (of: (r: PlanReport) => unknown) => boolean;
+
+/** Why a run comes after another that it may be faster than. */
+function behind(first: PlanReport, { answer }: PlanReport): string {
+  if (answer.verdict === first.answer.verdict) return '';
+  return answer.verdict === 'not-recommended' ? `, not recommended: ${answer.reason}` : ', by estimates';
+}
+
+/** Which run of a context wins, by how much over the next, and whether intervals tell them apart. */
+function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ): string {
+  const [first, second] = sorted as [PlanReport, PlanReport | undefined];
+  const name = (r: PlanReport): string =>
+    `${r.device.id ?? r.device.name}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
+  const at = differ((x) => x.contextTokens) ? ` at ${formatTokens(first.contextTokens)}` : '';
+  const lead = leadOf(first);
+  if (!lead) return `nothing fits anywhere${at}`;
+  const { verdict } = first.answer;
+  const none = verdict === 'not-recommended' ? 'nothing recommended; fastest that fits: ' : '';
+  const on = rowOf(first, lead)?.servedBy;
+  const timed = figuresOf(first, lead)?.tokensPerSecond;
+  const speed = timed
+    ? `${brief(timed.estimate)} tok/s`
+    : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
+  const start = `${none}${name(first)}${at}: ${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
+  const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
+  const price = usd ? `, $${brief(usd.estimate)} a million output tokens` : '';
+  const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];
+  const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
+  if (!second || !x || !y) return start + price;
+  const apart = x.low > y.high || y.low > x.high;
+  return `${start}${price}; next ${name(second)}, ${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${behind(first, second)}${apart ? '' : ' (their intervals overlap)'}`;
+}

@@ -1,0 +1,278 @@
+/** A fleet in words: how many GPUs, how they are divided, and the table of codecs. */
+import pc from 'picocolors';
+import { isUncompressed } from '../../codecs/registry.js';
+import { isEstimate } from '../../cost/evidence.js';
+import { planName } from '../../plan/words/names.js';
+import { stackLabel } from '../../stacks/choose.js';
+import type { Fleet, FleetRow } from '../../plan/decide/fleet-types.js';
+import type { Plan, PlanReport } from '../../plan/types.js';
+import type { FleetService, SimulatedFleet } from '../../serving/types.js';
+import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { brief, hadWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { columns, shareText, wrap, type Column } from './text.js';
+import type { View } from '../view.js';
+
+/** What is asked of a fleet on one device. @param simulated where the question has a workload */
+const fleetQuestion = ({ users }: Fleet, report: PlanReport, simulated: SimulatedFleet | null = null): string => {
+  const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
+  const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
+  if (simulated) return `${who}, ${simulated.workload}, ${machine}`;
+  const { secondsPerToken } = report.settings.targets;
+  const target =
+    secondsPerToken === null
+      ? ''
+      : `, at most ${milliseconds(secondsPerToken)} ms a token, ${Math.round(report.settings.confidence * 100)} % sure`;
+  return `${who} at once, ${formatTokens(report.contextTokens)} tokens each${target}, ${machine}`;
+};
+
+/** What a report's first line asks. @param simulated of this very question */
+export const questionWords = (
+  { report, fleet }: Pick<View, 'report' | 'fleet'>,
+  simulated: SimulatedFleet | null = null,
+): string => (fleet ? fleetQuestion(fleet.fleet, report, simulated) : report.answer.question);
+
+/** What the rest of a report about users is about. */
+export const replicaWords = ({ report }: Pick<View, 'report'>): string =>
+  `All that follows is about one replica: ${report.answer.question}.`;
+
+/**
+ * Paragraphs of the answer.
+ * @param report any of the device's
+ * @param simulated where the question has a workload
+ */
+export function fleetLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet | null = null): AnswerLine[] {
+  return simulated ? simulatedLines(fleet, report, simulated) : stillLines(fleet, report);
+}
+
+function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet): AnswerLine[] {
+  const device = report.device.id ?? report.device.name;
+  const { deploy, upside, targets, thinkSeconds, tried } = simulated;
+  const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
+    row
+      ? [
+          `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
+        ]
+      : [],
+  );
+  const none = tried.today.map((name) => `${name}: not one user gets the targets on any number of GPUs`).join('; ');
+  const text: [AnswerLine['label'], string | null][] = [
+    [fleet.deploy ? 'Deploy' : 'Cheapest', deploy ? serviceWords(deploy, device) : none || 'nothing with confidence'],
+    ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
+    [
+      'Workload',
+      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
+    ],
+    [
+      'Instead',
+      still.length === 0
+        ? null
+        : `without the workload, ${fleet.users} who all decode at once at ${formatTokens(report.contextTokens)} tokens, and nobody's prompts between: ${still.join('; ')}`,
+    ],
+    ['Serve', deploy && commandWords(deploy)],
+    [
+      'Risk',
+      [
+        ...(upside ? [upsideRisk(report, upside.name)] : []),
+        'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all percentiles',
+      ].join('; '),
+    ],
+  ];
+  return text.flatMap(([label, line]) => (line ? [{ label, text: line }] : []));
+}
+
+/** Why an upside is no deployment. @param name of its plan */
+function upsideRisk({ plans, device, model }: PlanReport, name: string): string {
+  const plan = plans.find((p) => planName(p) === name);
+  if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null)
+    return `the upside needs new kernels${plan ? fleetBuiltWords(plan) : ''}`;
+  const { evidence } = plan.decode;
+  return evidence === null || isEstimate(evidence)
+    ? `nobody has published times of the full cache's kernels on ${device.name}`
+    : `${stackLabel(device.stack ?? '')} is not known to run ${model.name}`;
+}
+
+const fleetBuiltWords = ({ asPublished: a }: Plan): string => (a ? `: existing ones had ${hadWords(a)} speed` : '');
+
+/** Why no plan whose kernels would have to be written is named. */
+function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
+  const more = unwritten.length - 2;
+  const plans = `${unwritten.slice(0, 2).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return `none for this workload: of ${plans} none ${deploy === null ? 'gives a user the targets' : 'needs fewer GPUs if every step takes the slow end of its interval'}`;
+}
+
+const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
+
+/** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s (estimate 0.2 s), …`. */
+function serviceWords(row: FleetService, device: string): string {
+  const { estimate, high, slowEnd, replicas } = row;
+  const pair = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => {
+    const [sure, likely] = [shortSeconds((high[key] ?? 0) / 1e3), shortSeconds((estimate[key] ?? 0) / 1e3)];
+    return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
+  };
+  const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
+  return `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
+}
+
+function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
+  const device = report.device.id ?? report.device.name;
+  const { deploy, upside, fails, eightGpus } = fleet;
+  const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
+  const text: [AnswerLine['label'], string | null][] = [
+    ['Deploy', deploy ? rowWords(deploy, device) : `nothing with confidence: ${none}`],
+    [
+      'Instead',
+      deploy && eightGpus && eightGpus.oneReplica > 0
+        ? `8 GPUs that share the model serve ${eightGpus.oneReplica}, 8 that each hold it ${eightGpus.eightReplicas}`
+        : null,
+    ],
+    ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
+    ['Upside', upside && rowWords(upside, device)],
+    ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
+    ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],
+    [
+      'Risk',
+      [
+        ...slowWords(fleet, report),
+        ...(upside ? [upsideRisk(report, upside.name)] : []),
+        'lla-sim simulate adds prompts and queues',
+      ].join('; '),
+    ],
+  ];
+  return text.flatMap(([label, words]) => (words ? [{ label, text: words }] : []));
+}
+
+/** Where no time is asked for memory decides, and users may wait for words. */
+function slowWords({ deploy, upside }: Fleet, { settings }: PlanReport): string[] {
+  if (settings.targets.secondsPerToken !== null) return [];
+  const slow = [deploy, upside].some((row) => (row?.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS);
+  return [`without --tpot memory alone decides${slow ? ', and a user gets under 10 tok/s' : ''}`];
+}
+
+/** A user who gets fewer than ten tokens a second waits for words. */
+const SLOW_SECONDS = 0.1;
+
+const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): string =>
+  `${n} user${n === 1 ? '' : 's'}`;
+
+/**
+ * `: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each`; where a replica serves one user only, `, one for
+ * each user (a second does not fit): full cache on vLLM 0.24.0`.
+ * @param why a replica takes no second user
+ */
+function shapeWords(
+  row: Pick<FleetRow, 'name' | 'servedBy' | 'replicas' | 'tensorParallel' | 'usersPerReplica'>,
+  why: string,
+): string {
+  const { replicas, tensorParallel: degree } = row;
+  const plan = `${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}`;
+  if (replicas > 1 && row.usersPerReplica === 1)
+    return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
+  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  return `: ${replicas === 1 && degree === 1 ? '' : `${shape}, `}${plan}, ${usersWords(row)}${replicas === 1 ? '' : ' each'}`;
+}
+
+/** Why a replica takes no second user. */
+const WHY_ONE: Readonly<Record<FleetRow['limitedBy'], string>> = {
+  memory: 'a second does not fit',
+  tpot: 'a second would make both miss --tpot',
+  'max-num-seqs': '--max-num-seqs is 1',
+};
+
+/** The command of one replica. */
+const commandWords = ({ serve, replicas }: { readonly serve: string | null; readonly replicas: number }) =>
+  serve === null || replicas === 1 ? serve : `${serve}; so on each of ${replicas} replicas`;
+
+/** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (…), at most 18`. */
+function rowWords(row: FleetRow, device: string): string {
+  const { secondsPerStep: s } = row;
+  const time = s
+    ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
+    : '';
+  const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
+  const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
+  const loss = row.worst && row.worst.share < 1 ? `. Loses: ${scoreWords(row.worst)}` : row.servedBy ? '. No loss' : '';
+  return `${row.gpus} ${device}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}${loss}`;
+}
+
+/** Rows of the table. */
+const MOST_ROWS = 14;
+
+/** The fewest GPUs first; what the answer names is among them. */
+export function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
+  const named = rows.filter((row) => row === deploy || row === upside);
+  const others = rows.filter((row) => !named.includes(row)).slice(0, MOST_ROWS - named.length);
+  return rows.filter((row) => named.includes(row) || others.includes(row));
+}
+
+/** Columns that a narrow terminal does without, the first to go first. */
+const SPARED = ['kernels', 'replicas', 'ms/token'];
+
+/** The columns that fit this width. */
+function fitting(spec: readonly Column<FleetRow>[], rows: readonly FleetRow[], width: number): Column<FleetRow>[] {
+  const kept = [...spec];
+  for (const title of SPARED) {
+    if (columns(kept, rows).every((line) => line.length <= width)) break;
+    kept.splice(
+      kept.findIndex((c) => c.title === title),
+      1,
+    );
+  }
+  return kept;
+}
+
+/** What a table of codecs says, `>` to deploy and `+` the upside. */
+export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
+  const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
+  const column = (
+    title: string,
+    cell: (row: FleetRow) => string,
+    align: 'left' | 'right' = 'right',
+  ): Column<FleetRow> => ({
+    title,
+    align,
+    cell,
+  });
+  return [
+    column(' ', mark, 'left'),
+    column('codec', (row) => row.planId.split('/')[0] as string, 'left'),
+    column('GPUs', (row) => String(row.gpus)),
+    column('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
+    column('users', (row) => `${row.usersPerReplica}/${row.mostUsersPerReplica}`),
+    column('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
+    ...(fleet.rows.some((row) => row.usdPerHour !== null)
+      ? [column('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
+      : []),
+    column('kernels', (row) => row.servedBy ?? row.evidence ?? '–', 'left'),
+    column('keeps', (row) =>
+      row.quality === 'unknown' ? 'unknown' : row.worst ? shareText(row.worst.share) : '100 %',
+    ),
+  ];
+}
+
+/** What its columns mean. */
+export const FLEET_LEGEND =
+  '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its time rests on. keeps: worst published score.';
+
+/** The answer, then one line a codec. */
+export function fleetText(
+  fleet: Fleet,
+  report: PlanReport,
+  { width, colour, best }: { width: number; colour: boolean; best: boolean },
+  simulated: SimulatedFleet | null = null,
+): string {
+  const c = pc.createColors(colour);
+  const spec = fleetColumns(fleet);
+  return `${[
+    ...wrap(fleetQuestion(fleet, report, simulated), width, '  ').map(c.bold),
+    ...fleetLines(fleet, report, simulated).flatMap((line) => paragraph(line, width)),
+    ...(best
+      ? []
+      : [
+          '',
+          ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
+          ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
+          '',
+          ...wrap(FLEET_LEGEND, width).map(c.dim),
+        ]),
+  ].join('\n')}\n`;
+}

@@ -1,0 +1,323 @@
+/** A plan report for a terminal: the answer, the table, the notes. */
+import pc from 'picocolors';
+import { shortName } from '../../codecs/paths.js';
+import { evictionLabel } from '../../eviction/policy.js';
+import { choicesOf } from '../../plan/decide/decide.js';
+import { klLabel } from '../../plan/evaluate/fidelity.js';
+import { pathLabel } from '../../plan/words/names.js';
+import { representatives } from '../../plan/decide/representatives.js';
+import type { Plan, PlanReport } from '../../plan/types.js';
+import { guessMark, shownDecode, timeLabel } from '../../plan/words/words.js';
+import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
+import { answerText } from './answer-text.js';
+import {
+  asPublishedLabel,
+  breakEvenLabel,
+  keepsLabel,
+  kernelsLabel,
+  LIMIT_LABEL,
+  qualityLabel,
+  rateLabel,
+  shortList,
+  shownMetric,
+  TWO_PASSES,
+  runWords,
+} from '../plan-rows.js';
+import { columns, wrap, type Column } from './text.js';
+import { layersTimesLoops } from './words.js';
+
+/** Where the width of a terminal is not known. */
+export const WIDTH = 100;
+const NARROWEST = 60;
+
+/** How a report is printed; width in columns. */
+export interface TableOptions {
+  readonly all: boolean;
+  readonly colour: boolean;
+  /** What the columns mean, and every note; else what a reader needs to act. */
+  readonly notes?: boolean;
+  /** Columns of the terminal; 60 at least. */
+  readonly width?: number | undefined;
+}
+
+export function planTable(report: PlanReport, options: TableOptions): string {
+  const c = pc.createColors(options.colour);
+  const width = Math.max(NARROWEST, options.width ?? WIDTH);
+  const shown = options.all ? report.plans : shortList(report);
+  const [question = '', ...answer] = answerText(report, width);
+  const { head, lines: body } = fittingTable(report, shown, width);
+  const marked = markOf(report);
+  const printed = report.warnings.filter((w) => options.notes || w.code === 'input');
+  const lines = [
+    ...title(report, width).map(c.bold),
+    c.bold(question),
+    ...answer.map((l) => (l.startsWith('Deploy') || l.startsWith('Upside') ? c.green(l) : l)),
+    '',
+    ...wrap(shapeLine(report), width).map(c.dim),
+    '',
+    ...body.map((line, i) => {
+      const plan = shown[i - 1];
+      if (!plan) return c.bold(line);
+      if (['>', '+'].includes(marked(plan))) return c.green(line);
+      return plan.maxBatch.exact < 1 ? c.dim(line) : line;
+    }),
+    '',
+    ...wrap((options.notes ? longLegend : shortLegend)(report, shown, head), width).map(c.dim),
+    ...(printed.length > 0 ? [''] : []),
+    ...printed.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+/** The scenario's name and description. */
+function title(r: PlanReport, width: number): string[] {
+  const { name, description } = r.scenario;
+  const words = [name, description].filter((w) => w !== null).join(': ');
+  return words === '' ? [] : [...wrap(words, width), ''];
+}
+
+/** The model's shape, and what is kept for others in memory. */
+function shapeLine(r: PlanReport): string {
+  const m = r.model;
+  const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
+  const each = r.settings.gpus > 1 ? ' a GPU' : '';
+  return `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
+}
+
+/** What is kept of the memory, and for whom. */
+function reserveWords({ plans, settings }: PlanReport): string {
+  const kept = formatDecimalBytes(plans[0]?.memory.reservedBytes ?? settings.reserveBytes);
+  return settings.server ? `${settings.server.server} reserves ${kept}` : `reserve ${kept}`;
+}
+
+/** `>` to deploy, `+` the upside, `*` Pareto-optimal. */
+const markOf =
+  ({ answer }: PlanReport) =>
+  (p: Plan): string =>
+    p.id === answer.deploy?.planId
+      ? '>'
+      : p.id === answer.upside?.planId || p.id === answer.unsure?.planId
+        ? '+'
+        : p.pareto
+          ? '*'
+          : ' ';
+
+/**
+ * How a table is shortened until it fits: names first, then these columns in turn. Codec, KV at 1M, the two batches and
+ * the time stay. `interval` leaves the estimate of the time alone.
+ */
+const DROPPED_IN_TURN = [
+  'limit',
+  'path',
+  '$/Mtok',
+  'tuned',
+  'task of keeps',
+  'a user',
+  'pays at',
+  'kernels',
+  'interval of KL',
+  'interval',
+  'sure',
+  'published',
+  'keeps',
+  'tok/s',
+];
+
+interface Squeeze {
+  readonly shortNames: boolean;
+  readonly without: readonly string[];
+}
+
+function squeezes(shown: readonly Plan[], measured: boolean): Squeeze[] {
+  // Where one codec has rows of several paths, the path tells them apart; what was measured is that of a path.
+  const several = measured || representatives(shown).length < shown.length;
+  const turn = several ? [...DROPPED_IN_TURN.filter((t) => t !== 'path'), 'path'] : DROPPED_IN_TURN;
+  return [
+    { shortNames: false, without: [] },
+    ...Array.from({ length: turn.length + 1 }, (_, n) => ({ shortNames: true, without: turn.slice(0, n) })),
+  ];
+}
+
+function fittingTable(
+  r: PlanReport,
+  shown: readonly Plan[],
+  width: number,
+): { head: readonly string[]; lines: string[] } {
+  let lines: string[] = [];
+  let head: string[] = [];
+  for (const squeeze of squeezes(shown, r.fidelity !== undefined)) {
+    const spec = tableColumns(r, shown, squeeze);
+    head = spec.map((c) => c.title);
+    lines = columns(spec, shown);
+    if (lines.every((l) => l.length <= width)) break;
+  }
+  return { head, lines };
+}
+
+/** Columns of the table; where `shortNames`, and without some, for a narrow terminal. */
+export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
+  const mark = markOf(r);
+  const each = r.settings.gpus > 1 ? '/GPU' : '';
+  const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
+  const [metric] = r.settings.targets.minimums.length > 0 ? [shownMetric(r)] : [];
+  const column = (title: string, cell: (p: Plan) => string, align: 'left' | 'right' = 'right'): Column<Plan> => ({
+    title,
+    align,
+    cell,
+  });
+  const given = (condition: boolean, ...list: Column<Plan>[]): Column<Plan>[] => (condition ? list : []);
+  const list: Column<Plan>[] = [
+    column(' ', mark, 'left'),
+    column('codec', (p) => codecCell(p, shortNames), 'left'),
+    column('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p)), 'left'),
+    column(`KV at 1M${each}`, (p) => formatBytes(p.memory.kvBytesAt1M)),
+    column('fits', (p) => String(p.maxBatch.exact)),
+    column('run', (p) => String(shownDecode(p).batch)),
+    column('ms/token', (p) => {
+      const time = timeLabel(shownDecode(p).secondsPerStep);
+      return without.includes('interval') ? (time.split(' ')[0] as string) : time;
+    }),
+    ...given(
+      r.plans.some((p) => p.decode.attainable),
+      column('tuned', tunedLabel),
+    ),
+    column('tok/s', (p) => rateLabel(shownDecode(p))),
+    column('a user', (p) => userLabel(p)),
+    ...given(
+      shown.some((p) => p.asPublished),
+      column('published', asPublishedLabel),
+    ),
+    ...given(timed, column('sure', sureLabel)),
+    ...given(r.settings.usdPerHour !== null, column('$/Mtok', usdLabel)),
+    ...given(
+      r.plans.some((p) => p.decode.pricedBy),
+      column('kernels', (p) => (shortNames ? kernelsLabel(p).replace(/ [\d.]+(?=\)?$)/, '') : kernelsLabel(p)), 'left'),
+    ),
+    ...given(
+      r.plans.some((p) => p.breakEven),
+      column('pays at', breakEvenLabel),
+    ),
+    column('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
+    ...given(
+      r.fidelity !== undefined,
+      column('KL here', (p) => {
+        const kl = klLabel(p.measured?.kl ?? null);
+        return without.includes('interval of KL') ? (kl.split(' ')[0] as string) : kl;
+      }),
+    ),
+    ...(metric === undefined ? [] : [column(metric, (p) => qualityLabel(p, metric, r.contextTokens))]),
+    column('limit', (p) => LIMIT_LABEL[p.limitedBy], 'left'),
+  ];
+  return list.filter((c) => !without.includes(c.title));
+}
+
+/** `lla-4x`, `lla-21.33x streaming:4+1020`. */
+const codecCell = ({ id, eviction }: Plan, short: boolean): string =>
+  [
+    id.split('/')[0],
+    ...(eviction ? [short ? evictionLabel(eviction).replace('streaming', 'str') : evictionLabel(eviction)] : []),
+  ].join(' ');
+
+/** Milliseconds a step of tuned kernels. */
+const tunedLabel = (p: Plan): string => {
+  const { attainable } = shownDecode(p);
+  return attainable ? formatNumber(attainable.estimate * 1e3) : '–';
+};
+
+const usdLabel = (p: Plan): string => {
+  const usd = shownDecode(p).usdPerMillionTokens;
+  return usd ? formatNumber(usd.estimate) : '–';
+};
+
+const userLabel = (p: Plan): string => {
+  const time = shownDecode(p).secondsPerStep;
+  return time ? `${guessMark(time)}${formatCount(1 / time.estimate)}` : '–';
+};
+
+/** Probability of the time targets together: the smallest. */
+function sureLabel({ chances }: Plan): string {
+  const known = [chances.tpot, chances.ttft].filter((c) => c !== null);
+  return known.length === 0 ? '–' : `${Math.floor(Math.min(...known) * 100)} %`;
+}
+
+const SURE = { estimate: 0, low: 0, high: 0 };
+
+/** What the mark of a score means, where one is shown. */
+const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] =>
+  [...shown.map((p) => p.qualityKept), ...choicesOf(answer).flatMap((c) => c.qualityLost)].some((s) => s?.twoPasses)
+    ? [
+        `${TWO_PASSES}: scored by a decoder that kept a full-width cache and ran every token twice, not on the compressed cache whose time is given.`,
+      ]
+    : [];
+
+/** What a reader needs to act on the table, and where the rest is said. */
+function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+  const hidden = r.plans.length - shown.length;
+  const more = r.warnings.filter((w) => w.code !== 'input').length;
+  return [
+    actLegend(r, shown, head),
+    `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
+  ].join(' ');
+}
+
+/** What a reader needs to act on the table. @param head titles of its columns */
+const actLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string =>
+  [
+    '> deploy, + upside, * Pareto-optimal in batch, speed and quality.',
+    ...(head.includes('published') ? ['published: tok/s with kernels of latents as fast as those that exist.'] : []),
+    ...(head.includes('keeps')
+      ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
+      : []),
+    ...twoPassWords(r, shown),
+  ].join(' ');
+
+/** What the columns say, and how many rows are hidden. */
+const longLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string => {
+  const hidden = r.plans.length - shown.length;
+  return `${legend(r, shown, head)}${hidden > 0 ? ` --all adds ${hidden} rows.` : ''}`;
+};
+
+/** What the columns say, of those that are shown. */
+export function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+  const has = (title: string): boolean => head.includes(title);
+  const kernels = new Set(shown.map(kernelsLabel));
+  const share = `${Math.round(r.settings.keep * 100)} %`;
+  return [
+    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; all times are at this batch, with their 90 % interval. a user: tok/s of each.`,
+    ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
+      ? ['~: a guess, the ends of its interval lie more than ten times apart.']
+      : []),
+    ...(has('tuned')
+      ? ['tuned: ms/token of tuned kernels; a row far above it has slow kernels, which is no fault of the codec.']
+      : []),
+    ...(has('sure') ? ['sure: probability that the time targets are met.'] : []),
+    ...(has('kernels') && kernels.has('attainable')
+      ? ['attainable: nobody has measured such kernels; the time is what tuned ones reach.']
+      : []),
+    ...(has('kernels') && [...kernels].some((k) => k.startsWith('('))
+      ? ['In parentheses: kernels of a stack that does not run this plan.']
+      : []),
+    ...(has('published')
+      ? [
+          'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody has built such); the path may be another.',
+        ]
+      : []),
+    ...(has('pays at')
+      ? ['pays at: the row is faster than the full cache once its kernels reach this share of the speed of tuned ones.']
+      : []),
+    ...(has('keeps')
+      ? [
+          r.fidelity
+            ? `keeps: worst score measured here (top-1, passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
+            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.`,
+        ]
+      : []),
+    ...twoPassWords(r, shown),
+    ...(has('KL here')
+      ? [
+          `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} tokens.`,
+        ]
+      : []),
+    ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
+  ].join(' ');
+}

@@ -1,0 +1,324 @@
+/** A simulation for a terminal: what to act on first, then tables. */
+import pc from 'picocolors';
+import { meanLoops } from '../../serving/depth.js';
+import { EXACT_VALUES } from '../../serving/sketch.js';
+import type { PublishedDepths } from '../../quality/exit-depths.js';
+import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
+import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { knownBetween, LIMIT_WORDS, limitWords, replicaWords, targetWords, verdictWords } from '../simulation-words.js';
+import { columns, wrap, type Column } from './text.js';
+import { waysLead, waysTables } from './ways-table.js';
+
+const WIDTH = 100;
+
+export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
+  const c = pc.createColors(options.colour);
+  const lead = r.ways
+    ? [...title(r), ...rateTarget(r), ...waysLead(r.ways, WIDTH)]
+    : r.candidates
+      ? rateLead(r, r.candidates)
+      : runLead(r);
+  const tables = r.ways
+    ? waysTables(r.ways, WIDTH)
+    : r.candidates
+      ? rateTables(r.candidates)
+      : [
+          ...runTable(r.runs),
+          ...percentiles(r.runs[0]),
+          ...depthTable(r.runs[0]),
+          ...speculationTable(r.runs[0], r.server.maxNumSeqs),
+        ];
+  return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
+}
+
+function title(r: SimulationReport): string[] {
+  const { workload: w } = r;
+  const gpus = r.gpus > 1 ? `${r.gpus} × ` : '';
+  const rate = w.requestsPerSecond === null ? '' : ` at ${formatNumber(w.requestsPerSecond)} a second`;
+  const replicas = replicaWords(r.server);
+  const { depth } = r.server;
+  const leave =
+    depth === null
+      ? ''
+      : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
+  const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
+  return wrap(
+    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
+    WIDTH,
+    '  ',
+  );
+}
+
+function runLead(r: SimulationReport): string[] {
+  const lines = title(r);
+  for (const run of r.runs) {
+    const { low, estimate, high } = run;
+    const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => `${knownBetween(low[key], estimate[key], high[key])} ms`;
+    lines.push(
+      ...wrap(
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; ${limitWords(run)}.`,
+        WIDTH,
+        '  ',
+      ),
+    );
+  }
+  lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '));
+  return lines;
+}
+
+const rateTarget = (r: SimulationReport): string[] =>
+  wrap(
+    `Highest rate with ${targetWords(r)}; the first number holds even if every step takes the slow end of its interval:`,
+    WIDTH,
+    '  ',
+  );
+
+function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): string[] {
+  const today = candidates.find((s) => s.servedBy !== null);
+  const attainable = candidates.find((s) => s.servedBy === null);
+  const describe = (s: SustainedRate): string => {
+    const { low, estimate, high } = s.requestsPerSecond;
+    if (s.refused !== null) return `${s.id}: ${s.refused}`;
+    const replicas = s.replicasFor;
+    const need = replicas
+      ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ${replicas.replicas.high ?? 'unknown'} of them`
+      : '';
+    const usd = s.usdPerMillionOutputTokens;
+    const price =
+      usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
+    return `${s.id}: ${formatNumber(low)} requests a second (estimate ${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`;
+  };
+  return [
+    ...title(r),
+    ...rateTarget(r),
+    ...wrap(
+      today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
+      WIDTH,
+      '  ',
+    ),
+    ...(attainable ? wrap(`If its kernels were written: ${describe(attainable)}.`, WIDTH, '  ') : []),
+  ];
+}
+
+const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
+
+function runTable(runs: readonly Run[]): string[] {
+  const list: Column<Run>[] = [
+    { title: 'candidate', align: 'left', cell: (s) => s.id },
+    { title: 'req/s', align: 'right', cell: (s) => formatNumber(s.estimate.request_throughput) },
+    { title: 'goodput', align: 'right', cell: (s) => formatNumber(s.estimate.request_goodput) },
+    { title: 'out tok/s', align: 'right', cell: (s) => formatCount(s.estimate.output_throughput) },
+    { title: 'running', align: 'right', cell: (s) => `${formatNumber(s.meanRunning)}/${s.mostRunning}` },
+    {
+      title: 'KV used',
+      align: 'right',
+      cell: (s) =>
+        `${Math.round((100 * s.meanBlocks) / s.kvBlocks)}/${Math.round((100 * s.mostBlocks) / s.kvBlocks)} %`,
+    },
+    { title: 'busy', align: 'right', cell: (s) => `${Math.round(100 * s.utilization)} %` },
+    { title: 'preempted', align: 'right', cell: (s) => String(s.preemptions) },
+    ...(runs.some((s) => s.prefixHitShare !== null)
+      ? [
+          {
+            title: 'prefix hits',
+            align: 'right' as const,
+            cell: (s: Run) => (s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`),
+          },
+        ]
+      : []),
+    { title: 'refused', align: 'right', cell: (s) => String(s.rejected) },
+  ];
+  return columns(list, runs);
+}
+
+const METRICS = [
+  ['TTFT', 'ttft'],
+  ['TPOT', 'tpot'],
+  ['ITL', 'itl'],
+  ['E2EL', 'e2el'],
+  ['queueing', 'queue'],
+] as const;
+
+function percentiles(run: Run | undefined): string[] {
+  if (!run) return [];
+  const { low, estimate, high } = run;
+  type Row = (typeof METRICS)[number];
+  const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') => ({
+    title: statistic,
+    align: 'right' as const,
+    cell: ([, key]: Row) => millis(estimate[`${statistic}_${key}_ms`]),
+  });
+  return [
+    '',
+    `${run.id}, milliseconds:`,
+    ...columns<Row>(
+      [
+        { title: 'metric', align: 'left', cell: ([name]) => name },
+        cell('mean'),
+        cell('median'),
+        cell('p90'),
+        cell('p95'),
+        cell('p99'),
+        {
+          title: 'p99 fast–slow',
+          align: 'right',
+          cell: ([, key]) => `${millis(low[`p99_${key}_ms`])}–${millis(high[`p99_${key}_ms`])}`,
+        },
+      ],
+      METRICS,
+    ),
+  ];
+}
+
+/** What speculation does to the first candidate. */
+function speculationTable(run: Run | undefined, maxNumSeqs: number): string[] {
+  const of = run?.speculation;
+  if (!of) return [];
+  const rows: [string, RunFigures][] = [
+    ['one by one', of.without],
+    [`in rounds of ${formatNumber(of.tokensPerRound)}`, run.estimate],
+  ];
+  const proposals = of.draftTokens === 1 ? 'a proposal' : `${of.draftTokens} proposals`;
+  const share = (p: number): string => `${formatNumber(100 * p)} %`;
+  const from = of.paysFromAcceptance;
+  const pays =
+    from === null || of.paysUpToSequences === 0
+      ? 'It does not pay here.'
+      : `It pays from an acceptance of ${share(from)} at this run's mean batch${
+          of.paysUpToSequences >= maxNumSeqs
+            ? ''
+            : `, and with ${share(of.acceptance)} up to ${of.paysUpToSequences} sequences`
+        }.`;
+  const source = of.acceptanceSource === null ? 'as given' : `published: ${of.acceptanceSource}`;
+  return [
+    '',
+    `${run.id}, ${proposals} a round by the first ${of.draftLoops} loops, by the estimate:`,
+    ...figureColumns('tokens come', rows),
+    ...wrap(`A proposal after accepted ones is accepted with ${share(of.acceptance)} (${source}). ${pays}`, WIDTH),
+    ...wrap('Greedy tokens are those of all loops: nothing is lost.', WIDTH),
+  ];
+}
+
+const figureColumns = (title: string, rows: readonly (readonly [string, RunFigures])[]): string[] =>
+  columns<readonly [string, RunFigures]>(
+    [
+      { title, align: 'left', cell: ([name]) => name },
+      { title: 'req/s', align: 'right', cell: ([, f]) => formatNumber(f.request_throughput) },
+      { title: 'goodput', align: 'right', cell: ([, f]) => formatNumber(f.request_goodput) },
+      { title: 'out tok/s', align: 'right', cell: ([, f]) => formatCount(f.output_throughput) },
+      { title: 'mean TPOT', align: 'right', cell: ([, f]) => millis(f.mean_tpot_ms) },
+      { title: 'p99 TPOT', align: 'right', cell: ([, f]) => millis(f.p99_tpot_ms) },
+      { title: 'p99 TTFT', align: 'right', cell: ([, f]) => millis(f.p99_ttft_ms) },
+      { title: 'preempted', align: 'right', cell: ([, f]) => String(f.preemptions) },
+    ],
+    [...rows],
+  );
+
+/** What early exit does to the first candidate. */
+function depthTable(run: Run | undefined): string[] {
+  const depth = run?.depth;
+  if (!depth) return [];
+  const rows: [string, RunFigures][] = [
+    [`all ${depth.probabilities.length} loops`, depth.allLoops],
+    [`${formatNumber(depth.meanLoops)} loops, by steps`, depth.steps],
+    [`${formatNumber(depth.meanLoops)} loops, at loop boundaries`, depth.loops],
+  ];
+  return [
+    '',
+    `${run.id}, tokens that leave early (K/V of loops left out: ${depth.skippedKv}), by the estimate:`,
+    ...figureColumns('tokens take', rows),
+    ...wrap(depthQuality(depth.published), WIDTH),
+  ];
+}
+
+function rateTables(candidates: readonly SustainedRate[]): string[] {
+  const usd = candidates.some((s) => s.usdPerMillionOutputTokens);
+  const list: Column<SustainedRate>[] = [
+    { title: 'candidate', align: 'left', cell: (s) => s.id },
+    { title: 'slow req/s', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.low) },
+    { title: 'estimate', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.estimate) },
+    { title: 'fast', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.high) },
+    {
+      title: 'out tok/s',
+      align: 'right',
+      cell: (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–'),
+    },
+    { title: 'p99 TTFT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_ttft_ms ?? null) },
+    { title: 'p99 TPOT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_tpot_ms ?? null) },
+    ...(usd
+      ? [
+          {
+            title: '$/Mtok',
+            align: 'right' as const,
+            cell: (s: SustainedRate) =>
+              s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–',
+          },
+        ]
+      : []),
+    { title: 'limit', align: 'left', cell: (s) => s.refused ?? missedWords(s) },
+  ];
+  const groups: [string, SustainedRate[]][] = [
+    ['Runs today:', candidates.filter((s) => s.servedBy !== null)],
+    ['Attainable, not deployable (kernels that nobody has written):', candidates.filter((s) => s.servedBy === null)],
+  ];
+  return groups
+    .filter(([, rows]) => rows.length > 0)
+    .flatMap(([heading, rows], i) => [...(i > 0 ? [''] : []), heading, ...columns(list, rows)]);
+}
+
+/** The target that a higher rate misses, and what requests wait for where it is that of the first token. */
+function missedWords({ missedFirst, limitedBy }: SustainedRate): string {
+  if (missedFirst === null) return '–';
+  if (missedFirst === 'tpot') return 'TPOT';
+  return limitedBy === 'nothing' ? 'TTFT' : `TTFT: ${LIMIT_WORDS[limitedBy]}`;
+}
+
+/** How exact the percentiles of the tables are. */
+function exactnessWords(r: SimulationReport): string {
+  const rates = r.candidates ?? r.ways;
+  const shown = rates
+    ? rates.flatMap(({ atEstimate }) => (atEstimate ? [atEstimate] : []))
+    : r.runs.flatMap(({ low, estimate, high, depth, speculation }) => [
+        ...[low, estimate, high],
+        ...(depth ? [depth.allLoops, depth.steps, depth.loops] : []),
+        ...(speculation ? [speculation.without] : []),
+      ]);
+  const names = METRICS.filter(
+    ([, key]) => !(rates && key !== 'ttft' && key !== 'tpot') && shown.some((f) => f.sketched.includes(key)),
+  ).map(([name]) => name);
+  return names.length === 0
+    ? 'percentiles are exact, linear between ranks'
+    : `percentiles of more than ${EXACT_VALUES} values (${names.join(', ')}) are within ${formatNumber(100 * r.percentileError)} % of the exact ones, the others are exact`;
+}
+
+function trust(r: SimulationReport): string[] {
+  const { workload: w, server: s } = r;
+  const notes = [
+    ...(r.partial ? ['partial: it was ended before all was simulated'] : []),
+    ...(w.skippedLines > 0 ? [`${w.skippedLines} lines of the trace are wrong and left out`] : []),
+    ...r.runs
+      .filter((run) => run.rejected > 0)
+      .map(
+        (run) =>
+          `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ${s.maxModelLen}`,
+      ),
+    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
+    (r.candidates ?? r.ways)
+      ? 'slow, fast: every iteration takes the high, or the low end of its interval'
+      : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and the most of these runs and the estimate',
+    ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
+    `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
+    ...r.notes,
+  ];
+  return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));
+}
+
+function depthQuality(published: PublishedDepths | undefined): string {
+  const rest = 'What a policy for K/V of loops left out does to quality is not simulated.';
+  if (!published) return `What leaving early costs in quality is not simulated, nor what a policy for K/V does to it.`;
+  const { label, quality, source } = published;
+  const worth = quality
+    ? `${quality.task}: ${quality.right} of ${quality.items} right, ${quality.allLoops} with all loops.`
+    : 'Nobody published what answers were worth with it.';
+  return `Depths as published: ${label} (${source}). ${worth} ${rest}`;
+}

@@ -1,0 +1,55 @@
+/** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
+import type { WayRow } from '../../serving/types.js';
+import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { columns, wrap, type Column } from './text.js';
+
+const millis = (ms: number | null | undefined): string =>
+  ms === null || ms === undefined ? '–' : formatMilliseconds(ms / 1e3);
+
+/** `100 %`; `102 % †` where a footnote says of what; `unknown`. */
+const keepsWords = ({ share, of }: WayRow['quality']): string =>
+  share === null ? 'unknown' : `${Math.round(100 * share)} %${of === null ? '' : ' †'}`;
+
+const LIST: readonly Column<WayRow>[] = [
+  { title: '', align: 'left', cell: (r) => (r.onFront ? '*' : '') },
+  { title: 'tokens come', align: 'left', cell: (r) => r.way },
+  { title: 'cache', align: 'left', cell: (r) => r.id },
+  { title: 'slow req/s', align: 'right', cell: (r) => formatNumber(r.requestsPerSecond.low) },
+  { title: 'estimate', align: 'right', cell: (r) => formatNumber(r.requestsPerSecond.estimate) },
+  { title: 'users', align: 'right', cell: (r) => (r.users === null ? '–' : formatNumber(r.users)) },
+  { title: 'p99 TTFT', align: 'right', cell: (r) => millis(r.atEstimate?.p99_ttft_ms) },
+  { title: 'p99 TPOT', align: 'right', cell: (r) => millis(r.atEstimate?.p99_tpot_ms) },
+  { title: 'keeps', align: 'right', cell: (r) => keepsWords(r.quality) },
+  { title: 'needs', align: 'left', cell: (r) => r.refused ?? r.needs },
+];
+
+const described = (r: WayRow): string =>
+  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ${formatNumber(r.requestsPerSecond.estimate)}), keeps ${keepsWords(r.quality).replace(' †', '')}`;
+
+/** The best that runs today, and that which would have to be written. */
+export function waysLead(rows: readonly WayRow[], width: number): string[] {
+  const today = rows.find((r) => r.servedBy !== null && r.requestsPerSecond.low > 0);
+  const written = rows.find((r) => r.onFront && r.servedBy === null);
+  return [
+    ...wrap(today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing serves it today.', width, '  '),
+    ...(written ? wrap(`To be written (${written.needs}): ${described(written)}.`, width, '  ') : []),
+  ];
+}
+
+export function waysTables(rows: readonly WayRow[], width: number): string[] {
+  const groups = [
+    ['Runs today:', rows.filter((r) => r.servedBy !== null)],
+    ['To be written:', rows.filter((r) => r.servedBy === null)],
+  ] as const;
+  const scored = rows.flatMap(({ quality }) => (quality.of === null ? [] : [quality.of]));
+  return [
+    ...groups
+      .filter(([, own]) => own.length > 0)
+      .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(LIST, own)]),
+    '',
+    ...wrap(
+      `*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: worst published score of the cache; proposals change no token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}`,
+      width,
+    ),
+  ];
+}
