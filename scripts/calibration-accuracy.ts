@@ -7,7 +7,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { fitPredictor } from '../src/cost/fit.js';
+import { fitPredictor } from '../src/cost/fit/fit.js';
 import { calibrationPricer, elsewhere } from '../src/cost/pricers.js';
 import { measuredPoints } from '../src/cost/predictor.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';

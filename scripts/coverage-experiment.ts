@@ -6,7 +6,7 @@
  *
  * The environment variable POINTS sets how many points are measured (50), SEEDS the repetitions with other noise (2).
  */
-import { activeSelector, fitPredictor, outliers } from '../src/cost/fit.js';
+import { activeSelector, fitPredictor, outliers } from '../src/cost/fit/fit.js';
 import { makePredictor } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';

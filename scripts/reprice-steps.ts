@@ -4,7 +4,7 @@
  * Usage: reprice-steps CALIBRATION VALIDATION [CALIBRATION VALIDATION …]
  */
 import { readFileSync } from 'node:fs';
-import { fitPredictor } from '../src/cost/fit.js';
+import { fitPredictor } from '../src/cost/fit/fit.js';
 import { priceStep } from '../src/cost/latency.js';
 import { calibrationPricer } from '../src/cost/pricers.js';
 import type { KernelName } from '../kernels/registry.js';

@@ -13,7 +13,7 @@ import { makeOperands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
 import { batchTimer } from './timing.js';
-import type { OpenPoint } from './visits.js';
+import type { OpenPoint } from './calibrate/visits.js';
 import type { OperationOptions, Tuning } from '../../kernels/launch.js';
 
 const MIB = 2 ** 20;

@@ -14,7 +14,7 @@ import { deviceOfAdapter } from '../devices/find.js';
 import { pricesOn } from '../plan/answer.js';
 import { tunedSources } from '../plan/stacks.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
-import { tuningOf } from '../bench/tune.js';
+import { tuningOf } from '../bench/calibrate/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/calibrations.js';
 import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';

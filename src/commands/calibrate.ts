@@ -1,8 +1,8 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Anchor } from '../bench/anchors.js';
-import { callsOf } from '../bench/lists.js';
+import type { Anchor } from '../bench/calibrate/anchors.js';
+import { callsOf } from '../bench/calibrate/lists.js';
 import {
   calibrate,
   measureOverheads,
@@ -11,14 +11,14 @@ import {
   type CalibrationProgress,
   type Compiled,
 } from '../bench/index.js';
-import { compilersFor } from '../bench/compilers.js';
+import { compilersFor } from '../bench/calibrate/compilers.js';
 import { describeHost } from '../bench/host.js';
-import { staleKernels } from '../bench/tracks.js';
+import { staleKernels } from '../bench/calibrate/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
-import { tune, type Trial } from '../bench/tune.js';
+import { tune, type Trial } from '../bench/calibrate/tune.js';
 import type { Tuning } from '../../kernels/launch.js';
-import { outliers } from '../cost/fit.js';
-import { fitting, nextPoints } from '../cost/fit-calibration.js';
+import { outliers } from '../cost/fit/fit.js';
+import { fitting, nextPoints } from '../cost/fit/fit-calibration.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
 import { openDevice, type Device } from '../gpu/index.js';

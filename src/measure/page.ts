@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 /** The program of the measuring page, bundled for browsers (scripts/page-bundle.mjs). */
-import type { CalibrationProgress } from '../bench/calibrate.js';
-import { callsOf } from '../bench/lists.js';
+import type { CalibrationProgress } from '../bench/calibrate/calibrate.js';
+import { callsOf } from '../bench/calibrate/lists.js';
 import { UserError } from '../errors.js';
 import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
 import type { Device } from '../gpu/device.js';

@@ -2,11 +2,11 @@
  * Measuring in a page: until the budget is spent, over losses of the device and pauses of the page. What it knows of
  * the page are a few functions, so a test can give it others.
  */
-import type { Anchor } from '../bench/anchors.js';
-import { calibrate, type CalibrationProgress } from '../bench/calibrate.js';
+import type { Anchor } from '../bench/calibrate/anchors.js';
+import { calibrate, type CalibrationProgress } from '../bench/calibrate/calibrate.js';
 import { clockNow } from '../clock.js';
-import { outliers } from '../cost/fit.js';
-import { fitting, nextPoints } from '../cost/fit-calibration.js';
+import { outliers } from '../cost/fit/fit.js';
+import { fitting, nextPoints } from '../cost/fit/fit-calibration.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import type { Calibration } from '../schema/calibration.js';

@@ -8,7 +8,7 @@ import type { Budget } from '../budget.js';
 import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
 import { median } from '../statistics.js';
-import type { OpenPoint } from '../bench/visits.js';
+import type { OpenPoint } from '../bench/calibrate/visits.js';
 import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';

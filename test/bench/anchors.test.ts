@@ -3,8 +3,8 @@
  * are drawn.
  */
 import { describe, expect, test } from 'vitest';
-import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/bench/anchors.js';
-import { drawByShare } from '../../src/bench/choose.js';
+import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/bench/calibrate/anchors.js';
+import { drawByShare } from '../../src/bench/calibrate/choose.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../kernels/registry.js';

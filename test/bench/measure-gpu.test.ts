@@ -5,7 +5,7 @@ import { Budget } from '../../src/budget.js';
 import { calibrate } from '../../src/bench/index.js';
 import { ticking } from './ticking.js';
 import { bench } from '../../src/bench/regression/index.js';
-import { tune } from '../../src/bench/tune.js';
+import { tune } from '../../src/bench/calibrate/tune.js';
 import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
 import { describeGpu } from '../gpu/device.js';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { choose } from '../../src/bench/choose.js';
-import { mostTelling } from '../../src/bench/spread.js';
-import type { Track } from '../../src/bench/visits.js';
+import { choose } from '../../src/bench/calibrate/choose.js';
+import { mostTelling } from '../../src/bench/calibrate/spread.js';
+import type { Track } from '../../src/bench/calibrate/visits.js';
 import type { Sample } from '../../src/schema/calibration.js';
 
 const line = (...shares: number[]) =>

@@ -1,6 +1,6 @@
 /** The search for tuned constants: with times that are a formula, then once on the device at hand. */
 import { describe, expect, test } from 'vitest';
-import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/tune.js';
+import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/calibrate/tune.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { GpuError } from '../../src/gpu/errors.js';
 import { tuned, type Tuning } from '../../kernels/launch.js';

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave, LEVEL } from '../../src/cost/conformal.js';
 import { calibrationPricer, predictorsOf } from '../../src/cost/pricers.js';
-import { fitPredictor } from '../../src/cost/fit.js';
+import { fitPredictor } from '../../src/cost/fit/fit.js';
 import { workOf } from '../../kernels/registry.js';
 import { randomFrom } from '../../src/random.js';
 import type { Sample } from '../../src/schema/calibration.js';

@@ -11,7 +11,7 @@ import {
   SYNTHETIC_KERNELS,
   type SyntheticKernel,
 } from '../../scripts/coverage-experiment.js';
-import { activeSelector, fitPredictor } from '../../src/cost/fit.js';
+import { activeSelector, fitPredictor } from '../../src/cost/fit/fit.js';
 import { makePredictor } from '../../src/cost/predictor.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { median } from '../../src/statistics.js';

@@ -9,9 +9,9 @@ import {
   SYNTHETIC_KERNELS,
 } from '../../scripts/coverage-experiment.js';
 import { conformalQuantile, KAPPA_UNTESTED } from '../../src/cost/conformal.js';
-import { looCoverage, quantilesOf } from '../../src/cost/fit-conformal.js';
-import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit-mean.js';
-import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers } from '../../src/cost/fit.js';
+import { looCoverage, quantilesOf } from '../../src/cost/fit/fit-conformal.js';
+import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit/fit-mean.js';
+import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers } from '../../src/cost/fit/fit.js';
 import { makePredictor, measuredPoints, type Prediction } from '../../src/cost/predictor.js';
 import { predictorSchema, type Predictor, type Sample } from '../../src/schema/calibration.js';
 import { slowdownOf, typicalSeconds } from '../../src/schema/drift.js';

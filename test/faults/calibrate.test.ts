@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { UNFINISHED } from '../../src/bench/visits.js';
+import { UNFINISHED } from '../../src/bench/calibrate/visits.js';
 import { beginningOf } from '../../src/process-alive.js';
 import { loadCalibration } from '../../src/plan/calibrations.js';
 import { calibrationSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';

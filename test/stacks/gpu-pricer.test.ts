@@ -22,7 +22,7 @@ import {
   tunedTimes,
   widened,
   type Measured,
-} from '../../src/stacks/fit-attainable.js';
+} from '../../src/stacks/fit/fit-attainable.js';
 import { servedBy, STACKS } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 

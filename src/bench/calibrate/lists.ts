@@ -1,0 +1,22 @@
+/** What a calibration of a device measures: the calls of a model's steps and prompts. */
+import { findPreset } from '../../geometry/presets.js';
+import type { Device } from '../../gpu/device.js';
+import { DEFAULT_TARGET_WORKGROUPS } from '../../plan/request.js';
+import { validationModel } from '../../validate/grid.js';
+import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor, type AnchorRange } from './anchors.js';
+
+/**
+ * Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. What the latter
+ * have of their own, by another number of layers or a smaller vocabulary, the first few contain.
+ */
+export function callsOf(device: Device, model: string | null): (() => Anchor[])[] {
+  const range: AnchorRange = {
+    ...ANCHOR_RANGES[device.description.software ? 'software' : 'hardware'],
+    targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
+    bindingBytes: device.limits.maxStorageBufferBindingSize,
+  };
+  const whole = findPreset(model ?? 'ouro-1.4b');
+  const validated = validationModel(device.description.software, model);
+  const own = (): Anchor[] => (validated === whole ? [] : firstCalls(validated, range));
+  return [firstCalls, anchorCalls].map((list) => () => [...list(whole, range), ...own()]);
+}
