@@ -2,7 +2,7 @@
  * Which steps are measured: codecs, ratios, paths and evictions of the planner's list at contexts and batches off the
  * calibration's grid.
  */
-import { randomFrom } from '../bench/regression/statistics.js';
+import { randomFrom } from '../random.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { findPreset, withLayers } from '../geometry/presets.js';

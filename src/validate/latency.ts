@@ -1,10 +1,10 @@
 /**
- * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with
+ * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/rounds.ts) with
  * the probe beside each step and control points between them, and times are corrected for drift. In some rounds each
  * operation of the step is timed in a pass of its own, which shows the kernel of an error, and the cost of a step
  * beyond its operations.
  */
-import { interleave } from '../bench/interleave.js';
+import { interleave } from '../bench/rounds.js';
 import { OUT_OF_TIME, type Budget } from '../budget.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';

@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest';
 import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/bench/calibrate/anchors.js';
 import { drawByShare } from '../../src/bench/calibrate/choose.js';
-import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { randomFrom } from '../../src/random.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';

@@ -6,10 +6,10 @@ import {
   exponential,
   isSettled,
   midmean,
-  randomFrom,
-  type Interval,
   verdictOf,
 } from '../../src/bench/regression/statistics.js';
+import { randomFrom } from '../../src/random.js';
+import type { Interval } from '../../src/statistics.js';
 
 const around = (estimate: number, low: number, high: number): Interval => ({ estimate, low, high });
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { Drift } from '../../src/bench/probe.js';
 import { DRIFT_RETRIED, isBeyond } from '../../src/bench/calibrate/repetitions.js';
-import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { randomFrom } from '../../src/random.js';
 import { median } from '../../src/statistics.js';
 import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/calibrate/visits.js';
 import { GpuError } from '../../src/gpu/errors.js';

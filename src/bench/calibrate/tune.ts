@@ -10,12 +10,12 @@ import type { Tunable, Tuning } from '../../../kernels/launch.js';
 import { TUNABLES } from '../../../kernels/launches.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
-import { interleave, type Measure } from '../interleave.js';
-import { obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';
-import { BATCH_SECONDS } from '../resolution.js';
+import { interleave, type Measure } from '../rounds.js';
+import { obstacle, openPoint, tuningOptions } from '../measure.js';
+import type { OpenPoint } from './visits.js';
 import type { Clock } from '../../gpu/platform.js';
-import { batchTimer } from '../timing.js';
-import { bootstrap, exponential, type Interval } from '../regression/statistics.js';
+import { bootstrap, exponential } from '../regression/statistics.js';
+import type { Interval } from '../../statistics.js';
 
 /** Rounds of a candidate and the best so far, at one shape. */
 const LEAST_ROUNDS = 12;
@@ -151,19 +151,14 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
     },
     compare: (call, tuning, best) =>
       budget.piece(COMPARED, async () => {
-        const open: PreparedCall[] = [];
+        const open: OpenPoint[] = [];
         try {
-          const measures: Measure[] = [];
-          for (const t of [tuning, best]) {
-            const prepared = await prepareCall(device, call, options.seed, tuningOptions(t));
-            open.push(prepared);
-            const time = await batchTimer(device, prepared.copies, {
-              clock: options.clock,
-              submitSeconds: options.submitSeconds,
-              batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'],
-            });
-            measures.push(async () => (await time()).each);
-          }
+          for (const t of [tuning, best]) open.push(await openPoint(device, call, options, null, tuningOptions(t)));
+          const measures = open.map(
+            ({ time }): Measure =>
+              async () =>
+                (await time()).each,
+          );
           const [candidate = [], reference = []] = await interleave(measures, {
             seconds: budget.seconds / Math.max(1, trials),
             leastRounds: LEAST_ROUNDS,
@@ -173,7 +168,7 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
           });
           return candidate.map((s, i) => s / (reference[i] as number));
         } finally {
-          for (const prepared of open) prepared.free();
+          for (const point of open) point.free();
         }
       }),
     ...(options.onTrial ? { onTrial: options.onTrial } : {}),

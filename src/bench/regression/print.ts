@@ -2,7 +2,7 @@
 import { columns, wrap, type Column } from '../../report/text.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../units.js';
 import { shapeText } from './cases.js';
-import type { Interval } from './statistics.js';
+import type { Interval } from '../../statistics.js';
 import {
   isRegression,
   type BenchReport,

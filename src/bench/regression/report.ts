@@ -4,8 +4,8 @@
 import type { KernelCall } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import type { Calibration } from '../../schema/calibration.js';
-import type { Round } from './rounds.js';
-import type { Interval, Verdict } from './statistics.js';
+import type { Verdict } from './statistics.js';
+import type { Interval } from '../../statistics.js';
 
 export const BENCH_SCHEMA_VERSION = 1;
 
@@ -74,7 +74,8 @@ export interface PairedResult extends Subject {
   readonly verdict: Verdict;
   readonly rates: Rates;
   readonly callsPerBatch: number;
-  readonly rounds: readonly Round[];
+  /** Seconds a call in one round, each the mean of the side's two turns. */
+  readonly rounds: readonly { readonly before: number; readonly now: number }[];
 }
 
 /**

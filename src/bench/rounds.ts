@@ -1,8 +1,13 @@
 /**
  * Several measurements in turn, A B C A B C: a slow phase longer than a round slows all of them, and cancels in the
- * ratio of two within a round.
+ * ratio of two within a round. tinybench, which times what runs alone (repeat.ts), sorts the samples of a task and knows
+ * no rounds.
  */
-import { bootstrap, exponential, randomFrom, type Interval } from './regression/statistics.js';
+import { clockNow } from '../clock.js';
+import { median } from '../statistics.js';
+import { bootstrap, exponential } from './regression/statistics.js';
+import { randomFrom } from '../random.js';
+import type { Interval } from '../statistics.js';
 
 /** Seconds of one call (or run), measured now. */
 export type Measure = () => Promise<number>;
@@ -15,6 +20,8 @@ export interface InterleaveRules {
   readonly seed: number;
   /** Seconds since any fixed moment. */
   readonly clockNow: () => number;
+  /** A round goes there and back, A B B A: a drift that is linear over it cancels. Its times are means of two. */
+  readonly mirrored?: boolean;
   /** True once the rounds so far are enough. */
   readonly settled?: (times: readonly (readonly number[])[]) => boolean;
   readonly onRound?: (rounds: number, elapsedSeconds: number) => void;
@@ -39,14 +46,24 @@ export async function interleave(measures: readonly Measure[], rules: Interleave
       break;
     const began = elapsed();
     const from = Math.floor(random() * measures.length);
-    for (let i = 0; i < measures.length; i++) {
-      const at = (from + (round % 2 === 0 ? i : measures.length - 1 - i)) % measures.length;
-      (times[at] as number[]).push(await (measures[at] as Measure)());
-    }
+    const order = measures.map((_, i) => (from + (round % 2 === 0 ? i : measures.length - 1 - i)) % measures.length);
+    const own = new Float64Array(measures.length);
+    for (const at of rules.mirrored ? [...order, ...order.toReversed()] : order)
+      own[at]! += await (measures[at] as Measure)();
+    times.forEach((list, i) => list.push((own[i] as number) / (rules.mirrored ? 2 : 1)));
     last = elapsed() - began;
     rules.onRound?.(round + 1, elapsed());
   }
   return times;
+}
+
+/** Most rounds of medians. */
+const REPEATS = 5;
+
+/** Median seconds of each in turn, after a round to warm up; one more round at least, others if they end in time. */
+export async function mediansOf(measures: readonly Measure[], seconds: number): Promise<number[]> {
+  const rules = { seconds, leastRounds: 2, mostRounds: REPEATS + 1, seed: 1, clockNow };
+  return (await interleave(measures, rules)).map((times) => median(times.slice(1)));
 }
 
 /** Ratio of two series of the same rounds, with its 95 % interval. */
