@@ -229,6 +229,8 @@ function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall
     writeBytes,
     flops,
     seconds: [],
+    calls: [],
+    probes: [],
     relativeError: error,
   };
 }

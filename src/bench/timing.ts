@@ -47,8 +47,8 @@ export function callsPerBatch(
 /** A call bound to several sets of operands, which take turns, so that none is found in a cache. */
 export type Copies = readonly (readonly BoundStep[])[];
 
-/** Times one submission: seconds a call, and of all its calls. */
-export type BatchTimer = () => Promise<{ readonly each: number; readonly total: number }>;
+/** Times one submission: seconds a call, how many there were, and seconds of all. */
+export type BatchTimer = () => Promise<{ readonly each: number; readonly calls: number; readonly total: number }>;
 
 /**
  * Finds how many calls fill a submission, of the slowest side where there are several; each timer then times one
@@ -79,7 +79,7 @@ export async function batchTimers(
   const calls = callsIn(estimate, rules.batchSeconds);
   const timers = sides.map((copies): BatchTimer => async () => {
     const each = await timeBatch(copies, calls);
-    return { each, total: each * calls };
+    return { each, calls, total: each * calls };
   });
   return { calls, timers };
 }

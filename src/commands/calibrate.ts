@@ -29,7 +29,8 @@ import { columns, type Column } from '../report/text.js';
 import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
 import type { Calibration, Predictor } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
-import { DRIFT_CORRECTED } from '../schema/drift.js';
+import { DRIFT_RETRIED, isBeyond } from '../bench/calibrate/repetitions.js';
+import { DRIFT_CORRECTED, readCalibration } from '../schema/drift.js';
 import { median } from '../statistics.js';
 import { formatCount, formatDecimalBytes, formatNumber, parseNumber, parseSeconds } from '../units.js';
 import { textFlag, type Args, type Command } from './command.js';
@@ -88,7 +89,7 @@ async function run(args: Args): Promise<ExitCode> {
       const file = output ?? join('calibrations', `${slugOf(device.description)}.json`);
       if (output === null) checkFile(file, args);
       unlock = lockFile(file, 'calibration');
-      const earlier = existsSync(file) ? await resumed(device, file, quiet) : null;
+      const earlier = existsSync(file) ? await resumed(device, file) : null;
       if (!quiet)
         process.stderr.write(
           `measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`,
@@ -122,7 +123,7 @@ async function run(args: Args): Promise<ExitCode> {
         );
       fit(calibration, quiet);
       writeCalibration(file, calibration);
-      await print(summary(calibration, file), { file: null, quiet });
+      await print(summary(readCalibration(calibration), file), { file: null, quiet });
       return EXIT.ok;
     } finally {
       unlock();
@@ -157,17 +158,13 @@ function checkFile(file: string, args: Args): void {
 }
 
 /** The calibration to resume. */
-async function resumed(device: Device, file: string, quiet: boolean): Promise<Calibration> {
-  const { calibration, mended } = await loadCalibration(file, true);
+async function resumed(device: Device, file: string): Promise<Calibration> {
+  const { stored: calibration } = await loadCalibration(file);
   const difference = otherMachine(device.description, describeHost(), calibration);
   if (difference !== null)
     throw new UserError(
       `calibration ${show(displayPath(file))} was measured on another device (${difference})`,
       'name another file with --output: measurements of two devices do not mix',
-    );
-  if (mended > 0 && !quiet)
-    process.stderr.write(
-      `${mended} point${mended === 1 ? '' : 's'} of ${displayPath(file)} had a time without its drift, which is left out\n`,
     );
   return calibration;
 }
@@ -363,13 +360,12 @@ function driftLines(c: Calibration): string[] {
   const samples = c.kernels.flatMap((k) => k.samples);
   const drifts = samples.flatMap((s) => s.drift ?? []);
   const corrected = drifts.filter((d) => Math.abs(d - 1) > DRIFT_CORRECTED).length;
-  const flagged = samples.filter((s) => s.flag !== undefined).length;
+  const retried = c.clock.kind === 'processor' ? DRIFT_RETRIED.processor : DRIFT_RETRIED.usual;
+  const restless = samples.filter((s) => s.drift && isBeyond(median(s.drift), retried)).length;
   const range = `${c.probe.lowDrift.toFixed(2)} to ${c.probe.highDrift.toFixed(2)} times its reference over ${c.probe.runs} runs`;
   return [
     `The probe took ${range}. ${corrected} of ${drifts.length} times drifted by more than ${100 * DRIFT_CORRECTED} % and are corrected for it when a predictor is fitted; the file keeps them raw.`,
-    ...(flagged > 0
-      ? [`${flagged} of ${samples.length} points were measured while the machine was not quiet; they carry a flag.`]
-      : []),
+    ...(restless > 0 ? [`${restless} of ${samples.length} points were measured while the machine was not quiet.`] : []),
   ];
 }
 

@@ -15,6 +15,7 @@ import type { KnownStacks } from '../report/page-data.js';
 import { picturesOf } from '../report/pictures/index.js';
 import { viewOf, type View } from '../report/view.js';
 import { calibrationSchema, type Calibration } from '../schema/calibration.js';
+import { readCalibration } from '../schema/drift.js';
 import { isUncompressed } from '../codecs/registry.js';
 import { readVram } from '../plan/answer.js';
 import { shownDecode, timeWords } from '../plan/words.js';
@@ -221,7 +222,7 @@ function plan(calibration: Calibration): void {
   report?.abort();
   report = new AbortController();
   try {
-    const data = planningOf(calibration, fileName(calibration), statedMemory(), files);
+    const data = planningOf(readCalibration(calibration), fileName(calibration), statedMemory(), files);
     const view = viewOf(data.scenario, data.sources);
     fill('report', reportBody(view, picturesOf(view), data, []));
     mountReport(data, report.signal);

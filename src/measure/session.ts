@@ -80,8 +80,6 @@ export async function measureSession(session: Session): Promise<Calibration | nu
         `The browser took the GPU away (${error.message}). ${over ? 'What was measured is kept.' : 'Going on with a new device.'}`,
       );
       if (over) break;
-      // Plain data from here on: the samples of the session that ended are not written to any more.
-      latest = latest && (JSON.parse(JSON.stringify(latest)) as Calibration);
     } finally {
       device.close();
     }

@@ -9,12 +9,13 @@ import type { KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
-import { choose, leastServed, lightest } from './choose.js';
+import { choose, leastServed, lightest, type Choice } from './choose.js';
 import { compileAhead } from './compile.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { permitted } from './bounded.js';
 import { openPoint, tuningOptions } from '../measure.js';
-import { Drift, openProbe } from '../probe.js';
+import { openProbe } from '../probe.js';
+import { Drift, rawCalibration, readSample, submitOf } from '../../schema/drift.js';
 import { DRIFT_RETRIED } from './repetitions.js';
 import { resolutionOf } from '../resolution.js';
 import { planTracks, type WeightedCall } from './tracks.js';
@@ -107,7 +108,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   const started = clockNow();
   const spent = (): number => clockNow() - started - (options.pausedSeconds?.() ?? 0);
   const { kind: clock, resolutionSeconds, batchSeconds, mostCalls } = await resolutionOf(device);
-  const earlier = options.resumeFrom;
+  const earlier = options.resumeFrom && rawCalibration(options.resumeFrom);
   const overheads = earlier?.overheads ?? (await measureOverheads(device, YARDSTICK_SHARE * options.budgetSeconds));
   const ceilings =
     earlier?.ceilings ??
@@ -123,18 +124,28 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     ceilings,
     kernels: [],
   };
+  const drift = new Drift(earlier?.probeSeconds ?? []);
+  calibration.probeSeconds = drift.seconds;
   // The next session need not measure them again, whatever ends this one.
   if (!earlier) options.save?.(calibration, true);
-  else if (earlier.probe) calibration.probe = earlier.probe;
-  const probe = await openProbe(device, { clock, submitSeconds: overheads.submitSeconds, rates: ceilings });
-  const drift = new Drift();
+  // The cost of submitting is taken off when samples are read.
+  const raw = { clock, submitSeconds: 0 };
+  const probe = await openProbe(device, { ...raw, rates: ceilings });
+  const read = (sample: Sample): Sample => readSample(sample, { submitSeconds: submitOf(calibration), drift });
+  const { nextPoint, outliers } = options;
+  const choice: Choice = {
+    seed: options.seed,
+    ...(nextPoint
+      ? { nextPoint: (kernel, variant, samples, shapes) => nextPoint(kernel, variant, samples.map(read), shapes) }
+      : {}),
+  };
   const runProbe = async (): Promise<number> => {
     await options.ready?.();
     const seconds = await probe.run();
     drift.record(seconds);
     return seconds;
   };
-  const rules = { clock, batchSeconds, mostCalls, submitSeconds: overheads.submitSeconds, seed: options.seed };
+  const rules = { ...raw, batchSeconds, mostCalls, seed: options.seed };
   const { budgetSeconds } = options;
   const bounded = Number.isFinite(device.bounds.dispatchSeconds);
   const compile = async (tracks: readonly Track[], compilers: () => Promise<readonly Device[]>): Promise<void> => {
@@ -179,14 +190,11 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
       probe: runProbe,
       driftRetried: clock === 'processor' ? DRIFT_RETRIED.processor : DRIFT_RETRIED.usual,
       chooseTrack: leastServed,
-      chooseCandidate: (track) => (bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, options)),
+      chooseCandidate: (track) => (bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, choice)),
       ...(bounded ? { mostFailures: MOST_FAILURES } : {}),
       ...(options.pauses ? { pauses: options.pauses } : {}),
-      save: (must) => {
-        const probe = drift.describe();
-        if (probe) calibration.probe = probe;
-        options.save?.(calibration, must);
-      },
+      read,
+      save: (must) => options.save?.(calibration, must),
       visited: (track, gap) =>
         options.onProgress?.({
           kernel: track.kernel,
@@ -199,10 +207,8 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
           gap,
         }),
       outliers: (track, samples) =>
-        (until === budgetSeconds && options.outliers?.(track.kernel, track.variant, samples)) || [],
+        (until === budgetSeconds && outliers?.(track.kernel, track.variant, samples.map(read))) || [],
     });
-    for (const { samples } of calibration.kernels)
-      for (const sample of samples) visits.adopt(sample, from?.probe?.referenceSeconds ?? null);
     await visits.run();
   };
   try {

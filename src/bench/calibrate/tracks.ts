@@ -57,7 +57,7 @@ export function planTracks(
     const entry: KernelCalibration = {
       kernel,
       sourceHash: kernelHash(kernel),
-      samples: samples.map((sample) => ({ ...sample, seconds: [...sample.seconds] })),
+      samples: [...samples],
       // Others are tried again: the driver's limits may have changed.
       gaps: (old?.gaps ?? []).filter((gap) => isUnfinished(gap)),
       predictors: samples.length > 0 ? { ...old?.predictors } : {},
@@ -68,9 +68,7 @@ export function planTracks(
     calibration.kernels.push(entry);
   }
   // Of kernels that are not asked for everything is kept as it is.
-  for (const old of resumed)
-    if (!(kernels as readonly string[]).includes(old.kernel))
-      calibration.kernels.push({ ...old, samples: old.samples.map((sample) => ({ ...sample })) });
+  for (const old of resumed) if (!(kernels as readonly string[]).includes(old.kernel)) calibration.kernels.push(old);
   const place = ({ kernel }: KernelCalibration): number => (KERNEL_NAMES as readonly string[]).indexOf(kernel);
   calibration.kernels.sort((a, b) => place(a) - place(b));
   const trackOf = ({ kernel, variant }: KernelCall, entry: KernelCalibration): Track => {

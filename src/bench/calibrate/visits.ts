@@ -9,11 +9,10 @@ import { Budget } from '../../budget.js';
 import { GpuError } from '../../gpu/errors.js';
 import type { KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
-import { correctedSeconds, typicalSeconds } from '../../schema/drift.js';
+import { correctedSeconds, typicalSeconds, type Drift, type Drifted } from '../../schema/drift.js';
 import type { KernelCalibration, Sample } from '../../schema/calibration.js';
-import type { Drift } from '../probe.js';
+import type { BatchTimer } from '../timing.js';
 import { isBeyond, isQuiet, LEAST_REPETITIONS, MOST_REPETITIONS, spreadOf } from './repetitions.js';
-import { median } from '../../statistics.js';
 
 /** New points are visited during this share of the budget; the rest is for coming back. */
 const FIRST_VISITS_SHARE = 0.6;
@@ -30,8 +29,6 @@ const MOST_ATTEMPTS = 3;
 const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
-/** What a file can hold of a drift (schema/calibration.ts). */
-const DRIFT_BOUNDS = { low: 1e-3, high: 1e3 };
 /** Kinds of pieces of the budget: a point put on the device for the first time, one that was there before, a repetition. */
 const [NEW, KNOWN, REPETITION] = ['new point', 'known point', 'repetition'];
 /** Reason of the gap that the file holds while a point is prepared. The gap remains if the program dies then. */
@@ -77,8 +74,7 @@ export interface OpenPoint {
   readonly sample: Sample;
   /** On the device. */
   readonly bytes: number;
-  /** One submission: seconds a call, and of all its calls. */
-  time(): Promise<{ readonly each: number; readonly total: number }>;
+  readonly time: BatchTimer;
   free(): void;
 }
 
@@ -104,6 +100,8 @@ export interface VisitTools {
   open(track: Track, shape: Shape, known: Sample | null): Promise<OpenPoint>;
   /** Runs the probe, which also records it. */
   probe(): Promise<number>;
+  /** A stored sample's times and drifts. */
+  read(sample: Sample): Drifted;
   /** The track whose turn it is, and index of its next candidate. */
   chooseTrack(tracks: readonly Track[]): Track | undefined;
   chooseCandidate(track: Track): number;
@@ -142,22 +140,16 @@ interface Visit {
   readonly sample: Sample;
   /** The sample that it replaces once it is complete. */
   readonly replaces: Sample | undefined;
-  /** The probe beside each of its repetitions. */
-  readonly probes: number[];
   /** Its repetitions that count, seconds of a call. */
   readonly times: number[];
-  /** Seconds of all repetitions, those that do not count among them. */
+  /** All repetitions, those that do not count among them, and their seconds. */
+  attempts: number;
   spent: number;
 }
 
 /** Visits points until the budget is spent or all is done. */
 export class Visits {
   private readonly points: Point[] = [];
-  /**
-   * The probe beside each repetition, seconds, null where there was none. All drifts are computed again when the
-   * reference changes.
-   */
-  private readonly probes = new Map<Sample, (number | null)[]>();
   private readonly open: Visit[] = [];
   private readonly failures = new Map<Track, number>();
   private readonly budget: Budget;
@@ -172,21 +164,6 @@ export class Visits {
     private readonly tools: VisitTools,
   ) {
     this.budget = new Budget(Math.max(0, tools.budgetSeconds - tools.now()), () => tools.now());
-  }
-
-  /**
-   * Takes over a sample of an earlier session. Its drift refers to that session's probe; from now on it refers to this
-   * one's.
-   * @param referenceSeconds of that session's probe, null where it had none
-   */
-  adopt(sample: Sample, referenceSeconds: number | null): void {
-    const { seconds, drift } = sample;
-    const probeOf = (i: number): number | null =>
-      drift && referenceSeconds !== null ? (drift[i] as number) * referenceSeconds : null;
-    this.probes.set(
-      sample,
-      seconds.map((_, i) => probeOf(i)),
-    );
   }
 
   async run(): Promise<void> {
@@ -217,7 +194,7 @@ export class Visits {
       }));
     });
     await this.takeTurns(() => (this.hasTime(KNOWN) ? wrong.shift() : undefined));
-    this.save(false);
+    this.tools.save(false);
   }
 
   /** Whether a further point, and the repetitions that it and the open ones need, end in time. */
@@ -241,7 +218,7 @@ export class Visits {
     const largest = this.points.reduce((most, { share }) => Math.max(most, share), Number.MIN_VALUE);
     const free = this.points.filter((p) => !this.open.some((v) => v.sample === p.sample));
     return best(free, ({ sample, share }) => {
-      const times = correctedSeconds(sample);
+      const times = correctedSeconds(tools.read(sample));
       const each = typicalSeconds(times);
       const visitSeconds = Math.max(tools.secondsPerVisit, LEAST_REPETITIONS * each);
       const repetitions = Math.min(MOST_REPETITIONS, Math.max(LEAST_REPETITIONS, visitSeconds / each));
@@ -289,7 +266,7 @@ export class Visits {
     try {
       if (!known) {
         gaps.push(marked);
-        this.save(true);
+        this.tools.save(true);
       }
       point = await tools.open(track, shape, known ?? null);
     } catch (error) {
@@ -307,10 +284,10 @@ export class Visits {
     const opened = tools.now();
     this.budget.note(known ? KNOWN : NEW, opened - begun);
     const sample = known ?? point.sample;
-    const visit: Visit = { track, point, sample, replaces, probes: [], times: [], spent: 0 };
+    const visit: Visit = { track, point, sample, replaces, times: [], attempts: 0, spent: 0 };
     await this.repeat([visit]);
     // A point of which not even one repetition ended is no point.
-    if (visit.probes.length === 0) return;
+    if (visit.attempts === 0) return;
     track.visitSeconds.push(
       opened -
         begun +
@@ -325,7 +302,7 @@ export class Visits {
     const began = tools.now();
     const before = this.justNow ?? (await tools.probe());
     const pauses = tools.pauses?.();
-    const times: { visit: Visit; each: number; total: number }[] = [];
+    const times: ({ visit: Visit } & Awaited<ReturnType<OpenPoint['time']>>)[] = [];
     for (const visit of visits) {
       try {
         times.push({ visit, ...(await visit.point.time()) });
@@ -336,15 +313,15 @@ export class Visits {
     }
     this.justNow = await tools.probe();
     this.budget.note(REPETITION, (tools.now() - began) / Math.max(1, visits.length));
-    const probe = Math.sqrt(before * this.justNow);
+    const far = isBeyond(drift.relative(Math.sqrt(before * this.justNow)), tools.driftRetried);
     if (tools.pauses?.() !== pauses) {
       this.open.push(...times.map(({ visit }) => visit));
       return;
     }
-    for (const { visit, each, total } of times) {
-      this.keep(visit, each, probe);
+    for (const { visit, each, calls, total } of times) {
+      this.keep(visit, each, calls);
+      visit.attempts++;
       visit.spent += total;
-      const far = isBeyond(drift.relative(probe), tools.driftRetried);
       if (far && this.retrySeconds < RETRY_SHARE * tools.budgetSeconds) this.retrySeconds += total;
       else visit.times.push(each);
     }
@@ -352,31 +329,20 @@ export class Visits {
       if (this.isDone(visit)) this.end(visit);
       else this.open.push(visit);
     }
-    this.save(false);
-  }
-
-  /** All drifts refer to the reference as it is now. */
-  private save(must: boolean): void {
-    for (const [sample, probes] of this.probes) sample.drift = probes.map((seconds) => this.driftOf(seconds));
-    this.tools.save(must);
+    this.tools.save(false);
   }
 
   /** A repetition joins its sample, and a new sample its kernel: from now on the file holds it. */
-  private keep({ track, sample, replaces, probes }: Visit, seconds: number, probe: number): void {
-    probes.push(probe);
-    this.probes.set(sample, [...(this.probes.get(sample) ?? []), probe]);
+  private keep({ track, sample, replaces }: Visit, seconds: number, calls: number): void {
     sample.seconds.push(seconds);
+    sample.calls?.push(calls);
+    sample.probes?.push(this.drift.seconds.length - 2);
     if (!replaces && !track.entry.samples.includes(sample)) track.entry.samples.push(sample);
   }
 
-  private driftOf(probeSeconds: number | null): number {
-    if (probeSeconds === null) return 1;
-    return Math.min(DRIFT_BOUNDS.high, Math.max(DRIFT_BOUNDS.low, this.drift.relative(probeSeconds)));
-  }
-
-  private isDone({ times, probes, spent }: Visit): boolean {
+  private isDone({ times, attempts, spent }: Visit): boolean {
     const { tools } = this;
-    if (probes.length >= MOST_ATTEMPTS * MOST_REPETITIONS) return true;
+    if (attempts >= MOST_ATTEMPTS * MOST_REPETITIONS) return true;
     return (
       times.length >= LEAST_REPETITIONS &&
       (times.length >= MOST_REPETITIONS ||
@@ -386,16 +352,10 @@ export class Visits {
     );
   }
 
-  private end({ track, point, sample, replaces, probes }: Visit): void {
+  private end({ track, point, sample, replaces }: Visit): void {
     point.free();
     const { samples } = track.entry;
-    if (replaces) {
-      samples[samples.indexOf(replaces)] = sample;
-      this.probes.delete(replaces);
-    }
-    const typical = median(probes.map((p) => this.drift.relative(p)));
-    if (isBeyond(typical, this.tools.driftRetried))
-      sample.flag = `the probe took ${typical.toPrecision(2)} times its reference beside most of the ${probes.length} repetitions of a visit`;
+    if (replaces) samples[samples.indexOf(replaces)] = sample;
     this.tools.visited(track, null);
   }
 

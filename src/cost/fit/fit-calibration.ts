@@ -2,11 +2,13 @@
 import type { KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import type { Calibration, Sample } from '../../schema/calibration.js';
+import { readCalibration } from '../../schema/drift.js';
 import { activeSelector, fitPredictor } from './fit.js';
 
 /** Fits a predictor for every kernel and variant that has samples; names each before its turn, which takes a moment. */
 export function* fitting(calibration: Calibration): Generator<{ kernel: KernelName; variant: string }> {
-  for (const k of calibration.kernels) {
+  // Predictors are those of the stored kernels.
+  for (const k of readCalibration(calibration).kernels) {
     const kernel = k.kernel as KernelName;
     for (const variant of new Set(k.samples.map((s) => s.variant))) {
       yield { kernel, variant };
