@@ -11,7 +11,8 @@ import type { KernelName } from '../kernels/registry.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 import { readCalibration } from '../src/schema/drift.js';
 import { median, quantile } from '../src/statistics.js';
-import { stepGrid, validationModel } from '../src/validate/grid.js';
+import { validationModel } from '../src/bench/calibrate/lists.js';
+import { stepGrid } from '../src/validate/grid.js';
 import { pricerFor } from '../src/validate/latency.js';
 import type { ValidationReport } from '../src/validate/report.js';
 

@@ -39,7 +39,9 @@ import { KERNELS, KERNEL_NAMES, workOf as work } from '../kernels/registry.js';
 import { STORAGES } from '../kernels/spec.js';
 import * as schedules from './schedule/schedule.js';
 import type { Configuration, Op, Schedule } from './schedule/schedule.js';
+import type { Calibration } from './schema/calibration.js';
 import { flashloopConstants } from './schema/constants.js';
+import { readCalibration } from './schema/drift.js';
 import { checkScenario, scenarioSchema } from './schema/scenario.js';
 import type { Scenario } from './schema/settings.js';
 import { MAX_BYTES, MAX_TOKENS } from './units.js';
@@ -397,7 +399,8 @@ export const pricePrompt = checked(
 export const datasheetPricer = checked(pricers.datasheetPricer, 'datasheetPricer', ['rates', rates], ['link', link]);
 /** Prices of the device that a calibration was measured on. */
 export const calibrationPricer = checked(
-  pricers.calibrationPricer,
+  (calibration: Calibration | pricers.PricedParts, options: Parameters<typeof pricers.calibrationPricer>[1]) =>
+    pricers.calibrationPricer('clock' in calibration ? readCalibration(calibration) : calibration, options),
   'calibrationPricer',
   ['calibration', z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) })],
   ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],

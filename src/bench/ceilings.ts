@@ -10,8 +10,7 @@ import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
 import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
 import { fill } from './inputs.js';
-import { medianOf } from './repeat.js';
-import { mediansOf } from './rounds.js';
+import { medianOf, mediansOf } from './rounds.js';
 import { secondsOf } from './timing.js';
 
 const MIB = 2 ** 20;

@@ -1,8 +1,8 @@
 /**
  * Several measurements in turn, A B C A B C: a slow phase longer than a round slows all of them, and cancels in the
- * ratio of two within a round. tinybench, which times what runs alone (repeat.ts), sorts the samples of a task and knows
- * no rounds.
+ * ratio of two within a round. tinybench times what runs alone: it sorts the samples of a task, and knows no rounds.
  */
+import { Bench } from 'tinybench';
 import { clockNow } from '../clock.js';
 import { median } from '../statistics.js';
 import { bootstrap, exponential } from './regression/statistics.js';
@@ -55,6 +55,20 @@ export async function interleave(measures: readonly Measure[], rules: Interleave
     rules.onRound?.(round + 1, elapsed());
   }
   return times;
+}
+
+const MILLISECONDS = 1000;
+
+/**
+ * Median seconds of `times` runs. A run says how long it took: by timestamps of the GPU, or without what the host did
+ * beside it.
+ */
+export async function medianOf(times: number, run: () => Promise<number>): Promise<number> {
+  const bench = new Bench({ iterations: times, time: 0, warmup: false, throws: true });
+  bench.add('run', async () => ({ overriddenDuration: MILLISECONDS * (await run()) }), { async: true });
+  const [task] = await bench.run();
+  if (task?.result.state !== 'completed') throw new Error(`runs ended as ${task?.result.state}`);
+  return task.result.latency.p50 / MILLISECONDS;
 }
 
 /** Most rounds of medians. */

@@ -1,14 +1,9 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
-import {
-  bench,
-  benchMarkdown,
-  benchTable,
-  CASE_GROUPS,
-  resolveAgainst,
-  type BenchOptions,
-  type BenchReport,
-  type CaseGroup,
-} from '../bench/regression/index.js';
+import { bench, type BenchOptions } from '../bench/regression/bench.js';
+import { CASE_GROUPS, type CaseGroup } from '../bench/regression/cases.js';
+import { benchMarkdown, benchTable } from '../bench/regression/print.js';
+import type { BenchReport } from '../bench/regression/report.js';
+import { resolveAgainst } from '../bench/regression/versions.js';
 import { readBudget } from '../budget.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { pricesOn } from '../plan/answer.js';

@@ -3,18 +3,13 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Anchor } from '../bench/calibrate/anchors.js';
 import { callsOf } from '../bench/calibrate/lists.js';
-import {
-  calibrate,
-  measureOverheads,
-  saveTo,
-  writeCalibration,
-  type CalibrationProgress,
-  type Compiled,
-} from '../bench/index.js';
+import { calibrate, type CalibrationProgress, type Compiled } from '../bench/calibrate/calibrate.js';
+import { measureOverheads } from '../bench/ceilings.js';
+import { saveTo, writeCalibration } from '../bench/calibrate/save.js';
 import { compilersFor } from '../bench/calibrate/compilers.js';
 import { describeHost } from '../bench/host.js';
 import { staleKernels } from '../bench/calibrate/tracks.js';
-import { representativeCalls } from '../bench/regression/index.js';
+import { representativeCalls } from '../bench/regression/cases.js';
 import { tune, type Trial } from '../bench/calibrate/tune.js';
 import type { Tuning } from '../../kernels/launch.js';
 import { outliers } from '../cost/fit/fit.js';
@@ -259,6 +254,7 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
   try {
     return await calibrate({
       device,
+      host: describeHost(),
       budgetSeconds: m.budgetSeconds,
       seed: m.seed,
       calls: m.calls,

@@ -7,7 +7,7 @@ import { best } from '../best.js';
 import type { Budget } from '../budget.js';
 import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
-import { medianOf } from '../bench/repeat.js';
+import { medianOf } from '../bench/rounds.js';
 import { median } from '../statistics.js';
 import type { OpenPoint } from '../bench/calibrate/visits.js';
 import { coordinate } from '../cost/predictor.js';

@@ -1,5 +1,6 @@
 /** Runs the sections of a validation on one device, within a time budget. */
 import { OUT_OF_TIME, type Budget } from '../budget.js';
+import { validationModel } from '../bench/calibrate/lists.js';
 import { describeProgram } from '../bench/describe.js';
 import { describeHost } from '../bench/host.js';
 import { OTHER_MACHINE } from '../cost/pricers.js';
@@ -18,7 +19,6 @@ import {
   servingGrid,
   servingModel,
   stepGrid,
-  validationModel,
   type GridRules,
 } from './grid.js';
 import { callsOfStep, checkSteps, type StepCase } from './latency.js';

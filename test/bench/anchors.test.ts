@@ -9,7 +9,8 @@ import { randomFrom } from '../../src/random.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { forEachOp, schedule } from '../../src/schedule/schedule.js';
-import { stepGrid, validationModel } from '../../src/validate/grid.js';
+import { validationModel } from '../../src/bench/calibrate/lists.js';
+import { stepGrid } from '../../src/validate/grid.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const random = randomFrom(seed);

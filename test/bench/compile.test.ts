@@ -7,7 +7,7 @@ import type { Track } from '../../src/bench/calibrate/visits.js';
 import { pipelineKey, type Device } from '../../src/gpu/device.js';
 import type { Step } from '../../src/gpu/plan.js';
 import type { Sample } from '../../src/schema/calibration.js';
-import { validationModel } from '../../src/validate/grid.js';
+import { validationModel } from '../../src/bench/calibrate/lists.js';
 
 /** Tracks of the first calls; every third is of a kernel that the default table does not call. */
 function tracksOf(): Track[] {

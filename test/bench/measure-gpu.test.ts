@@ -2,9 +2,10 @@
 import '../gpu/timed.js';
 import { expect, test } from 'vitest';
 import { Budget } from '../../src/budget.js';
-import { calibrate } from '../../src/bench/index.js';
+import { calibrate } from '../../src/bench/calibrate/calibrate.js';
+import { describeHost } from '../../src/bench/host.js';
 import { ticking } from './ticking.js';
-import { bench } from '../../src/bench/regression/index.js';
+import { bench } from '../../src/bench/regression/bench.js';
 import { tune } from '../../src/bench/calibrate/tune.js';
 import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
 import { describeGpu } from '../gpu/device.js';
@@ -19,6 +20,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     const seen: number[] = [];
     const calibration = await calibrate({
       device,
+      host: describeHost(),
       budgetSeconds: BUDGET,
       seed,
       kernels: ['swiglu'],
@@ -42,6 +44,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     // Going on with another kernel keeps the first, and the runs of the probe beside it.
     const resumed = await calibrate({
       device,
+      host: describeHost(),
       budgetSeconds: 1,
       seed,
       kernels: ['rope'],

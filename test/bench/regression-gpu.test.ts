@@ -8,11 +8,13 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { ticking } from './ticking.js';
-import { representativeCalls } from '../../src/bench/regression/index.js';
+import { representativeCalls } from '../../src/bench/regression/cases.js';
 import { compareVersions, type CompareOptions } from '../../src/bench/regression/compare.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
-import { bench, resolveAgainst, type BenchReport, type BenchResult } from '../../src/bench/regression/index.js';
+import { bench } from '../../src/bench/regression/bench.js';
+import type { BenchReport, BenchResult } from '../../src/bench/regression/report.js';
+import { resolveAgainst } from '../../src/bench/regression/versions.js';
 import { compile, ROOT, type Outcome } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 

@@ -40,10 +40,10 @@ describeGpu('a device without subgroups', () => {
     const device = await deviceOf(narrow, description, Object.assign(platform, { gpu }));
     try {
       expect(device.has('subgroups')).toBe(false);
-      const { sample, free } = await openPoint(device, CALL, RULES, null);
-      expect(sample.tuning).toMatchObject({ wide: 1, lanes: 1 });
-      expect(sample.relativeError).toBeLessThan(2e-5);
-      free();
+      const point = await openPoint(device, CALL, RULES, null);
+      expect(point.sample.tuning).toMatchObject({ wide: 1, lanes: 1 });
+      expect(point.sample.relativeError).toBeLessThan(2e-5);
+      point.free();
       const basis = {
         kernel: 'block_basis',
         variant: 'f32',

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, test } from 'vitest';
-import { permitted } from '../../src/bench/calibrate/bounded.js';
+import { permitted } from '../../src/bench/calibrate/tracks.js';
 import { lightest } from '../../src/bench/calibrate/choose.js';
 import { chooseClock, stepOf, wallStep } from '../../src/bench/resolution.js';
 import { rendererName } from '../../src/gpu/browser.js';

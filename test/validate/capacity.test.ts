@@ -9,7 +9,7 @@ import {
   largestBatch,
   type Attempt,
 } from '../../src/validate/capacity.js';
-import { validationModel } from '../../src/validate/grid.js';
+import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { judge } from '../../src/validate/report.js';
 import { randomOf, SEED } from '../gpu/random.js';
 

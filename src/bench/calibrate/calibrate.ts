@@ -12,13 +12,12 @@ import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { choose, leastServed, lightest, type Choice } from './choose.js';
 import { compileAhead } from './compile.js';
 import { describeDevice, describeProgram } from '../describe.js';
-import { permitted } from './bounded.js';
 import { openPoint, tuningOptions } from '../measure.js';
 import { openProbe } from '../probe.js';
 import { Drift, rawCalibration, readSample, submitOf } from '../../schema/drift.js';
 import { DRIFT_RETRIED } from './repetitions.js';
 import { resolutionOf } from '../resolution.js';
-import { planTracks, type WeightedCall } from './tracks.js';
+import { permitted, planTracks, type WeightedCall } from './tracks.js';
 import { samplesOf, Visits, type Track } from './visits.js';
 
 /** A point's raw samples take at most this share of the whole budget. */

@@ -1,14 +1,15 @@
 /** What a calibration has to measure: the candidates of every kernel and variant, and what is known of them already. */
 import type { Device } from '../../gpu/device.js';
 import type { Tuning } from '../../../kernels/launch.js';
-import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../../kernels/registry.js';
+import { KERNEL_NAMES, workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
+import { GpuError } from '../../gpu/errors.js';
+import { median } from '../../statistics.js';
 import { kernelHash } from '../../../kernels/source.js';
 import type { Shape } from '../../../kernels/spec.js';
 import type { Calibration, KernelCalibration, Sample } from '../../schema/calibration.js';
 import type { Anchor } from './anchors.js';
-import { ceilingSeconds } from './bounded.js';
-import { launchOf, obstacle, tuningOptions } from '../measure.js';
-import { isUnfinished, likewise, type Track } from './visits.js';
+import { launchOf, obstacle, tooLongFor, tuningOptions } from '../measure.js';
+import { isUnfinished, likewise, samplesOf, type Track } from './visits.js';
 
 /**
  * Calls that would take longer than this, or than this share of the budget, are left out: they would take the time of
@@ -166,4 +167,38 @@ function tooLong(call: KernelCall, ceilings: Calibration['ceilings'], longest: n
   return seconds > longest
     ? `would take about ${seconds.toPrecision(2)} s a call, more than ${longest.toPrecision(2)} s of this budget`
     : null;
+}
+
+type Ceilings = Pick<Calibration['ceilings'], 'readBytesPerSecond' | 'f32FlopsPerSecond'>;
+
+/** Seconds of a call at the device's ceilings. */
+function ceilingSeconds(call: KernelCall, ceilings: Ceilings): number {
+  const { readBytes, writeBytes, flops } = workOf(call);
+  return Math.max((readBytes + writeBytes) / ceilings.readBytesPerSecond, flops / ceilings.f32FlopsPerSecond);
+}
+
+/** A shape may take this many times its kernel's slowest share so far: shapes of one kernel scatter by less. */
+const SCATTER = 2;
+
+/**
+ * Keeps dispatches short where a device may not be held for long: a kernel is measured from its lightest shape up, and a
+ * shape that the slowest so far says would take too long is left out.
+ *
+ * The call itself, where the slowest shape of its kernel so far, by its share of the ceilings, lets it be run.
+ * @throws GpuError `unsupported` where the call would hold the device longer than it may
+ */
+export function permitted(
+  device: Pick<Device, 'bounds'>,
+  track: Pick<Track, 'entry' | 'variant'>,
+  call: KernelCall,
+  ceilings: Ceilings,
+): KernelCall {
+  const { dispatchSeconds } = device.bounds;
+  const slowest = samplesOf(track).reduce(
+    (most, s) => Math.max(most, median(s.seconds) / ceilingSeconds({ ...call, shape: s.shape }, ceilings)),
+    1,
+  );
+  const expected = slowest * ceilingSeconds(call, ceilings);
+  if (SCATTER * expected > dispatchSeconds) throw new GpuError('unsupported', tooLongFor(expected, dispatchSeconds));
+  return call;
 }

@@ -5,6 +5,7 @@ import { OWN_SOURCES, type SourceSet } from '../../../kernels/source.js';
 import { workOf, type KernelCall } from '../../../kernels/registry.js';
 import { printable } from '../../errors.js';
 import type { Calibration } from '../../schema/calibration.js';
+import { inTime } from '../in-time.js';
 import { makeOperands } from '../inputs.js';
 import { moreOperands, obstacle, toleranceOf } from '../measure.js';
 import { interleave, ratioOf } from '../rounds.js';
@@ -52,34 +53,31 @@ export async function compareVersions(device: Device, options: CompareOptions): 
   const results: (BenchResult | null)[] = options.calls.map((call) => skipped(device, call, options, now));
   const open = options.calls.flatMap((call, i) => (results[i] === null ? [{ call, i }] : []));
   const { budget } = options;
-  /** Does a piece of a call's work; where it fails, the call has its result. */
-  const attempt = async (
-    { call, i }: (typeof open)[number],
-    work: () => Promise<BenchResult | null>,
+  /** Each of some calls; what does not fit the time is left in this state. */
+  const each = async (
+    some: typeof open,
+    late: SkippedResult['state'],
+    rules: Omit<Parameters<typeof inTime<(typeof open)[number], BenchResult | null>>[1], 'refuses'>,
+    work: (call: KernelCall, done: number) => Promise<BenchResult | null>,
   ): Promise<void> => {
-    try {
-      results[i] = await work();
-    } catch (error) {
-      if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
-      results[i] = skip(call, 'unsupported', error.message);
-    }
+    const of = { ...rules, refuses: ({ fault }: GpuError) => fault !== 'lost' };
+    const { results: found, notRun } = await inTime(some, of, ({ call }, done) => work(call, done));
+    for (const { one, result } of found) results[one.i] = result;
+    for (const { one, reason } of notRun)
+      results[one.i] = skip(one.call, reason === OUT_OF_TIME ? late : 'unsupported', reason);
   };
-  // All are checked before any is timed.
-  for (const [done, one] of open.entries()) {
-    // The first is tried: nothing is known of it.
-    if (done > 0 && !options.checkAll && !budget.fits(CHECKED))
-      results[one.i] = skip(one.call, 'not-reached', OUT_OF_TIME);
-    else await attempt(one, () => budget.piece(CHECKED, () => checkCall(device, one.call, { ...options, now })));
-  }
+  const versions = { ...options, now };
+  // All are checked before any is timed, and the first in any case.
+  const fits = (done: number): boolean => done === 0 || options.checkAll === true || budget.fits(CHECKED);
+  await each(open, 'not-reached', { budget, kinds: [], piece: CHECKED, fits }, (call) =>
+    checkCall(device, call, versions),
+  );
   const right = open.filter(({ i }) => results[i] === null);
-  for (const [done, one] of right.entries()) {
-    options.onProgress?.(one.call, done, right.length);
-    if (!budget.fits(PREPARED, ROUNDS)) results[one.i] = skip(one.call, 'checked', OUT_OF_TIME);
-    else {
-      const part = budget.part(budget.left / (right.length - done));
-      await attempt(one, () => timeCall(device, one.call, { ...options, now }, part));
-    }
-  }
+  const onCase = ({ call }: (typeof open)[number], done: number): void =>
+    options.onProgress?.(call, done, right.length);
+  await each(right, 'checked', { budget, kinds: [PREPARED, ROUNDS], onCase }, (call, done) =>
+    timeCall(device, call, versions, budget.part(budget.left / (right.length - done))),
+  );
   return results.filter((r) => r !== null);
 }
 
