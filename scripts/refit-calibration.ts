@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { writeCalibration } from '../src/bench/calibrate/save.js';
-import { fitting } from '../src/cost/fit/fit-calibration.js';
+import { fitting } from '../src/cost/fit/fit.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 
 for (const path of process.argv.slice(2)) {

@@ -12,8 +12,7 @@ import { staleKernels } from '../bench/calibrate/tracks.js';
 import { representativeCalls } from '../bench/regression/cases.js';
 import { tune, type Trial } from '../bench/calibrate/tune.js';
 import type { Tuning } from '../../kernels/launch.js';
-import { outliers } from '../cost/fit/fit.js';
-import { fitting, nextPoints } from '../cost/fit/fit-calibration.js';
+import { fitting, outliers } from '../cost/fit/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
 import { openDevice, type Device } from '../gpu/index.js';
@@ -263,7 +262,6 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
       ...(m.earlier ? { resumeFrom: m.earlier } : {}),
       signal: m.signal,
       save: saveTo(m.file),
-      nextPoint: nextPoints(),
       outliers,
       ...(device.description.software ? { compilers: m.compilers } : {}),
       ...(m.quiet || process.stderr.isTTY !== true ? {} : { onProgress: showProgress, onCompiled: showProgress }),

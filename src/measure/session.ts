@@ -5,8 +5,7 @@
 import type { Anchor } from '../bench/calibrate/anchors.js';
 import { calibrate, type CalibrationProgress } from '../bench/calibrate/calibrate.js';
 import { clockNow } from '../clock.js';
-import { outliers } from '../cost/fit/fit.js';
-import { fitting, nextPoints } from '../cost/fit/fit-calibration.js';
+import { fitting, outliers } from '../cost/fit/fit.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import type { Calibration } from '../schema/calibration.js';
@@ -61,7 +60,6 @@ export async function measureSession(session: Session): Promise<Calibration | nu
         ready: () => session.ready(),
         pausedSeconds: () => session.pausedSeconds() - paused,
         pauses: () => session.pauses(),
-        nextPoint: nextPoints(),
         outliers,
         save: (calibration) => {
           latest = calibration;

@@ -6,10 +6,9 @@ import { clockNow } from '../../clock.js';
 import type { Device } from '../../gpu/device.js';
 import type { Tuning } from '../../../kernels/launch.js';
 import type { KernelName } from '../../../kernels/registry.js';
-import type { Shape } from '../../../kernels/spec.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
-import { choose, leastServed, lightest, type Choice } from './choose.js';
+import { choose, leastServed, lightest } from './choose.js';
 import { compileAhead } from './compile.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { openPoint, tuningOptions } from '../measure.js';
@@ -93,12 +92,7 @@ export interface CalibrateOptions {
   /** Called after every round of repetitions, and with `must` before anything that may last or end the program. */
   save?: (calibration: Calibration, must: boolean) => void;
   signal?: AbortSignal;
-  /**
-   * Index of the candidate to measure next, once the first points are spread (cost/fit/fit-active.ts). The one
-   * that tells most about the others (spread.ts) unless given.
-   */
-  nextPoint?: (kernel: KernelName, variant: string, samples: readonly Sample[], candidates: readonly Shape[]) => number;
-  /** Indices of samples that look wrong and are measured again before the end (cost/fit/fit-active.ts). */
+  /** Indices of samples that look wrong and are measured again before the end (cost/fit/fit.ts). */
   outliers?: (kernel: KernelName, variant: string, samples: readonly Sample[]) => readonly number[];
 }
 
@@ -131,13 +125,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   const raw = { clock, submitSeconds: 0 };
   const probe = await openProbe(device, { ...raw, rates: ceilings });
   const read = (sample: Sample): Sample => readSample(sample, { submitSeconds: submitOf(calibration), drift });
-  const { nextPoint, outliers } = options;
-  const choice: Choice = {
-    seed: options.seed,
-    ...(nextPoint
-      ? { nextPoint: (kernel, variant, samples, shapes) => nextPoint(kernel, variant, samples.map(read), shapes) }
-      : {}),
-  };
+  const { outliers } = options;
   const runProbe = async (): Promise<number> => {
     await options.ready?.();
     const seconds = await probe.run();
@@ -189,7 +177,8 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
       probe: runProbe,
       driftRetried: clock === 'processor' ? DRIFT_RETRIED.processor : DRIFT_RETRIED.usual,
       chooseTrack: leastServed,
-      chooseCandidate: (track) => (bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, choice)),
+      chooseCandidate: (track) =>
+        bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, options.seed),
       ...(bounded ? { mostFailures: MOST_FAILURES } : {}),
       ...(options.pauses ? { pauses: options.pauses } : {}),
       read,

@@ -1,15 +1,13 @@
 /** Which point of a calibration is measured next: of which kernel, and at which shape. */
 import { best } from '../../best.js';
 import { mix } from '../../hash.js';
-import { workOf, type KernelName } from '../../../kernels/registry.js';
-import type { Shape } from '../../../kernels/spec.js';
+import { workOf } from '../../../kernels/registry.js';
 import { randomFrom } from '../../random.js';
-import type { Sample } from '../../schema/calibration.js';
 import { median } from '../../statistics.js';
 import { mostTelling } from './spread.js';
 import { samplesOf, unfinishedOf, type Track } from './visits.js';
 
-/** Points of a track that are spread over its shapes by their shares, before the model chooses. */
+/** Points of a track that are spread over its shapes by their shares, before any is drawn. */
 const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 96;
@@ -18,11 +16,7 @@ const MOST_POINTS_SMALL = 28;
 export const LEAST_SHARE = 1 / 60;
 /** Kernels with at least this share of the largest weight may have many points. */
 const LARGE_SHARE = 0.05;
-/**
- * Number of candidates that are drawn for the next point, with a probability that grows with their share, above a
- * floor.
- */
-const DRAWN_CANDIDATES = 16;
+/** A point is drawn with a probability that grows with its share, above this floor. */
 const LEAST_DRAWN_SHARE = 1 / 400;
 
 /** Assumed time of a visit for each session that ended while the track's first point was prepared. */
@@ -33,18 +27,6 @@ const UNFINISHED_SECONDS = 30;
  * in which it must have got them, so that one that fails does not stop the others.
  */
 const TABLE_FIRST = { points: 3, visits: 6 };
-
-/** How the next shape is chosen. */
-export interface Choice {
-  readonly seed: number;
-  /** Index of the candidate to measure next; the most telling one unless given. */
-  readonly nextPoint?: (
-    kernel: KernelName,
-    variant: string,
-    samples: readonly Sample[],
-    candidates: readonly Shape[],
-  ) => number;
-}
 
 /**
  * The track whose next point narrows the intervals of steps most for its time. A kernel's error falls about as 1/n with
@@ -89,41 +71,23 @@ export function lightestUsed({ kernel, variant, candidates }: Track): number {
 
 /**
  * Index of the track's candidate to measure next. The second is a light one: it shows what a call takes at least, which
- * heavy shapes do not, however many they are.
+ * heavy shapes do not, however many they are. Every other later one is drawn by share.
  */
-export function choose(track: Track, options: Choice): number {
+export function choose(track: Track, seed: number): number {
   const samples = samplesOf(track);
   const { candidates } = track;
   if (samples.length === 1) return lightestUsed(track);
   // Every other point, too: drawing alone leaves some out on which much depends.
-  if (samples.length < SPREAD_FIRST || samples.length % 2 === 0 || !options.nextPoint) {
+  if (samples.length < SPREAD_FIRST || samples.length % 2 === 0) {
     const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
     return mostTelling(tried, candidates);
   }
-  const drawn = drawByShare(candidates, DRAWN_CANDIDATES, randomFrom(mix(options.seed + samples.length)));
-  return drawn[
-    options.nextPoint(
-      track.kernel,
-      track.variant,
-      samples,
-      drawn.map((i) => (candidates[i] as Track['candidates'][number]).shape),
-    )
-  ] as number;
+  return drawByShare(candidates, randomFrom(mix(seed + samples.length)));
 }
 
-/** Indices of at most `count` candidates, drawn without putting back, by their share (Efraimidis & Spirakis 2006). */
-export function drawByShare(
-  candidates: readonly { readonly share: number }[],
-  count: number,
-  random: () => number,
-): number[] {
+/** Index of a candidate, drawn by its share (Efraimidis & Spirakis 2006). */
+export function drawByShare(candidates: readonly { readonly share: number }[], random: () => number): number {
   const largest = candidates.reduce((most, c) => Math.max(most, c.share), Number.MIN_VALUE);
-  const keys = candidates.map(({ share }, i) => ({
-    i,
-    key: Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest),
-  }));
-  return keys
-    .sort((a, b) => b.key - a.key)
-    .slice(0, count)
-    .map(({ i }) => i);
+  const keys = candidates.map(({ share }) => Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest));
+  return keys.indexOf(Math.max(...keys));
 }

@@ -141,7 +141,7 @@ async function checkCall(device: Device, call: KernelCall, options: Versions): P
  * @returns why it cannot be measured at this call; null where it is right
  * @throws GpuError for faults of the device
  */
-export async function faultOf(
+async function faultOf(
   device: Device,
   call: KernelCall,
   sources: SourceSet,

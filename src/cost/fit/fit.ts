@@ -2,17 +2,26 @@
  * Fits the predictor of one kernel and variant to its measured samples: a physical mean, a Gaussian process on the log
  * residual, and 90 % intervals by conformal leave-one-out. Used when calibrating; predicting needs predictor.ts alone.
  */
-import type { Predictor, Sample } from '../../schema/calibration.js';
+import type { Calibration, Predictor, Sample } from '../../schema/calibration.js';
+import { readCalibration } from '../../schema/drift.js';
+import { CONSTANTS } from '../constants.js';
+import type { Hyperparameters } from '../covariance.js';
 import { TERMS_VERSION, type KernelName } from '../../../kernels/registry.js';
 import { conformalQuantile } from '../conformal.js';
 import { kappaOfHidden, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
-import { fitBest, varyingAxes } from './fit-core.js';
-import { measuredPoints } from '../predictor.js';
+import { fitBest, fitWith, gpPoints, varyingAxes } from './fit-core.js';
+import { dataOf } from './fit-mean.js';
+import { measuredPoints, type Point } from '../predictor.js';
 import { sha256 } from '../../sha256.js';
 import { median } from '../../statistics.js';
 
-export { activeSelector, mostInformative, outliers } from './fit-active.js';
-
+/** A residual beyond this many deviations (1.48 · MAD, the deviation of normal residuals) is an outlier, ... */
+const OUTLIER_DEVIATIONS = CONSTANTS.outlierDeviations.value;
+const MAD_TO_DEVIATION = 1.48;
+/** ... unless it is smaller than this, log units. */
+const SMALLEST_OUTLIER = CONSTANTS.outlierLeast.value;
+/** More than this share of outliers is no longer noise but a kernel that the terms do not describe. */
+const MAX_OUTLIER_SHARE = CONSTANTS.outlierShare.value;
 /**
  * SHA-256 (hex) over kernel, variant and the (shape, seconds, drift where there is one) of the variant's samples: which
  * data a predictor belongs to. Neither the order of samples nor the order of shape fields enters; the order of
@@ -56,4 +65,50 @@ export function fitPredictor(kernel: KernelName, variant: string, samples: reado
     looCoverage: looCoverage(looResiduals, looDeviations),
     samplesDigest: digestSamples(kernel, variant, samples),
   };
+}
+
+/** Fits a predictor for every kernel and variant that has samples; names each before its turn, which takes a moment. */
+export function* fitting(calibration: Calibration): Generator<{ kernel: KernelName; variant: string }> {
+  // Predictors are those of the stored kernels.
+  for (const k of readCalibration(calibration).kernels) {
+    const kernel = k.kernel as KernelName;
+    for (const variant of new Set(k.samples.map((s) => s.variant))) {
+      yield { kernel, variant };
+      k.predictors[variant] = fitPredictor(kernel, variant, k.samples);
+    }
+  }
+}
+
+/**
+ * Indices of samples to re-measure: |leave-one-out residual| > max(4 · 1.48 · MAD, log 1.5). The worst point is taken
+ * out before the next fit, since one bad time spoils its neighbours' residuals and hides behind the nugget it causes;
+ * points that the final fit explains after all do not come back, which costs a repetition at most.
+ */
+export function outliers(kernel: KernelName, variant: string, samples: readonly Sample[]): number[] {
+  let points = measuredPoints(kernel, variant, samples);
+  if (points.length < 3) return [];
+  const most = Math.max(1, Math.floor(MAX_OUTLIER_SHARE * points.length));
+  const found: Point[] = [];
+  let axes = varyingAxes(kernel, points);
+  const { mean, looResiduals, hyper } = fitBest(kernel, variant, points, axes);
+  let residuals = looResiduals;
+  let warm: Hyperparameters = hyper;
+  while (found.length < most && points.length >= 3) {
+    const sizes = residuals.map(Math.abs);
+    const worst = sizes.reduce((best, size, i) => (size > sizes[best]! ? i : best), 0);
+    const typical = median(sizes);
+    if (sizes[worst]! <= Math.max(OUTLIER_DEVIATIONS * MAD_TO_DEVIATION * typical, SMALLEST_OUTLIER)) break;
+    found.push(points[worst]!);
+    points = points.filter((_, i) => i !== worst);
+    const before = axes;
+    axes = varyingAxes(kernel, points);
+    warm = { ...warm, lengthScales: axes.map((axis) => warm.lengthScales[before.indexOf(axis)]!) };
+    ({ looResiduals: residuals, hyper: warm } = fitWith(
+      dataOf(kernel, variant, points),
+      gpPoints(points, axes),
+      mean.termIndices,
+      warm,
+    ));
+  }
+  return found.flatMap((point) => point.sampleIndices).sort((a, b) => a - b);
 }

@@ -44,9 +44,6 @@ const fromLog = ([signal, noise, ...lengths]: readonly number[]): Hyperparameter
 
 const priorLog = (d: number): number[] => Array.from({ length: d + 2 }, (_, i) => Math.log(priorOf(i).median));
 
-/** The medians of the priors. */
-export const priorHyperparameters = (d: number): Hyperparameters => fromLog(priorLog(d));
-
 /** Inverse covariance (nugget included) of points. */
 export function precision({ x, n }: Points, hyper: Hyperparameters): Float64Array {
   return inverseFromFactor(covarianceFactor(x, n, hyper), n);
