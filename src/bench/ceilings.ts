@@ -130,7 +130,8 @@ export type CeilingKind = 'copy' | 'read' | 'f32' | 'f16' | 'matrix';
 
 /**
  * Makes the streams and kernels of all ceilings. A run returns seconds by the device's clock; by the wall clock where
- * that are timestamps of a software adapter, which leave out part of the work, and for copies there, which take one core.
+ * that are timestamps of a software adapter, which leave out part of the work, and for copies there, which take one
+ * core.
  * @param scale share of the usual work of a run: less for yardsticks that are run many times
  */
 export async function openYardsticks(device: Device, submitSeconds: number, scale = 1): Promise<Yardsticks> {
@@ -265,13 +266,15 @@ export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | 
         c.K === MATRIX.side,
     )
   ) {
-    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${matrixConfigs.length === 1 ? 'is' : 'are'} ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`.slice(
-      0,
-      400,
-    );
+    const there = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
+    const are = there.length === 1 ? 'is' : 'are';
+    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${are} ${there.join(', ') || 'none'}`.slice(0, 400);
   }
   if (least !== most || MATRIX.workgroup % most !== 0)
-    return `subgroups have ${least} to ${most} threads; the kernel wants one size of which ${MATRIX.workgroup} is a multiple`;
+    return (
+      `subgroups have ${least} to ${most} threads; the kernel wants one size of which ` +
+      `${MATRIX.workgroup} is a multiple`
+    );
   return null;
 }
 

@@ -54,7 +54,10 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   }
   const largest = plan.buffers.reduce((a, b) => (b.bytes > a.bytes ? b : a));
   if (largest.bytes > device.limits.maxStorageBufferBindingSize)
-    return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
+    return (
+      `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ` +
+      `${device.limits.maxStorageBufferBindingSize}`
+    );
   const total = plan.buffers.reduce((sum, b) => sum + b.bytes, 0);
   if (total > device.bounds.pointBytes)
     return `operands take ${total} bytes, over the benchmark's limit of ${device.bounds.pointBytes}`;

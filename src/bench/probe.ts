@@ -19,7 +19,9 @@ const SIZES = {
   software: { bytes: 64 * 2 ** 20, read: READ.software, groups: 512, rounds: 16 },
   hardware: { bytes: 256 * 2 ** 20, read: READ.hardware, groups: 4096, rounds: 512 },
 };
-/** Where clocks are rounded or a dispatch is bounded, each half of the mix is sized to take this long, within bounds. */
+/**
+ * Where clocks are rounded or a dispatch is bounded, each half of the mix is sized to take this long, within bounds.
+ */
 const HALF_SECONDS = 0.008;
 /** The stream is at most this share of a point's operands there. */
 const STREAM_SHARE = 1 / 4;

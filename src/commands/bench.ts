@@ -144,7 +144,8 @@ const showProgress = (call: KernelCall, done: number, total: number): void =>
 /** Percent of the time and what is left of it. */
 const showRound = (rounds: number, elapsed: number, total: number): void =>
   void process.stderr.write(
-    `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
+    `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ` +
+      `${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
   );
 
 /** Tuning by kernel out of a calibration, or null. */

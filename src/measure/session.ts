@@ -75,7 +75,8 @@ export async function measureSession(session: Session): Promise<Calibration | nu
       if (!(error instanceof GpuError) || error.fault !== 'lost') throw error;
       const over = losses + 1 >= MOST_LOSSES || session.budgetSeconds - spent() < LEAST_SECONDS;
       session.say(
-        `The browser took the GPU away (${error.message}). ${over ? 'What was measured is kept.' : 'Going on with a new device.'}`,
+        `The browser took the GPU away (${error.message}). ` +
+          `${over ? 'What was measured is kept.' : 'Going on with a new device.'}`,
       );
       if (over) break;
     } finally {

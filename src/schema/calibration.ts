@@ -35,8 +35,8 @@ const shape = z.record(z.string(), within(0, 2 ** 50));
 const transfer = z.object({ seconds, bytesPerSecond: rate });
 
 /**
- * One measured point: a kernel at a shape, with every repetition as it was measured. `readCalibration` (schema/drift.ts)
- * makes times and drifts of it.
+ * One measured point: a kernel at a shape, with every repetition as it was measured. `readCalibration`
+ * (schema/drift.ts) makes times and drifts of it.
  */
 export const sampleSchema = z
   .object({

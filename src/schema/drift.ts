@@ -1,6 +1,6 @@
 /**
- * From what a calibration stores to times: a machine's drift, and the correction for it. Pure functions: the planner and
- * a browser read samples with them too.
+ * From what a calibration stores to times: a machine's drift, and the correction for it. Pure functions: the planner
+ * and a browser read samples with them too.
  */
 import { median } from '../statistics.js';
 import type { Calibration, Sample } from './calibration.js';
@@ -29,7 +29,9 @@ export class Drift {
     this.reference = null;
   }
 
-  /** Time of the probe over its reference; 1 is no drift, as before the first run. The reference moves with new runs. */
+  /**
+   * Time of the probe over its reference; 1 is no drift, as before the first run. The reference moves with new runs.
+   */
   relative(seconds: number): number {
     const { fastest } = this;
     if (fastest.length === 0) return 1;
@@ -126,8 +128,8 @@ export const DRIFT_CORRECTED = 0.05;
 
 /**
  * A kernel's time follows a power of the probe's time. This power is used while the kernel has too few repetitions for
- * a fit of its own. Measured over nine kernels on a shared machine (docs/experiments.md): 0.4 for one that computes, 0.9
- * for one that streams weights.
+ * a fit of its own. Measured over nine kernels on a shared machine (docs/experiments.md): 0.4 for one that computes,
+ * 0.9 for one that streams weights.
  */
 const DRIFT_EXPONENT = 0.7;
 /** Squared log drift, summed over repetitions, that makes a kernel's own exponent weigh as much as that one. */

@@ -120,11 +120,13 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   const capacity = wants('capacity') ? await capacitySection(s) : null;
   if (timed && !calibrated)
     s.notes.push(
-      `there is no calibration of ${description}: times have no prediction to compare with; measure with lla-sim calibrate`,
+      `there is no calibration of ${description}: times have no prediction to compare with; measure ` +
+        'with lla-sim calibrate',
     );
   if (calibrated?.difference)
     s.notes.push(
-      `${calibrated.file} was measured on another machine (${calibrated.difference}): intervals are ${OTHER_MACHINE} times as wide either way. Measure this machine with lla-sim calibrate`,
+      `${calibrated.file} was measured on another machine (${calibrated.difference}): intervals are ` +
+        `${OTHER_MACHINE} times as wide either way. Measure this machine with lla-sim calibrate`,
     );
   const { latency, longContext } =
     calibrated && timesSteps ? await timeSections(s, calibrated, wants) : { latency: null, longContext: null };

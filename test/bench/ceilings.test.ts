@@ -62,7 +62,8 @@ describeGpu('on Dawn’s null backend', () => {
       const broken = {
         id: 'broken',
         load: () =>
-          'enable chromium_experimental_subgroup_matrix; @compute @workgroup_size(32) fn main() { let m = subgroup_matrix_left<f32, 8>(); }',
+          'enable chromium_experimental_subgroup_matrix; @compute @workgroup_size(32) fn main() { let m = ' +
+          'subgroup_matrix_left<f32, 8>(); }',
       };
       await expect(nothing.pipeline(step, broken)).rejects.toThrow(/subgroup_matrix_left/);
     } finally {

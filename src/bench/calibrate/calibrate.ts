@@ -60,9 +60,9 @@ export interface CalibrateOptions {
   budgetSeconds: number;
   seed: number;
   /**
-   * Lists of calls of real schedules (bench/calibrate/anchors.ts), each made when it is due. All but the last are measured for a
-   * few seconds only, so that there is something to save before a long list is made. Shapes of all published models
-   * unless given.
+   * Lists of calls of real schedules (bench/calibrate/anchors.ts), each made when it is due. All but the last are
+   * measured for a few seconds only, so that there is something to save before a long list is made. Shapes of all
+   * published models unless given.
    */
   calls: readonly (() => readonly WeightedCall[])[];
   /** Only these kernels are measured, what is resumed of others is kept; all that are implemented unless given. */

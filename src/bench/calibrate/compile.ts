@@ -1,7 +1,7 @@
 /**
  * Compiles pipelines before anything is timed. A software adapter compiles a pipeline when it is first run, on one core
- * and for up to half a minute, and keeps it on disk for every device of the machine. So several devices, one a core, run
- * the pipelines that the calibration needs most; the measurements find them compiled, and keep to them.
+ * and for up to half a minute, and keeps it on disk for every device of the machine. So several devices, one a core,
+ * run the pipelines that the calibration needs most; the measurements find them compiled, and keep to them.
  */
 import { clockNow } from '../../clock.js';
 import { pipelineKey, type Device } from '../../gpu/device.js';

@@ -23,8 +23,8 @@ export function validationModel(software: boolean, name: string | null): Geometr
 }
 
 /**
- * Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. What the latter
- * have of their own, by another number of layers or a smaller vocabulary, the first few contain.
+ * Calls of the model's steps, and of the steps that `validate` runs in its place: a first few, then all. What the
+ * latter have of their own, by another number of layers or a smaller vocabulary, the first few contain.
  */
 export function callsOf(device: Device, model: string | null): (() => Anchor[])[] {
   const range: AnchorRange = {

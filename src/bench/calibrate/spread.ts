@@ -3,7 +3,10 @@ import { CONSTANTS } from '../../cost/constants.js';
 import { matern32 } from '../../cost/covariance.js';
 import type { Shape } from '../../../kernels/spec.js';
 
-/** A shape, and how much the variance of steps depends on its price (bench/calibrate/anchors.ts); 0 where it is not known. */
+/**
+ * A shape, and how much the variance of steps depends on its price (bench/calibrate/anchors.ts); 0 where it is not
+ * known.
+ */
 export interface Weighted {
   readonly shape: Shape;
   readonly share: number;
@@ -11,7 +14,9 @@ export interface Weighted {
 
 /** Every shape weighs at least this, relative to the heaviest. */
 const LEAST_WEIGHT = 1e-4;
-/** Shapes tell about each other over about so many octaves: what the fit assumes before it has data (cost/fit/gp.ts). */
+/**
+ * Shapes tell about each other over about so many octaves: what the fit assumes before it has data (cost/fit/gp.ts).
+ */
 const LENGTH_OCTAVES = CONSTANTS.lengthPrior.value;
 /** Kernels are not smooth (tiles, splits, caches): the nearest neighbour explains no more of the variance than this. */
 const FROM_NEIGHBOUR = 0.75;
@@ -32,8 +37,8 @@ function left(a: Float64Array, b: Float64Array): number {
 }
 
 /**
- * Index of the candidate that tells most about the others: measured next, it lowers most the variance of all candidates'
- * prices, by their weights, as far as each follows from the nearest measured shape.
+ * Index of the candidate that tells most about the others: measured next, it lowers most the variance of all
+ * candidates' prices, by their weights, as far as each follows from the nearest measured shape.
  */
 export function mostTelling(measured: readonly Shape[], candidates: readonly Weighted[]): number {
   const heaviest = candidates.reduce((most, { share }) => Math.max(most, share), Number.MIN_VALUE);

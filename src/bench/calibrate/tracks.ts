@@ -181,8 +181,8 @@ function ceilingSeconds(call: KernelCall, ceilings: Ceilings): number {
 const SCATTER = 2;
 
 /**
- * Keeps dispatches short where a device may not be held for long: a kernel is measured from its lightest shape up, and a
- * shape that the slowest so far says would take too long is left out.
+ * Keeps dispatches short where a device may not be held for long: a kernel is measured from its lightest shape up, and
+ * a shape that the slowest so far says would take too long is left out.
  *
  * The call itself, where the slowest shape of its kernel so far, by its share of the ceilings, lets it be run.
  * @throws GpuError `unsupported` where the call would hold the device longer than it may

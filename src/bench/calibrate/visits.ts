@@ -29,7 +29,9 @@ const MOST_ATTEMPTS = 3;
 const LEAST_SHARE = 0.02;
 /** Repetitions, of as many points, between two runs of the probe. */
 const REPETITIONS_PER_PROBE = 3;
-/** Kinds of pieces of the budget: a point put on the device for the first time, one that was there before, a repetition. */
+/**
+ * Kinds of pieces of the budget: a point put on the device for the first time, one that was there before, a repetition.
+ */
 const [NEW, KNOWN, REPETITION] = ['new point', 'known point', 'repetition'];
 /** Reason of the gap that the file holds while a point is prepared. The gap remains if the program dies then. */
 export const UNFINISHED = 'the program ended while this point was being prepared';

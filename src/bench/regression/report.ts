@@ -79,9 +79,9 @@ export interface PairedResult extends Subject {
 }
 
 /**
- * Not measured. `not-reached`: the time budget was spent; `checked`: it was before this call was timed, and both versions
- * are right. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the other
- * version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, or has the
+ * Not measured. `not-reached`: the time budget was spent; `checked`: it was before this call was timed, and both
+ * versions are right. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the
+ * other version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, or has the
  * hash of another code; that counts as a regression. `unsupported`: the device cannot run the call.
  */
 export interface SkippedResult extends Subject {

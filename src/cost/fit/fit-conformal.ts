@@ -1,7 +1,7 @@
 /**
  * Intervals from leave-one-out residuals: the jackknife around the fit to all points with conformal quantiles, of an
- * absolute and a normalised score, and the widening outside the measured range. Unlike the jackknife+ of Barber, Candès,
- * Ramdas & Tibshirani (2021) it guarantees no coverage; `validate` measures it.
+ * absolute and a normalised score, and the widening outside the measured range. Unlike the jackknife+ of Barber,
+ * Candès, Ramdas & Tibshirani (2021) it guarantees no coverage; `validate` measures it.
  */
 import { CONSTANTS } from '../constants.js';
 import type { KernelName } from '../../../kernels/registry.js';

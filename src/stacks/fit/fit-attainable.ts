@@ -52,7 +52,9 @@ function maybeWarmBytes(op: TunedClass, shape: OpShape, work: OpWork, l2Bytes: n
 
 /** A kernel that is so many times faster with at least as much of all work leaves most of the GPU idle with less. */
 const IDLE = 2;
-/** Where another stack's kernel on the same GPU is so many times faster, a kernel is not tuned (docs/experiments.md). */
+/**
+ * Where another stack's kernel on the same GPU is so many times faster, a kernel is not tuned (docs/experiments.md).
+ */
 const UNTUNED = 3;
 
 /**
@@ -246,7 +248,8 @@ export function leaveOut(times: readonly Measured[], groupOf: (time: Measured) =
 }
 
 /**
- * Log seconds by which ends must move so that a share of the left-out times lies beyond each of them. Groups count alike.
+ * Log seconds by which ends must move so that a share of the left-out times lies beyond each of them. Groups count
+ * alike.
  * @param share of the times that each end leaves beyond it
  */
 export function sidesOf(groups: readonly LeftOut[], share: number): Sides {

@@ -160,9 +160,9 @@ export function fitTable(
   }
 
   /**
-   * What it costs, for each line of KV heads, to take more heads for more sequences of that line: the errors at the next
-   * line. These do not grow with the octaves to it, since kernels are chosen by the count. The last line has those of
-   * the line before it.
+   * What it costs, for each line of KV heads, to take more heads for more sequences of that line: the errors at the
+   * next line. These do not grow with the octaves to it, since kernels are chosen by the count. The last line has those
+   * of the line before it.
    */
   function headErrors(): number[] {
     if (!spec.headsAsSequences) return [];
