@@ -21,8 +21,8 @@ import {
   widened,
   type Measured,
   type Sides,
-} from '../src/stacks/fit-attainable.js';
-import { formOf, generationOf } from '../src/stacks/gpus.js';
+} from '../src/stacks/fit/fit-attainable.js';
+import { formOf, generationOf } from '../src/stacks/fit/gpus.js';
 import { lawSeconds } from '../src/cost/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';

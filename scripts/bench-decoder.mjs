@@ -9,7 +9,7 @@
  */
 import { parseArgs } from 'node:util';
 import { median } from 'd3-array';
-import { medianOf } from '../dist/src/bench/repeat.js';
+import { medianOf } from '../dist/src/bench/rounds.js';
 import { openDecoder } from '../dist/src/decoder/gpu/decoder.js';
 import { findPreset } from '../dist/src/geometry/presets.js';
 import { openDevice } from '../dist/src/gpu/index.js';

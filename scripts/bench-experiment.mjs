@@ -125,8 +125,9 @@ function makeProgram(name, kernel, share) {
 
 /** Finds the share of repeated work that makes a slowdown (1.15), by measurements longer than a run's. */
 async function calibratePlant(kernel, wanted) {
-  const { bench, resolveAgainst } = await import('../dist/src/bench/regression/index.js');
-  const { Budget } = await import('../dist/src/io/budget.js');
+  const { bench } = await import('../dist/src/bench/regression/bench.js');
+  const { resolveAgainst } = await import('../dist/src/bench/regression/versions.js');
+  const { Budget } = await import('../dist/src/budget.js');
   const { openDevice } = await import('../dist/src/gpu/index.js');
   const folder = join(HOME, 'plant', 'kernels');
   const device = await openDevice();

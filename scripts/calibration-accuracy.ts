@@ -7,11 +7,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { fitPredictor } from '../src/cost/fit.js';
+import { fitPredictor } from '../src/cost/fit/fit.js';
 import { calibrationPricer, elsewhere } from '../src/cost/pricers.js';
 import { measuredPoints } from '../src/cost/predictor.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';
 import { randomFrom } from '../src/numbers/random.js';
+import { readCalibration } from '../src/schema/drift.js';
 import { calibrationSchema, type Calibration, type Sample } from '../src/schema/calibration.js';
 import { quantile } from '../src/numbers/statistics.js';
 import { keepScores, type Judged } from './scores.js';
@@ -80,7 +81,8 @@ const medianSeconds = (s: Sample): number => Math.min(...s.seconds);
 
 const files = process.argv.slice(2).map((path) => ({
   name: basename(path, '.json'),
-  read: (): Calibration => calibrationSchema.parse(JSON.parse(readFileSync(path, 'utf8'))) as Calibration,
+  read: (): Calibration =>
+    readCalibration(calibrationSchema.parse(JSON.parse(readFileSync(path, 'utf8'))) as Calibration),
 }));
 for (const { name, read } of files) {
   const folds = Array.from({ length: FOLDS }, (_, fold) => {

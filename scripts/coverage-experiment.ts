@@ -6,7 +6,8 @@
  *
  * The environment variable POINTS sets how many points are measured (50), SEEDS the repetitions with other noise (2).
  */
-import { activeSelector, fitPredictor, outliers } from '../src/cost/fit.js';
+import { mostTelling } from '../src/bench/calibrate/spread.js';
+import { fitPredictor, outliers } from '../src/cost/fit/fit.js';
 import { makePredictor } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';
@@ -208,9 +209,16 @@ export function runExperiment(
     return sampleOf(kernel, variant, shape, [run, run * 1.002, run * 0.998]);
   };
   const samples: Sample[] = [];
-  const select = activeSelector(kernel, variant);
+  /** As calibrate chooses: every other point by what it tells about the others. */
+  const select = (): number =>
+    samples.length % 2 === 0
+      ? mostTelling(
+          samples.map((s) => s.shape),
+          candidates.map((shape) => ({ shape, share: 1 })),
+        )
+      : Math.floor(random() * candidates.length);
   while (samples.length < count) {
-    const [shape] = candidates.splice(select(samples, candidates), 1);
+    const [shape] = candidates.splice(select(), 1);
     samples.push(measure(shape!, random() < outlierShare));
   }
   if (outlierShare > 0)

@@ -3,8 +3,8 @@
  * what is stale stays so. Usage: refit-calibration FILE …
  */
 import { readFileSync } from 'node:fs';
-import { writeCalibration } from '../src/bench/save.js';
-import { fitting } from '../src/cost/fit-calibration.js';
+import { writeCalibration } from '../src/bench/calibrate/save.js';
+import { fitting } from '../src/cost/fit/fit.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 
 for (const path of process.argv.slice(2)) {

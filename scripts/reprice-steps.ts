@@ -4,13 +4,15 @@
  * Usage: reprice-steps CALIBRATION VALIDATION [CALIBRATION VALIDATION …]
  */
 import { readFileSync } from 'node:fs';
-import { fitPredictor } from '../src/cost/fit.js';
+import { fitPredictor } from '../src/cost/fit/fit.js';
 import { priceStep } from '../src/cost/latency.js';
 import { calibrationPricer } from '../src/cost/pricers.js';
 import type { KernelName } from '../kernels/registry.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
+import { readCalibration } from '../src/schema/drift.js';
 import { median, quantile } from '../src/numbers/statistics.js';
-import { stepGrid, validationModel } from '../src/validate/grid.js';
+import { validationModel } from '../src/bench/calibrate/lists.js';
+import { stepGrid } from '../src/validate/grid.js';
 import { pricerFor } from '../src/validate/latency.js';
 import type { ValidationReport } from '../src/validate/report.js';
 
@@ -19,7 +21,7 @@ const read = (path: string): unknown => JSON.parse(readFileSync(path, 'utf8'));
 
 const paths = process.argv.slice(2);
 for (let i = 0; i + 1 < paths.length; i += 2) {
-  const calibration = calibrationSchema.parse(read(paths[i]!));
+  const calibration = readCalibration(calibrationSchema.parse(read(paths[i]!)));
   const { seed, latency } = read(paths[i + 1]!) as ValidationReport;
   for (const { kernel, samples, predictors } of calibration.kernels)
     for (const variant of Object.keys(predictors))

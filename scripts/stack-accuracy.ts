@@ -10,15 +10,15 @@
 import { parseArgs } from 'node:util';
 import { randomFrom } from '../src/numbers/random.js';
 import { stackTableSchema } from '../src/stacks/stack-schema.js';
-import { AIC_GPUS, aicTables } from '../src/stacks/aic.js';
+import { AIC_GPUS, aicTables } from '../src/stacks/import/aic.js';
 import { STACKS, type Stack } from '../src/stacks/serving.js';
 import type { OpClass } from '../kernels/op-classes.js';
-import { fitTable, type MeasuredTime } from '../src/stacks/fit-table.js';
-import { ratesOf } from '../src/stacks/gpus.js';
+import { fitTable, type MeasuredTime } from '../src/stacks/fit/fit-table.js';
+import { ratesOf } from '../src/stacks/fit/gpus.js';
 import { TablePredictor } from '../src/stacks/predict.js';
-import type { ScreenRates } from '../src/stacks/screen.js';
-import { selectTables } from '../src/stacks/select.js';
-import { MOST_KNOTS, type PassedTable } from '../src/stacks/stack-file.js';
+import type { ScreenRates } from '../src/stacks/import/screen.js';
+import { selectTables } from '../src/stacks/import/select.js';
+import { MOST_KNOTS, type PassedTable } from '../src/stacks/fit/stack-file.js';
 import { quantile } from '../src/numbers/statistics.js';
 import { keepScores, type Judged } from './scores.js';
 

@@ -33,6 +33,8 @@ import * as schedules from './schedule/schedule.js';
 import type { Configuration, Op, Schedule } from './schedule/schedule.js';
 import { codecSchema } from './schema/codec.js';
 import { checkScenario } from './schema/scenario.js';
+import type { Calibration } from './schema/calibration.js';
+import { readCalibration } from './schema/drift.js';
 import type { Scenario } from './schema/settings.js';
 import { MAX_BYTES, MAX_TOKENS } from './numbers/units.js';
 
@@ -350,7 +352,12 @@ export const pricePrompt = checked(
 export const datasheetPricer = checked(pricers.datasheetPricer, ['rates', rates], ['link', link]);
 /** Prices of the device that a calibration was measured on. */
 export const calibrationPricer = checked(
-  pricers.calibrationPricer,
+  function calibrationPricer(
+    calibration: Calibration | pricers.PricedParts,
+    options: Parameters<typeof pricers.calibrationPricer>[1],
+  ) {
+    return pricers.calibrationPricer('clock' in calibration ? readCalibration(calibration) : calibration, options);
+  },
   ['calibration', asMade(z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) }))],
   ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],
 );

@@ -10,14 +10,12 @@ import { printable } from '../errors.js';
 import { GpuError } from '../gpu/errors.js';
 import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
 import { fill } from './inputs.js';
-import { median } from '../numbers/statistics.js';
-import { medianOf } from './repeat.js';
+import { medianOf, mediansOf } from './rounds.js';
 import { secondsOf } from './timing.js';
 
 const MIB = 2 ** 20;
 /** Larger than any last-level cache, small enough for the memory of a shared machine. */
 const STREAM_BYTES = { software: 128 * MIB, hardware: 1024 * MIB };
-const REPEATS = 5;
 const EMPTY_SUBMISSIONS = 40;
 /** Threads of a workgroup of the yardsticks. */
 export const WORKGROUP = 256;
@@ -58,42 +56,18 @@ const single = (step: Omit<Step, 'element' | 'constants'>): OperationPlan => ({
 const clockOf = ({ description, clock }: Device): Clock =>
   description.software && clock === 'gpu-timestamp' ? 'wall' : clock;
 
-/** So many repeats as there is time for, one at least. @param each seconds of one */
-const repeatsIn = (seconds: number, each: number): number =>
-  Math.max(1, Math.min(REPEATS, Math.floor(seconds / Math.max(1e-9, each))));
-
-/** Median seconds of one submission of `calls` times a step, over repeats, after one to warm up. */
-async function medianRun(
-  device: Device,
-  plan: OperationPlan,
-  buffers: ReadonlyMap<string, Buffer>,
-  calls: number,
-  mostSeconds: number,
-): Promise<number> {
-  const steps = await device.bindAll(plan, buffers);
-  const all = Array.from({ length: calls }, () => steps).flat();
-  await device.run(steps);
-  const began = clockNow();
-  await device.run(all);
-  const seconds = await medianOf(repeatsIn(mostSeconds, clockNow() - began), async () => {
-    const time = await device.run(all);
-    return secondsOf(time, { clock: clockOf(device), submitSeconds: 0 });
-  });
-  device.free(...steps.map((s) => s.uniforms));
-  return seconds;
-}
-
 /** @param mostSeconds repeats that take longer are left out */
 export async function measureOverheads(device: Device, mostSeconds = Infinity): Promise<Overheads> {
   const submitSeconds = await medianOf(EMPTY_SUBMISSIONS, () => device.submitEmpty());
   const target = await device.buffer('noop', 16);
   const plan = single({ source: 'noop', uniforms: { value: 0 }, buffers: write('target'), workgroups: [1, 1, 1] });
-  const buffers = new Map([['target', target]]);
-  const [one, many] = [
-    await medianRun(device, plan, buffers, 1, mostSeconds / 2),
-    await medianRun(device, plan, buffers, DISPATCHES, mostSeconds / 2),
-  ];
-  device.free(target);
+  const steps = await device.bindAll(plan, new Map([['target', target]]));
+  const runOf = (times: number) => async (): Promise<number> => {
+    const time = await device.run(Array.from({ length: times }, () => steps).flat());
+    return secondsOf(time, { clock: clockOf(device), submitSeconds: 0 });
+  };
+  const [one, many] = (await mediansOf([runOf(1), runOf(DISPATCHES)], mostSeconds)) as [number, number];
+  device.free(target, ...steps.map((s) => s.uniforms));
   const transfers = await measureTransfers(device, mostSeconds / 2);
   // Noise can make one dispatch as slow as many on a busy machine; the cost is never nothing.
   return {
@@ -112,48 +86,29 @@ async function measureTransfers(
   mostSeconds: number,
 ): Promise<Required<Pick<Overheads, 'upload' | 'readback'>>> {
   const buffer = await device.buffer('transfer', TRANSFER_BYTES.large);
-  const data = {
-    small: new Uint32Array(TRANSFER_BYTES.small / 4).fill(1),
-    large: new Uint32Array(TRANSFER_BYTES.large / 4).fill(1),
-  };
-  const times = {
-    upload: { small: [] as number[], large: [] as number[] },
-    readback: { small: [] as number[], large: [] as number[] },
-  };
-  const timed = async (list: number[], act: () => Promise<unknown>): Promise<void> => {
+  const timed = (act: () => Promise<unknown>) => async (): Promise<number> => {
     // Work left over from the transfer before is not this one's cost.
     await device.submitEmpty();
     const started = clockNow();
     await act();
-    list.push(clockNow() - started);
+    return clockNow() - started;
   };
+  const both = Object.values(TRANSFER_BYTES).flatMap((bytes) => {
+    const data = new Uint32Array(bytes / 4).fill(1);
+    // An upload is done when the queue is: the empty submission waits for it.
+    const upload = (): Promise<unknown> => device.write(buffer, data).then(() => device.submitEmpty());
+    return [timed(upload), timed(() => device.read(buffer, bytes))];
+  });
   try {
-    const began = clockNow();
-    // The first warms up.
-    for (let i = 0; i <= REPEATS && (i < 2 || clockNow() - began < mostSeconds); i++) {
-      for (const size of ['small', 'large'] as const) {
-        // An upload is done when the queue is: the empty submission waits for it.
-        await timed(times.upload[size], async () => {
-          await device.write(buffer, data[size]);
-          await device.submitEmpty();
-        });
-        await timed(times.readback[size], () => device.read(buffer, TRANSFER_BYTES[size]));
-      }
-    }
+    const times = (await mediansOf(both, mostSeconds)) as [number, number, number, number];
+    return { upload: transferOf(times[0], times[2]), readback: transferOf(times[1], times[3]) };
   } finally {
     device.free(buffer);
   }
-  return { upload: transferOf(times.upload), readback: transferOf(times.readback) };
 }
 
-/**
- * Fixed cost and rate from times of the small and the large transfer; the first of each warmed up and does not count.
- */
-export function transferOf(times: { readonly small: readonly number[]; readonly large: readonly number[] }): {
-  seconds: number;
-  bytesPerSecond: number;
-} {
-  const [small, large] = [median(times.small.slice(1)), median(times.large.slice(1))];
+/** Fixed cost and rate from seconds of the small and the large transfer. */
+export function transferOf(small: number, large: number): { seconds: number; bytesPerSecond: number } {
   return {
     seconds: Math.max(1e-9, small),
     // The large one was not the slower of the two: noise, and all that is known is that it took so long.
@@ -175,7 +130,8 @@ export type CeilingKind = 'copy' | 'read' | 'f32' | 'f16' | 'matrix';
 
 /**
  * Makes the streams and kernels of all ceilings. A run returns seconds by the device's clock; by the wall clock where
- * that are timestamps of a software adapter, which leave out part of the work, and for copies there, which take one core.
+ * that are timestamps of a software adapter, which leave out part of the work, and for copies there, which take one
+ * core.
  * @param scale share of the usual work of a run: less for yardsticks that are run many times
  */
 export async function openYardsticks(device: Device, submitSeconds: number, scale = 1): Promise<Yardsticks> {
@@ -310,13 +266,15 @@ export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | 
         c.K === MATRIX.side,
     )
   ) {
-    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${matrixConfigs.length === 1 ? 'is' : 'are'} ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`.slice(
-      0,
-      400,
-    );
+    const there = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
+    const are = there.length === 1 ? 'is' : 'are';
+    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${are} ${there.join(', ') || 'none'}`.slice(0, 400);
   }
   if (least !== most || MATRIX.workgroup % most !== 0)
-    return `subgroups have ${least} to ${most} threads; the kernel wants one size of which ${MATRIX.workgroup} is a multiple`;
+    return (
+      `subgroups have ${least} to ${most} threads; the kernel wants one size of which ` +
+      `${MATRIX.workgroup} is a multiple`
+    );
   return null;
 }
 
@@ -332,18 +290,12 @@ export async function measureCeilings(
   mostSeconds = Infinity,
   scale = 1,
 ): Promise<Ceilings> {
-  const began = clockNow();
   const yardsticks = await openYardsticks(device, submitSeconds, scale);
   try {
-    const times = new Map<CeilingKind, number[]>();
-    // In turn, so that a phase of noise does not fall on one of them alone; the first round warms up.
-    for (let i = 0; i <= REPEATS && (i < 2 || clockNow() - began < mostSeconds); i++) {
-      for (const [kind, { run }] of yardsticks.kinds) {
-        const seconds = await run();
-        if (i > 0) times.set(kind, [...(times.get(kind) ?? []), seconds]);
-      }
-    }
-    return ceilingsOf(yardsticks, (kind) => median(times.get(kind) as number[]));
+    const runs = [...yardsticks.kinds.values()].map(({ run }) => run);
+    // In turn, so that a phase of noise does not fall on one of them alone.
+    const times = await mediansOf(runs, mostSeconds);
+    return ceilingsOf(yardsticks, new Map([...yardsticks.kinds.keys()].map((kind, i) => [kind, times[i] as number])));
   } finally {
     yardsticks.free();
   }
@@ -358,8 +310,9 @@ const NAMES = {
 } as const satisfies Record<CeilingKind, keyof Ceilings>;
 
 /** Rates from seconds a run. */
-function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: (kind: CeilingKind) => number): Ceilings {
-  const rate = (kind: CeilingKind): number => (kinds.get(kind) as { work: number }).work / seconds(kind);
+function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: ReadonlyMap<CeilingKind, number>): Ceilings {
+  const rate = (kind: CeilingKind): number =>
+    (kinds.get(kind) as { work: number }).work / (seconds.get(kind) as number);
   const optional = (kind: CeilingKind): number | null => (kinds.has(kind) ? rate(kind) : null);
   const named = Object.fromEntries(
     Object.entries(reasons).map(([kind, reason]) => [NAMES[kind as CeilingKind], reason]),

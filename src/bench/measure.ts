@@ -9,11 +9,11 @@ import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../../kernels/shared/mat
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { mix } from '../numbers/hash.js';
-import { makeOperands } from './inputs.js';
+import { makeOperands, type Operands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
-import { batchTimer } from './timing.js';
-import type { OpenPoint } from './visits.js';
+import { batchTimers, type Copies } from './timing.js';
+import type { OpenPoint } from './calibrate/visits.js';
 import type { OperationOptions, Tuning } from '../../kernels/launch.js';
 
 const MIB = 2 ** 20;
@@ -43,8 +43,6 @@ export interface MeasureRules {
   mostCalls?: number;
 }
 
-const kind = (device: Device): 'software' | 'hardware' => (device.description.software ? 'software' : 'hardware');
-
 /** Why the call cannot be measured on this device, or null. */
 export function obstacle(device: Device, call: KernelCall, options: OperationOptions = {}): string | null {
   let plan: OperationPlan;
@@ -56,7 +54,10 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
   }
   const largest = plan.buffers.reduce((a, b) => (b.bytes > a.bytes ? b : a));
   if (largest.bytes > device.limits.maxStorageBufferBindingSize)
-    return `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ${device.limits.maxStorageBufferBindingSize}`;
+    return (
+      `${largest.name} takes ${largest.bytes} bytes, over the device's binding limit of ` +
+      `${device.limits.maxStorageBufferBindingSize}`
+    );
   const total = plan.buffers.reduce((sum, b) => sum + b.bytes, 0);
   if (total > device.bounds.pointBytes)
     return `operands take ${total} bytes, over the benchmark's limit of ${device.bounds.pointBytes}`;
@@ -91,11 +92,11 @@ export async function openPoint(
 ): Promise<OpenPoint> {
   const prepared = await prepareCall(device, call, rules.seed, options, known?.relativeError);
   try {
-    const time = await batchTimer(device, prepared.copies, {
-      batchSeconds: BATCH_SECONDS[kind(device)],
-      ...rules,
-    });
-    return { sample: sampleOf(call, prepared, []), bytes: prepared.bytes, time, free: () => prepared.free() };
+    const batches = { batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'], ...rules };
+    const {
+      timers: [time],
+    } = await batchTimers(device, [prepared.copies], batches);
+    return { sample: sampleOf(call, prepared), bytes: prepared.bytes, time: time!, free: prepared.free };
   } catch (error) {
     prepared.free();
     throw error;
@@ -103,13 +104,13 @@ export async function openPoint(
 }
 
 /** A call on the device: checked, and bound to several sets of operands. */
-export interface PreparedCall {
+interface PreparedCall {
   readonly plan: OperationPlan;
-  readonly copies: readonly (readonly BoundStep[])[];
+  readonly copies: Copies;
   readonly relativeError: number;
   /** Of all copies. */
   readonly bytes: number;
-  free(): void;
+  readonly free: () => void;
 }
 
 /**
@@ -117,7 +118,7 @@ export interface PreparedCall {
  * @param knownError relative error from an earlier check, which is then not made again
  * @throws GpuError when the call cannot run or gives wrong results
  */
-export async function prepareCall(
+async function prepareCall(
   device: Device,
   call: KernelCall,
   seed: number,
@@ -148,22 +149,34 @@ export async function prepareCall(
         `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`,
       );
     const copies = [first];
-    for (let i = 1; i < copyCount(device, plan); i++) {
-      const buffers = new Map(operands.buffers);
-      for (const b of plan.buffers) {
-        if (b.role !== 'stream') continue;
-        const copy = await device.buffer(`${b.name} copy ${i}`, b.bytes);
-        owned.push(copy);
-        await device.copy(operands.buffers.get(b.name) as Buffer, copy, copy.bytes);
-        buffers.set(b.name, copy);
-      }
-      copies.push(await bind(buffers));
-    }
+    for (const buffers of await moreOperands(device, plan, operands, owned)) copies.push(await bind(buffers));
     return { plan, copies, relativeError: error, bytes: owned.reduce((sum, b) => sum + b.bytes, 0), free };
   } catch (error) {
     free();
     throw error;
   }
+}
+
+/** Copies of operands beside them, which share all but what streams. @param owned takes the new buffers */
+export async function moreOperands(
+  device: Device,
+  plan: OperationPlan,
+  { buffers: first }: Operands,
+  owned: Buffer[],
+): Promise<ReadonlyMap<string, Buffer>[]> {
+  const sets: Map<string, Buffer>[] = [];
+  for (let i = 1; i < copyCount(device, plan); i++) {
+    const buffers = new Map(first);
+    for (const b of plan.buffers) {
+      if (b.role !== 'stream') continue;
+      const copy = await device.buffer(`${b.name} copy ${i}`, b.bytes);
+      owned.push(copy);
+      await device.copy(first.get(b.name) as Buffer, copy, copy.bytes);
+      buffers.set(b.name, copy);
+    }
+    sets.push(buffers);
+  }
+  return sets;
 }
 
 /** Outputs of which all may come out near 0, where rounding is large beside them. */
@@ -209,7 +222,7 @@ async function runOnce(device: Device, steps: readonly BoundStep[]): Promise<voi
 export const tooLongFor = (seconds: number, most: number): string =>
   `takes about ${seconds.toPrecision(2)} s a call, and a device may be held for ${most} s at most`;
 
-function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall, seconds: number[]): Sample {
+function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall): Sample {
   const { readBytes, writeBytes, flops } = workOf(call);
   return {
     variant: call.variant,
@@ -218,7 +231,9 @@ function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall
     readBytes,
     writeBytes,
     flops,
-    seconds,
+    seconds: [],
+    calls: [],
+    probes: [],
     relativeError: error,
   };
 }
@@ -232,7 +247,7 @@ export const toleranceOf = (plan: OperationPlan): number =>
       : TOLERANCE;
 
 /** Copies of the streamed operands, so that a whole rotation exceeds the last-level cache. */
-export function copyCount(device: Device, plan: OperationPlan): number {
+function copyCount(device: Device, plan: OperationPlan): number {
   const streamed = plan.buffers.reduce((sum, b) => sum + (b.role === 'stream' ? b.bytes : 0), 0);
   if (streamed === 0) return 1;
   const room = Math.floor(device.bounds.pointBytes / streamed);

@@ -9,7 +9,6 @@ import type { Calibration } from '../schema/calibration.js';
 import { FLOPS_PER_ROUND, READ, WORKGROUP } from './ceilings.js';
 import { fill } from './inputs.js';
 import { secondsOf } from './timing.js';
-import { median } from '../numbers/statistics.js';
 
 /**
  * Streamed bytes, more than the last-level cache holds, and rounds of arithmetic: some milliseconds on a software
@@ -20,7 +19,9 @@ const SIZES = {
   software: { bytes: 64 * 2 ** 20, read: READ.software, groups: 512, rounds: 16 },
   hardware: { bytes: 256 * 2 ** 20, read: READ.hardware, groups: 4096, rounds: 512 },
 };
-/** Where clocks are rounded or a dispatch is bounded, each half of the mix is sized to take this long, within bounds. */
+/**
+ * Where clocks are rounded or a dispatch is bounded, each half of the mix is sized to take this long, within bounds.
+ */
 const HALF_SECONDS = 0.008;
 /** The stream is at most this share of a point's operands there. */
 const STREAM_SHARE = 1 / 4;
@@ -37,54 +38,10 @@ function sizesFor(device: Device, rates: Rates | undefined): { bytes: number; ro
   };
 }
 
-/**
- * The reference is the median of the fastest runs, this share of all, updated as runs arrive. So a session that starts
- * on a loaded machine is not measured against the load.
- */
-const FASTEST_SHARE = 0.2;
 const SHORTEST_SECONDS = 1e-9;
 
 type Rates = Pick<Calibration['ceilings'], 'readBytesPerSecond' | 'f32FlopsPerSecond'>;
 const MIB = 2 ** 20;
-
-/** Keeps the reference of a session and the machine's drift from it. */
-export class Drift {
-  /** All runs, seconds, fastest first. */
-  private readonly seen: number[] = [];
-  private reference = 0;
-
-  /** Takes in one run of the probe, seconds. */
-  record(seconds: number): void {
-    let [low, high] = [0, this.seen.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.seen[middle] as number) < seconds) low = middle + 1;
-      else high = middle;
-    }
-    this.seen.splice(low, 0, seconds);
-    this.reference = median(this.seen.slice(0, Math.ceil(FASTEST_SHARE * this.seen.length)));
-  }
-
-  /**
-   * Time of the probe over its reference; 1 is no drift. The reference moves while there are few runs, or faster ones
-   * than before.
-   */
-  relative(seconds: number): number {
-    return this.reference === 0 ? 1 : seconds / this.reference;
-  }
-
-  /** As a calibration keeps it; undefined before the first run. */
-  describe(): Calibration['probe'] {
-    const { reference, seen } = this;
-    if (seen.length === 0) return undefined;
-    return {
-      referenceSeconds: reference,
-      runs: seen.length,
-      lowDrift: (seen[0] as number) / reference,
-      highDrift: (seen.at(-1) as number) / reference,
-    };
-  }
-}
 
 /** The probe on a device. */
 export interface Probe {

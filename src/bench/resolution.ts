@@ -19,7 +19,9 @@ export interface Resolution {
 
 /** A submission's length. What the host does beside a submission takes part of a software adapter's cores. */
 export const BATCH_SECONDS = { software: 0.05, hardware: 0.005 };
-/** Most calls in one submission: drivers give up on passes that run for seconds. More of them where clocks are rounded. */
+/**
+ * Most calls in one submission: drivers give up on passes that run for seconds. More of them where clocks are rounded.
+ */
 const MOST_CALLS = { exact: 4096, rounded: 16_384 };
 /** A rounded clock's step is at most this share of what is timed. */
 const STEP_SHARE = 0.01;

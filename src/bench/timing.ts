@@ -44,30 +44,42 @@ export function callsPerBatch(
   return wanted < copies ? wanted : Math.ceil(wanted / copies) * copies;
 }
 
+/** A call bound to several sets of operands, which take turns, so that none is found in a cache. */
+export type Copies = readonly (readonly BoundStep[])[];
+
+/** Times one submission: seconds a call, how many there were, and seconds of all. */
+export type BatchTimer = () => Promise<{ readonly each: number; readonly calls: number; readonly total: number }>;
+
 /**
- * Finds how many calls fill a submission; then times one submission after another: seconds a call, and of all of them.
- * `copies`: the same call bound to different operands, in rotation, so that none finds its operands in a cache; the
- * caller has run it before (pipelines are compiled, results are checked).
+ * Finds how many calls fill a submission, of the slowest side where there are several; each timer then times one
+ * submission of that many. Sides go on through the same rotation, so that none finds what another has just read. The
+ * caller has run them before (pipelines are compiled, results are checked).
  */
-export async function batchTimer(
+export async function batchTimers(
   runner: Runner,
-  copies: readonly (readonly BoundStep[])[],
+  sides: readonly Copies[],
   rules: TimingRules,
-): Promise<() => Promise<{ each: number; total: number }>> {
+): Promise<{ readonly calls: number; readonly timers: readonly BatchTimer[] }> {
   let next = 0;
-  const batch = (calls: number): BoundStep[] =>
-    Array.from({ length: calls }, () => copies[next++ % copies.length] as readonly BoundStep[]).flat();
-  const timeBatch = async (calls: number): Promise<number> => {
-    const time = await runner.run(batch(calls));
-    return Math.max(SHORTEST_SECONDS, secondsOf(time, rules) / calls);
+  const timeBatch = async (copies: Copies, calls: number): Promise<number> => {
+    const steps = Array.from({ length: calls }, () => copies[next++ % copies.length] as readonly BoundStep[]).flat();
+    return Math.max(SHORTEST_SECONDS, secondsOf(await runner.run(steps), rules) / calls);
   };
-  let estimate = await timeBatch(1);
+  const slowest = async (calls: number): Promise<number> => {
+    let most = 0;
+    for (const copies of sides) most = Math.max(most, await timeBatch(copies, calls));
+    return most;
+  };
+  const callsIn = (each: number, seconds: number): number =>
+    callsPerBatch(each, sides[0]?.length ?? 1, seconds, rules.mostCalls);
+  let estimate = await slowest(1);
   // A cheap call's first estimate is mostly noise: one larger batch corrects it.
-  const calls = callsPerBatch(estimate, copies.length, rules.batchSeconds / 4, rules.mostCalls);
-  if (calls > 1) estimate = await timeBatch(calls);
-  const perSample = callsPerBatch(estimate, copies.length, rules.batchSeconds, rules.mostCalls);
-  return async () => {
-    const each = await timeBatch(perSample);
-    return { each, total: each * perSample };
-  };
+  const few = callsIn(estimate, rules.batchSeconds / 4);
+  if (few > 1) estimate = await slowest(few);
+  const calls = callsIn(estimate, rules.batchSeconds);
+  const timers = sides.map((copies): BatchTimer => async () => {
+    const each = await timeBatch(copies, calls);
+    return { each, calls, total: each * calls };
+  });
+  return { calls, timers };
 }

@@ -1,20 +1,15 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
-import {
-  bench,
-  benchMarkdown,
-  benchTable,
-  CASE_GROUPS,
-  resolveAgainst,
-  type BenchOptions,
-  type BenchReport,
-  type CaseGroup,
-} from '../bench/regression/index.js';
+import { bench, type BenchOptions } from '../bench/regression/bench.js';
+import { CASE_GROUPS, type CaseGroup } from '../bench/regression/cases.js';
+import { benchMarkdown, benchTable } from '../bench/regression/print.js';
+import type { BenchReport } from '../bench/regression/report.js';
+import { resolveAgainst } from '../bench/regression/versions.js';
 import { readBudget } from '../io/budget.js';
 import { deviceOfAdapter } from '../devices/find.js';
 import { pricesOn } from '../plan/ask/prepare.js';
 import { tunedSources } from '../plan/ask/stacks.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
-import { tuningOf } from '../bench/tune.js';
+import { tuningOf } from '../bench/calibrate/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
@@ -149,7 +144,8 @@ const showProgress = (call: KernelCall, done: number, total: number): void =>
 /** Percent of the time and what is left of it. */
 const showRound = (rounds: number, elapsed: number, total: number): void =>
   void process.stderr.write(
-    `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
+    `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ` +
+      `${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
   );
 
 /** Tuning by kernel out of a calibration, or null. */

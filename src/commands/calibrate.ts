@@ -1,37 +1,30 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Anchor } from '../bench/anchors.js';
-import { callsOf } from '../bench/lists.js';
-import {
-  calibrate,
-  measureOverheads,
-  saveTo,
-  writeCalibration,
-  type CalibrationProgress,
-  type Compiled,
-} from '../bench/index.js';
-import { compilersFor } from '../bench/compilers.js';
+import type { Anchor } from '../bench/calibrate/anchors.js';
+import { callsOf } from '../bench/calibrate/lists.js';
+import { calibrate, type CalibrationProgress, type Compiled } from '../bench/calibrate/calibrate.js';
+import { measureOverheads } from '../bench/ceilings.js';
+import { saveTo, writeCalibration } from '../bench/calibrate/save.js';
+import { compilersFor } from '../bench/calibrate/compilers.js';
 import { describeHost } from '../bench/host.js';
-import { staleKernels } from '../bench/tracks.js';
-import { representativeCalls } from '../bench/regression/index.js';
-import { tune, type Trial } from '../bench/tune.js';
+import { staleKernels } from '../bench/calibrate/tracks.js';
+import { representativeCalls } from '../bench/regression/cases.js';
+import { tune, type Trial } from '../bench/calibrate/tune.js';
 import type { Tuning } from '../../kernels/launch.js';
-import { outliers } from '../cost/fit.js';
-import { fitting, nextPoints } from '../cost/fit-calibration.js';
+import { fitting, outliers } from '../cost/fit/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
 import { openDevice, type Device } from '../gpu/index.js';
 import { displayPath } from '../io/files.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { Budget } from '../io/budget.js';
-import { columns, type Column } from '../report/text/text.js';
 import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
-import type { Calibration, Predictor } from '../schema/calibration.js';
+import type { Calibration } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
-import { DRIFT_CORRECTED } from '../schema/drift.js';
-import { median } from '../numbers/statistics.js';
-import { formatCount, formatDecimalBytes, formatNumber, parseNumber, parseSeconds } from '../numbers/units.js';
+import { summary } from '../bench/calibrate/summary.js';
+import { readCalibration } from '../schema/drift.js';
+import { formatNumber, parseNumber, parseSeconds } from '../numbers/units.js';
 import { textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
@@ -88,11 +81,10 @@ async function run(args: Args): Promise<ExitCode> {
       const file = output ?? join('calibrations', `${slugOf(device.description)}.json`);
       if (output === null) checkFile(file, args);
       unlock = lockFile(file, 'calibration');
-      const earlier = existsSync(file) ? await resumed(device, file, quiet) : null;
-      if (!quiet)
-        process.stderr.write(
-          `measuring ${device.description.description}${device.description.software ? ' (a software adapter: its times price no GPU)' : ''}, seed ${seed}\n`,
-        );
+      const earlier = existsSync(file) ? await resumed(device, file) : null;
+      const { description, software } = device.description;
+      const kind = software ? ' (a software adapter: its times price no GPU)' : '';
+      if (!quiet) process.stderr.write(`measuring ${description}${kind}, seed ${seed}\n`);
       const budget = new Budget(budgetSeconds);
       const tuning =
         args.flags['tune'] === true
@@ -118,11 +110,12 @@ async function run(args: Args): Promise<ExitCode> {
       }
       if (!quiet && budget.spent > OVERRUN * budgetSeconds)
         process.stderr.write(
-          `it took ${formatNumber(budget.spent)} s for --budget ${budgetText}: overheads, ceilings and one point take that long here\n`,
+          `it took ${formatNumber(budget.spent)} s for --budget ${budgetText}: overheads, ceilings and one ` +
+            `point take that long here\n`,
         );
       fit(calibration, quiet);
       writeCalibration(file, calibration);
-      await print(summary(calibration, file), { file: null, quiet });
+      await print(summary(readCalibration(calibration), file), { file: null, quiet });
       return EXIT.ok;
     } finally {
       unlock();
@@ -157,17 +150,13 @@ function checkFile(file: string, args: Args): void {
 }
 
 /** The calibration to resume. */
-async function resumed(device: Device, file: string, quiet: boolean): Promise<Calibration> {
-  const { calibration, mended } = await loadCalibration(file, true);
+async function resumed(device: Device, file: string): Promise<Calibration> {
+  const { stored: calibration } = await loadCalibration(file);
   const difference = otherMachine(device.description, describeHost(), calibration);
   if (difference !== null)
     throw new UserError(
       `calibration ${show(displayPath(file))} was measured on another device (${difference})`,
       'name another file with --output: measurements of two devices do not mix',
-    );
-  if (mended > 0 && !quiet)
-    process.stderr.write(
-      `${mended} point${mended === 1 ? '' : 's'} of ${displayPath(file)} had a time without its drift, which is left out\n`,
     );
   return calibration;
 }
@@ -185,7 +174,8 @@ function keepStale(
   const beside = keepBeside(file);
   if (!quiet)
     process.stderr.write(
-      `changed since they were measured: ${stale.join(', ')}; they are measured again, and their earlier times stay in ${displayPath(beside)}\n`,
+      `changed since they were measured: ${stale.join(', ')}; they are measured again, and their ` +
+        `earlier times stay in ${displayPath(beside)}\n`,
     );
 }
 
@@ -226,7 +216,8 @@ async function tuneKernels(
       .join(', ');
     if (t.kept && !quiet)
       process.stderr.write(
-        `${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`,
+        `${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ` +
+          `${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`,
       );
     if (progress)
       process.stderr.write(progressLine(budget.spent, Math.max(0, budget.left), `tuning ${t.kernel}: ${values}`));
@@ -262,6 +253,7 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
   try {
     return await calibrate({
       device,
+      host: describeHost(),
       budgetSeconds: m.budgetSeconds,
       seed: m.seed,
       calls: m.calls,
@@ -270,7 +262,6 @@ async function measure(device: Device, m: Measuring): Promise<Calibration> {
       ...(m.earlier ? { resumeFrom: m.earlier } : {}),
       signal: m.signal,
       save: saveTo(m.file),
-      nextPoint: nextPoints(),
       outliers,
       ...(device.description.software ? { compilers: m.compilers } : {}),
       ...(m.quiet || process.stderr.isTTY !== true ? {} : { onProgress: showProgress, onCompiled: showProgress }),
@@ -312,108 +303,4 @@ export function slugOf(d: { vendor: string; description: string }): string {
     .toLowerCase()
     .match(/[a-z0-9]+/g) ?? ['device'];
   return words.join('-').slice(0, 60);
-}
-
-interface FitRow {
-  kernel: string;
-  variant: string;
-  points: number;
-  fitted: Predictor | undefined;
-}
-
-/** Left out, one of fewer points is predicted from a single one: that says nothing. */
-const FEWEST_LEFT_OUT = 3;
-
-const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
-
-const judged = ({ points, fitted }: FitRow): Predictor | null => (points >= FEWEST_LEFT_OUT ? (fitted ?? null) : null);
-
-const leftOut = (r: FitRow, of: (p: Predictor) => number): string => {
-  const fitted = judged(r);
-  return fitted ? percent(of(fitted)) : '–';
-};
-
-const FIT_COLUMNS: readonly Column<FitRow>[] = [
-  { title: 'kernel', align: 'left', cell: (r) => r.kernel },
-  { title: 'variant', align: 'left', cell: (r) => r.variant },
-  { title: 'points', align: 'right', cell: (r) => String(r.points) },
-  { title: 'median error', align: 'right', cell: (r) => leftOut(r, (p) => p.looMedianError) },
-  { title: '90th', align: 'right', cell: (r) => leftOut(r, (p) => p.looP90Error) },
-  { title: 'covered', align: 'right', cell: (r) => leftOut(r, (p) => p.looCoverage) },
-];
-
-function optionalRate(c: Calibration, name: 'f16' | 'matrix'): string {
-  const key = `${name}FlopsPerSecond` as const;
-  const value = c.ceilings[key];
-  return value === null
-    ? `no ${name} ceiling (${c.ceilings.reasons?.[key] ?? 'not measured'})`
-    : `${name} ${formatCount(value)}FLOP/s`;
-}
-
-function transfers(c: Calibration): string {
-  const { upload, readback } = c.overheads;
-  const text = (name: string, t: typeof upload): string =>
-    t ? `, ${name} ${(t.seconds * 1e6).toFixed(0)} µs and ${formatDecimalBytes(t.bytesPerSecond)}/s` : '';
-  return text('upload', upload) + text('read-back', readback);
-}
-
-/** How far the machine drifted, and how times were corrected. */
-function driftLines(c: Calibration): string[] {
-  if (!c.probe) return [];
-  const samples = c.kernels.flatMap((k) => k.samples);
-  const drifts = samples.flatMap((s) => s.drift ?? []);
-  const corrected = drifts.filter((d) => Math.abs(d - 1) > DRIFT_CORRECTED).length;
-  const flagged = samples.filter((s) => s.flag !== undefined).length;
-  const range = `${c.probe.lowDrift.toFixed(2)} to ${c.probe.highDrift.toFixed(2)} times its reference over ${c.probe.runs} runs`;
-  return [
-    `The probe took ${range}. ${corrected} of ${drifts.length} times drifted by more than ${100 * DRIFT_CORRECTED} % and are corrected for it when a predictor is fitted; the file keeps them raw.`,
-    ...(flagged > 0
-      ? [`${flagged} of ${samples.length} points were measured while the machine was not quiet; they carry a flag.`]
-      : []),
-  ];
-}
-
-const tuningLines = (c: Calibration): string[] =>
-  c.kernels.flatMap((k) =>
-    k.tuning
-      ? [
-          `${k.kernel} is tuned: ${Object.entries(k.tuning)
-            .map(([name, value]) => `${name} ${value}`)
-            .join(', ')}`,
-        ]
-      : [],
-  );
-
-/** What was measured, and how well each kernel is predicted where it was left out. */
-function summary(c: Calibration, file: string): string {
-  const rows = c.kernels.flatMap((k) =>
-    [...new Set(k.samples.map((s) => s.variant))].map((variant): FitRow => ({
-      kernel: k.kernel,
-      variant,
-      points: k.samples.filter((s) => s.variant === variant).length,
-      fitted: k.predictors[variant],
-    })),
-  );
-  const gaps = c.kernels.reduce((sum, k) => sum + k.gaps.length, 0);
-  const errors = rows.flatMap((r) => judged(r)?.looMedianError ?? []);
-  return [
-    `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s,`,
-    `f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s, ${(['f16', 'matrix'] as const).map((name) => optionalRate(c, name)).join(', ')};`,
-    `submit ${(c.overheads.submitSeconds * 1e6).toFixed(0)} µs, dispatch ${(c.overheads.dispatchSeconds * 1e6).toFixed(1)} µs${transfers(c)}; clock ${c.clock.kind}`,
-    '',
-    ...columns(FIT_COLUMNS, rows),
-    '',
-    ...driftLines(c),
-    ...tuningLines(c),
-    ...(errors.length > 0
-      ? [
-          `Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ${percent(median(errors))}.`,
-        ]
-      : []),
-    ...(gaps > 0
-      ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`]
-      : []),
-    `Written to ${displayPath(file)}`,
-    '',
-  ].join('\n');
 }

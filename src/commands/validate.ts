@@ -24,16 +24,22 @@ export const validateCommand: Command = {
   options: {
     quick: {
       type: 'boolean',
-      help: 'a few minutes: memory, capacity and correctness decide the exit code; times are shown and not judged, as CI machines are noisy',
+      help:
+        'a few minutes: memory, capacity and correctness decide the exit code; times are shown and not ' +
+        'judged, as CI machines are noisy',
     },
     budget: {
       type: 'string',
-      help: `time to spend at most, from ${LEAST_SECONDS.sections}s on, with --serving from ${LEAST_SECONDS.serving}s: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]`,
+      help:
+        `time to spend at most, from ${LEAST_SECONDS.sections}s on, with --serving from ` +
+        `${LEAST_SECONDS.serving}s: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]`,
     },
     only: { type: 'string', multiple: true, help: 'only these sections [all]', choices: SECTIONS },
     serving: {
       type: 'boolean',
-      help: 'serve requests with continuous batching and simulate the same requests; without the sections unless --only names some',
+      help:
+        'serve requests with continuous batching and simulate the same requests; without the sections ' +
+        'unless --only names some',
     },
     model: {
       type: 'string',

@@ -1,8 +1,8 @@
 /**
  * What the kernels of one class tell about each other on one device. All of a class follow one law (law.ts:
- * launch, then bytes or operations at a share of the device's ceilings), and each kernel's variant deviates from it by a
- * factor of its own. A variant with few points, or far outside them, borrows the law: of two intervals the narrower one
- * prices it.
+ * launch, then bytes or operations at a share of the device's ceilings), and each kernel's variant deviates from it by
+ * a factor of its own. A variant with few points, or far outside them, borrows the law: of two intervals the narrower
+ * one prices it.
  */
 import { CONSTANTS } from './constants.js';
 import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';

@@ -1,7 +1,7 @@
 /**
  * Half-widths from cases that were left out. What is left out is what the user's case leaves out: a point between
- * others, a head count, a line of a table, octaves, a stack, a GPU. Scores are |log error|, what a half-width lacked, or
- * errors over their predicted deviation; the half-width is their 90 % quantile.
+ * others, a head count, a line of a table, octaves, a stack, a GPU. Scores are |log error|, what a half-width lacked,
+ * or errors over their predicted deviation; the half-width is their 90 % quantile.
  *
  * This is split conformal prediction around a fit to all points, without its guarantee: `lla-sim validate` and
  * scripts/frozen-predictions.mjs measure what it covers.

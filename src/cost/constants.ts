@@ -1,7 +1,7 @@
 /**
- * The numbers that the statistics of the cost model assume, in one table: each with its unit, what it means, and where it
- * is from. `chosen` numbers are rules of the method. `judged` ones were set by what left-out cases showed, on data that
- * judges nothing (docs/experiments.md). Sizes of samples and tolerances of searches stand where they are used.
+ * The numbers that the statistics of the cost model assume, in one table: each with its unit, what it means, and where
+ * it is from. `chosen` numbers are rules of the method. `judged` ones were set by what left-out cases showed, on data
+ * that judges nothing (docs/experiments.md). Sizes of samples and tolerances of searches stand where they are used.
  */
 interface Constant {
   readonly value: number;

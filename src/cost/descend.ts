@@ -1,7 +1,7 @@
 /**
  * Coordinate search for the least cost within bounds, in steps that halve from `first` down to `finest` (Hooke & Jeeves
- * 1961 without pattern moves): for a handful of parameters whose costs have kinks or whose gradients cost more than they
- * save.
+ * 1961 without pattern moves): for a handful of parameters whose costs have kinks or whose gradients cost more than
+ * they save.
  */
 export function descend(
   start: readonly number[],

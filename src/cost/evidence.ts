@@ -28,7 +28,9 @@ export interface Price extends Interval {
   readonly octavesOutside: number;
   /** Whose kernels these are: `vLLM 0.24.0`, `lla-sim`, `attainable`, `roofline`. */
   readonly by: string;
-  /** What no kernel can fall below on this device, seconds: its bytes at the full bandwidth, its operations at the peak. */
+  /**
+   * What no kernel can fall below on this device, seconds: its bytes at the full bandwidth, its operations at the peak.
+   */
   readonly floor?: Floor;
 }
 

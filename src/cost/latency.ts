@@ -49,8 +49,8 @@ export interface RuntimePrices {
 }
 
 /**
- * Prices under a server that schedules while the GPU works. The slow end keeps the server's time: where a batch changes,
- * or steps are short, the GPU may wait for it.
+ * Prices under a server that schedules while the GPU works. The slow end keeps the server's time: where a batch
+ * changes, or steps are short, the GPU may wait for it.
  */
 export const overlapped = (pricer: Pricer): Pricer => ({
   ...pricer,

@@ -1,7 +1,7 @@
 /**
  * The law that a tuned kernel's time follows: a floor for launch and latency, then what is slowest of bytes at a share
- * of the bandwidth, operations at a share of the peak, and rows. Tables are stored as deviations from it, and what nobody has
- * measured is priced by it.
+ * of the bandwidth, operations at a share of the peak, and rows. Tables are stored as deviations from it, and what
+ * nobody has measured is priced by it.
  */
 import { CONSTANTS } from './constants.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';

@@ -1,7 +1,7 @@
 /**
- * Dense linear algebra of the cost model: symmetric positive definite systems of at most some hundred rows. Matrices are
- * row-major; everything works in place or in arrays that the caller keeps, since a prediction allocates nothing (why this
- * is no package).
+ * Dense linear algebra of the cost model: symmetric positive definite systems of at most some hundred rows. Matrices
+ * are row-major; everything works in place or in arrays that the caller keeps, since a prediction allocates nothing
+ * (why this is no package).
  */
 
 /**

@@ -78,9 +78,9 @@ export function weightBytes(g: Geometry, gpus: number): number {
 }
 
 /**
- * Weights that a GPU holds beyond those of the checkpoint. Norms, biases and a stack's first state are kept in f32. A final norm that also runs
- * after the core is held twice. The exit gate's single column is padded to a pair and has no bias (it never fires).
- * Layers that read another layer's cache (cla) need no K and V projections.
+ * Weights that a GPU holds beyond those of the checkpoint. Norms, biases and a stack's first state are kept in f32. A
+ * final norm that also runs after the core is held twice. The exit gate's single column is padded to a pair and has no
+ * bias (it never fires). Layers that read another layer's cache (cla) need no K and V projections.
  */
 function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;
@@ -172,15 +172,18 @@ export function onGrid(batch: number): number {
  * - `by-layer`: captures in 16 bits (32 where the cache has 32), freed layer by layer as the last loop passes; loops
  * are outermost,
  *   so those of T − 1 loops are alive when the last one captures its first layer: (T − 1)·D + 1 slots.
- *   Both capture what attention reads, rotated keys in tiles, and encode chunk by chunk where attention's output was. On the absorbed
+ *   Both capture what attention reads, rotated keys in tiles, and encode chunk by chunk where attention's output was.
+ * On the absorbed
  *   path every layer's rotary keys, which loops share, stay beside in f32, as they do with accumulators.
  * - `accumulated`: encoding is linear, so f32 latent accumulators and one (layer, loop)'s K/V are enough. A latent that
  * is
  *   complete within its layer (mla-head, one loop) is accumulated for one layer at a time.
  * - `chunked`: the same for a chunk at a time; later chunks attend to latents, which is no longer the two-pass result.
  * Where rows before
- *   the chunk do not lie as its own do, attention takes several calls: the largest score and the mass of each query are carried between
- *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their branch keys.
+ *   the chunk do not lie as its own do, attention takes several calls: the largest score and the mass of each query are
+ * carried between
+ *   them, and latents of at most a chunk of earlier tokens are read back for one axis of one (layer, loop), with their
+ * branch keys.
  *
  * Where a prompt is taken position by position, all kinds are chunks of one token. Where it is one exact pass over rows
  * that no cache keeps, all are `accumulated`.

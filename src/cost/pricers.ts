@@ -46,7 +46,9 @@ export function throughHostSeconds(kind: CollectiveKind, bytes: number, gpus: nu
   return SLOW_HOST.seconds + sentBytes(kind, bytes, gpus) / rate / SLOW_HOST.shareOfRate;
 }
 
-/** Bytes that each GPU sends: a ring's all-gather moves (n−1)/n of the result over each link, an all-reduce twice that. */
+/**
+ * Bytes that each GPU sends: a ring's all-gather moves (n−1)/n of the result over each link, an all-reduce twice that.
+ */
 const sentBytes = (kind: CollectiveKind, bytes: number, gpus: number): number =>
   ((kind === 'all-reduce' ? 2 : 1) * (gpus - 1) * bytes) / gpus;
 
@@ -387,5 +389,6 @@ export function elsewhere(pricer: Pricer): Pricer {
 
 /** What the roofline interval assumes, in a sentence for people. */
 export const ROOFLINE_NOTE =
-  `from the datasheet alone: ${ROOFLINE.estimate.bandwidth * 100} % of the bandwidth (interval: 100 % to ${ROOFLINE.high.bandwidth * 100} %), half of the arithmetic rates, ` +
+  `from the datasheet alone: ${ROOFLINE.estimate.bandwidth * 100} % of the bandwidth (interval: ` +
+  `100 % to ${ROOFLINE.high.bandwidth * 100} %), half of the arithmetic rates, ` +
   `${ROOFLINE.estimate.launchSeconds * 1e6} µs a launch; an eager framework is slower than the slow end`;

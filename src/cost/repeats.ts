@@ -11,9 +11,9 @@ const FEWEST_REPETITIONS = CONSTANTS.fewestRepetitions.value;
 const LEAST = NORMAL_90 * CONSTANTS.leastDeviation.value;
 
 /**
- * 90 % half-width, log units, of a measured shape's time. Every point is visited at two times far apart, and repetitions
- * are kept in their order: the quantile, over all samples, of how far the typical times of both halves differ. Infinite
- * where too few samples have two halves.
+ * 90 % half-width, log units, of a measured shape's time. Every point is visited at two times far apart, and
+ * repetitions are kept in their order: the quantile, over all samples, of how far the typical times of both halves
+ * differ. Infinite where too few samples have two halves.
  * @param stale kernels whose times are not used
  */
 export function repeatsOf(

@@ -59,7 +59,9 @@ function secondsAt(work: Work, rates: Rates, e: Efficiency, launchSeconds: numbe
   );
 }
 
-/** The least that a tuned kernel takes for the same call: bytes or operations at full rates, and a launch of its own. */
+/**
+ * The least that a tuned kernel takes for the same call: bytes or operations at full rates, and a launch of its own.
+ */
 function fastest({ kernel, variant, shape }: KernelCall, rates: Rates, launchSeconds: number): number {
   const tuned = KERNELS[kernel].tuned(shape, variant);
   if (!tuned) return 0;

@@ -6,9 +6,9 @@
  * spread over the rounds that every unit has: share = c · (longest / mean − 1) / rounds, rounds = blocks / units. Below
  * two rounds kernels divide sequences, and lose nothing that could be measured apart from noise (2 % on average).
  *
- * c: LLMServingSim's skew.csv (5daddb2, MIT; vLLM 0.19, FlashAttention), decode alone, 396 batches of Llama-3.1-8B on RTX
- * 4090 and RTX PRO 6000, least absolute errors. On 294 batches of Qwen3-32B, which it was not fitted to, the mean error
- * falls from 5.6 to 2.2 % on one GPU and from 7.6 to 3.5 % on two (scripts/unequal.ts).
+ * c: LLMServingSim's skew.csv (5daddb2, MIT; vLLM 0.19, FlashAttention), decode alone, 396 batches of Llama-3.1-8B on
+ * RTX 4090 and RTX PRO 6000, least absolute errors. On 294 batches of Qwen3-32B, which it was not fitted to, the mean
+ * error falls from 5.6 to 2.2 % on one GPU and from 7.6 to 3.5 % on two (scripts/unequal.ts).
  */
 import { CONSTANTS } from './constants.js';
 

@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 /** The program of the measuring page, bundled for browsers (scripts/page-bundle.mjs). */
-import type { CalibrationProgress } from '../bench/calibrate.js';
-import { callsOf } from '../bench/lists.js';
+import type { CalibrationProgress } from '../bench/calibrate/calibrate.js';
+import { callsOf } from '../bench/calibrate/lists.js';
 import { UserError } from '../errors.js';
 import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
 import type { Device } from '../gpu/device.js';
@@ -15,6 +15,7 @@ import type { KnownStacks } from '../report/page-data.js';
 import { picturesOf } from '../report/pictures/index.js';
 import { viewOf, type View } from '../report/view.js';
 import { calibrationSchema, type Calibration } from '../schema/calibration.js';
+import { readCalibration } from '../schema/drift.js';
 import { isUncompressed } from '../codecs/registry.js';
 import { readVram } from '../plan/ask/prepare.js';
 import { shownDecode, timeWords } from '../plan/words/words.js';
@@ -60,13 +61,15 @@ function status(words: string, wrong = false): void {
   line.textContent = words;
   line.classList.toggle('wrong', wrong);
 }
+const listItems = (words: readonly string[]): Html => html`${words.map((item) => html`<li>${item}</li>`)}`;
 const fill = (id: string, content: Html): void => void (element(id).innerHTML = content.text);
 
 function sayAdapter(): void {
   if (!lent) {
     element('name').classList.add('wrong');
     element('name').textContent =
-      `There is no GPU for this page. ${remedyFor(host.browser?.name ?? '', host.os, (navigator.gpu as GPU | undefined) !== undefined)}`;
+      'There is no GPU for this page. ' +
+      `${remedyFor(host.browser?.name ?? '', host.os, (navigator.gpu as GPU | undefined) !== undefined)}`;
     return;
   }
   const { device, features, limits } = lent;
@@ -74,10 +77,8 @@ function sayAdapter(): void {
   element('name').textContent = software
     ? `${description}: a software adapter. It computes on the processor; its times say nothing about a GPU.`
     : description;
-  fill(
-    'features',
-    html`${featureWords(features, limits, device.units.subgroupSizes, device.bounds.pointBytes).map((words) => html`<li>${words}</li>`)}`,
-  );
+  const words = featureWords(features, limits, device.units.subgroupSizes, device.bounds.pointBytes);
+  fill('features', listItems(words));
 }
 
 async function open(): Promise<Device> {
@@ -110,7 +111,8 @@ function progress(p: CalibrationProgress, calibration: Calibration): void {
   (bar.firstElementChild as HTMLElement).style.width = `${(100 * share).toFixed(1)}%`;
   const points = calibration.kernels.reduce((sum, k) => sum + k.samples.length, 0);
   element('now').textContent =
-    `${clockFace(p.secondsLeft)} left. ${points} shapes so far; now ${p.kernel} ${p.variant}${p.gap === null ? '' : `: not measured, ${p.gap}`}`;
+    `${clockFace(p.secondsLeft)} left. ${points} shapes so far; now ${p.kernel} ` +
+    `${p.variant}${p.gap === null ? '' : `: not measured, ${p.gap}`}`;
   if (performance.now() - drawn < DRAW_EVERY_MS) return;
   drawn = performance.now();
   element('shares').textContent = roofline.draw(calibration);
@@ -201,7 +203,8 @@ function show(calibration: Calibration, fromFile = false): void {
     html`<p>${checkedWords(shown)}</p><p>${clockWords(shown)}</p>${
       gaps.length === 0
         ? ''
-        : html`<details><summary>What was not measured (${gaps.length} reasons)</summary><ul>${gaps.map((g) => html`<li>${g}</li>`)}</ul></details>`
+        : html`<details><summary>What was not measured (${gaps.length} reasons)</summary>
+<ul>${listItems(gaps)}</ul></details>`
     }`,
   );
   plan(shown);
@@ -214,21 +217,25 @@ function fullCacheWords({ report: { plans, model, contextTokens } }: View): stri
     return `The full cache of ${model.name} does not fit this machine at ${contextTokens} tokens.`;
   const { batch, secondsPerStep } = shownDecode(full);
   const time = secondsPerStep === null ? 'nothing is known about its time' : `${timeWords(secondsPerStep)} a token`;
-  return `On this machine the full cache of ${model.name} holds ${full.maxBatch.exact} sequences of ${contextTokens} tokens; with ${batch} of them, ${time}.`;
+  return (
+    `On this machine the full cache of ${model.name} holds ${full.maxBatch.exact} sequences of ` +
+    `${contextTokens} tokens; with ${batch} of them, ${time}.`
+  );
 }
 
 function plan(calibration: Calibration): void {
   report?.abort();
   report = new AbortController();
   try {
-    const data = planningOf(calibration, fileName(calibration), statedMemory(), files);
+    const data = planningOf(readCalibration(calibration), fileName(calibration), statedMemory(), files);
     const view = viewOf(data.scenario, data.sources);
     fill('report', reportBody(view, picturesOf(view), data, []));
     mountReport(data, report.signal);
     const lines = answerLines(view.report).filter(({ label }) => label === 'Deploy' || label === 'Upside');
     fill(
       'answer',
-      html`<p>${fullCacheWords(view)}</p>${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`,
+      html`<p>${fullCacheWords(view)}</p>
+${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)}`,
     );
   } catch (error) {
     if (!(error instanceof UserError)) throw error;

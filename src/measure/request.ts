@@ -1,5 +1,5 @@
 /** What the page's address asks for after its `#`: `#seconds=60&kernels=attend,matmul&seed=1&calls=first`. */
-import type { Anchor } from '../bench/anchors.js';
+import type { Anchor } from '../bench/calibrate/anchors.js';
 
 type Lists = readonly (() => readonly Anchor[])[];
 

@@ -4,6 +4,7 @@ import { Chart, type ChartType } from 'chart.js';
 import { rooflineOf } from '../report/pictures/kernel-roofline.js';
 import { DARK, LIGHT } from '../report/pictures/theme.js';
 import type { Calibration } from '../schema/calibration.js';
+import { readCalibration } from '../schema/drift.js';
 
 export class RooflineChart {
   private chart: Chart | null = null;
@@ -19,7 +20,7 @@ export class RooflineChart {
   /** Draws what was measured so far. @returns the picture in words: best share of its ceiling by kernel */
   draw(calibration: Calibration, dark = this.dark.matches): string {
     this.last = calibration;
-    const picture = rooflineOf({ file: 'this page', content: calibration, stale: [] });
+    const picture = rooflineOf({ file: 'this page', content: readCalibration(calibration), stale: [] });
     const figure = document.getElementById('figure-m-roofline');
     const canvas = figure?.querySelector('canvas');
     if (!picture || !figure || !canvas) return '';

@@ -2,11 +2,10 @@
  * Measuring in a page: until the budget is spent, over losses of the device and pauses of the page. What it knows of
  * the page are a few functions, so a test can give it others.
  */
-import type { Anchor } from '../bench/anchors.js';
-import { calibrate, type CalibrationProgress } from '../bench/calibrate.js';
+import type { Anchor } from '../bench/calibrate/anchors.js';
+import { calibrate, type CalibrationProgress } from '../bench/calibrate/calibrate.js';
 import { clockNow } from '../io/clock.js';
-import { outliers } from '../cost/fit.js';
-import { fitting, nextPoints } from '../cost/fit-calibration.js';
+import { fitting, outliers } from '../cost/fit/fit.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../gpu/errors.js';
 import type { Calibration } from '../schema/calibration.js';
@@ -61,7 +60,6 @@ export async function measureSession(session: Session): Promise<Calibration | nu
         ready: () => session.ready(),
         pausedSeconds: () => session.pausedSeconds() - paused,
         pauses: () => session.pauses(),
-        nextPoint: nextPoints(),
         outliers,
         save: (calibration) => {
           latest = calibration;
@@ -77,11 +75,10 @@ export async function measureSession(session: Session): Promise<Calibration | nu
       if (!(error instanceof GpuError) || error.fault !== 'lost') throw error;
       const over = losses + 1 >= MOST_LOSSES || session.budgetSeconds - spent() < LEAST_SECONDS;
       session.say(
-        `The browser took the GPU away (${error.message}). ${over ? 'What was measured is kept.' : 'Going on with a new device.'}`,
+        `The browser took the GPU away (${error.message}). ` +
+          `${over ? 'What was measured is kept.' : 'Going on with a new device.'}`,
       );
       if (over) break;
-      // Plain data from here on: the samples of the session that ended are not written to any more.
-      latest = latest && (JSON.parse(JSON.stringify(latest)) as Calibration);
     } finally {
       device.close();
     }

@@ -27,8 +27,10 @@ export function featureWords(
     has('chromium-experimental-subgroup-matrix')
       ? 'Matrix units: products of 16 rows and more use them.'
       : 'No matrix units for pages: products run on the ordinary units.',
-    `A buffer has at most ${formatBytes(limits['maxBufferSize'] ?? 0)}, of which a binding shows ${formatBytes(limits['maxStorageBufferBindingSize'] ?? 0)}.`,
-    `A point takes at most ${formatBytes(pointBytes)}, all points that are measured in turn twice that. It is given back at the end.`,
+    `A buffer has at most ${formatBytes(limits['maxBufferSize'] ?? 0)}, of which a binding shows ` +
+      `${formatBytes(limits['maxStorageBufferBindingSize'] ?? 0)}.`,
+    `A point takes at most ${formatBytes(pointBytes)}, all points that are measured in turn twice ` +
+      'that. It is given back at the end.',
   ];
 }
 
@@ -36,15 +38,25 @@ export function featureWords(
 export function remedyFor(browser: string, system: string, hasWebGpu: boolean): string {
   if (hasWebGpu)
     return system === 'Linux' && browser !== 'Firefox'
-      ? 'The browser has WebGPU and found no adapter for it. On Linux, open chrome://flags, enable "Unsafe WebGPU Support" and "Vulkan", and start the browser again; chrome://gpu says what it refuses.'
-      : 'The browser has WebGPU and found no adapter for it. Turn on hardware acceleration in its settings, update the GPU driver, and start it again.';
+      ? 'The browser has WebGPU and found no adapter for it. On Linux, open chrome://flags, enable ' +
+          '"Unsafe WebGPU Support" and "Vulkan", and start the browser again; chrome://gpu says what it ' +
+          'refuses.'
+      : 'The browser has WebGPU and found no adapter for it. Turn on hardware acceleration in its ' +
+          'settings, update the GPU driver, and start it again.';
   switch (browser) {
     case 'Firefox':
-      return 'Firefox has WebGPU on Windows from version 141 and on Macs with Apple processors from 145. Update it; elsewhere set dom.webgpu.enabled in about:config, or open this file in Chrome or Edge.';
+      return (
+        'Firefox has WebGPU on Windows from version 141 and on Macs with Apple processors from 145. ' +
+        'Update it; elsewhere set dom.webgpu.enabled in about:config, or open this file in Chrome or ' +
+        'Edge.'
+      );
     case 'Safari':
       return 'Safari has WebGPU from version 26 on. Update the system, or open this file in Chrome.';
     default:
-      return 'Chrome and Edge have WebGPU from version 113 on (on Linux from 144 for some GPUs, or with --enable-unsafe-webgpu). Update the browser, or open this file in another one.';
+      return (
+        'Chrome and Edge have WebGPU from version 113 on (on Linux from 144 for some GPUs, or with ' +
+        '--enable-unsafe-webgpu). Update the browser, or open this file in another one.'
+      );
   }
 }
 
@@ -55,7 +67,11 @@ export function checkedWords(c: Calibration): string {
   const samples = c.kernels.flatMap((k) => k.samples);
   const kernels = c.kernels.filter((k) => k.samples.length > 0);
   const worst = samples.reduce((most, s) => Math.max(most, s.relativeError), 0);
-  return `${samples.length} shapes of ${kernels.length} kernels (${kernels.map((k) => k.kernel).join(', ')}) were compared with a computation in float64 before they were timed; the largest relative error was ${percent(worst)}.`;
+  return (
+    `${samples.length} shapes of ${kernels.length} kernels ` +
+    `(${kernels.map((k) => k.kernel).join(', ')}) were compared with a computation in float64 before ` +
+    `they were timed; the largest relative error was ${percent(worst)}.`
+  );
 }
 
 /** What could not be measured, one line a reason. */
@@ -75,6 +91,7 @@ export function clockWords(c: Calibration): string {
   const shown = step < 1e-6 ? `${Math.round(step * 1e9)} ns` : `${Number((step * 1e6).toPrecision(3))} µs`;
   const browser = c.host.browser ? ` in ${c.host.browser.name} ${c.host.browser.version}` : '';
   return c.clock.kind === 'gpu-timestamp'
-    ? `Timed by the GPU's timestamps, which${browser} come in steps of ${shown}; each run was at least a hundred steps long.`
+    ? `Timed by the GPU's timestamps, which${browser} come in steps of ${shown}; each run was at least ` +
+        'a hundred steps long.'
     : `Timed by the clock of the page, which${browser} comes in steps of ${shown}: timestamps are missing or coarser.`;
 }

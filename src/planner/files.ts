@@ -11,6 +11,7 @@ import { issueWords, parseJson } from '../io/json.js';
 import type { NamedCalibration } from '../plan/ask/measured.js';
 import type { LinkedModel } from '../report/link.js';
 import { calibrationSchema } from '../schema/calibration.js';
+import { readCalibration } from '../schema/drift.js';
 
 const MAX_CALIBRATION_BYTES = 64 * 2 ** 20;
 const MAX_CALIBRATION_VALUES = 2_000_000;
@@ -44,5 +45,5 @@ function calibrationFrom(text: string, name: string): NamedCalibration {
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
     throw new UserError(`it is no calibration of this version: ${issueWords(parsed.error.issues[0])}`, hint);
-  return { file: name, calibration: parsed.data };
+  return { file: name, calibration: readCalibration(parsed.data) };
 }

@@ -6,7 +6,8 @@ import { z } from 'zod';
 import { UNPRINTABLE } from '../errors.js';
 import { KERNEL_NAMES, KERNELS, TERMS_VERSION, type KernelName } from '../../kernels/registry.js';
 
-export const CALIBRATION_SCHEMA_VERSION = 1;
+/** Of files that are written. Version 1 kept times without the cost of submitting, and drifts in place of probes. */
+export const CALIBRATION_SCHEMA_VERSION = 2;
 /**
  * Most points of a kernel's variant. A prediction takes time by the square of their number and its preparation by the
  * third power: 50 ms for this many. `calibrate` measures at most 96.
@@ -33,10 +34,10 @@ const shape = z.record(z.string(), within(0, 2 ** 50));
 
 const transfer = z.object({ seconds, bytesPerSecond: rate });
 
-/** What is wrong with a sample whose lists differ in length. */
-export const UNEVEN = 'must hold one drift a repetition';
-
-/** One measured point: a kernel at a shape, with every repetition's time (seconds per call). */
+/**
+ * One measured point: a kernel at a shape, with every repetition as it was measured. `readCalibration`
+ * (schema/drift.ts) makes times and drifts of it.
+ */
 export const sampleSchema = z
   .object({
     variant: z.string(),
@@ -46,19 +47,24 @@ export const sampleSchema = z
     readBytes: finite,
     writeBytes: finite,
     flops: finite,
-    /** Seconds per call, one entry a repetition, in the order measured. */
+    /** Seconds per call, one entry a repetition, in the order measured: those of a submission over its calls. */
     seconds: z.array(seconds).min(1),
-    /**
-     * For each repetition the time of the probe kernel beside it, over the session's reference (schema/drift.ts); times
-     * stay raw.
-     */
+    /** Calls of each submission; null where the cost of submitting is taken off already, as in files of version 1. */
+    calls: z.array(z.int().positive().nullable()).optional(),
+    /** For each repetition the place in `probeSeconds` of the run before it, with the next one after it; null: none. */
+    probes: z.array(z.int().nonnegative().nullable()).optional(),
+    /** In files of version 1: for each repetition the time of the probe beside it, over the session's reference. */
     drift: z.array(within(1e-3, 1e3)).optional(),
-    /** Why this sample deserves less trust, where it does: the machine did not come to rest while it was measured. */
+    /** In files of version 1: why this sample deserves less trust. */
     flag: label.optional(),
     /** Relative RMS error against the float64 reference, measured before timing. */
     relativeError: finite,
   })
-  .refine((s) => s.drift === undefined || s.drift.length === s.seconds.length, UNEVEN);
+  .refine(
+    ({ seconds: { length }, calls, probes }) =>
+      (calls ?? probes)?.length === probes?.length && (probes?.length ?? length) === length,
+    'must hold the calls and the probe of each repetition',
+  );
 export type Sample = z.infer<typeof sampleSchema>;
 
 /** A point that was planned and could not be measured. */
@@ -139,87 +145,68 @@ function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Recor
 }
 export type KernelCalibration = z.infer<typeof kernelCalibrationSchema>;
 
-export const calibrationSchema = z.object({
-  schema: z.literal('lla-sim/calibration'),
-  schemaVersion: z.literal(CALIBRATION_SCHEMA_VERSION),
-  program: z.object({ name: label, version: label }),
-  device: z.object({
-    vendor: label,
-    architecture: label,
-    device: label,
-    description: label,
-    driver: label,
-    backend: label,
-    /** True for an adapter that runs on the CPU (lavapipe, SwiftShader): never used to price a GPU. */
-    software: z.boolean(),
-    features: z.array(label),
-    limits: z.record(label, finite),
-    memoryBytes: memory.nullable(),
-  }),
-  /** What ran the measurement: Node, or a browser, which says less of the machine. */
-  host: z.object({
-    os: label,
-    arch: label,
-    cpu: label,
-    cores: positive,
-    memoryBytes: memory.nullable(),
-    node: label.optional(),
-    browser: z.object({ name: label, version: label }).optional(),
-  }),
-  clock: z.object({ kind: z.enum(['gpu-timestamp', 'processor', 'wall']), resolutionSeconds: seconds }),
-  overheads: z.object({
-    /** Submit of an empty command buffer and waiting for it. */
-    submitSeconds: seconds,
-    /** One more dispatch of a kernel that does nothing, inside a pass. */
-    dispatchSeconds: seconds,
-    /** Host to device: what an upload costs whatever its size, and the rate beyond. Older files have neither. */
-    upload: transfer.optional(),
-    /** Device to host, likewise. */
-    readback: transfer.optional(),
-  }),
-  /** The probe kernel that was run throughout: the time to which drift refers, and how far the machine drifted. */
-  probe: z
-    .object({ referenceSeconds: seconds, runs: z.int().positive(), lowDrift: positive, highDrift: positive })
-    .optional(),
-  ceilings: z.object({
-    copyBytesPerSecond: rate,
-    readBytesPerSecond: rate,
-    f32FlopsPerSecond: rate,
-    f16FlopsPerSecond: rate.nullable(),
-    matrixFlopsPerSecond: rate.nullable(),
-    /** Why a rate above is null, by its name. */
-    reasons: z.record(label, label).optional(),
-  }),
-  kernels: z
-    .array(kernelCalibrationSchema)
-    .refine((list) => new Set(list.map((k) => k.kernel)).size === list.length, 'must list each kernel once'),
-});
+export const calibrationSchema = z
+  .object({
+    schema: z.literal('lla-sim/calibration'),
+    schemaVersion: z.literal([1, CALIBRATION_SCHEMA_VERSION]),
+    program: z.object({ name: label, version: label }),
+    device: z.object({
+      vendor: label,
+      architecture: label,
+      device: label,
+      description: label,
+      driver: label,
+      backend: label,
+      /** True for an adapter that runs on the CPU (lavapipe, SwiftShader): never used to price a GPU. */
+      software: z.boolean(),
+      features: z.array(label),
+      limits: z.record(label, finite),
+      memoryBytes: memory.nullable(),
+    }),
+    /** What ran the measurement: Node, or a browser, which says less of the machine. */
+    host: z.object({
+      os: label,
+      arch: label,
+      cpu: label,
+      cores: positive,
+      memoryBytes: memory.nullable(),
+      node: label.optional(),
+      browser: z.object({ name: label, version: label }).optional(),
+    }),
+    clock: z.object({ kind: z.enum(['gpu-timestamp', 'processor', 'wall']), resolutionSeconds: seconds }),
+    overheads: z.object({
+      /** Submit of an empty command buffer and waiting for it. */
+      submitSeconds: seconds,
+      /** One more dispatch of a kernel that does nothing, inside a pass. */
+      dispatchSeconds: seconds,
+      /** Host to device: what an upload costs whatever its size, and the rate beyond. Older files have neither. */
+      upload: transfer.optional(),
+      /** Device to host, likewise. */
+      readback: transfer.optional(),
+    }),
+    /** Every run of the probe kernel, which was run throughout, in the order measured. */
+    probeSeconds: z.array(seconds).optional(),
+    /** In files of version 1: the time of the probe to which drift refers, and how far the machine drifted. */
+    probe: z
+      .object({ referenceSeconds: seconds, runs: z.int().positive(), lowDrift: positive, highDrift: positive })
+      .optional(),
+    ceilings: z.object({
+      copyBytesPerSecond: rate,
+      readBytesPerSecond: rate,
+      f32FlopsPerSecond: rate,
+      f16FlopsPerSecond: rate.nullable(),
+      matrixFlopsPerSecond: rate.nullable(),
+      /** Why a rate above is null, by its name. */
+      reasons: z.record(label, label).optional(),
+    }),
+    kernels: z
+      .array(kernelCalibrationSchema)
+      .refine((list) => new Set(list.map((k) => k.kernel)).size === list.length, 'must list each kernel once'),
+  })
+  .refine(
+    ({ kernels, probeSeconds: { length } = [] }) =>
+      kernels.every((k) => k.samples.every(({ probes }) => probes?.every((at) => (at ?? -1) + 1 < length) ?? true)),
+    'must hold the runs of the probe that its samples name',
+  );
 /** Kernel times of one device, as `lla-sim calibrate` writes them: raw samples, seconds. */
 export type Calibration = z.infer<typeof calibrationSchema>;
-
-/**
- * Cuts samples of a calibration, as parsed JSON, to the repetitions that have both a time and a drift, and leaves out
- * those without any. Versions up to 0.1.0 saved files in which the last repetition lacked its drift.
- * @returns how many samples were cut
- */
-export function cutSamples(json: unknown): number {
-  const listOf = (value: unknown, field: string): unknown[] => {
-    const list: unknown = (value as Record<string, unknown> | null)?.[field];
-    return Array.isArray(list) ? list : [];
-  };
-  let cut = 0;
-  for (const kernel of listOf(json, 'kernels')) {
-    const samples = listOf(kernel, 'samples') as { seconds?: unknown; drift?: unknown }[];
-    for (const sample of samples) {
-      const { seconds, drift } = sample ?? {};
-      if (!Array.isArray(seconds) || !Array.isArray(drift) || seconds.length === drift.length) continue;
-      const length = Math.min(seconds.length, drift.length);
-      sample.seconds = seconds.slice(0, length);
-      sample.drift = drift.slice(0, length);
-      cut++;
-    }
-    const whole = samples.filter((s) => !Array.isArray(s?.seconds) || s.seconds.length > 0);
-    samples.splice(0, samples.length, ...whole);
-  }
-  return cut;
-}

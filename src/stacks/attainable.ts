@@ -24,7 +24,9 @@ export const bracketAt = ({ fast, middle, slow }: Bracket, pace: Pace): Bracket 
 
 /** Clock and units of the H100, which laws are written for. */
 const REFERENCE = { clock: 1.98e9, units: 132 } as const;
-/** The reference itself, and classes whose floor no clock decides: messages over a link, and launches of small kernels. */
+/**
+ * The reference itself, and classes whose floor no clock decides: messages over a link, and launches of small kernels.
+ */
 const ALIKE: Pace = { floor: 1, rows: 1, peak: 1 };
 const UNPACED: readonly TunedClass[] = ['all-reduce', 'small'];
 

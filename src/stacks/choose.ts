@@ -57,7 +57,8 @@ export function decideStack(
   const have = STACKS.filter(has);
   if (have.length === 0 && calibrated === null)
     notes.push(
-      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on ${measuredInstead(spec)}`,
+      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on ` +
+        `${measuredInstead(spec)}`,
     );
   else
     for (const stack of STACKS)

@@ -1,6 +1,6 @@
 /**
- * What the program around the kernels of a server costs: a host that launches them one by one, or replays a graph of one
- * loop, while the GPU works. A pass over the looped layers takes the longer of both:
+ * What the program around the kernels of a server costs: a host that launches them one by one, or replays a graph of
+ * one loop, while the GPU works. A pass over the looped layers takes the longer of both:
  *
  *   host = s · (launches of a pass) + s · launches.row · rows          s: the host's seconds a launch
  *   GPU  = kernels as priced + gap · (launches that no price stands for)
@@ -62,7 +62,9 @@ export interface RuntimeTerms {
   readonly gapSeconds: { readonly eager: number; readonly replayed: number };
   /** Passes of more rows are launched, not replayed. */
   readonly mostReplayedRows: number;
-  /** Of a sequence's neighbours, those in the same replayed pass where signals are read later: others wait for theirs. */
+  /**
+   * Of a sequence's neighbours, those in the same replayed pass where signals are read later: others wait for theirs.
+   */
   readonly replayedAsyncShare: number;
   readonly defaults: { readonly attention: string; readonly maxNumSeqs: number; readonly maxNumBatchedTokens: number };
   readonly attention: Readonly<Record<string, AttentionTerms>>;

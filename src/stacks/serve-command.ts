@@ -199,10 +199,13 @@ const SEVERAL = 'ouro-2.6b';
 /** Says which checkpoint a server is given where a preset stands for several of one shape; null elsewhere. */
 export const checkpointNote = (model: string | null): string | null =>
   model === SEVERAL && publishedFor(model).length > 0
-    ? `scores of ${model} are those of ${HUB[model]}, so that is the model of Serve; memory and time are the same for ${model} itself`
+    ? `scores of ${model} are those of ${HUB[model]}, so that is the model of Serve; memory and time ` +
+      `are the same for ${model} itself`
     : null;
 
-/** vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded. */
+/**
+ * vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded.
+ */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
 
@@ -212,6 +215,7 @@ function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] 
   const usual = reserveOf(server);
   if (utilization <= server.utilization + 1e-6 && reserveBytes >= usual - 1) return [];
   return [
-    `by default it takes ${thousandths(server.utilization)}, and ${formatDecimalBytes(usual)} of that for itself: it may hold fewer`,
+    `by default it takes ${thousandths(server.utilization)}, and ${formatDecimalBytes(usual)} of ` +
+      'that for itself: it may hold fewer',
   ];
 }

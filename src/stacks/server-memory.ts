@@ -96,9 +96,9 @@ interface VllmMemory {
 }
 
 /**
- * Latest first. From rows of the ledger that fit: 20 starts of 0.19 with Llama-3.1-8B and Qwen2.5-7B on H100, and one each
- * of 0.11 and 0.12 (H100, RTX 4090). Until pull request 33538, in 0.17, sampling sorted all logits. Before 0.8 another
- * engine did not count it (logs in vllm-project/vllm#10511, #17122).
+ * Latest first. From rows of the ledger that fit: 20 starts of 0.19 with Llama-3.1-8B and Qwen2.5-7B on H100, and one
+ * each of 0.11 and 0.12 (H100, RTX 4090). Until pull request 33538, in 0.17, sampling sorted all logits. Before 0.8
+ * another engine did not count it (logs in vllm-project/vllm#10511, #17122).
  */
 const VLLM_MEMORY: readonly VllmMemory[] = [
   { since: 17, samplerBytes: 14.1, bufferBytes: 0.17 * GIB, outsideBytes: 0.25 * GIB },
@@ -160,7 +160,8 @@ const vllm: Rule = (h, version) => {
     ],
     pageTokens: 16,
     source:
-      'vllm/config/cache.py, vllm/engine/arg_utils.py, vllm/v1/worker/gpu_worker.py; logs of 20 starts in llm-d-incubation (ledger/llm-d-planner.json)',
+      'vllm/config/cache.py, vllm/engine/arg_utils.py, vllm/v1/worker/gpu_worker.py; logs of 20 starts ' +
+      'in llm-d-incubation (ledger/llm-d-planner.json)',
   };
 };
 
@@ -212,7 +213,8 @@ const trtllm: Rule = (h) => {
     parts,
     pageTokens: 32,
     source:
-      'TensorRT-LLM, KvCacheConfig (free_gpu_memory_fraction, tokens_per_block); ai-dynamo/aiconfigurator 095f58a, trtllm_backend.py',
+      'TensorRT-LLM, KvCacheConfig (free_gpu_memory_fraction, tokens_per_block); ' +
+      'ai-dynamo/aiconfigurator 095f58a, trtllm_backend.py',
   };
 };
 

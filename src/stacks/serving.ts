@@ -1,5 +1,6 @@
 /**
- * Serving stacks as facts: which of them serves which model, where that is written, and how the tables of one are named.
+ * Serving stacks as facts: which of them serves which model, where that is written, and how the tables of one are
+ * named.
  */
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
@@ -9,7 +10,10 @@ import type { StackFile } from './stack-schema.js';
 /** Stacks in the order in which a plan looks for tables. */
 export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
 export type Stack = (typeof STACKS)[number];
-/** What `--stack` takes: a stack, a server that is priced with its runtime, our own kernels by the calibration of the device, or what tuned kernels reach. */
+/**
+ * What `--stack` takes: a stack, a server that is priced with its runtime, our own kernels by the calibration of the
+ * device, or what tuned kernels reach.
+ */
 export const STACK_CHOICES = [...STACKS, ...RUNTIMES, 'lla-sim', 'attainable'] as const;
 
 export const STACK_LABELS: Readonly<Record<string, string>> = {
@@ -39,7 +43,9 @@ export interface ServerTime {
   readonly secondsPerRequest: Interval;
 }
 
-/** calibrations/servers.json: what servers add to their kernels, fitted to rows of the ledger (scripts/server-times.ts). */
+/**
+ * calibrations/servers.json: what servers add to their kernels, fitted to rows of the ledger (scripts/server-times.ts).
+ */
 export interface ServerFile {
   readonly schema: 'lla-sim/servers';
   readonly schemaVersion: 3;
@@ -58,8 +64,8 @@ export interface ServerFile {
 }
 
 /**
- * Servers that schedule the next step while the GPU works on this one. What `servers.json` says of them was fitted to an
- * older version, or to others, which scheduled between steps.
+ * Servers that schedule the next step while the GPU works on this one. What `servers.json` says of them was fitted to
+ * an older version, or to others, which scheduled between steps.
  */
 const OVERLAPPED: Readonly<
   Record<string, { readonly since: string; readonly fittedTo: string; readonly source: string; readonly date: string }>
@@ -154,8 +160,8 @@ export const servedBy = (model: string | null, stack: string): Served | null =>
   (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;
 
 /**
- * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip in
- * another form. An H20 is not listed: it has a seventh of an H100's matrix rate at more bandwidth.
+ * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip
+ * in another form. An H20 is not listed: it has a seventh of an H100's matrix rate at more bandwidth.
  */
 export const SAME_GENERATION: Readonly<Record<string, string>> = {
   'a100-40': 'a100-80',

@@ -41,14 +41,17 @@ export async function calibratedFor(
   const { calibration } = loaded;
   if (!isSameAdapter(device.description, calibration.device)) {
     throw new UserError(
-      `${show(loaded.file)} was measured on ${calibration.device.description}, and this device is ${device.description.description}`,
+      `${show(loaded.file)} was measured on ${calibration.device.description}, and this device is ` +
+        `${device.description.description}`,
       'measure this device with lla-sim calibrate',
     );
   }
   return calibratedOf(loaded, otherMachine(device.description, host, calibration));
 }
 
-/** What a calibration predicts with. @param difference how this machine differs from the measured one; null: it does not */
+/**
+ * What a calibration predicts with. @param difference how this machine differs from the measured one; null: it does not
+ */
 async function calibratedOf(loaded: LoadedCalibration, difference: string | null): Promise<Calibrated> {
   const { calibration } = loaded;
   const stale = new Set(await staleKernels(loaded));

@@ -38,8 +38,8 @@ export interface CapacityReport {
   readonly memoryBytes: number;
   readonly rows: readonly CapacityRow[];
   /**
-   * The decoder's refusal at a batch that memory would hold, or the end of the time: then neither the prediction nor the
-   * end of memory was tested.
+   * The decoder's refusal at a batch that memory would hold, or the end of the time: then neither the prediction nor
+   * the end of memory was tested.
    */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
@@ -168,7 +168,9 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
       if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
       notRun.push({
         id,
-        reason: `${error.message} (${predicted} sequences were predicted, ${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)`,
+        reason:
+          `${error.message} (${predicted} sequences were predicted, ` +
+          `${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)`,
       });
     }
   }

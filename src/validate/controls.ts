@@ -7,8 +7,9 @@ import { best } from '../numbers/best.js';
 import type { Budget } from '../io/budget.js';
 import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
+import { medianOf } from '../bench/rounds.js';
 import { median } from '../numbers/statistics.js';
-import type { OpenPoint } from '../bench/visits.js';
+import type { OpenPoint } from '../bench/calibrate/visits.js';
 import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';
 import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
@@ -148,13 +149,6 @@ export function driftOf(calls: readonly Weighed[], drift: KernelDrift): number {
   return total > 0 ? calls.reduce((sum, { call, seconds }) => sum + seconds * drift.of(call), 0) / total : 1;
 }
 
-/** Typical time of a few runs. */
-async function firstRuns(probe: Probe): Promise<number> {
-  const first: number[] = [];
-  for (let i = 0; i < FIRST_PROBES; i++) first.push(await probe.run());
-  return median(first);
-}
-
 /**
  * Measures the machine's drift since the calibration: the probe beside every measurement, and control points in turn. A
  * buffer's address changes a kernel's time by some percent, so points are put on the device again from time to time.
@@ -201,7 +195,8 @@ export class DriftWatch {
         rules,
         points,
         driftExponents(calibration),
-        (difference === null ? calibration.probe?.referenceSeconds : undefined) ?? (await firstRuns(probe)),
+        (difference === null ? calibration.probe?.referenceSeconds : undefined) ??
+          (await medianOf(FIRST_PROBES, () => probe.run())),
       );
     } catch (error) {
       probe.free();

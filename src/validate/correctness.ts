@@ -11,10 +11,8 @@ import { fabricate, type FabricationOptions } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { GpuError, type Device } from '../gpu/index.js';
-import type { Budget } from '../io/budget.js';
-import { inTime } from './in-time.js';
-import type { MemoryCase } from './memory.js';
+import type { Device } from '../gpu/index.js';
+import { eachConfiguration, type MemoryReport, type MemoryRules } from './memory.js';
 
 /**
  * Largest difference of a logit over the root mean square of the step's logits. Caches are in f32, so that only
@@ -25,26 +23,18 @@ import type { MemoryCase } from './memory.js';
 export const LOGIT_TOLERANCE = { f32: 1e-3, rounded: 2e-2 };
 const STEPS = 6;
 
-export interface CorrectnessReport {
+export interface CorrectnessReport extends Pick<MemoryReport, 'notRun' | 'notReached'> {
   readonly rows: readonly {
     readonly id: string;
     readonly model: string;
     readonly error: number;
     readonly tolerance: number;
   }[];
-  readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
-  /** Configurations that there was no time for. */
-  readonly notReached: number;
 }
 
-export interface CorrectnessRules {
-  readonly seed: number;
-  readonly cases: readonly MemoryCase[];
-  readonly budget?: Budget;
+export interface CorrectnessRules extends MemoryRules {
   /** Type of the cache; f32 unless given, so that nothing is rounded. */
   readonly storage?: 'f16';
-  readonly onCase?: (done: number, total: number, id: string) => void;
-  readonly stopped?: () => boolean;
 }
 
 /**
@@ -120,27 +110,15 @@ export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<num
 
 /** @throws GpuError for any failure but an operation without a kernel */
 export async function checkCorrectness(device: Device, rules: CorrectnessRules): Promise<CorrectnessReport> {
-  type Row = CorrectnessReport['rows'][number];
-  const notRun: { id: string; model: string; reason: string }[] = [];
-  const rowOf = async (one: MemoryCase, done: number): Promise<Row | null> => {
-    rules.onCase?.(done, rules.cases.length, one.id);
-    const model = one.c.geometry.name;
-    const c: Configuration = { ...one.c, choice: { ...one.c.choice, storage: rules.storage ?? 'f32' } };
+  const { results, ...without } = await eachConfiguration('correctness', rules, async ({ c: exact, contextTokens }) => {
+    const c: Configuration = { ...exact, choice: { ...exact.choice, storage: rules.storage ?? 'f32' } };
     const coarse = hasOwnStorage(c.codec) || c.materialised;
-    try {
-      const error = await worstError(device, c, one.contextTokens, rules.seed);
-      let tolerance = coarse ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
-      // Computed only for a case that would fail: it needs two more references.
-      if (!coarse && c.choice.storage === 'f32' && error > tolerance)
-        tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
-      return { id: one.id, model, error, tolerance };
-    } catch (error) {
-      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-      notRun.push({ id: one.id, model, reason: error.message });
-      return null;
-    }
-  };
-  const { budget, seed, stopped } = rules;
-  const { results, notReached } = await inTime(rules.cases, { budget, seed, stopped, kind: 'correctness' }, rowOf);
-  return { rows: results.filter((row) => row !== null), notRun, notReached };
+    const error = await worstError(device, c, contextTokens, rules.seed);
+    let tolerance = coarse ? LOGIT_TOLERANCE.rounded : LOGIT_TOLERANCE.f32;
+    // Computed only for a case that would fail: it needs two more references.
+    if (!coarse && c.choice.storage === 'f32' && error > tolerance)
+      tolerance = Math.max(tolerance, ARITHMETIC * amplification(c, rules.seed));
+    return { error, tolerance };
+  });
+  return { rows: results.map(({ one: { id, c }, result }) => ({ id, model: c.geometry.name, ...result })), ...without };
 }

@@ -30,7 +30,9 @@ export const SMALL_OURO: Geometry = {
   source: 'made up for lla-sim validate',
 };
 
-/** Huginn's layout: prelude and coda round the loop, an adapter, norms of sums, tied embeddings, adjacent rotary pairs. */
+/**
+ * Huginn's layout: prelude and coda round the loop, an adapter, norms of sums, tied embeddings, adjacent rotary pairs.
+ */
 export const SMALL_HUGINN: Geometry = {
   ...SMALL_OURO,
   name: 'small huginn',

@@ -2,10 +2,11 @@
  * Which steps are measured: codecs, ratios, paths and evictions of the planner's list at contexts and batches off the
  * calibration's grid.
  */
-import { randomFrom } from '../bench/regression/statistics.js';
+import { validationModel } from '../bench/calibrate/lists.js';
+import { UserError } from '../errors.js';
+import { randomFrom } from '../numbers/random.js';
 import { parseEviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { findPreset, withLayers } from '../geometry/presets.js';
 import { candidateId, listCandidates } from '../plan/ask/candidates.js';
 import { DEFAULT_TARGET_WORKGROUPS } from '../plan/ask/settings.js';
 import type { CodecKind, PathChoice } from '../codecs/codec.js';
@@ -49,23 +50,6 @@ const CHOICES: readonly Choice[] = [
 /** The part that `quick` measures. */
 const QUICK_CHOICES = 3;
 /**
- * A vocabulary whose embedding a software adapter can bind (128 MiB); the head then has the shape of half the model's,
- * which is one of its parts there.
- */
-const SOFTWARE_VOCAB = 24_576;
-
-/**
- * One layer of the model that is validated: its operations have the shapes of the whole, and leave the memory to the
- * cache.
- */
-export function validationModel(software: boolean, name: string | null): Geometry {
-  const preset = findPreset(name ?? 'ouro-1.4b');
-  return software
-    ? { ...withLayers(preset, 1), name: `one layer of ${preset.name}`, vocab: Math.min(preset.vocab, SOFTWARE_VOCAB) }
-    : preset;
-}
-
-/**
  * Vocabulary of the model that a software adapter serves: there have to be many requests, and so short iterations.
  */
 const SERVED_VOCAB = 8192;
@@ -102,8 +86,9 @@ export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice
       evictions: [parseEviction(eviction ?? 'none', 'eviction')],
     });
     return candidates[0] ?? null;
-  } catch {
+  } catch (error) {
     // A codec that cannot exist for this model is not part of its grid.
+    if (!(error instanceof UserError)) throw error;
     return null;
   }
 }

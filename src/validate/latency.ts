@@ -1,16 +1,17 @@
 /**
- * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/interleave.ts) with
+ * Latency: decoder steps measured and predicted in one process. Several decoders take turns (bench/rounds.ts) with
  * the probe beside each step and control points between them, and times are corrected for drift. In some rounds each
  * operation of the step is timed in a pass of its own, which shows the kernel of an error, and the cost of a step
  * beyond its operations.
  */
-import { interleave } from '../bench/interleave.js';
+import { inTime } from '../bench/in-time.js';
+import { interleave } from '../bench/rounds.js';
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
-import { GpuError, type Device } from '../gpu/index.js';
+import type { Device } from '../gpu/index.js';
 import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
@@ -170,21 +171,31 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
   for (const [index, group] of groups.entries()) {
     const opened: Opened[] = [];
     try {
-      for (const of of group) {
-        if (rules.stopped?.()) break;
-        budget.expect(ROUNDS, LEAST_ROUNDS * roundSeconds);
-        if (budget.spent > OPENING_SHARE * budget.seconds || !budget.fits(OPENED, ROUNDS)) {
-          notRun.push({ id: `${of.id}, batch ${of.batch}, ${of.contextTokens} tokens`, reason: OUT_OF_TIME });
-          continue;
-        }
-        rules.onStep?.(measured.length + notRun.length + opened.length, cases.length, of.id);
-        const decoder = await budget.piece(OPENED, () => openFilled(device, of, rules.seed, notRun));
-        if (!decoder) continue;
-        opened.push({ of, decoder });
-        const began = budget.now();
-        await decoder.step(new Array<number>(of.batch).fill(0));
-        roundSeconds += ROUND_STEPS * (budget.now() - began);
-      }
+      const before = measured.length + notRun.length;
+      const { notRun: unopened } = await inTime(
+        group,
+        {
+          kinds: [],
+          fits: () => {
+            budget.expect(ROUNDS, LEAST_ROUNDS * roundSeconds);
+            return budget.spent <= OPENING_SHARE * budget.seconds && budget.fits(OPENED, ROUNDS);
+          },
+          stopped: rules.stopped,
+          onCase: ({ id }, done) => rules.onStep?.(before + done, cases.length, id),
+        },
+        async (of) => {
+          const decoder = await budget.piece(OPENED, () => openFilled(device, of, rules.seed));
+          opened.push({ of, decoder });
+          const began = budget.now();
+          await decoder.step(new Array<number>(of.batch).fill(0));
+          roundSeconds += ROUND_STEPS * (budget.now() - began);
+        },
+      );
+      for (const { one, reason } of unopened)
+        notRun.push({
+          id: reason === OUT_OF_TIME ? `${one.id}, batch ${one.batch}, ${one.contextTokens} tokens` : one.id,
+          reason,
+        });
       await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
       const left = Math.max(0, budget.left) / (groups.length - index);
       const rounds = await measure(device, opened, watch, {
@@ -214,29 +225,21 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
   };
 }
 
-/** A decoder with a fabricated cache whose pipelines are compiled, or null with the reason noted. */
-async function openFilled(
-  device: Device,
-  { id, c, batch, contextTokens }: StepCase,
-  seed: number,
-  notRun: { id: string; reason: string }[],
-): Promise<GpuDecoder | null> {
-  let decoder: GpuDecoder | undefined;
+/** A decoder with a fabricated cache whose pipelines are compiled. */
+async function openFilled(device: Device, { c, batch, contextTokens }: StepCase, seed: number): Promise<GpuDecoder> {
+  const decoder = await openDecoder(device, c, {
+    weights: { storage: 'f16', seed },
+    batch,
+    contextTokens,
+    pageTokens: PAGE_TOKENS,
+  });
   try {
-    decoder = await openDecoder(device, c, {
-      weights: { storage: 'f16', seed },
-      batch,
-      contextTokens,
-      pageTokens: PAGE_TOKENS,
-    });
     await decoder.fillCache(contextTokens - MOST_ROUNDS - 2);
     await decoder.step(new Array<number>(batch).fill(0));
     return decoder;
   } catch (error) {
-    decoder?.close();
-    if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-    notRun.push({ id, reason: error.message });
-    return null;
+    decoder.close();
+    throw error;
   }
 }
 

@@ -11,11 +11,11 @@ import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import { mix } from '../numbers/hash.js';
 import { parseEviction, POLICY_NAMES } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { GpuError, type Device } from '../gpu/index.js';
+import type { Device } from '../gpu/index.js';
 import { candidateId, listCandidates } from '../plan/ask/candidates.js';
 import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { inTime } from './in-time.js';
+import { inTime, lateApart } from '../bench/in-time.js';
 import type { Budget } from '../io/budget.js';
 import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
@@ -230,34 +230,45 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkMemory(device: Device, rules: MemoryRules): Promise<MemoryReport> {
-  const notRun: { id: string; model: string; reason: string }[] = [];
-  const rowOf = async (of: MemoryCase, done: number): Promise<MemoryRow | null> => {
+  const rowOf = async (of: MemoryCase): Promise<MemoryRow> => {
     const { id, c, batch, contextTokens } = of;
-    rules.onCase?.(done, rules.cases.length, id);
-    const model = c.geometry.name;
+    const decoder = await openDecoder(device, c, {
+      weights: { storage: 'f16', seed: rules.seed },
+      batch,
+      contextTokens,
+      pageTokens: PAGE_TOKENS,
+      prefillChunkTokens: PROMPT_CHUNK_TOKENS,
+    });
     try {
-      const decoder = await openDecoder(device, c, {
-        weights: { storage: 'f16', seed: rules.seed },
-        batch,
-        contextTokens,
-        pageTokens: PAGE_TOKENS,
-        prefillChunkTokens: PROMPT_CHUNK_TOKENS,
-      });
-      try {
-        const prefill = await prefillBytes(decoder, of, rules.seed);
-        const { kinds, controlBytes } = compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch);
-        return { id, model, batch, contextTokens, kinds: [...kinds, ...prefill], controlBytes };
-      } finally {
-        decoder.close();
-      }
-    } catch (error) {
-      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-      notRun.push({ id, model, reason: error.message });
-      return null;
+      const prefill = await prefillBytes(decoder, of, rules.seed);
+      const { kinds, controlBytes } = compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch);
+      return { id, model: c.geometry.name, batch, contextTokens, kinds: [...kinds, ...prefill], controlBytes };
+    } finally {
+      decoder.close();
     }
   };
-  const { budget, seed, stopped } = rules;
-  const { results, notReached } = await inTime(rules.cases, { budget, seed, stopped, kind: 'memory' }, rowOf);
-  const rows = results.filter((row) => row !== null);
-  return { rows, mismatches: rows.filter((row) => !holds(row)), notRun, notReached };
+  const { results, ...without } = await eachConfiguration('memory', rules, rowOf);
+  const rows = results.map(({ result }) => result);
+  return { rows, mismatches: rows.filter((row) => !holds(row)), ...without };
+}
+
+/** Cases in an order drawn from the seed, with what has no result. */
+export async function eachConfiguration<R>(
+  kind: string,
+  { cases, onCase, ...rules }: MemoryRules,
+  work: (of: MemoryCase) => Promise<R>,
+): Promise<
+  { results: { readonly one: MemoryCase; readonly result: R }[] } & Pick<MemoryReport, 'notRun' | 'notReached'>
+> {
+  const { results, notRun } = await inTime(
+    cases,
+    { ...rules, kinds: [kind], piece: kind, onCase: ({ id }, done, total) => onCase?.(done, total, id) },
+    work,
+  );
+  const { refused, notReached } = lateApart(notRun);
+  return {
+    results,
+    notRun: refused.map(({ one: { id, c }, reason }) => ({ id, model: c.geometry.name, reason })),
+    notReached,
+  };
 }

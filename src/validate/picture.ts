@@ -29,7 +29,9 @@ export function scatterPicture(r: ValidationReport): Picture | null {
     subtitle,
     source,
     evidence: 'measured',
-    summary: `Median error ${percent(summary.medianError)}, 90th percentile ${percent(summary.p90Error)}, ${percent(summary.coverage)} of the measured times lie inside their interval.`,
+    summary:
+      `Median error ${percent(summary.medianError)}, 90th percentile ${percent(summary.p90Error)}, ` +
+      `${percent(summary.coverage)} of the measured times lie inside their interval.`,
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.measured };
       const range = spread(

@@ -1,8 +1,9 @@
 /** Prefill: whole prompts, measured beside their prediction. */
-import { OUT_OF_TIME, type Budget } from '../io/budget.js';
+import { inTime } from '../bench/in-time.js';
+import type { Budget } from '../io/budget.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
-import { GpuError, type Device } from '../gpu/index.js';
+import type { Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { driftOf, exponentOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
@@ -47,28 +48,16 @@ export async function checkPrompts(
   rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'budget' | 'mostRounds' | 'stopped' | 'onStep'>,
 ): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
-  const notRun: { id: string; reason: string }[] = [];
-  const { budget } = rules;
-  const measured: { of: PromptCase; rounds: Timed[] }[] = [];
-  await rules.watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
-  for (const [i, of] of cases.entries()) {
-    if (rules.stopped?.()) break;
-    rules.onStep?.(i, cases.length, of.id);
-    if (!budget.fits(OPENED, PROMPT)) {
-      notRun.push({ id: nameOf(of), reason: OUT_OF_TIME });
-      continue;
-    }
-    try {
-      const { seed, mostRounds = MOST_ROUNDS } = rules;
-      const part = budget.part(budget.left / (cases.length - i));
-      measured.push({ of, rounds: await measure(device, of, rules.watch, { seed, budget: part, mostRounds }) });
-    } catch (error) {
-      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-      notRun.push({ id: nameOf(of), reason: error.message });
-    }
-  }
+  const { budget, watch, seed, mostRounds = MOST_ROUNDS, onStep, stopped } = rules;
+  await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
+  const { results, notRun } = await inTime(
+    cases,
+    { budget, kinds: [OPENED, PROMPT], stopped, onCase: ({ id }, done, total) => onStep?.(done, total, id) },
+    (of, done) =>
+      measure(device, of, watch, { seed, budget: budget.part(budget.left / (cases.length - done)), mostRounds }),
+  );
   const drift = rules.watch.look();
-  const rows = measured.map(({ of, rounds }): PromptRow => {
+  const rows = results.map(({ one: of, result: rounds }): PromptRow => {
     const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
     const calls = callsOfPrompt(of, pricer);
     const kernelDrift = driftOf(calls, drift);
@@ -85,7 +74,11 @@ export async function checkPrompts(
       octavesOutside: price.octavesOutside,
     };
   });
-  return { rows, notRun, summary: summarise(rows) };
+  return {
+    rows,
+    notRun: notRun.map(({ one, reason }) => ({ id: nameOf(one), reason })),
+    summary: summarise(rows),
+  };
 }
 
 /** All calls of a prompt. */

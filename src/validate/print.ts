@@ -178,7 +178,13 @@ function speculationBlock(run: SpeculatedRun): Block {
   return {
     title: 'Serving: speculation',
     paragraphs: [
-      `${run.id}, ${run.sequences} sequences: ${run.draftLoops} loops propose ${run.draftTokens} tokens, of which ${percent(run.acceptance)} are accepted after accepted ones by draw, since the weights are made up: ${per(run.tokensPerRound)}. Rounds of a run took ${milliseconds(run.total.measured)} ms and were predicted at ${milliseconds(run.total.priced)} (${signed(run.total.priced / run.total.measured - 1)}); a token came ${run.speedUp.measured.toFixed(2)} times as fast as one by one, predicted ${run.speedUp.predicted.toFixed(2)}.`,
+      `${run.id}, ${run.sequences} sequences: ${run.draftLoops} loops propose ${run.draftTokens} ` +
+        `tokens, of which ${percent(run.acceptance)} are accepted after accepted ones by draw, since the ` +
+        `weights are made up: ${per(run.tokensPerRound)}. Rounds of a run took ` +
+        `${milliseconds(run.total.measured)} ms and were predicted at ${milliseconds(run.total.priced)} ` +
+        `(${signed(run.total.priced / run.total.measured - 1)}); a token came ` +
+        `${run.speedUp.measured.toFixed(2)} times as fast as one by one, predicted ` +
+        `${run.speedUp.predicted.toFixed(2)}.`,
     ],
     table: table(SPECULATED, [
       { name: `${run.draftTokens} proposals`, ...draft },
@@ -198,7 +204,12 @@ function servingBlock({ serving }: ValidationReport): Block[] {
     {
       title: 'Serving',
       paragraphs: [
-        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the simulation (measured / simulated). Order: pairs of requests that ended in another order than simulated, of those whose order the schedule decides: it stays the same when prices are off by ${percent(SERVING_TOLERANCES.e2el)} and iterations differ as in the rehearsal. The machine ran at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its speed at calibration; times are corrected for it.`,
+        `${serving.model}: requests on the decoder's clock, in its continuous-batching loop and in the ` +
+          'simulation (measured / simulated). Order: pairs of requests that ended in another order than ' +
+          'simulated, of those whose order the schedule decides: it stays the same when prices are off by ' +
+          `${percent(SERVING_TOLERANCES.e2el)} and iterations differ as in the rehearsal. The machine ran ` +
+          `at ${(1 / Math.max(...drift)).toFixed(2)} to ${(1 / Math.min(...drift)).toFixed(2)} times its ` +
+          'speed at calibration; times are corrected for it.',
         ...notRun,
       ],
       table: table(SERVING, serving.rows),
@@ -206,7 +217,9 @@ function servingBlock({ serving }: ValidationReport): Block[] {
     {
       title: 'Serving: errors of prices and of the schedule',
       paragraphs: [
-        "Prices of the iterations that ran against their times: by the calibration, and as the rehearsal corrects it, which serves other requests before; then decode steps and prompts' chunks apart. Schedule: the simulation with the times that were measured.",
+        'Prices of the iterations that ran against their times: by the calibration, and as the rehearsal ' +
+          "corrects it, which serves other requests before; then decode steps and prompts' chunks apart. " +
+          'Schedule: the simulation with the times that were measured.',
       ],
       table: table(SERVING_ERRORS, serving.rows),
     },
@@ -226,11 +239,13 @@ function memoryBlock({ memory }: ValidationReport): Block[] {
     {
       title: 'Memory',
       paragraphs: [
-        `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, in-flight latents, eviction state, workspace and the peaks of prefill were compared one by one.`,
+        `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, ` +
+          'in-flight latents, eviction state, workspace and the peaks of prefill were compared one by one.',
         ...(differences.length > MOST_ROWS ? [`${differences.length} figures differ; the first ${MOST_ROWS}:`] : []),
         ...reasons.map(
           (reason) =>
-            `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} configurations (${reason}).`,
+            `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} ` +
+            `configurations (${reason}).`,
         ),
       ],
       ...(differences.length > 0 ? { table: table(DIFFERENCES, differences.slice(0, MOST_ROWS)) } : {}),
@@ -251,7 +266,10 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
   if (!latency) return [];
   const { summary, shapes } = latency;
   const about = summary
-    ? `${summary.count} steps of ${latency.model}: median error ${percent(summary.medianError)}, 90th percentile ${percent(summary.p90Error)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} inside their interval. ${shapes.unmeasured} of the ${shapes.all} distinct kernel calls are not in the calibration.`
+    ? `${summary.count} steps of ${latency.model}: median error ${percent(summary.medianError)}, 90th ` +
+      `percentile ${percent(summary.p90Error)}, bias ${signed(summary.bias)}, ` +
+      `${percent(summary.coverage)} inside their interval. ${shapes.unmeasured} of the ${shapes.all} ` +
+      'distinct kernel calls are not in the calibration.'
     : 'No step was measured.';
   return [
     {
@@ -270,7 +288,9 @@ function latencyBlocks({ latency }: ValidationReport): Block[] {
 function controlsBlock({ latency }: ValidationReport): Block[] {
   if (!latency || latency.controls.length === 0) return [];
   const about =
-    'Points of the calibration that were measured again beside steps and prompts: seconds a call, corrected for the probe. Where a ratio is not 1, a kernel drifted more or less than the machine as a whole, and measured times above are corrected for it.';
+    'Points of the calibration that were measured again beside steps and prompts: seconds a call, ' +
+    'corrected for the probe. Where a ratio is not 1, a kernel drifted more or less than the machine ' +
+    'as a whole, and measured times above are corrected for it.';
   return [{ title: 'Control points', paragraphs: [about], table: table(CONTROLS, latency.controls) }];
 }
 
@@ -278,7 +298,9 @@ function prefillBlock({ latency }: ValidationReport): Block[] {
   if (!latency) return [];
   const { rows, notRun, summary } = latency.prefill;
   const about = summary
-    ? `${summary.count} prompt${summary.count === 1 ? '' : 's'} of ${latency.model}: median error ${percent(summary.medianError)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} inside their interval. Prompts are reported and not judged.`
+    ? `${summary.count} prompt${summary.count === 1 ? '' : 's'} of ${latency.model}: median error ` +
+      `${percent(summary.medianError)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} ` +
+      'inside their interval. Prompts are reported and not judged.'
     : 'No prompt was measured.';
   return [
     {
@@ -294,21 +316,34 @@ function longContextBlock({ longContext }: ValidationReport): Block[] {
   const { measured, atMillion } = longContext;
   const { secondsPerStep: t } = atMillion;
   const checked = measured
-    ? `A step over ${formatTokens(measured.contextTokens)} tokens, the longest context that ${longContext.boundedBy === 'time' ? 'the budget allows' : 'fits'}, took ${milliseconds(measured.measuredSeconds)} ms and was predicted at ${milliseconds(measured.predicted.estimate)} (${milliseconds(measured.predicted.low)}–${milliseconds(measured.predicted.high)}, ${measured.evidence}): error ${signed(signedError(measured))}.`
+    ? `A step over ${formatTokens(measured.contextTokens)} tokens, the longest context that ` +
+      `${longContext.boundedBy === 'time' ? 'the budget allows' : 'fits'}, took ` +
+      `${milliseconds(measured.measuredSeconds)} ms and was predicted at ` +
+      `${milliseconds(measured.predicted.estimate)} ` +
+      `(${milliseconds(measured.predicted.low)}–${milliseconds(measured.predicted.high)}, ` +
+      `${measured.evidence}): error ${signed(signedError(measured))}.`
     : `No long step was measured: ${longContext.reason ?? 'it was interrupted'}.`;
-  const million = `At ${formatTokens(atMillion.contextTokens)} tokens ${longContext.id} would keep ${formatBytes(atMillion.cacheBytes)} of cache (${formatBytes(atMillion.totalBytes)} in all) and take ${milliseconds(t.estimate)} ms a step (${milliseconds(t.low)}–${milliseconds(t.high)}, ${atMillion.evidence}, ${atMillion.octavesOutside.toFixed(1)} octaves outside what was measured).`;
+  const million =
+    `At ${formatTokens(atMillion.contextTokens)} tokens ${longContext.id} would keep ` +
+    `${formatBytes(atMillion.cacheBytes)} of cache (${formatBytes(atMillion.totalBytes)} in all) and ` +
+    `take ${milliseconds(t.estimate)} ms a step (${milliseconds(t.low)}–${milliseconds(t.high)}, ` +
+    `${atMillion.evidence}, ${atMillion.octavesOutside.toFixed(1)} octaves outside what was ` +
+    'measured).';
   return [{ title: 'Long context', paragraphs: [checked, million] }];
 }
 
 function blocksOf(r: ValidationReport): Block[] {
-  const device = `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}, clock ${r.device.clock}`;
+  const device =
+    `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}, ` +
+    `clock ${r.device.clock}`;
   const calibration = r.calibration ? `calibration ${r.calibration.file}` : 'no calibration';
   return [
     {
       title: 'Verdict',
       paragraphs: [
         ...verdict(r),
-        `${r.program}${r.quick ? ' validate --quick' : ' validate'}, ${device}; ${calibration}; seed ${r.seed}; ${Math.round(r.elapsedSeconds)} s.`,
+        `${r.program}${r.quick ? ' validate --quick' : ' validate'}, ${device}; ${calibration}; seed ` +
+          `${r.seed}; ${Math.round(r.elapsedSeconds)} s.`,
       ],
       table: table(CHECKS, r.checks),
     },
@@ -321,7 +356,8 @@ function blocksOf(r: ValidationReport): Block[] {
           {
             title: 'Capacity',
             paragraphs: [
-              `${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that decoded a step over a full, made-up cache.`,
+              `${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest ` +
+                'batch that decoded a step over a full, made-up cache.',
               ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`),
             ],
             table: table(CAPACITY, r.capacity.rows),

@@ -198,7 +198,9 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
       capacity && capacity.rows.length > 0
         ? {
             ok: wrong.length === 0,
-            text: `${capacity.rows.length - wrong.length} of ${capacity.rows.length} codecs${capacity.notRun.length > 0 ? `, ${capacity.notRun.length} not checked` : ''}`,
+            text:
+              `${capacity.rows.length - wrong.length} of ${capacity.rows.length} ` +
+              `codecs${capacity.notRun.length > 0 ? `, ${capacity.notRun.length} not checked` : ''}`,
           }
         : null,
     ),
@@ -338,14 +340,16 @@ export function verdict(r: ValidationReport): string[] {
     );
   else
     lines.push(
-      `Do not trust without a second look: outside tolerance ${failed.length === 1 ? 'is' : 'are'} ${failed.map((c) => `${c.name} (${c.found}, wanted ${c.tolerance})`).join('; ')}.`,
+      `Do not trust without a second look: outside tolerance ${failed.length === 1 ? 'is' : 'are'} ` +
+        `${failed.map((c) => `${c.name} (${c.found}, wanted ${c.tolerance})`).join('; ')}.`,
     );
   if (r.memory) {
     const { rows, mismatches, notRun } = r.memory;
     lines.push(
       mismatches.length === 0
         ? `Memory is exact in all ${rows.length} configurations.`
-        : `Memory differs from what is allocated in ${mismatches.length} of ${rows.length} configurations: ${kindsThatDiffer(r.memory)}.`,
+        : `Memory differs from what is allocated in ${mismatches.length} of ${rows.length} configurations: ` +
+            `${kindsThatDiffer(r.memory)}.`,
     );
     if (notRun.length > 0)
       lines.push(`${notRun.length} configurations are not executed by the decoder and were not checked.`);
@@ -353,19 +357,26 @@ export function verdict(r: ValidationReport): string[] {
   const worst = r.latency && worstKernel(r.latency.kernels);
   if (r.latency?.summary && worst) {
     lines.push(
-      `Step times are ${percent(Math.abs(r.latency.summary.bias))} too ${r.latency.summary.bias > 0 ? 'long' : 'short'} in the median. Most of the error comes from ${worst.kernel}: ${percent(Math.abs(worst.predictedSeconds / worst.measuredSeconds - 1))} too ${worst.predictedSeconds > worst.measuredSeconds ? 'long' : 'short'}, ${percent(worst.share)} of the time.`,
+      `Step times are ${percent(Math.abs(r.latency.summary.bias))} too ` +
+        `${r.latency.summary.bias > 0 ? 'long' : 'short'} in the median. Most of the error comes from ` +
+        `${worst.kernel}: ${percent(Math.abs(worst.predictedSeconds / worst.measuredSeconds - 1))} too ` +
+        `${worst.predictedSeconds > worst.measuredSeconds ? 'long' : 'short'}, ${percent(worst.share)} ` +
+        'of the time.',
     );
   }
   const drifted = r.latency?.steps.flatMap((s) => s.drift) ?? [];
   if (r.latency && drifted.length > 0) {
     lines.push(
-      `While steps were measured the machine ran at ${(1 / quantile(drifted, 0.5)).toFixed(2)} times its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`,
+      `While steps were measured the machine ran at ${(1 / quantile(drifted, 0.5)).toFixed(2)} times ` +
+        `its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ` +
+        `${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`,
     );
     lines.push(...controlsVerdict(r.latency));
   }
   if (r.calibration && r.calibration.stale.length > 0)
     lines.push(
-      `The calibration is stale for ${r.calibration.stale.join(', ')}: those are priced by roofline, so that step errors say little about the model. Measure again with lla-sim calibrate.`,
+      `The calibration is stale for ${r.calibration.stale.join(', ')}: those are priced by roofline, ` +
+        'so that step errors say little about the model. Measure again with lla-sim calibrate.',
     );
   return lines;
 }
@@ -384,7 +395,12 @@ function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['late
     0.5,
   );
   return [
-    `${controls.length} points of the calibration were measured again beside them. Beyond the machine's speed, the steps' kernels drifted to ${drift.toFixed(2)} times their calibrated time; times are corrected for that too. Without this correction the median error would be ${percent(uncorrected.medianError)}, the 90th percentile ${percent(uncorrected.p90Error)} and the coverage ${percent(uncorrected.coverage)}. A plan may be off by as much on a machine that has changed since its calibration.`,
+    `${controls.length} points of the calibration were measured again beside them. Beyond the ` +
+      `machine's speed, the steps' kernels drifted to ${drift.toFixed(2)} times their calibrated time; ` +
+      'times are corrected for that too. Without this correction the median error would be ' +
+      `${percent(uncorrected.medianError)}, the 90th percentile ${percent(uncorrected.p90Error)} and ` +
+      `the coverage ${percent(uncorrected.coverage)}. A plan may be off by as much on a machine that ` +
+      'has changed since its calibration.',
   ];
 }
 

@@ -1,5 +1,6 @@
 /** Runs the sections of a validation on one device, within a time budget. */
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
+import { validationModel } from '../bench/calibrate/lists.js';
 import { describeProgram } from '../bench/describe.js';
 import { describeHost } from '../bench/host.js';
 import { OTHER_MACHINE } from '../cost/pricers.js';
@@ -18,7 +19,6 @@ import {
   servingGrid,
   servingModel,
   stepGrid,
-  validationModel,
   type GridRules,
 } from './grid.js';
 import { callsOfStep, checkSteps, type StepCase } from './latency.js';
@@ -120,11 +120,13 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   const capacity = wants('capacity') ? await capacitySection(s) : null;
   if (timed && !calibrated)
     s.notes.push(
-      `there is no calibration of ${description}: times have no prediction to compare with; measure with lla-sim calibrate`,
+      `there is no calibration of ${description}: times have no prediction to compare with; measure ` +
+        'with lla-sim calibrate',
     );
   if (calibrated?.difference)
     s.notes.push(
-      `${calibrated.file} was measured on another machine (${calibrated.difference}): intervals are ${OTHER_MACHINE} times as wide either way. Measure this machine with lla-sim calibrate`,
+      `${calibrated.file} was measured on another machine (${calibrated.difference}): intervals are ` +
+        `${OTHER_MACHINE} times as wide either way. Measure this machine with lla-sim calibrate`,
     );
   const { latency, longContext } =
     calibrated && timesSteps ? await timeSections(s, calibrated, wants) : { latency: null, longContext: null };

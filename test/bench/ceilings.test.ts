@@ -34,14 +34,11 @@ describe('matrix units are used only where the kernel fits them', () => {
 });
 
 test('a transfer is what the small one costs, and the rate of what the large one takes more', () => {
-  const { seconds, bytesPerSecond } = transferOf({ small: [9, 1e-3, 1e-3], large: [9, 0.033, 0.033] });
+  const { seconds, bytesPerSecond } = transferOf(1e-3, 0.033);
   expect(seconds).toBe(1e-3);
   expect(bytesPerSecond).toBeCloseTo((32 * 2 ** 20 - 16) / 0.032, 3);
   // Of two that took as long as each other no rate beyond all machines follows.
-  expect(transferOf({ small: [9, 0.04], large: [9, 0.032] }).bytesPerSecond).toBeCloseTo(
-    (32 * 2 ** 20 - 16) / 0.032,
-    3,
-  );
+  expect(transferOf(0.04, 0.032).bytesPerSecond).toBeCloseTo((32 * 2 ** 20 - 16) / 0.032, 3);
 });
 
 /**
@@ -65,7 +62,8 @@ describeGpu('on Dawn’s null backend', () => {
       const broken = {
         id: 'broken',
         load: () =>
-          'enable chromium_experimental_subgroup_matrix; @compute @workgroup_size(32) fn main() { let m = subgroup_matrix_left<f32, 8>(); }',
+          'enable chromium_experimental_subgroup_matrix; @compute @workgroup_size(32) fn main() { let m = ' +
+          'subgroup_matrix_left<f32, 8>(); }',
       };
       await expect(nothing.pipeline(step, broken)).rejects.toThrow(/subgroup_matrix_left/);
     } finally {

@@ -1,13 +1,13 @@
 /** Which pipelines are compiled ahead of a calibration, on devices whose clock is a formula. */
 import { describe, expect, test } from 'vitest';
-import { ANCHOR_RANGES, firstCalls } from '../../src/bench/anchors.js';
-import { leastServed } from '../../src/bench/choose.js';
-import { compileAhead } from '../../src/bench/compile.js';
-import type { Track } from '../../src/bench/visits.js';
+import { ANCHOR_RANGES, firstCalls } from '../../src/bench/calibrate/anchors.js';
+import { leastServed } from '../../src/bench/calibrate/choose.js';
+import { compileAhead } from '../../src/bench/calibrate/compile.js';
+import type { Track } from '../../src/bench/calibrate/visits.js';
 import { pipelineKey, type Device } from '../../src/gpu/device.js';
 import type { Step } from '../../src/gpu/plan.js';
 import type { Sample } from '../../src/schema/calibration.js';
-import { validationModel } from '../../src/validate/grid.js';
+import { validationModel } from '../../src/bench/calibrate/lists.js';
 
 /** Tracks of the first calls; every third is of a kernel that the default table does not call. */
 function tracksOf(): Track[] {

@@ -12,7 +12,8 @@ const ACTION = parse(readFileSync(join(ROOT, 'action.yml'), 'utf8')) as {
 };
 
 /** In place of the program: says what it was asked, and ends as it is told. */
-const STUB = `console.log('| asked | ' + process.argv.slice(2).join(' ') + ' |'); process.exit(Number(process.env.ENDS));`;
+const STUB =
+  `console.log('| asked | ' + process.argv.slice(2).join(' ') + ' |'); ` + 'process.exit(Number(process.env.ENDS));';
 
 describe('the gate for kernels', () => {
   const folder = scratch();
@@ -50,7 +51,8 @@ describe('the gate for kernels', () => {
     const o = gate(ends, { LLA_SIM_AGAINST: base, LLA_SIM_KERNELS: 'attend,matmul', LLA_SIM_BUDGET: '30s' });
     expect(o.code, o.err).toBe(ends);
     expect(o.text).toContain(
-      `| asked | bench --against ${base} --budget 30s --threshold 5% --kernel attend,matmul --format markdown --quiet |`,
+      `| asked | bench --against ${base} --budget 30s --threshold 5% --kernel attend,matmul --format ` +
+        'markdown --quiet |',
     );
     expect(o.text).toContain(words);
   });

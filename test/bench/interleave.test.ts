@@ -1,9 +1,9 @@
 /** Measuring in turn, and the paths of attention, on a clock that is a formula. */
 import { describe, expect, test } from 'vitest';
-import { interleave, ratioOf, sumOf } from '../../src/bench/interleave.js';
+import { interleave, ratioOf, sumOf } from '../../src/bench/rounds.js';
 import { CASE_GROUPS, groupOf, rooflineCases } from '../../src/bench/regression/cases.js';
 import { pathRatios } from '../../src/bench/regression/roofline.js';
-import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { randomFrom } from '../../src/numbers/random.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 

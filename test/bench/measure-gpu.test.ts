@@ -2,10 +2,11 @@
 import '../gpu/timed.js';
 import { expect, test } from 'vitest';
 import { Budget } from '../../src/io/budget.js';
-import { calibrate } from '../../src/bench/index.js';
+import { calibrate } from '../../src/bench/calibrate/calibrate.js';
+import { describeHost } from '../../src/bench/host.js';
 import { ticking } from './ticking.js';
-import { bench } from '../../src/bench/regression/index.js';
-import { tune } from '../../src/bench/tune.js';
+import { bench } from '../../src/bench/regression/bench.js';
+import { tune } from '../../src/bench/calibrate/tune.js';
 import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
 import { describeGpu } from '../gpu/device.js';
 
@@ -19,6 +20,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     const seen: number[] = [];
     const calibration = await calibrate({
       device,
+      host: describeHost(),
       budgetSeconds: BUDGET,
       seed,
       kernels: ['swiglu'],
@@ -33,15 +35,16 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     const parsed = calibrationSchema.parse(JSON.parse(JSON.stringify(calibration)));
     const samples = parsed.kernels.flatMap((k) => k.samples);
     expect(samples.length).toBeGreaterThan(0);
-    for (const s of samples) expect(s.drift).toHaveLength(s.seconds.length);
-    expect(parsed.probe?.runs).toBeGreaterThan(samples.length);
+    for (const s of samples) expect(s.probes).toHaveLength(s.seconds.length);
+    expect(parsed.probeSeconds?.length).toBeGreaterThan(samples.length);
     expect(parsed.overheads.upload?.bytesPerSecond).toBeGreaterThan(0);
     expect(seen.length).toBeGreaterThanOrEqual(samples.length);
     expect(seen[0]).toBeLessThan(BUDGET);
 
-    // Going on with another kernel keeps the first, whose drift now refers to the probe of the second session.
+    // Going on with another kernel keeps the first, and the runs of the probe beside it.
     const resumed = await calibrate({
       device,
+      host: describeHost(),
       budgetSeconds: 1,
       seed,
       kernels: ['rope'],
@@ -53,9 +56,9 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     ) as [Sample[], Sample[]];
     expect(after.map((sample) => sample.seconds)).toEqual(before.map((sample) => sample.seconds));
     expect(resumed.kernels.map((k) => k.kernel).sort()).toEqual(['rope', 'swiglu']);
-    const turned = (parsed.probe?.referenceSeconds as number) / (resumed.probe?.referenceSeconds as number);
-    expect(turned).not.toBe(1);
-    expect(after[0]?.drift?.[0]).toBeCloseTo((before[0]?.drift?.[0] as number) * turned, 9);
+    const { probeSeconds: runs = [] } = parsed;
+    expect(resumed.probeSeconds?.slice(0, runs.length)).toEqual(runs);
+    expect(resumed.probeSeconds?.length).toBeGreaterThan(runs.length);
   }, 90_000);
 
   test('shares of the ceilings are above 0, and those of the read rate no more than a cache explains', async () => {

@@ -1,6 +1,6 @@
 /** The line that says how far a calibration is. */
 import { expect, test } from 'vitest';
-import { secondsLeft } from '../../src/bench/calibrate.js';
+import { secondsLeft } from '../../src/bench/calibrate/calibrate.js';
 import { formatDuration, progressLine } from '../../src/commands/progress.js';
 
 test('percent and time left', () => {

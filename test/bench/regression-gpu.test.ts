@@ -8,11 +8,13 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { ticking } from './ticking.js';
-import { representativeCalls } from '../../src/bench/regression/index.js';
+import { representativeCalls } from '../../src/bench/regression/cases.js';
 import { compareVersions, type CompareOptions } from '../../src/bench/regression/compare.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
-import { bench, resolveAgainst, type BenchReport, type BenchResult } from '../../src/bench/regression/index.js';
+import { bench } from '../../src/bench/regression/bench.js';
+import type { BenchReport, BenchResult } from '../../src/bench/regression/report.js';
+import { resolveAgainst } from '../../src/bench/regression/versions.js';
 import { compile, ROOT, type Outcome } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 
@@ -34,7 +36,9 @@ const folderOf = (change: (text: string) => string): string => kernels(mkdtempSy
 const heavy = (text: string): string => {
   const planted = text.replace(
     '    let gate = input[at];\n',
-    '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == 1.2345e30) { gate = again; }\n',
+    '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * ' +
+      'min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == ' +
+      '1.2345e30) { gate = again; }\n',
   );
   if (planted === text) throw new Error('swiglu.wgsl has changed: write this plant anew');
   return planted;
@@ -130,33 +134,36 @@ describeGpu('bench --against', (device) => {
     expect(await statesOf('')).toMatchObject([{ state: 'identical' }]);
   });
 
-  test('without time a call is checked and not timed, and others are not reached unless all are to be checked', async () => {
-    const { ceilings, clock } = measured as BenchReport;
-    const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
-      (
-        await compareVersions(device, {
-          calls: [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }],
-          before: resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources,
-          clock,
-          submitSeconds: 0,
-          ceilings,
-          threshold: 0.05,
-          budget: ticking(1),
-          seed: 1,
-          all: false,
-          ...more,
-        })
-      ).map((r) => r.state);
-    expect(await statesOf({})).toEqual(['checked', 'not-reached']);
-    expect(await statesOf({ checkAll: true })).toEqual(['checked', 'checked']);
-    // What this program cannot read is no version of it.
-    const none = sourcesFrom('none', (file) => {
-      throw new Error(`kernel ${file} does not exist`);
-    });
-    expect(await statesOf({ now: none })).toEqual(['wrong', 'wrong']);
-    const wrong = resolveAgainst(folderOf((t) => t.replace('1.0 + exp', '2.0 + exp'))).sources;
-    expect(await statesOf({ now: wrong, checkAll: true })).toEqual(['wrong', 'wrong']);
-  });
+  test(
+    'without time a call is checked and not timed, and others are not reached unless all are to be ' + 'checked',
+    async () => {
+      const { ceilings, clock } = measured as BenchReport;
+      const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
+        (
+          await compareVersions(device, {
+            calls: [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }],
+            before: resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources,
+            clock,
+            submitSeconds: 0,
+            ceilings,
+            threshold: 0.05,
+            budget: ticking(1),
+            seed: 1,
+            all: false,
+            ...more,
+          })
+        ).map((r) => r.state);
+      expect(await statesOf({})).toEqual(['checked', 'not-reached']);
+      expect(await statesOf({ checkAll: true })).toEqual(['checked', 'checked']);
+      // What this program cannot read is no version of it.
+      const none = sourcesFrom('none', (file) => {
+        throw new Error(`kernel ${file} does not exist`);
+      });
+      expect(await statesOf({ now: none })).toEqual(['wrong', 'wrong']);
+      const wrong = resolveAgainst(folderOf((t) => t.replace('1.0 + exp', '2.0 + exp'))).sources;
+      expect(await statesOf({ now: wrong, checkAll: true })).toEqual(['wrong', 'wrong']);
+    },
+  );
 
   test('a kernel that became much slower ends the program with exit code 4', async () => {
     const program = await compile();

@@ -1,7 +1,8 @@
 /** Measuring in turn, with a device whose clock is a formula. */
 import { describe, expect, test } from 'vitest';
-import { LEAST_ROUNDS, measurePair, type Pair, type RoundRules } from '../../src/bench/regression/rounds.js';
-import { randomFrom, verdictOf } from '../../src/bench/regression/statistics.js';
+import { LEAST_ROUNDS, measurePair, type Pair, type PairRules } from '../../src/bench/regression/compare.js';
+import { verdictOf } from '../../src/bench/regression/statistics.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import type { Runner } from '../../src/bench/timing.js';
 import type { BoundStep } from '../../src/gpu/index.js';
 
@@ -28,7 +29,7 @@ function machine(seconds: (side: 'b' | 'n', at: number) => number): Runner & { a
   return self;
 }
 
-const rules = (m: { at: number }, change: Partial<RoundRules> = {}): RoundRules => ({
+const rules = (m: { at: number }, change: Partial<PairRules> = {}): PairRules => ({
   clock: 'gpu-timestamp',
   submitSeconds: 0,
   batchSeconds: 0.01,
@@ -72,27 +73,22 @@ describe('the order', () => {
   test('a round is b n n b or n b b n, both occur, and copies go round through both', async () => {
     const m = machine(() => 0.02);
     await measurePair(m, pair(3), rules(m));
-    const turns = m.runs.slice(8);
+    const turns = m.runs.map((r) => r[0] as string).slice(2);
     const rounds = Array.from({ length: turns.length / 4 }, (_, i) =>
       turns
         .slice(4 * i, 4 * i + 4)
-        .map((r) => r[0]?.[0])
+        .map((name) => name[0])
         .join(''),
     );
     expect(new Set(rounds)).toEqual(new Set(['bnnb', 'nbbn']));
-    expect(
-      m.runs
-        .map((r) => r[0]?.[1])
-        .join('')
-        .slice(0, 9),
-    ).toBe('012012012');
+    expect(m.runs.map((r) => r[0]?.[1]).join('')).toMatch(/^(012)+0?1?$/);
   });
 
   test('both sides make the same number of calls, enough for a batch of the slower one', async () => {
     const m = machine((side) => (side === 'n' ? 2e-3 : 1e-3));
-    const { callsPerBatch } = await measurePair(m, pair(4), rules(m));
-    expect(callsPerBatch).toBe(5);
-    expect(new Set(m.runs.slice(8).map((r) => r.length))).toEqual(new Set([5]));
+    const { callsPerBatch } = await measurePair(m, pair(2), rules(m));
+    expect(callsPerBatch).toBe(6);
+    expect(new Set(m.runs.slice(4).map((r) => r.length))).toEqual(new Set([6]));
   });
 });
 
@@ -111,7 +107,7 @@ describe('the end', () => {
     const random = randomFrom(6);
     const m = machine((side) => (side === 'n' ? 1.05 : 1) * 0.01 * (1 + 0.1 * random()));
     const { ratio } = await measurePair(m, pair(), rules(m, { seconds: 20 }));
-    expect(m.at).toBeGreaterThanOrEqual(20);
+    expect(m.at).toBeGreaterThan(19.8);
     expect(verdictOf(ratio, 0.05)).toBe('unclear');
   });
 });

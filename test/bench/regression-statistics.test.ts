@@ -6,10 +6,10 @@ import {
   exponential,
   isSettled,
   midmean,
-  randomFrom,
-  type Interval,
   verdictOf,
 } from '../../src/bench/regression/statistics.js';
+import { randomFrom } from '../../src/numbers/random.js';
+import type { Interval } from '../../src/numbers/statistics.js';
 
 const around = (estimate: number, low: number, high: number): Interval => ({ estimate, low, high });
 

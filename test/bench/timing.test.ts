@@ -1,6 +1,6 @@
 /** Timing with a device whose clock is a formula: what a sample is. */
 import { expect, test } from 'vitest';
-import { batchTimer, callsPerBatch, type Runner, type TimingRules } from '../../src/bench/timing.js';
+import { batchTimers, callsPerBatch, type BatchTimer, type Runner, type TimingRules } from '../../src/bench/timing.js';
 import type { BoundStep } from '../../src/gpu/index.js';
 
 const stepNamed = (name: string): BoundStep => ({ name }) as unknown as BoundStep;
@@ -19,6 +19,9 @@ function fakeRunner(each: number, submit: number): Runner & { batches: string[][
 }
 
 const rules = { clock: 'wall', submitSeconds: 1e-4, batchSeconds: 0.01 } as const;
+
+const batchTimer = async (...[runner, copies, timing]: Parameters<typeof samples>): Promise<BatchTimer> =>
+  (await batchTimers(runner, [copies], timing)).timers[0] as BatchTimer;
 
 /** Seconds a call in five samples. */
 async function samples(

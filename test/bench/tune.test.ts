@@ -1,7 +1,7 @@
 /** The search for tuned constants: with times that are a formula, then once on the device at hand. */
 import { describe, expect, test } from 'vitest';
-import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/tune.js';
-import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/calibrate/tune.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { GpuError } from '../../src/gpu/errors.js';
 import { tuned, type Tuning } from '../../kernels/launch.js';
 import { TUNABLES } from '../../kernels/launches.js';

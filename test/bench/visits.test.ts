@@ -1,15 +1,23 @@
 /** The order of a calibration's visits and its correction for drift, on a machine whose clock is a formula. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { Drift } from '../../src/bench/probe.js';
-import { DRIFT_RETRIED, isBeyond } from '../../src/bench/repetitions.js';
-import { randomFrom } from '../../src/bench/regression/statistics.js';
+import { DRIFT_RETRIED, isBeyond } from '../../src/bench/calibrate/repetitions.js';
+import { randomFrom } from '../../src/numbers/random.js';
 import { median } from '../../src/numbers/statistics.js';
-import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
+import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/calibrate/visits.js';
 import { GpuError } from '../../src/gpu/errors.js';
-import { calibrationSchema, cutSamples, sampleSchema, type Sample } from '../../src/schema/calibration.js';
+import { calibrationSchema, sampleSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
 import { randomOf } from '../gpu/random.js';
-import { correctedSeconds, driftExponentOf, slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
+import {
+  correctedSeconds,
+  Drift,
+  driftExponentOf,
+  rawCalibration,
+  readCalibration,
+  readSample,
+  slowdownOf,
+  typicalSeconds,
+} from '../../src/schema/drift.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const PROBE_SECONDS = 0.01;
@@ -42,8 +50,6 @@ interface World {
   share?: (width: number) => number;
   /** Measured in an earlier session. */
   resumed?: Sample[];
-  /** Probe of that session. */
-  referenceSeconds?: number | null;
   /** Samples that are taken for wrong at the end. */
   outliers?: (samples: readonly Sample[]) => number[];
   /** Every state that is saved; `ended`: repetitions so far. */
@@ -67,7 +73,6 @@ async function calibrateIn({
   openBytes = 100 * POINT_BYTES,
   share = () => 0,
   resumed = [],
-  referenceSeconds = PROBE_SECONDS,
   outliers = () => [],
   onSave = () => undefined,
   mostFailures = Infinity,
@@ -102,11 +107,11 @@ async function calibrateIn({
     const problem = fail(width, held);
     if (problem) return Promise.reject(problem);
     held += POINT_BYTES;
-    const time = (): Promise<{ each: number; total: number }> => {
+    const time = (): ReturnType<OpenPoint['time']> => {
       turns.push(width);
       const each = truth(width) * load(at) * jitter();
       at += turnSeconds;
-      return Promise.resolve({ each, total: turnSeconds });
+      return Promise.resolve({ each, calls: 1, total: turnSeconds });
     };
     return Promise.resolve({
       sample: {
@@ -117,6 +122,8 @@ async function calibrateIn({
         writeBytes: 1,
         flops: 1,
         seconds: [],
+        calls: [],
+        probes: [],
         relativeError: 0,
       },
       bytes: POINT_BYTES,
@@ -137,16 +144,18 @@ async function calibrateIn({
     driftRetried,
     open,
     probe,
+    read: (sample) => readSample(sample, { submitSeconds: 0, drift }),
     chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
     chooseCandidate: () => 0,
     visited: () => undefined,
     save: (must) => onSave(track.entry, must, turns.length),
     outliers: (_, samples) => outliers(samples),
   });
-  for (const sample of resumed) visits.adopt(sample, referenceSeconds);
   for (let i = 0; i < 7; i++) await probe();
   await visits.run();
-  return { track, drift, starts, turns, held, end: at };
+  /** As they are read. */
+  const samples = track.entry.samples.map((sample) => readSample(sample, { submitSeconds: 0, drift }));
+  return { track, samples, drift, starts, turns, held, end: at };
 }
 
 const errorOf = (samples: readonly Sample[], times: (s: Sample) => readonly number[]): number =>
@@ -160,24 +169,26 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   const phases = (at: number): number => (at < 25 ? 1.3 : ([1.15, 1.6, 1, 1][Math.floor(at / 12) % 4] as number));
 
   test('correction takes most of it off, and is not the identity or its inverse', async () => {
-    const { track } = await calibrateIn({ load: phases, budgetSeconds: 120, points: 200 });
-    const raw = errorOf(track.entry.samples, (s) => s.seconds);
-    const corrected = errorOf(track.entry.samples, correctedSeconds);
-    const inverse = errorOf(track.entry.samples, (s) => s.seconds.map((t, i) => t * (s.drift?.[i] as number)));
-    expect(track.entry.samples.length).toBeGreaterThan(50);
+    const { samples } = await calibrateIn({ load: phases, budgetSeconds: 120, points: 200 });
+    const raw = errorOf(samples, (s) => s.seconds);
+    const corrected = errorOf(samples, correctedSeconds);
+    const inverse = errorOf(samples, (s) => s.seconds.map((t, i) => t * (s.drift?.[i] as number)));
+    expect(samples.length).toBeGreaterThan(50);
     expect(raw).toBeGreaterThan(0.05);
     expect(corrected).toBeLessThan(0.4 * raw);
     expect(inverse).toBeGreaterThan(raw);
   });
 
-  test('times stay raw, and every repetition has its drift', async () => {
-    const { track } = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 5, noise: 0 });
+  test('times stay raw, and every repetition has its runs of the probe', async () => {
+    const { track, drift } = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 5, noise: 0 });
     for (const sample of track.entry.samples) {
-      expect(sample.drift).toHaveLength(sample.seconds.length);
+      expect(sample.probes).toHaveLength(sample.seconds.length);
+      for (const run of sample.probes as number[]) expect(drift.seconds[run + 1]).toBeCloseTo(PROBE_SECONDS, 12);
       expect(median(sample.seconds)).toBeCloseTo(truth(sample.shape['width'] as number), 12);
       expect(sampleSchema.parse(sample)).toEqual(sample);
     }
-    expect(sampleSchema.safeParse({ ...track.entry.samples[0], drift: [1] }).success).toBe(false);
+    expect(sampleSchema.safeParse({ ...track.entry.samples[0], probes: [1] }).success).toBe(false);
+    expect(sampleSchema.safeParse({ ...track.entry.samples[0], calls: [1] }).success).toBe(false);
   });
 
   test('up to 5 % is the probe’s own noise: recorded, not corrected', () => {
@@ -222,45 +233,39 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
 
   test('a repetition in a slow phase does not count as one of those that a visit wants', async () => {
     // Five seconds of forty everything takes twice as long: longer than the turns of a visit last.
-    const { track } = await calibrateIn({
+    const { samples } = await calibrateIn({
       load: (at) => (at > 10 && at % 40 < 5 ? 2 : 1),
       budgetSeconds: 80,
       points: 1000,
     });
-    for (const s of track.entry.samples) {
+    for (const s of samples) {
       expect(
         s.seconds.filter((t) => t < 1.5 * truth(s.shape['width'] as number)).length,
         `width ${s.shape['width'] as number}`,
       ).toBeGreaterThanOrEqual(3);
     }
-    expect(errorOf(track.entry.samples, correctedSeconds)).toBeLessThan(0.02);
+    expect(errorOf(samples, correctedSeconds)).toBeLessThan(0.02);
   });
 
-  test('a machine that stays slow is measured all the same, within bounds, and flagged', async () => {
-    const { track, drift, end } = await calibrateIn({
+  test('a machine that stays slow is measured all the same, within bounds', async () => {
+    const { samples, drift, end } = await calibrateIn({
       load: (at) => (at < 20 ? 1 : 1.9),
       budgetSeconds: 60,
       points: 1000,
     });
-    const late = track.entry.samples.filter((s) => s.flag !== undefined);
-    expect(late.length).toBeGreaterThan(5);
-    expect(late[0]?.flag).toMatch(
-      /^the probe took 1\.9 times its reference beside most of the \d+ repetitions of a visit$/,
-    );
-    expect(errorOf(track.entry.samples, correctedSeconds)).toBeLessThan(0.1);
+    expect(samples.filter((s) => median(s.drift as number[]) > 1.8).length).toBeGreaterThan(5);
+    expect(errorOf(samples, correctedSeconds)).toBeLessThan(0.1);
     expect(drift.describe()?.highDrift).toBeGreaterThan(1.8);
     expect(end).toBeLessThan(63);
   });
 
-  test('slow repetitions count, and carry no flag, where the clock follows the probe further out', async () => {
+  test('slow repetitions count where the clock follows the probe further out', async () => {
     const world = { load: (at: number) => (at < 20 ? 1 : 1.4), budgetSeconds: 60, points: 1000 };
     const [usual, further] = [
       await calibrateIn(world),
       await calibrateIn({ ...world, driftRetried: DRIFT_RETRIED.processor }),
     ];
-    const flagged = ({ track }: typeof usual): number => track.entry.samples.filter((s) => s.flag !== undefined).length;
-    expect([flagged(usual) > 0, flagged(further)]).toEqual([true, 0]);
-    expect(further.track.entry.samples.length).toBeGreaterThan(usual.track.entry.samples.length);
+    expect(further.samples.length).toBeGreaterThan(usual.samples.length);
   });
 
   test('a typical time minds neither one repetition of many nor the order', () => {
@@ -434,7 +439,7 @@ describe(`what is saved (LLA_SIM_SEED=${seed})`, () => {
 });
 
 describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () => {
-  const half = (width: number, drift?: number[]): Sample => ({
+  const half = (width: number): Sample => ({
     variant: 'f32',
     shape: { rows: 1, width },
     tuning: {},
@@ -442,43 +447,81 @@ describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () =>
     writeBytes: 1,
     flops: 1,
     seconds: [truth(width)],
+    calls: [null],
+    probes: [null],
     relativeError: 0,
-    ...(drift ? { drift } : {}),
   });
 
   test('points with fewer repetitions than they need come first', async () => {
-    const resumed = [half(101, [1]), half(102, [1])];
+    const resumed = [half(101), half(102)];
     const { starts, track } = await calibrateIn({ load: () => 1, budgetSeconds: 3, points: 30, resumed });
     expect(starts.slice(0, 3).map((s) => s.width)).toEqual([101, 102, 1]);
     expect(track.entry.samples.every((s) => s.seconds.length >= 3)).toBe(true);
   });
 
-  test('times without a drift count as undisturbed', async () => {
-    const resumed = [half(101)];
+  test('times without a run of the probe count as undisturbed', async () => {
     const world = { load: () => 1, budgetSeconds: 1, points: 0, noise: 0 };
-    await calibrateIn({ ...world, resumed, referenceSeconds: null });
-    const [sample] = resumed as [Sample];
+    const [sample] = (await calibrateIn({ ...world, resumed: [half(101)] })).samples as [Sample];
     expect(sample.seconds.length).toBeGreaterThanOrEqual(3);
-    expect(sample.drift?.map((d) => Math.round(1e9 * d) / 1e9)).toEqual(sample.seconds.map(() => 1));
+    for (const drift of sample.drift as number[]) expect(drift).toBeCloseTo(1, 9);
   });
 
   test('a point of one repetition is visited again where there is time', async () => {
-    const resumed = Array.from({ length: 20 }, (_, i) => half(101 + i, [1]));
+    const resumed = Array.from({ length: 20 }, (_, i) => half(101 + i));
     const { starts } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 0, resumed });
     expect(new Set(starts.map((s) => s.width)).size).toBe(20);
   });
+});
 
-  test('samples of an older version that lack a drift are cut, those without any left out', () => {
-    const whole = half(1, [1]);
-    const file = {
-      kernels: [
-        { samples: [whole, { ...half(2, [1, 1]), seconds: [1, 2, 3] }, half(3, []), { ...half(4), drift: [] }, null] },
-      ],
-    };
-    expect(cutSamples(file)).toBe(3);
-    expect(file.kernels[0]?.samples).toEqual([whole, { ...half(2, [1, 1]), seconds: [1, 2] }, null]);
-    for (const rubbish of [null, 1, {}, { kernels: 1 }, { kernels: [null, { samples: 'x' }] }])
-      expect(cutSamples(rubbish)).toBe(0);
+const CARRIED = JSON.parse(
+  readFileSync(new URL('../../calibrations/mesa-llvmpipe.json', import.meta.url), 'utf8'),
+) as Calibration;
+const samplesIn = (c: Calibration): Sample[] => c.kernels.flatMap((k) => k.samples);
+
+describe(`reading (LLA_SIM_SEED=${seed})`, () => {
+  const r = randomOf(seed);
+  const parsed = (): Calibration => calibrationSchema.parse(structuredClone(CARRIED));
+
+  test('a file of version 1 keeps its times and drifts; a repetition without its drift is cut', () => {
+    const file = parsed();
+    expect(readCalibration(file)).toEqual(file);
+    const torn = samplesIn(file)[0] as Sample;
+    const before = [...torn.seconds];
+    torn.seconds.push(1);
+    expect((samplesIn(readCalibration(file))[0] as Sample).seconds).toEqual(before);
+    torn.drift = [];
+    expect(samplesIn(readCalibration(file))).toHaveLength(samplesIn(file).length - 1);
+  });
+
+  test('in the form of today it has the same times, and drifts that differ by one factor', () => {
+    const [old, raw] = [readCalibration(parsed()), rawCalibration(parsed())];
+    expect(calibrationSchema.parse(raw)).toEqual(raw);
+    const today = readCalibration(raw);
+    expect(samplesIn(today).map((s) => s.seconds)).toEqual(samplesIn(old).map((s) => s.seconds));
+    const factor = today.probe!.referenceSeconds / old.probe!.referenceSeconds;
+    samplesIn(today).forEach((s, i) =>
+      s.drift!.forEach((drift, j) => expect(drift * factor).toBeCloseTo(samplesIn(old)[i]!.drift![j]!, 9)),
+    );
+  });
+
+  test('the cost of submitting is taken off where the clock counts it', () => {
+    const raw = rawCalibration(parsed());
+    const sample = samplesIn(raw)[0] as Sample;
+    const [calls, submitSeconds] = [r.whole(1, 50), r.whole(1, 9) / 1e4];
+    sample.calls![0] = calls;
+    sample.seconds[0] = 1;
+    const first = (kind: Calibration['clock']['kind']): number =>
+      samplesIn(
+        readCalibration({ ...raw, clock: { ...raw.clock, kind }, overheads: { ...raw.overheads, submitSeconds } }),
+      )[0]!.seconds[0]!;
+    expect(first('wall')).toBeCloseTo(1 - submitSeconds / calls, 12);
+    expect(first('processor')).toBe(1);
+  });
+
+  test('a run of the probe that the file lacks is refused', () => {
+    const raw = rawCalibration(parsed());
+    raw.probeSeconds!.length = 3;
+    expect(calibrationSchema.safeParse(raw).success).toBe(false);
   });
 });
 
@@ -520,12 +563,12 @@ test('the reference is that of the fastest runs, whenever they came', () => {
 
 test('a file of before drift, transfers and tuning is read as it was', () => {
   const added = ['drift', 'flag', 'probe', 'upload', 'readback', 'reasons'];
-  const text = readFileSync(new URL('../../calibrations/mesa-llvmpipe.json', import.meta.url), 'utf8');
-  const older = JSON.parse(text, (key, value: unknown) => (added.includes(key) ? undefined : value)) as unknown;
-  const parsed = calibrationSchema.parse(older);
+  const older = JSON.parse(JSON.stringify(CARRIED), (key, value: unknown) =>
+    added.includes(key) ? undefined : value,
+  ) as unknown;
+  const parsed = readCalibration(calibrationSchema.parse(older));
   expect(JSON.parse(JSON.stringify(parsed))).toEqual(older);
-  expect(parsed.probe).toBeUndefined();
-  expect(parsed.kernels.flatMap((k) => k.samples).length).toBeGreaterThan(0);
+  expect(samplesIn(parsed).length).toBeGreaterThan(0);
 });
 
 test('a machine that is faster than its probe was drifts as one that is slower does', () => {

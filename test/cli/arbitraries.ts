@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../../src/codecs/codec.js';
-import { fitPredictor } from '../../src/cost/fit.js';
+import { fitPredictor } from '../../src/cost/fit/fit.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { workOf } from '../../kernels/registry.js';

@@ -12,7 +12,7 @@ import { z } from 'zod';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parse } from '../../src/commands/parser.js';
-import { DRIFT_RETRIED } from '../../src/bench/repetitions.js';
+import { DRIFT_RETRIED } from '../../src/bench/calibrate/repetitions.js';
 import { KAPPA_UNTESTED } from '../../src/cost/conformal.js';
 import { NORMAL_90 } from '../../src/cost/predictor.js';
 import { ROOFLINE } from '../../src/cost/roofline.js';

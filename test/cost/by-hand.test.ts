@@ -29,13 +29,14 @@ it('the page works one time out by hand, as the program does', () => {
   expect(unmeasured.map((a) => a.name)).toEqual(['columns']);
   const half = Math.max(points, unmeasured[0]!.offLine);
   const us = (s: number): string => (s * 1e6).toFixed(2);
+  const ends = `${us(seconds * Math.exp(-half))} to ${us(seconds * Math.exp(half))}`;
   expect(read('docs/cost-model.md')).toContain(
     `bytes       2·(9·2048 + 2048·11264 + 9·11264)          = ${bytes}
 moving      ${bytes} / (${law.bandwidthShare.toFixed(4)} · 3.35e12)          = ${us(moving)} µs
 computing   2·9·2048·11264 / (${law.peakShare.toFixed(4)} · 989e12)      = ${us(computing)} µs
 law         ${us(law.floorSeconds)} + (${us(moving)}⁴ + ${us(computing)}⁴)^¼               = ${us(lawSeconds)} µs
 time        ${us(lawSeconds)} · exp(${g.toFixed(4)})                       = ${us(seconds)} µs
-half-width  max(points ${points}, columns ${unmeasured[0]!.offLine})        → ${us(seconds * Math.exp(-half))} to ${us(seconds * Math.exp(half))} µs
+half-width  max(points ${points}, columns ${unmeasured[0]!.offLine})        → ${ends} µs
 `,
   );
   const price = new StackPredictor(file).predict('product', { rows, columns, inner })!;

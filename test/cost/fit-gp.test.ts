@@ -8,7 +8,7 @@ import {
   negativeLogPosterior,
   precision,
   type Points,
-} from '../../src/cost/gp.js';
+} from '../../src/cost/fit/gp.js';
 import { dot, inverseFromFactor } from '../../src/cost/linear.js';
 
 const random = randomFrom(3);

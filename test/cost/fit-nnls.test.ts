@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { normalFrom, randomFrom } from '../../scripts/coverage-experiment.js';
-import { nnls } from '../../src/cost/nnls.js';
+import { nnls } from '../../src/cost/fit/nnls.js';
 
 /** Solves a small dense system by Gauss-Jordan elimination with pivoting; undefined when singular. */
 function solveDense(matrix: number[][], rhs: number[]): number[] | undefined {

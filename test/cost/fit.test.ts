@@ -9,9 +9,9 @@ import {
   SYNTHETIC_KERNELS,
 } from '../../scripts/coverage-experiment.js';
 import { conformalQuantile, KAPPA_UNTESTED } from '../../src/cost/conformal.js';
-import { looCoverage, quantilesOf } from '../../src/cost/fit-conformal.js';
-import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit-mean.js';
-import { activeSelector, digestSamples, fitPredictor, mostInformative, outliers } from '../../src/cost/fit.js';
+import { looCoverage, quantilesOf } from '../../src/cost/fit/fit-conformal.js';
+import { candidateTerms, dataOf, fitMean } from '../../src/cost/fit/fit-mean.js';
+import { digestSamples, fitPredictor, outliers } from '../../src/cost/fit/fit.js';
 import { makePredictor, measuredPoints, type Prediction } from '../../src/cost/predictor.js';
 import { predictorSchema, type Predictor, type Sample } from '../../src/schema/calibration.js';
 import { slowdownOf, typicalSeconds } from '../../src/schema/drift.js';
@@ -258,10 +258,10 @@ describe('predictor', () => {
     const source = readFileSync(new URL('../../src/cost/predictor.ts', import.meta.url), 'utf8');
     const imports = source.split('\n').filter((line) => line.startsWith('import ') && !line.startsWith('import type'));
     expect(imports).toEqual([
-      "import { CONSTANTS } from './constants.js';",
+      "import { CONSTANTS } from '../../src/cost/constants.js';",
       "import { KERNELS, type KernelName } from '../../kernels/registry.js';",
-      "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
-      "import { Posterior, type Hyperparameters } from './covariance.js';",
+      "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../../src/schema/drift.js';",
+      "import { Posterior, type Hyperparameters } from '../../src/cost/covariance.js';",
     ]);
   });
 
@@ -329,49 +329,6 @@ describe('outliers', () => {
   it('has nothing to say about two points', () => {
     expect(outliers('rmsnorm', 'norm', normSamples([normShape(1, 512), normShape(2, 512)]))).toEqual([]);
   });
-});
-
-describe('mostInformative', () => {
-  const candidates = normGrid([1, 4, 16, 64, 256, 1024, 4096], [512, 1024, 2048, 4096, 8192]);
-
-  it('starts in the middle, then goes where nothing is near', () => {
-    expect(candidates[mostInformative('rmsnorm', 'norm', [], candidates)]).toEqual(normShape(64, 2048));
-    const corner = candidates[mostInformative('rmsnorm', 'norm', normSamples([normShape(1, 512)]), candidates)];
-    expect(corner).toEqual(normShape(4096, 8192));
-  });
-
-  it('prefers the far candidate by posterior deviation, also along an axis not yet varied', () => {
-    const along = normSamples([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096].map((rows) => normShape(rows, 512)));
-    expect(
-      mostInformative('rmsnorm', 'norm', along, [normShape(48, 512), normShape(48, 8192), normShape(2000, 512)]),
-    ).toBe(1);
-    expect(() => mostInformative('rmsnorm', 'norm', along, [])).toThrow('no candidate');
-  });
-
-  // On this smooth roofline choosing by deviation is no better than chance (docs/experiments.md); it must not be much
-  // worse.
-  it('stays within half as much again of random points at worst, over several pools', () => {
-    const tails = [8, 9, 10].map((seed) => tailErrors(seed));
-    const sum = (which: 'chosen' | 'random') => tails.reduce((total, t) => total + Math.log(t[which]), 0);
-    expect(sum('chosen'), JSON.stringify(tails)).toBeLessThan(sum('random') + tails.length * Math.log(1.5));
-  });
-
-  /** Largest error over a pool, after 30 chosen points and after 30 random ones: what choosing protects from. */
-  function tailErrors(seed: number): { chosen: number; random: number } {
-    const pool = candidatesOf(attend, 400, randomFrom(seed));
-    const select = activeSelector('attend', 'f16');
-    const chosen: Sample[] = [];
-    const left = [...pool];
-    const measure = (shape: Record<string, number>) => sampleOf('attend', 'f16', shape, [attend.seconds(shape)]);
-    while (chosen.length < 30) chosen.push(measure(left.splice(select(chosen, left), 1)[0]!));
-    const tail = (samples: Sample[]) => {
-      const predict = makePredictor('attend', 'f16', samples, fitPredictor('attend', 'f16', samples));
-      return pool
-        .map((shape) => Math.abs(predict(shape).seconds / attend.seconds(shape) - 1))
-        .sort((a, b) => a - b)[399]!;
-    };
-    return { chosen: tail(chosen), random: tail(pool.slice(0, 30).map(measure)) };
-  }
 });
 
 function median(values: number[]): number {

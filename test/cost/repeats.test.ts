@@ -1,7 +1,7 @@
 /** What the repetitions of all samples say of a measured shape's time. */
 import { describe, expect, it } from 'vitest';
 import { predictorsOf, predictorKey } from '../../src/cost/pricers.js';
-import { fitPredictor } from '../../src/cost/fit.js';
+import { fitPredictor } from '../../src/cost/fit/fit.js';
 import { repeatsOf } from '../../src/cost/repeats.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import type { Sample } from '../../src/schema/calibration.js';

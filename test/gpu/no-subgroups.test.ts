@@ -1,6 +1,6 @@
 /** Attention on a device without subgroups, and on one of small ones: each row has fewer threads, and the same result. */
 import { expect, test } from 'vitest';
-import { prepareCall } from '../../src/bench/measure.js';
+import { openPoint } from '../../src/bench/measure.js';
 import { openAdapter } from '../../src/gpu/adapter.js';
 import { deviceOf } from '../../src/gpu/opening.js';
 import type { Platform } from '../../src/gpu/platform.js';
@@ -10,6 +10,7 @@ const platform: Platform = {
   bounds: { dispatchSeconds: Infinity, pointBytes: 2 ** 28, roundedClocks: false },
   wait: (finished) => finished,
 };
+const RULES = { clock: 'wall', submitSeconds: 0, seed: 1 } as const;
 const CALL = {
   kernel: 'attend',
   variant: 'f16',
@@ -39,10 +40,10 @@ describeGpu('a device without subgroups', () => {
     const device = await deviceOf(narrow, description, Object.assign(platform, { gpu }));
     try {
       expect(device.has('subgroups')).toBe(false);
-      const prepared = await prepareCall(device, CALL, 1);
-      expect(prepared.plan.tuning).toMatchObject({ wide: 1, lanes: 1 });
-      expect(prepared.relativeError).toBeLessThan(2e-5);
-      prepared.free();
+      const point = await openPoint(device, CALL, RULES, null);
+      expect(point.sample.tuning).toMatchObject({ wide: 1, lanes: 1 });
+      expect(point.sample.relativeError).toBeLessThan(2e-5);
+      point.free();
       const basis = {
         kernel: 'block_basis',
         variant: 'f32',
@@ -57,7 +58,7 @@ describeGpu('a device without subgroups', () => {
           setupPerRank: 1051,
         },
       } as const;
-      await expect(prepareCall(device, basis, 1)).rejects.toThrow(/this adapter has no subgroups/);
+      await expect(openPoint(device, basis, RULES, null)).rejects.toThrow(/this adapter has no subgroups/);
     } finally {
       device.close();
     }

@@ -1,9 +1,11 @@
-/** Parts of measuring in a browser that need none: clocks, bounds, names, and what a file from elsewhere is judged by. */
+/**
+ * Parts of measuring in a browser that need none: clocks, bounds, names, and what a file from elsewhere is judged by.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, test } from 'vitest';
-import { permitted } from '../../src/bench/bounded.js';
-import { lightest } from '../../src/bench/choose.js';
+import { permitted } from '../../src/bench/calibrate/tracks.js';
+import { lightest } from '../../src/bench/calibrate/choose.js';
 import { chooseClock, stepOf, wallStep } from '../../src/bench/resolution.js';
 import { rendererName } from '../../src/gpu/browser.js';
 import { browserOf, systemOf } from '../../src/measure/host.js';
@@ -72,7 +74,8 @@ test('browser and system are what every page is told', () => {
   const firefox = 'Mozilla/5.0 (X11; Linux x86_64; rv:150.0) Gecko/20100101 Firefox/150.0';
   expect([browserOf(firefox), systemOf(firefox)]).toEqual([{ name: 'Firefox', version: '150.0' }, 'Linux']);
   const safari =
-    'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15';
+    'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) ' +
+    'Version/26.0 Safari/605.1.15';
   expect([browserOf(safari), systemOf(safari)]).toEqual([{ name: 'Safari', version: '26.0' }, 'macOS']);
   const brands = {
     brands: [

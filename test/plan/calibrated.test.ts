@@ -1,7 +1,7 @@
 /** Plans priced from the carried calibration of a software adapter: the whole way from samples to a step's interval. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { digestSamples } from '../../src/cost/fit.js';
+import { digestSamples } from '../../src/cost/fit/fit.js';
 import { ask } from '../../src/plan/ask/on-disk.js';
 import { calibrationSchema } from '../../src/schema/calibration.js';
 import { kernelHash } from '../../kernels/source.js';

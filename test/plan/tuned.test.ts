@@ -1,7 +1,8 @@
 /** Times of a calibration beside what tuned kernels reach: a slow kernel is not a slow codec. */
 import { describe, expect, it } from 'vitest';
 import { findDevice } from '../../src/devices/find.js';
-import { benchTable, type BenchReport } from '../../src/bench/regression/index.js';
+import { benchTable } from '../../src/bench/regression/print.js';
+import type { BenchReport } from '../../src/bench/regression/report.js';
 import { answer, prepare, pricesOn, type Sources } from '../../src/plan/ask/prepare.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { loadCalibration } from '../../src/plan/ask/calibrations.js';

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fitPredictor } from '../../src/cost/fit.js';
+import { fitPredictor } from '../../src/cost/fit/fit.js';
 import { answer, type Sources } from '../../src/plan/ask/prepare.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { knownStacks } from '../../src/plan/ask/stacks.js';

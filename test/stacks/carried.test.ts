@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { findDevice } from '../../src/devices/find.js';
-import { ratesOf } from '../../src/stacks/gpus.js';
+import { ratesOf } from '../../src/stacks/fit/gpus.js';
 import { StackPredictor } from '../../src/stacks/predict.js';
 import { MAX_STACK_BYTES, stackFileSchema } from '../../src/stacks/stack-schema.js';
 

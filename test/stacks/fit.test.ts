@@ -4,14 +4,14 @@ import { randomFrom } from '../../src/numbers/random.js';
 import { stackTableSchema } from '../../src/stacks/stack-schema.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { Rates } from '../../kernels/op-class.js';
-import { fitTable, type MeasuredTime } from '../../src/stacks/fit-table.js';
+import { fitTable, type MeasuredTime } from '../../src/stacks/fit/fit-table.js';
 import { interpolateBy, knotSizes, placeOf } from '../../src/stacks/grid.js';
-import { Field, fitScales } from '../../src/stacks/kriging.js';
+import { Field, fitScales } from '../../src/stacks/fit/kriging.js';
 import { fitLaw, lawSeconds } from '../../src/cost/law.js';
-import { Neighbours } from '../../src/stacks/neighbours.js';
+import { Neighbours } from '../../src/stacks/fit/neighbours.js';
 import { pack, ROUNDING, unpack } from '../../src/stacks/pack.js';
 import { TablePredictor } from '../../src/stacks/predict.js';
-import { thinLines } from '../../src/stacks/thin.js';
+import { thinLines } from '../../src/stacks/fit/thin.js';
 
 const RATES: Rates = { memoryBytesPerSecond: 4.8e12, linkBytesPerSecond: 4.5e11, operationsPerSecond: 9.89e14 };
 const seed = (Date.now() ^ process.pid) >>> 0;

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { plan, type Plan } from '../../src/index.js';
 import { OP_CLASSES } from '../../kernels/op-classes.js';
 import { keepsLabel } from '../../src/report/plan-rows.js';
-import { aicTables } from '../../src/stacks/aic.js';
+import { aicTables } from '../../src/stacks/import/aic.js';
 import { expectBadInput, inProcess } from '../cli/program.js';
 import { DATA, parquet, put } from './tables.js';
 

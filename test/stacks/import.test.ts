@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stackFileSchema } from '../../src/stacks/stack-schema.js';
-import { compareVersions } from '../../src/stacks/aic.js';
+import { compareVersions } from '../../src/stacks/import/aic.js';
 import { StackPredictor } from '../../src/stacks/predict.js';
 import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
 import { gemm, gemmPath, parquet, put, type Columns } from './tables.js';

@@ -1,4 +1,6 @@
-/** The program around the kernels: its numbers, its formulas against plain ones, and what a plan and a run make of it. */
+/**
+ * The program around the kernels: its numbers, its formulas against plain ones, and what a plan and a run make of it.
+ */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

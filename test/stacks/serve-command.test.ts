@@ -26,7 +26,8 @@ describe('the command of a server', () => {
   it('vLLM at the operating batch, with its default share of the memory', () => {
     const c = serveCommand(BASE);
     expect(c?.line).toBe(
-      'vllm serve ByteDance/Ouro-1.4B --max-num-seqs 32 --max-model-len 4096 --gpu-memory-utilization 0.92 --trust-remote-code',
+      'vllm serve ByteDance/Ouro-1.4B --max-num-seqs 32 --max-model-len 4096 --gpu-memory-utilization ' +
+        '0.92 --trust-remote-code',
     );
     expect([c?.notes, c?.source.date]).toEqual([[], '2026-11-22']);
   });
@@ -36,7 +37,8 @@ describe('the command of a server', () => {
     expect(line).toContain('--tensor-parallel-size 2 --kv-cache-dtype fp8 ');
     const other: Partial<ServeRequest> = { model: 'nanbeige4.2-3b', stack: 'sglang', utilization: 0.907 };
     expect(serveCommand({ ...BASE, ...other, cacheType: 'fp8' })?.line).toBe(
-      'python -m sglang.launch_server --model-path Nanbeige/Nanbeige4.2-3B --max-running-requests 32 --context-length 4096 --mem-fraction-static 0.907 --kv-cache-dtype fp8_e4m3 --trust-remote-code',
+      'python -m sglang.launch_server --model-path Nanbeige/Nanbeige4.2-3B --max-running-requests 32 ' +
+        '--context-length 4096 --mem-fraction-static 0.907 --kv-cache-dtype fp8_e4m3 --trust-remote-code',
     );
   });
 
@@ -56,12 +58,15 @@ describe('the command of a server', () => {
     const own: Partial<ServeRequest> = { stack: 'vllm-rlt', utilization: 0.9, server: null };
     const runtime = { attentionName: 'triton', execution: 'eager', asynchronous: false } as const;
     expect(serveCommand({ ...BASE, ...own, runtime })?.line).toBe(
-      'vllm-rlt-serve --model ByteDance/Ouro-1.4B --max-num-seqs 32 --gpu-memory-utilization 0.9 --attention-backend triton',
+      'vllm-rlt-serve --model ByteDance/Ouro-1.4B --max-num-seqs 32 --gpu-memory-utilization 0.9 ' +
+        '--attention-backend triton',
     );
     const other = { attentionName: 'flash-attn-4', execution: 'loop-graphs', asynchronous: true } as const;
     const speculation = { draftTokens: 4, draftLoops: 2 };
     expect(serveCommand({ ...BASE, ...own, model: 'huginn-3.5b', runtime: other, speculation })?.line).toBe(
-      'vllm-rlt-serve --model tomg-group-umd/huginn-0125 --max-num-seqs 32 --gpu-memory-utilization 0.9 --attention-backend flash_attn_4 --cuda-graphs --async-scheduling --speculative-tokens 4 --draft-loops 2',
+      'vllm-rlt-serve --model tomg-group-umd/huginn-0125 --max-num-seqs 32 --gpu-memory-utilization ' +
+        '0.9 --attention-backend flash_attn_4 --cuda-graphs --async-scheduling --speculative-tokens 4 ' +
+        '--draft-loops 2',
     );
     expect(serveCommand({ ...BASE, ...own, runtime, model: 'ouro-2.6b' })).toBeNull();
     expect(serveCommand({ ...BASE, ...own, runtime, cacheType: 'fp8' })).toBeNull();

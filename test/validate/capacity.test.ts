@@ -9,7 +9,7 @@ import {
   largestBatch,
   type Attempt,
 } from '../../src/validate/capacity.js';
-import { validationModel } from '../../src/validate/grid.js';
+import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { judge } from '../../src/validate/report.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
@@ -96,7 +96,8 @@ test('a batch that the decoder refuses is no end of memory', async () => {
   const below = await capacityOf(refusing(predicted - 1));
   expect([below.rows, below.judged?.status]).toEqual([[], 'not-checked']);
   expect(below.notRun[0]?.reason).toBe(
-    `buffer logits takes too many bytes for ${predicted} sequences (${predicted} sequences were predicted, no batch decoded a step)`,
+    `buffer logits takes too many bytes for ${predicted} sequences (${predicted} sequences were ` +
+      'predicted, no batch decoded a step)',
   );
   const beyond = await capacityOf(refusing(predicted));
   expect([beyond.rows, beyond.judged?.status]).toEqual([[], 'not-checked']);
@@ -138,26 +139,29 @@ test('what was not checked is said beside what holds, and other failures are thr
   await expect(check(() => Promise.reject(new GpuError('lost', 'gone')))).rejects.toMatchObject({ fault: 'lost' });
 });
 
-test('without time for a further attempt a codec is not checked, and a batch is tried as often as is asked', async () => {
-  let at = 0;
-  let attempts = 0;
-  const taking = (seconds: number) => () => {
-    attempts++;
-    at += seconds;
-    return Promise.resolve(false);
-  };
-  const found = await check(taking(4), false, { budget: new Budget(30, () => at), tries: 3 });
-  // Of one attempt twice as long is expected, of more less.
-  expect([attempts, at]).toEqual([7, 28]);
-  expect(found.rows).toEqual([]);
-  expect(found.notRun.map(({ reason }) => reason)).toEqual(new Array(4).fill('the time budget was spent'));
-  [at, attempts] = [0, 0];
-  await check(taking(0), true, { tries: 3 });
-  expect(attempts % 3).toBe(0);
-  // An attempt may be told to end.
-  const given: number[] = [];
-  await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, {
-    budget: new Budget(9, () => 1),
-  });
-  expect(new Set(given)).toEqual(new Set([9]));
-});
+test(
+  'without time for a further attempt a codec is not checked, and a batch is tried as often as is ' + 'asked',
+  async () => {
+    let at = 0;
+    let attempts = 0;
+    const taking = (seconds: number) => () => {
+      attempts++;
+      at += seconds;
+      return Promise.resolve(false);
+    };
+    const found = await check(taking(4), false, { budget: new Budget(30, () => at), tries: 3 });
+    // Of one attempt twice as long is expected, of more less.
+    expect([attempts, at]).toEqual([7, 28]);
+    expect(found.rows).toEqual([]);
+    expect(found.notRun.map(({ reason }) => reason)).toEqual(new Array(4).fill('the time budget was spent'));
+    [at, attempts] = [0, 0];
+    await check(taking(0), true, { tries: 3 });
+    expect(attempts % 3).toBe(0);
+    // An attempt may be told to end.
+    const given: number[] = [];
+    await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, {
+      budget: new Budget(9, () => 1),
+    });
+    expect(new Set(given)).toEqual(new Set([9]));
+  },
+);

@@ -12,8 +12,8 @@ import { expectAllBytes } from './bytes.js';
 
 /**
  * Of a quarter of the codecs a case in all models, paths, evictions, storages and batches, others by each seed, and one
- * that evicts nothing; all of them with LLA_SIM_CONTRACT=full. memory.test.ts has all bytes, gpu-blocks.test.ts those of
- * the block-absorbed path on the device, whose kernels need eight lanes.
+ * that evicts nothing; all of them with LLA_SIM_CONTRACT=full. memory.test.ts has all bytes, gpu-blocks.test.ts those
+ * of the block-absorbed path on the device, whose kernels need eight lanes.
  */
 function sampled(all: readonly MemoryCase[]): readonly MemoryCase[] {
   const cases = all.filter(({ c }) => !pathSpec(c.path).blocks);

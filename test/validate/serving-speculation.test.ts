@@ -113,16 +113,19 @@ describe(`a run that speculates (LLA_SIM_SEED=${SEED})`, () => {
     expect(none).toBeNull();
   });
 
-  test('has prices of its own operations: drafts cost less than steps, verification no more than its rows one by one', () => {
-    const lengths = new Array<number>(of.sequences).fill(30);
-    const step = price('step', lengths);
-    expect(step).toBeCloseTo(priceStep(of.c, pricer, of.sequences, 30).estimate, 12);
-    const drafts = price('draft', lengths) / DRAFT.draftTokens;
-    expect(drafts).toBeLessThan(step);
-    // Half of the loops, and the head.
-    expect(drafts).toBeGreaterThan(step / 2);
-    expect(price('verify', lengths)).toBeGreaterThan(step);
-    // Where arithmetic is the limit, rows cost what they cost one by one.
-    expect(price('verify', lengths)).toBeLessThan(1.05 * (DRAFT.draftTokens + 1) * step);
-  });
+  test(
+    'has prices of its own operations: drafts cost less than steps, verification no more than its ' + 'rows one by one',
+    () => {
+      const lengths = new Array<number>(of.sequences).fill(30);
+      const step = price('step', lengths);
+      expect(step).toBeCloseTo(priceStep(of.c, pricer, of.sequences, 30).estimate, 12);
+      const drafts = price('draft', lengths) / DRAFT.draftTokens;
+      expect(drafts).toBeLessThan(step);
+      // Half of the loops, and the head.
+      expect(drafts).toBeGreaterThan(step / 2);
+      expect(price('verify', lengths)).toBeGreaterThan(step);
+      // Where arithmetic is the limit, rows cost what they cost one by one.
+      expect(price('verify', lengths)).toBeLessThan(1.05 * (DRAFT.draftTokens + 1) * step);
+    },
+  );
 });

@@ -75,7 +75,8 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     budget.note(PREPARED, before);
     if (!budget.fits(PREPARED))
       throw new UserError(
-        `nothing was measured: overheads and ceilings took ${formatNumber(before)} of ${formatNumber(budget.seconds)} s`,
+        `nothing was measured: overheads and ceilings took ${formatNumber(before)} of ` +
+          `${formatNumber(budget.seconds)} s`,
         `give it more time, such as --budget ${Math.ceil(4 * before)}s, or a machine that is less busy`,
       );
     const answer = await measureRoofline(device, { ...rules, paths: roofline.paths });

@@ -2,7 +2,7 @@
 import { columns, wrap, type Column } from '../../report/text/text.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { shapeText } from './cases.js';
-import type { Interval } from './statistics.js';
+import type { Interval } from '../../numbers/statistics.js';
 import {
   isRegression,
   type BenchReport,
@@ -84,7 +84,9 @@ function table<T extends BenchResult>(spec: readonly Column<T>[], rows: readonly
 
 const title = (r: BenchReport): string[] => [
   `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}`,
-  `ceilings measured now: read ${formatDecimalBytes(r.ceilings.readBytesPerSecond)}/s, copy ${formatDecimalBytes(r.ceilings.copyBytesPerSecond)}/s, ${flopCeilings(r.ceilings).join(', ')}; clock ${r.clock}`,
+  `ceilings measured now: read ${formatDecimalBytes(r.ceilings.readBytesPerSecond)}/s, copy ` +
+    `${formatDecimalBytes(r.ceilings.copyBytesPerSecond)}/s, ${flopCeilings(r.ceilings).join(', ')}; ` +
+    `clock ${r.clock}`,
 ];
 
 const flopCeilings = (c: BenchReport['ceilings']): string[] =>
@@ -100,7 +102,8 @@ const flopCeilings = (c: BenchReport['ceilings']): string[] =>
 const pathLines = (r: BenchReport): string[] =>
   r.paths.map(
     (p) =>
-      `${p.ranks} at ${p.context} tokens, time of ${p.above} : ${p.below} = ${ratio(p.ratio.estimate)} (${ratio(p.ratio.low)}–${ratio(p.ratio.high)})`,
+      `${p.ranks} at ${p.context} tokens, time of ${p.above} : ${p.below} = ${ratio(p.ratio.estimate)} ` +
+      `(${ratio(p.ratio.low)}–${ratio(p.ratio.high)})`,
   );
 
 /** `2 of 14 kernels are slower` and the like: the answer in a line. */
@@ -119,7 +122,10 @@ export function headline(r: BenchReport): string {
   count(r.results.filter((x) => x.state === 'not-reached').length, 'not reached in time');
   count(r.results.filter((x) => x.state === 'checked').length, 'right, and not timed');
   const total = r.results.length;
-  return `${r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done'}: of ${total} call${total === 1 ? '' : 's'} ${parts.join(', ') || 'none'}`;
+  return (
+    `${r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done'}: of ${total} ` +
+    `call${total === 1 ? '' : 's'} ${parts.join(', ') || 'none'}`
+  );
 }
 
 /** How to read the figures, only where there are such figures. */
@@ -127,10 +133,13 @@ function legend(r: BenchReport): string[] {
   const compared = r.results.filter(isCompared);
   if (r.results.some((x) => x.state === 'timed')) {
     return [
-      'Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 %: operands came from a cache.',
+      'Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read ' +
+        'and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 ' +
+        '%: operands came from a cache.',
       ...(timedColumns(r).some((c) => c.title === '% tuned')
         ? [
-            'tuned: time of a tuned kernel of the class on this GPU over the measured one; – where no server has such a kernel apart.',
+            'tuned: time of a tuned kernel of the class on this GPU over the measured one; – where no server ' +
+              'has such a kernel apart.',
           ]
         : []),
     ];
@@ -138,7 +147,9 @@ function legend(r: BenchReport): string[] {
   if (compared.length === 0) return [];
   const limit = `${formatNumber(100 * r.threshold)}%`;
   return [
-    `Ratio: time now over time before, above 1 is slower. Slower: the whole 95 % interval is beyond ${limit}; same: all of it within; unclear: it crosses the limit${compared.some((x) => x.verdict === 'unclear') ? ', give it more --budget' : ''}.`,
+    'Ratio: time now over time before, above 1 is slower. Slower: the whole 95 % interval is beyond ' +
+      `${limit}; same: all of it within; unclear: it crosses the ` +
+      `limit${compared.some((x) => x.verdict === 'unclear') ? ', give it more --budget' : ''}.`,
   ];
 }
 
@@ -154,7 +165,8 @@ function skippedLines(r: BenchReport): string[] {
     ...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names(identical)}`] : []),
     ...(late.length > 0
       ? [
-          `The budget of ${formatNumber(r.budgetSeconds)} s was spent; not measured (more --budget, or --kernel): ${names(late)}`,
+          `The budget of ${formatNumber(r.budgetSeconds)} s was spent; not measured (more --budget, or ` +
+            `--kernel): ${names(late)}`,
         ]
       : []),
     ...skipped.filter((s) => s.state !== 'identical' && !late.includes(s)).map(skippedLine),

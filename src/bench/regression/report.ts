@@ -4,8 +4,8 @@
 import type { KernelCall } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import type { Calibration } from '../../schema/calibration.js';
-import type { Round } from './rounds.js';
-import type { Interval, Verdict } from './statistics.js';
+import type { Verdict } from './statistics.js';
+import type { Interval } from '../../numbers/statistics.js';
 
 export const BENCH_SCHEMA_VERSION = 1;
 
@@ -74,13 +74,14 @@ export interface PairedResult extends Subject {
   readonly verdict: Verdict;
   readonly rates: Rates;
   readonly callsPerBatch: number;
-  readonly rounds: readonly Round[];
+  /** Seconds a call in one round, each the mean of the side's two turns. */
+  readonly rounds: readonly { readonly before: number; readonly now: number }[];
 }
 
 /**
- * Not measured. `not-reached`: the time budget was spent; `checked`: it was before this call was timed, and both versions
- * are right. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the other
- * version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, or has the
+ * Not measured. `not-reached`: the time budget was spent; `checked`: it was before this call was timed, and both
+ * versions are right. `identical`: the sources are the same, so there is nothing to compare. `not-comparable`: the
+ * other version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, or has the
  * hash of another code; that counts as a regression. `unsupported`: the device cannot run the call.
  */
 export interface SkippedResult extends Subject {

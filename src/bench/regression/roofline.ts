@@ -8,16 +8,16 @@ import { workOf, type KernelCall, type KernelName } from '../../../kernels/regis
 import type { Calibration } from '../../schema/calibration.js';
 import type { Tuning } from '../../../kernels/launch.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
-import { interleave, ratioOf, sumOf, type Measure } from '../interleave.js';
-import { obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';
-import { BATCH_SECONDS } from '../resolution.js';
+import type { OpenPoint } from '../calibrate/visits.js';
+import { interleave, ratioOf, sumOf, type Measure } from '../rounds.js';
+import { obstacle, openPoint, tuningOptions } from '../measure.js';
 import type { Clock } from '../../gpu/platform.js';
-import { batchTimer } from '../timing.js';
 import { median } from '../../numbers/statistics.js';
 import type { PathSet } from './cases.js';
 import { skip } from './compare.js';
 import { ratesOf, type BenchResult, type PathRatio, type SkippedResult, type TimedResult } from './report.js';
-import { midmean, type Interval } from './statistics.js';
+import { midmean } from './statistics.js';
+import type { Interval } from '../../numbers/statistics.js';
 
 export interface TimeOptions {
   readonly calls: readonly KernelCall[];
@@ -47,31 +47,16 @@ const ROUNDS = 'rounds';
 const keyOf = (call: KernelCall): string => `${call.kernel} ${call.variant} ${JSON.stringify(call.shape)}`;
 
 /** A call that is checked, bound and warm; or why not. */
-async function prepareTimed(
-  device: Device,
-  call: KernelCall,
-  options: Pick<TimeOptions, 'clock' | 'submitSeconds' | 'seed' | 'tuning'>,
-): Promise<{ readonly prepared: PreparedCall; readonly measure: Measure } | SkippedResult> {
+async function openTimed(device: Device, call: KernelCall, options: TimeOptions): Promise<OpenPoint | SkippedResult> {
   const extra = tuningOptions(options.tuning?.[call.kernel]);
   const reason = obstacle(device, call, extra);
   if (reason !== null) return skip(call, 'unsupported', reason);
-  let prepared: PreparedCall | undefined;
   try {
-    prepared = await prepareCall(device, call, options.seed, extra);
-    const time = await batchTimer(device, prepared.copies, {
-      clock: options.clock,
-      submitSeconds: options.submitSeconds,
-      batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'],
-    });
-    return { prepared, measure: async () => (await time()).each };
+    return await openPoint(device, call, options, null, extra);
   } catch (error) {
-    prepared?.free();
     if (!(error instanceof GpuError) || error.fault === 'lost') throw error;
-    return skip(
-      call,
-      error.fault === 'internal' || error.fault === 'validation' ? 'wrong' : 'unsupported',
-      error.message,
-    );
+    const wrong = error.fault === 'internal' || error.fault === 'validation';
+    return skip(call, wrong ? 'wrong' : 'unsupported', error.message);
   }
 }
 
@@ -87,7 +72,7 @@ export async function measureRoofline(
   options: TimeOptions & { readonly paths: readonly PathSet[] },
 ): Promise<RooflineAnswer> {
   const { budget } = options;
-  const open: { call: KernelCall; prepared: PreparedCall; measure: Measure; index: number }[] = [];
+  const open: { call: KernelCall; point: OpenPoint; measure: Measure; index: number }[] = [];
   const results: (BenchResult | null)[] = [];
   let yardsticks: Yardsticks | undefined;
   try {
@@ -108,11 +93,12 @@ export async function measureRoofline(
         continue;
       }
       options.onProgress?.(call, index, options.calls.length);
-      const ready = await budget.piece(PREPARED, () => prepareTimed(device, call, options));
-      results.push('state' in ready ? ready : null);
-      if ('state' in ready) continue;
-      open.push({ call, index, ...ready });
-      roundSeconds += await once(ready.measure);
+      const point = await budget.piece(PREPARED, () => openTimed(device, call, options));
+      results.push('state' in point ? point : null);
+      if ('state' in point) continue;
+      const measure: Measure = async () => (await point.time()).each;
+      open.push({ call, index, point, measure });
+      roundSeconds += await once(measure);
     }
     const total = Math.max(0, budget.left);
     const times = await interleave([...kinds.map(([, { run }]) => run), ...open.map((o) => o.measure)], {
@@ -126,8 +112,8 @@ export async function measureRoofline(
     // Seconds a byte or an operation, round by round.
     const unit = new Map(kinds.map(([kind, { work }], i) => [kind, (times[i] as number[]).map((s) => s / work)]));
     const series = new Map(open.map(({ call }, i) => [keyOf(call), times[kinds.length + i] as number[]]));
-    for (const { call, index, prepared } of open)
-      results[index] = timed(call, prepared, series.get(keyOf(call)) as number[], unit, options);
+    for (const { call, index, point } of open)
+      results[index] = timed(call, point, series.get(keyOf(call)) as number[], unit, options);
     return {
       results: results.filter((r) => r !== null),
       paths: options.paths.flatMap((p) => pathRatios(p, series, options.seed)),
@@ -135,13 +121,13 @@ export async function measureRoofline(
     };
   } finally {
     yardsticks?.free();
-    for (const { prepared } of open) prepared.free();
+    for (const { point } of open) point.free();
   }
 }
 
 function timed(
   call: KernelCall,
-  prepared: PreparedCall,
+  { sample }: OpenPoint,
   seconds: readonly number[],
   unit: ReadonlyMap<CeilingKind, readonly number[]>,
   options: TimeOptions,
@@ -168,7 +154,7 @@ function timed(
     state: 'timed',
     seconds,
     medianSeconds,
-    relativeError: prepared.relativeError,
+    relativeError: sample.relativeError,
     rates,
     shares: {
       read: share('read', bytes),

@@ -5,11 +5,7 @@
  * than its sign, and the centre is more efficient than the median. Its uncertainty is a percentile bootstrap over
  * rounds.
  */
-
-import { randomFrom } from '../../numbers/random.js';
-import { quantile } from '../../numbers/statistics.js';
-
-export { randomFrom };
+import { bootstrap as bootstrapOf, quantile, type Interval } from '../../numbers/statistics.js';
 
 /** Mean of the middle half of the values; the median of fewer than four. */
 export function midmean(values: ArrayLike<number>): number {
@@ -21,17 +17,6 @@ export function midmean(values: ArrayLike<number>): number {
   for (let i = cut; i < n - cut; i++) sum += sorted[i] as number;
   return sum / (n - 2 * cut);
 }
-
-/** An estimate with the ends of its 95 % interval. */
-export interface Interval {
-  readonly estimate: number;
-  readonly low: number;
-  readonly high: number;
-}
-
-/** Ends of the central 95 %. */
-const TAIL = 0.025;
-const RESAMPLES = 1000;
 
 /**
  * By how much the interval of a mean grows because successive values resemble each other: √((1 + ρ) / (1 − ρ)) with the
@@ -63,20 +48,14 @@ const MOST_CORRELATION = 0.9;
  * values give the same interval. Widened where successive values are correlated.
  */
 export function bootstrap(values: readonly number[], seed: number): Interval {
-  const random = randomFrom(seed);
-  const n = values.length;
-  const draw = new Float64Array(n);
-  const centres = Float64Array.from({ length: RESAMPLES }, () => {
-    for (let i = 0; i < n; i++) draw[i] = values[Math.floor(random() * n)] as number;
-    return midmean(draw);
-  });
-  const estimate = midmean(values);
+  const centre = (items: readonly number[]): number => midmean(items.map((i) => values[i] as number));
+  const { estimate, low, high } = bootstrapOf(centre, values.length, seed);
   // Of few values the percentiles can miss the estimate itself.
   const reach = correlationFactor(values);
   return {
     estimate,
-    low: estimate - reach * Math.max(0, estimate - quantile(centres, TAIL)),
-    high: estimate + reach * Math.max(0, quantile(centres, 1 - TAIL) - estimate),
+    low: estimate - reach * Math.max(0, estimate - low),
+    high: estimate + reach * Math.max(0, high - estimate),
   };
 }
 

@@ -76,7 +76,8 @@ function revision(name: string, root: string): Against {
           'name a folder of kernels',
         )
       : new UserError(
-          `--against ${show(name)} is no file, no folder and no git revision of ${displayPath(root) || 'this checkout'}${commit.reason}`,
+          `--against ${show(name)} is no file, no folder and no git revision of ` +
+            `${displayPath(root) || 'this checkout'}${commit.reason}`,
           'name one, such as HEAD~1 or ../other/kernels',
         );
   }

@@ -6,6 +6,7 @@ import { displayPath, readTextFile } from '../../io/files.js';
 import { issueWords, parseJson } from '../../io/json.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import type { Calibration } from '../../schema/calibration.js';
+import { readCalibration } from '../../schema/drift.js';
 import type { AdapterIdentity, HostIdentity } from '../../schema/machine.js';
 
 /** Calibrations that come with the package. */
@@ -19,37 +20,31 @@ export interface LoadedCalibration {
   /** As shown to people: relative to the working directory where that is shorter. */
   readonly file: string;
   readonly calibration: Calibration;
-  /** Samples that had to be cut to be read; 0 unless they may be. */
-  readonly mended: number;
+  /** As it was stored: raw. */
+  readonly stored: Calibration;
 }
 
 /**
  * Reads and checks a calibration.
- * @param mend cuts samples that version 0.1.0 saved in the middle of a repetition, instead of refusing the file
  * @throws UserError when the file is no calibration of this schema version
  */
-export async function loadCalibration(path: string, mend = false): Promise<LoadedCalibration> {
+export async function loadCalibration(path: string): Promise<LoadedCalibration> {
   const json = parseJson(readTextFile(path, 'calibration', MAX_FILE_BYTES), `calibration ${show(path)}`, {
     maxValues: MAX_VALUES,
     hint: 'write one with lla-sim calibrate',
   });
-  const { calibrationSchema, cutSamples, UNEVEN } = await import('../../schema/calibration.js');
-  const mended = mend ? cutSamples(json) : 0;
+  const { calibrationSchema } = await import('../../schema/calibration.js');
   const parsed = calibrationSchema.safeParse(json);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
+  if (!parsed.success)
     throw new UserError(
-      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(issue)}`,
-      issue?.message === UNEVEN
-        ? 'an older version was ended while it saved this file: go on with it, lla-sim calibrate --resume, which mends it'
-        : 'measure again with lla-sim calibrate',
+      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(parsed.error.issues[0])}`,
+      'measure again with lla-sim calibrate',
     );
-  }
   // A bundled file is named by its place in the package, wherever that is installed.
   return {
     file: path.startsWith(BUNDLED) ? join('calibrations', basename(path)) : displayPath(path),
-    calibration: parsed.data,
-    mended,
+    calibration: readCalibration(parsed.data),
+    stored: parsed.data,
   };
 }
 

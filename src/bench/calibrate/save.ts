@@ -1,0 +1,41 @@
+/** Writing a calibration while it is measured: the file can be read again whenever and however the program ends. */
+import { calibrationSchema, type Calibration } from '../../schema/calibration.js';
+import { writeWhole } from '../../io/write.js';
+
+/** Saving takes at most this share of the time that is measured. */
+const SAVING_SHARE = 0.1;
+
+/** A calibration as its file holds it. Throws a defect when it is none that could be read again. */
+function textOf(calibration: Calibration): string {
+  const checked = calibrationSchema.safeParse(calibration);
+  if (!checked.success) {
+    const [issue] = checked.error.issues;
+    throw new Error(
+      `a calibration that cannot be read again is not written: ${issue?.path.join('.')} ${issue?.message}`,
+    );
+  }
+  return `${JSON.stringify(calibration, null, 1)}\n`;
+}
+
+/** @throws UserError when the file cannot be written; the old one is unharmed then */
+export const writeCalibration = (path: string, calibration: Calibration): void =>
+  writeWhole(path, textOf(calibration), 'calibration');
+
+/**
+ * `save` for calibrate(). Writes the whole calibration, at once where it must be, otherwise unless writing would take
+ * more than a tenth of the time since it was last written.
+ * @param now seconds
+ */
+export function saveTo(
+  path: string,
+  now = (): number => performance.now() / 1e3,
+): (calibration: Calibration, must: boolean) => void {
+  let [ended, took] = [-Infinity, 0];
+  return (calibration, must) => {
+    const began = now();
+    if (!must && (began - ended) * SAVING_SHARE < took) return;
+    writeCalibration(path, calibration);
+    ended = now();
+    took = ended - began;
+  };
+}

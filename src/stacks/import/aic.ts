@@ -1,0 +1,214 @@
+/** Tables of ai-dynamo/aiconfigurator (Apache-2.0): kernel times of vLLM, SGLang and TensorRT-LLM on NVIDIA GPUs. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { UserError, show } from '../../errors.js';
+import { displayPath } from '../../io/files.js';
+import { millisecondsIn, readParquet, sizeIn, type Row } from './parquet.js';
+import { Builders, type RawTable } from './raw-table.js';
+import type { TableVersions } from './select.js';
+import { STACKS, type Stack } from '../serving.js';
+
+/** Where the tables lie in a checkout. */
+const DATA = 'aic-core/src/aiconfigurator_core/systems/data';
+const REPOSITORY = 'ai-dynamo/aiconfigurator';
+const LICENCE = 'Apache-2.0';
+
+/** Folder of a GPU's tables, and the catalogue's device. */
+export const AIC_GPUS: Readonly<Record<string, string>> = {
+  h200_sxm: 'h200',
+  h100_sxm: 'h100',
+  a100_sxm: 'a100-80',
+  b200_sxm: 'b200',
+  b300_sxm: 'b300',
+  gb200: 'gb200',
+  gb300: 'gb300',
+  l40s: 'l40s',
+  rtx_pro_6000_server: 'rtx-pro-6000',
+};
+
+/** DeepSeek's latent attention, which the MLA tables are measured on. */
+const MLA = { latentWidth: 512, branchWidth: 64 };
+/** Head widths that tables are made of; models with others are rare, and files are small. */
+const HEAD_DIMS: readonly number[] = [64, 128];
+/** Of caches in 8-bit floats one width is enough for the presets. */
+const FP8_HEAD_DIMS: readonly number[] = [128];
+
+interface Reader {
+  readonly folder: string;
+  readonly file: string;
+  /** Element type of the cache, where not bf16. */
+  readonly cache?: 'fp8';
+  readonly columns: readonly string[];
+  readonly optional?: readonly string[];
+  /** Adds one row; rows of other types than bf16 are passed over. */
+  add(row: Row, builders: Builders): void;
+}
+
+/** A row whose sizes cannot be read is no measurement of ours: false passes it over. */
+function sizes(row: Row, columns: readonly string[], least = 1): number[] | null {
+  const list = columns.map((column) => sizeIn(row, column, least));
+  return list.every((size) => size !== undefined) ? (list as number[]) : null;
+}
+
+/** Tables of a cache in 8-bit floats are selected apart: where they fail the screen, those in bf16 are used still. */
+const attention = (file: string, decode: boolean, cache?: 'fp8'): Reader => ({
+  folder: 'attention',
+  file,
+  ...(cache ? { cache } : {}),
+  columns: ['batch_size', 'isl', 'num_heads', 'num_key_value_heads', 'head_dim', 'kv_cache_dtype', 'step', 'latency'],
+  optional: ['window_size', 'beam_width', 'attn_dtype'],
+  add(row, builders) {
+    const found = sizes(row, ['batch_size', 'isl', 'num_heads', 'head_dim']);
+    const step = sizeIn(row, 'step', 0);
+    const seconds = millisecondsIn(row, 'latency');
+    const kv = sizeIn(row, 'num_key_value_heads', 0);
+    if (!found || step === undefined || seconds === undefined || kv === undefined) return;
+    if (row['kv_cache_dtype'] !== (cache ?? 'bfloat16') || (sizeIn(row, 'window_size', 0) ?? 0) !== 0) return;
+    // Attention that multiplies in 8 bits, too, is another kernel.
+    if (cache && row['attn_dtype'] !== 'bfloat16') return;
+    const [batch, isl, heads, headDim] = found as [number, number, number, number];
+    // 0 KV heads stand for as many as there are query heads.
+    const kvHeads = kv === 0 ? heads : kv;
+    if (!(cache ? FP8_HEAD_DIMS : HEAD_DIMS).includes(headDim) || heads % kvHeads !== 0 || (!decode && step !== 0))
+      return;
+    const at: Record<string, number> = decode ? { batch, context: step + isl } : { batch, tokens: isl };
+    const kind = decode ? 'decode-attention' : 'prefill-attention';
+    const of = cache ? (`-${cache}` as const) : '';
+    if (kvHeads === heads) builders.add(`${kind}${of}`, { headDim }, { heads, ...at }, seconds);
+    else builders.add(`${kind}-grouped${of}`, { headDim }, { kvHeads, group: heads / kvHeads, ...at }, seconds);
+  },
+});
+
+const READERS: readonly Reader[] = [
+  {
+    folder: 'gemm',
+    file: 'gemm_perf.parquet',
+    columns: ['gemm_dtype', 'm', 'n', 'k', 'latency'],
+    add(row, builders) {
+      const found = sizes(row, ['m', 'n', 'k']);
+      const seconds = millisecondsIn(row, 'latency');
+      if (!found || seconds === undefined || row['gemm_dtype'] !== 'bfloat16') return;
+      builders.add('product', {}, { rows: found[0]!, columns: found[1]!, inner: found[2]! }, seconds);
+    },
+  },
+  attention('generation_attention_perf.parquet', true),
+  attention('context_attention_perf.parquet', false),
+  attention('generation_attention_perf.parquet', true, 'fp8'),
+  attention('context_attention_perf.parquet', false, 'fp8'),
+  {
+    folder: 'mla',
+    file: 'generation_mla_perf.parquet',
+    columns: ['num_heads', 'batch_size', 'isl', 'step', 'kv_cache_dtype', 'latency'],
+    add(row, builders) {
+      const found = sizes(row, ['num_heads', 'batch_size', 'isl']);
+      const step = sizeIn(row, 'step', 0);
+      const seconds = millisecondsIn(row, 'latency');
+      if (!found || step === undefined || seconds === undefined || row['kv_cache_dtype'] !== 'bfloat16') return;
+      builders.add(
+        'decode-attention-latent',
+        { ...MLA },
+        { heads: found[0]!, batch: found[1]!, context: step + found[2]! },
+        seconds,
+      );
+    },
+  },
+  {
+    folder: 'comm',
+    file: 'custom_allreduce_perf.parquet',
+    columns: ['allreduce_dtype', 'num_gpus', 'message_size', 'latency'],
+    optional: ['kernel_source'],
+    add(row, builders) {
+      const found = sizes(row, ['num_gpus', 'message_size']);
+      const seconds = millisecondsIn(row, 'latency');
+      if (!found || seconds === undefined || row['allreduce_dtype'] !== 'bfloat16' || found[0]! < 2) return;
+      // Servers replay their steps from CUDA graphs.
+      if (String(row['kernel_source']).endsWith('_eager')) return;
+      // message_size counts elements.
+      builders.add('all-reduce', {}, { gpus: found[0]!, bytes: 2 * found[1]! }, seconds);
+    },
+  },
+];
+
+/**
+ * The tables that a checkout has for a GPU and a stack.
+ * @param version only this one
+ * @throws UserError where the folder is no such checkout, or has nothing for the GPU or stack
+ */
+export function aicTables(
+  checkout: string,
+  { gpu, stack, version, commit }: { gpu: string; stack: Stack; version: string | null; commit: string },
+): TableVersions[] {
+  const root = join(checkout, DATA);
+  if (!isFolder(root))
+    throw new UserError(
+      `${show(displayPath(checkout))} is no checkout of ${REPOSITORY}: it lacks ${DATA}`,
+      `clone https://github.com/${REPOSITORY} and name its folder`,
+    );
+  const gpus = foldersIn(root);
+  if (!gpus.includes(gpu) || !Object.hasOwn(AIC_GPUS, gpu))
+    throw new UserError(
+      `the checkout has no GPU ${show(gpu)} that the catalogue knows`,
+      `write --gpu with one of ${Object.keys(AIC_GPUS)
+        .filter((id) => gpus.includes(id))
+        .join(', ')}`,
+    );
+  const found: string[] = [];
+  const kinds = READERS.map((reader) => {
+    const folder = join(root, gpu, reader.folder, stack);
+    const all = foldersIn(folder).filter((v) => existsSync(join(folder, v, reader.file)));
+    found.push(...all);
+    const versions = all
+      .filter((v) => version === null || v === version)
+      .sort((a, b) => -compareVersions(a, b))
+      .map((v) => {
+        const path = [DATA, gpu, reader.folder, stack, v, reader.file].join('/');
+        return {
+          path,
+          async read(): Promise<RawTable[]> {
+            const builders = new Builders();
+            for (const row of await readParquet(join(checkout, path), reader.columns, reader.optional))
+              reader.add(row, builders);
+            return builders.tables({
+              repository: REPOSITORY,
+              commit,
+              path,
+              framework: stack,
+              version: v,
+              licence: LICENCE,
+            });
+          },
+        };
+      });
+    return { name: [reader.folder, reader.file, ...(reader.cache ? [reader.cache] : [])].join('/'), versions };
+  });
+  if (kinds.every((kind) => kind.versions.length === 0))
+    throw new UserError(
+      `the checkout has no tables of ${stack}${version === null ? '' : ` ${show(version)}`} on ${gpu}`,
+      found.length === 0
+        ? `write another --stack: ${STACKS.join(', ')}`
+        : `write --version with one of ${[...new Set(found)].sort(compareVersions).join(', ')}`,
+    );
+  return kinds;
+}
+
+/** Order of versions such as 0.9.2, 0.10.0, 1.3.0rc5, 1.3.0 and 0.5.6.post2. */
+export function compareVersions(a: string, b: string): number {
+  const parts = (v: string): number[] =>
+    (v.match(/\d+|[a-z]+/g) ?? []).map((part) => (/\d/.test(part) ? Number(part) : part === 'post' ? 0.5 : -1));
+  const [x, y] = [parts(a), parts(b)];
+  for (let i = 0; i < Math.max(x.length, y.length); i++) {
+    const difference = (x[i] ?? 0) - (y[i] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+
+function foldersIn(path: string): string[] {
+  return isFolder(path)
+    ? readdirSync(path, { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map((entry) => entry.name)
+    : [];
+}
