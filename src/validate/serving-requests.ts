@@ -2,7 +2,7 @@
 import type { TimedRequest } from '../decoder/serving/drive.js';
 import type { LoopOptions } from '../decoder/serving/loop.js';
 import { randomFrom } from '../random.js';
-import type { IterationPricer } from '../serving/batch.js';
+import type { IterationPricer } from '../serving/scheduler/batch.js';
 import { run } from '../serving/engine.js';
 import type { Configuration } from '../schedule/schedule.js';
 
