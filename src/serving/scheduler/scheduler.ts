@@ -68,7 +68,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   /** Prompts of which a part is done, and no chunk is worked on. */
   private partial: number[] = [];
 
-  /** @param knots of the price of a sequence (batch.ts) */
+  /** @param knots of the price of a sequence (batch.ts), among them the most tokens that a cache holds */
   constructor(
     readonly options: O,
     readonly requests: Requests,
