@@ -1,15 +1,17 @@
 /** The simulation: requests come, replicas work, and one queue of events says what is next. */
-import { turn } from '../io/turn.js';
-import type { IterationPricer } from './batch.js';
+import { turn } from '../turn.js';
+import type { IterationPricer } from './scheduler/batch.js';
 import type { Depth } from './depth.js';
-import { DepthReplica, type LoopPricer } from './depth-replica.js';
-import { EVENT, EventQueue } from './events.js';
+import { loopedSeconds, type LoopPricer } from './loop-price.js';
 import { Metrics, type Ended } from './metrics.js';
-import { blocksOf, type ServerOptions } from './options.js';
+import { blocksOf, type ServerOptions } from './scheduler/options.js';
 import { Replica, type Surroundings } from './replica.js';
+import { CountedScheduler } from './scheduler/counted.js';
+import { Heap } from './scheduler/heap.js';
+import { LoopedScheduler } from './scheduler/looped.js';
 import type { Speculation } from './speculation.js';
-import { emptyDraft, Requests, STATE, type Draft } from './requests.js';
-import { makeQueue } from './waiting.js';
+import { emptyDraft, Requests, STATE, type Draft } from './scheduler/requests.js';
+import { WaitingQueue } from './scheduler/waiting.js';
 
 /** Where requests come from. */
 export interface Source {
@@ -67,6 +69,11 @@ export interface RunResult {
 const EVENTS_A_QUESTION = 1024;
 const EVENTS_A_TURN = 2 ** 17;
 
+/** What happens at a time. Of events at one time the kind with the smaller number comes first, then what was told first. */
+const EVENT = { iterationEnd: 0, transfer: 1, arrival: 2 } as const;
+type EventKind = (typeof EVENT)[keyof typeof EVENT];
+const EVENTS_OF_A_KIND = 2 ** 48;
+
 /** Runs until every request has ended. The same options give the same result, to the bit. */
 export function run(options: RunOptions): RunResult {
   const simulation = new Simulation(options);
@@ -92,16 +99,16 @@ export async function runInTurns(options: RunOptions, ended: (metrics: Metrics) 
   }
 }
 
-type Worker = Replica | DepthReplica;
-
 class Simulation implements Surroundings {
   readonly metrics: Metrics;
   private readonly requestSeconds: number;
-  readonly replicas: Worker[] = [];
-  private readonly decoders: Worker[];
-  private readonly prefillers: Worker[];
+  readonly replicas: Replica[] = [];
+  private readonly decoders: Replica[];
+  private readonly prefillers: Replica[];
   private readonly requests = new Requests();
-  private readonly events = new EventQueue();
+  /** By time, kind and number. Of a replica, or of a request. */
+  private readonly events = new Heap();
+  private told = 0;
   private readonly draft = emptyDraft();
   private readonly source: Source;
   private readonly server: ServerOptions;
@@ -120,24 +127,24 @@ class Simulation implements Surroundings {
     this.source = source;
     this.requestSeconds = options.requestSeconds ?? 0;
     this.metrics = new Metrics(server.targets, options.onEnd ?? null);
-    const make = (count: number, prefillOnly: boolean): Worker[] => {
-      const shared = server.router === 'shared-queue' ? makeQueue(server.policy, this.requests) : null;
+    const make = (count: number, prefillOnly: boolean): Replica[] => {
+      const newQueue = (): WaitingQueue => new WaitingQueue(server.policy, this.requests);
+      const shared = server.router === 'shared-queue' ? newQueue() : null;
       return Array.from({ length: count }, () => {
-        const queue = shared ?? makeQueue(server.policy, this.requests);
-        const own = { ...server, prefillOnly };
-        const { length: index } = this.replicas;
-        const { depth } = options;
-        const replica = depth
-          ? new DepthReplica(
-              index,
-              { ...own, ...depth, depth: depth.of },
-              this.requests,
-              queue,
-              depth.pricer,
-              this.metrics,
-              this,
-            )
-          : new Replica(index, own, this.requests, queue, pricer, this.metrics, this);
+        const replica = new Replica(this.replicas.length, this.requests, this.metrics, this, (listener) => {
+          const own = { ...server, prefillOnly };
+          const common = [this.requests, shared ?? newQueue(), listener, this.metrics] as const;
+          const { depth } = options;
+          if (!depth) {
+            const schedule = new CountedScheduler(own, ...common, pricer.knots);
+            return { schedule, seconds: () => pricer.seconds(schedule.batch) };
+          }
+          const { of, pricer: loopPricer, ...how } = depth;
+          // What is cached of a token depends on its depth, and servers that take prompts first have no loops.
+          const looped = { ...own, ...how, depth: of, prefixCaching: false, promptsFirst: false };
+          const schedule = new LoopedScheduler(looped, ...common, loopPricer.knots);
+          return { schedule, seconds: () => loopedSeconds(schedule, loopPricer) };
+        });
         this.replicas.push(replica);
         return replica;
       });
@@ -152,14 +159,15 @@ class Simulation implements Surroundings {
     const { events, options, metrics } = this;
     for (let n = 1; events.size > 0; n++) {
       if (n > most) return true;
-      const { time, kind, subject } = events;
+      const { key: time, first: subject } = events;
+      const kind = Math.floor(events.tie / EVENTS_OF_A_KIND);
       events.pop();
       if (kind === EVENT.iterationEnd) {
         const replica = this.replicas[subject]!;
         replica.end(time);
         this.begin(replica, time);
         // Requests may have come back to a queue that others share.
-        if (this.server.router === 'shared-queue' && replica.waiting.size > 0) this.wake(replica, time);
+        if (this.server.router === 'shared-queue' && replica.schedule.waiting.size > 0) this.wake(replica, time);
       } else if (kind === EVENT.arrival) this.arrive(subject, time);
       else this.transferred(subject, time);
       if (n % EVENTS_A_QUESTION === 0 && options.stop?.(metrics)) return false;
@@ -174,7 +182,7 @@ class Simulation implements Surroundings {
       metrics: this.metrics,
       replicas: this.replicas.length,
       finished: this.finished,
-      blocksInUse: this.replicas.reduce((sum, r) => sum + r.pool.used, 0),
+      blocksInUse: this.replicas.reduce((sum, r) => sum + r.schedule.pool.used, 0),
     };
   }
 
@@ -185,13 +193,17 @@ class Simulation implements Surroundings {
 
   private expect(): number {
     const slot = this.requests.add(this.draft);
-    this.events.push(this.draft.time, EVENT.arrival, slot);
+    this.tell(this.draft.time, EVENT.arrival, slot);
     return slot;
   }
 
-  private begin(replica: Worker, now: number): void {
+  private tell(time: number, kind: EventKind, subject: number): void {
+    this.events.push(time, kind * EVENTS_OF_A_KIND + this.told++, subject);
+  }
+
+  private begin(replica: Replica, now: number): void {
     const seconds = replica.begin(now);
-    if (seconds >= 0) this.events.push(now + seconds, EVENT.iterationEnd, replica.index);
+    if (seconds >= 0) this.tell(now + seconds, EVENT.iterationEnd, replica.index);
   }
 
   private arrive(slot: number, now: number): void {
@@ -211,7 +223,7 @@ class Simulation implements Surroundings {
     const first = this.prefillers.length > 0 ? this.prefillers : this.decoders;
     const replica = this.route(first, first === this.prefillers);
     replica.outstanding++;
-    replica.waiting.push(slot);
+    replica.schedule.waiting.push(slot);
     this.wake(replica, now);
   }
 
@@ -222,16 +234,16 @@ class Simulation implements Surroundings {
   }
 
   /** Lets an idle replica that the queue belongs to begin. */
-  private wake(replica: Worker, now: number): void {
+  private wake(replica: Replica, now: number): void {
     if (this.server.router !== 'shared-queue') {
       if (!replica.busy) this.begin(replica, now);
       return;
     }
     const group = this.prefillers.includes(replica) ? this.prefillers : this.decoders;
-    for (const other of group) if (!other.busy && other.waiting.size > 0) this.begin(other, now);
+    for (const other of group) if (!other.busy && other.schedule.waiting.size > 0) this.begin(other, now);
   }
 
-  private route(among: readonly Worker[], prefill: boolean): Worker {
+  private route(among: readonly Replica[], prefill: boolean): Replica {
     if (among.length === 1 || this.server.router === 'shared-queue') return among[0]!;
     if (this.server.router === 'round-robin') {
       const turn = prefill ? this.turnOfPrefill++ : this.turnOfDecode++;
@@ -249,13 +261,13 @@ class Simulation implements Surroundings {
     metrics.transferSeconds += seconds;
     metrics.transfers++;
     requests.state[slot] = STATE.transfer;
-    this.events.push(now + seconds, EVENT.transfer, slot);
+    this.tell(now + seconds, EVENT.transfer, slot);
   }
 
   private transferred(slot: number, now: number): void {
     const replica = this.route(this.decoders, false);
     replica.outstanding++;
-    replica.waiting.push(slot);
+    replica.schedule.waiting.push(slot);
     this.wake(replica, now);
   }
 

@@ -1,8 +1,78 @@
 /** Prices of single passes over the looped layers, from the tables that price whole steps. */
 import { isUncompressed } from '../codecs/registry.js';
-import type { MixedBatch } from './batch.js';
-import type { LoopPricer } from './depth-replica.js';
 import { attentionOf, type Bound, type PriceTables } from './price.js';
+import { roundSeconds } from './round-price.js';
+import type { MixedBatch } from './scheduler/batch.js';
+import type { LoopedScheduler, Sequence } from './scheduler/looped.js';
+
+/** Prices of passes over the looped layers. */
+export interface LoopPricer {
+  readonly knots: Float64Array;
+  /**
+   * One pass: the batch's sequences, and its chunks of prompts.
+   * @param rowsEach rows of each sequence, which read its cache together
+   */
+  pass(batch: MixedBatch, rowsEach?: number): number;
+  /** False where each row reads the cache for itself. */
+  readonly readsTogether: boolean;
+  /**
+   * What an iteration has beside its passes: the server's own time, and what comes once a token or prompt.
+   * @param begun sequences that begin a token
+   * @param promptTokens tokens of chunks that begin
+   * @param ended tokens that are chosen
+   * @param skipped loops that those left out
+   */
+  outside(begun: number, promptTokens: number, ended: number, skipped: number): number;
+  /** All loops of the batch's chunks, alone. */
+  prompts(batch: MixedBatch): number;
+}
+
+/** Seconds of the iteration that a schedule has begun: prompts alone, a round of proposals, a step, or one pass. */
+export function loopedSeconds(schedule: LoopedScheduler, pricer: LoopPricer): number {
+  const { batch, loops: all, passes, sequences, chunkPasses, options, requests } = schedule;
+  const { chunks } = batch;
+  const fill = (rowsOf: (sequence: Sequence) => number): MixedBatch => {
+    batch.clearSequences();
+    for (const one of sequences) for (let row = rowsOf(one); row > 0; row--) batch.add(Math.max(1, one.cached));
+    return batch;
+  };
+  if (batch.paused) return pricer.prompts(fill(() => 0));
+  if (options.speculation) {
+    const { draftLoops, draftTokens: most } = options.speculation;
+    // The last token of an answer is never a proposal's.
+    const left = sequences.reduce(
+      (max, { slot }) => Math.max(max, requests.output[slot]! - requests.emitted[slot]!),
+      1,
+    );
+    const draftTokens = Math.min(most, left - 1);
+    const round = { draftLoops, draftTokens };
+    return roundSeconds(
+      round,
+      all,
+      pricer,
+      fill(() => 1),
+      () => fill(() => draftTokens + 1),
+    );
+  }
+  // Tokens that begin and end within the iteration's passes, and loops that they leave out.
+  const begun = sequences.filter(({ done }) => done === 0).length;
+  const ending = sequences.filter(({ done, loops }) => done + passes >= loops);
+  const skipped = ending.reduce((sum, { loops }) => sum + all - loops, 0);
+  let [begunTokens, ended] = [0, ending.length];
+  for (let i = 0; i < chunks.count; i++) {
+    if (chunkPasses[i] === 0) begunTokens += chunks.tokens[i]!;
+    const ends = chunks.before[i]! + chunks.tokens[i]! === requests.target[schedule.chunkSlots[i]!];
+    if (chunkPasses[i]! + passes >= all && ends) ended++;
+  }
+  const outside = (): number => pricer.outside(begun, begunTokens, ended, skipped);
+  if (passes === 1) return pricer.pass(fill(({ fills }) => 1 + fills.length)) + outside();
+  const keeps = options.depth.skippedKv === 'recompute';
+  const prompted = schedule.running.length > sequences.length;
+  const deepest = prompted || keeps ? all : sequences.reduce((most, { loops }) => Math.max(most, loops), 0);
+  let seconds = outside();
+  for (let loop = 0; loop < deepest; loop++) seconds += pricer.pass(fill((s) => (keeps || s.loops > loop ? 1 : 0)));
+  return seconds;
+}
 
 /** Queries of a KV head that attention takes at once: a tile of FlashAttention's products has so many rows. */
 const TILE_ROWS = 64;

@@ -22,7 +22,7 @@ import { forEachOp, schedule, type Configuration, type Schedule } from '../sched
 import { headSchedule, labelsOf, sharedSchedule } from '../schedule/shared-ops.js';
 import { promptShare } from '../schedule/streams.js';
 import { unequalLoss } from '../cost/unequal.js';
-import type { IterationPricer, MixedBatch } from './batch.js';
+import type { IterationPricer, MixedBatch } from './scheduler/batch.js';
 
 /** Which end of the cost model's interval prices a run. */
 export const BOUNDS = ['low', 'estimate', 'high'] as const;

@@ -21,10 +21,10 @@ import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
-import { ROUTERS, type Router } from './options.js';
+import { ROUTERS, type Router } from './scheduler/options.js';
 import { observedLengths, summarise, TraceSource } from './trace.js';
 import { publishedAcceptance, type Speculation } from './speculation.js';
-import { POLICIES, type Policy } from './waiting.js';
+import { POLICIES, type Policy } from './scheduler/waiting.js';
 import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
 
 /** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */

@@ -1,6 +1,6 @@
 /** What a round of speculation costs, and where it is faster than tokens one by one. */
-import { MixedBatch } from './batch.js';
-import type { LoopPricer } from './depth-replica.js';
+import { MixedBatch } from './scheduler/batch.js';
+import type { LoopPricer } from './loop-price.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 
 /**

@@ -1,9 +1,8 @@
 /** Prices of passes, boundaries and prompts under a runtime, from those of their kernels. */
 import type { Geometry } from '../geometry/geometry.js';
 import type { Runtime } from '../stacks/runtime.js';
-import type { MixedBatch } from './batch.js';
-import type { LoopPricer } from './depth-replica.js';
-import { LoopCostPricer } from './loop-price.js';
+import type { MixedBatch } from './scheduler/batch.js';
+import { LoopCostPricer, type LoopPricer } from './loop-price.js';
 import type { Bound, PriceTables } from './price.js';
 
 export class RuntimeLoopPricer implements LoopPricer {

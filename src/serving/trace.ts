@@ -2,7 +2,7 @@
 import { UserError, show } from '../errors.js';
 import { displayPath } from '../io/files.js';
 import type { Source } from './engine.js';
-import { emptyDraft, type Draft } from './requests.js';
+import { emptyDraft, type Draft } from './scheduler/requests.js';
 import { formatOf, KNOWN_COLUMNS, type TraceFormat } from './trace-formats.js';
 import { LineReader } from './trace-lines.js';
 

@@ -5,7 +5,7 @@
 import { clockNow } from '../io/clock.js';
 import type { SequenceEngine } from '../decoder/serving/loop.js';
 import { driftExponentOf, slowdownOf } from '../schema/drift.js';
-import { MixedBatch, type IterationPricer } from '../serving/batch.js';
+import { MixedBatch, type IterationPricer } from '../serving/scheduler/batch.js';
 import type { ApartPricer, Correction } from './serving-price.js';
 
 /** A part of a prompt that was taken in. */

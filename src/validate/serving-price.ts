@@ -3,7 +3,7 @@
  * all the sequences that it was opened for, then every prompt's chunk by itself. A server's kernels take prompts and
  * sequences together, and weights are read once (serving/price.ts).
  */
-import type { IterationPricer, MixedBatch } from '../serving/batch.js';
+import type { IterationPricer, MixedBatch } from '../serving/scheduler/batch.js';
 import { attentionOf, type PriceTables } from '../serving/price.js';
 
 /** Prices as a rehearsal corrects them: a factor of steps, and a line over the price of a chunk. */

@@ -1,8 +1,8 @@
 /** Requests for the serving loop, and their simulation. */
 import type { TimedRequest } from '../decoder/serving/drive.js';
-import type { LoopOptions } from '../decoder/serving/loop.js';
-import { randomFrom } from '../numbers/random.js';
-import type { IterationPricer } from '../serving/batch.js';
+import { replicaOptions, type LoopOptions } from '../decoder/serving/loop.js';
+import { randomFrom } from '../random.js';
+import type { IterationPricer } from '../serving/scheduler/batch.js';
 import { run } from '../serving/engine.js';
 import type { Configuration } from '../schedule/schedule.js';
 
@@ -66,15 +66,7 @@ export function simulate(
   let next = 0;
   const { metrics } = run({
     server: {
-      ...options,
-      maxNumSeqs: sequences,
-      promptsFirst: false,
-      prefixCaching: false,
-      unitTokens: options.blockTokens,
-      sequenceBlocks: 0,
-      sharedPrefixTokens: 0,
-      policy: 'fcfs',
-      reserveFullPrompt: true,
+      ...replicaOptions(options, sequences),
       replicas: 1,
       router: 'round-robin',
       maxModelLen: Infinity,

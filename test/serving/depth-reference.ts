@@ -3,7 +3,7 @@
  * from one pass to the next but the sequences themselves. The specification that DepthReplica is compared with.
  */
 import type { SkippedKv } from '../../src/serving/depth.js';
-import type { ServerOptions } from '../../src/serving/options.js';
+import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import type { GivenRequest } from './harness.js';
 import type { ReferenceEnd } from './reference.js';
 

@@ -1,12 +1,12 @@
 /** Tokens that leave early: against the replica without them, a plain program, and what a model must give. */
 import { describe, expect, test } from 'vitest';
-import type { MixedBatch } from '../../src/serving/batch.js';
-import { recordedShares } from '../../src/plan/ask/depth-trace.js';
+import type { MixedBatch } from '../../src/serving/scheduler/batch.js';
+import { recordedShares } from '../../src/plan/depth-trace.js';
 import { DepthDraws, meanLoops, SKIPPED_KV, type Depth } from '../../src/serving/depth.js';
-import type { LoopPricer } from '../../src/serving/depth-replica.js';
+import type { LoopPricer } from '../../src/serving/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
-import type { ServerOptions } from '../../src/serving/options.js';
+import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
 import { outsideSeconds, passSeconds, referenceLoops } from './depth-reference.js';
 import { given, KNOTS, pricerOf, SERVER, type GivenRequest } from './harness.js';

@@ -1,8 +1,8 @@
 /** Runs of the engine without a cost model: service times are given. */
-import type { IterationPricer, MixedBatch } from '../../src/serving/batch.js';
+import type { IterationPricer, MixedBatch } from '../../src/serving/scheduler/batch.js';
 import type { Source } from '../../src/serving/engine.js';
-import type { ServerOptions } from '../../src/serving/options.js';
-import type { Draft } from '../../src/serving/requests.js';
+import type { ServerOptions } from '../../src/serving/scheduler/options.js';
+import type { Draft } from '../../src/serving/scheduler/requests.js';
 
 export const SERVER: ServerOptions = {
   maxNumSeqs: 64,

@@ -1,32 +1,31 @@
-/** Event queue, calendar and draws. */
+/** Heap, calendar and draws. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Pricer } from '../../src/cost/latency.js';
 import { overlapped } from '../../src/cost/latency.js';
 import { schedulesMeanwhile } from '../../src/stacks/serving.js';
-import { Calendar } from '../../src/serving/calendar.js';
-import { emptyDraft } from '../../src/serving/requests.js';
+import { Calendar } from '../../src/serving/scheduler/calendar.js';
+import { emptyDraft } from '../../src/serving/scheduler/requests.js';
 import { SyntheticSource } from '../../src/serving/workload.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/draws.js';
-import { EVENT, EventQueue, type EventKind } from '../../src/serving/events.js';
+import { Heap } from '../../src/serving/scheduler/heap.js';
 import { SEED } from '../gpu/random.js';
 
-describe('the event queue', () => {
-  it('is in order of time, kind, and then of what was pushed first', () => {
+describe('the heap', () => {
+  it('gives items by key and tie, also where some were taken out of its middle', () => {
+    const keyed = fc.tuple(fc.integer({ min: -9, max: 9 }), fc.boolean());
     fc.assert(
-      fc.property(fc.array(fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 2 }))), (given) => {
-        const queue = new EventQueue();
-        given.forEach(([time, kind], i) => queue.push(time, kind as EventKind, i));
+      fc.property(fc.array(keyed, { maxLength: 200 }), (given) => {
+        const heap = new Heap();
+        given.forEach(([key], i) => heap.push(key, i, i));
+        given.forEach(([, removed], i) => removed && heap.remove(i));
         const got: number[] = [];
-        for (; queue.size > 0; queue.pop()) got.push(queue.subject);
-        const wanted = given
-          .map(([time, kind], i) => ({ time, kind, i }))
-          .sort((a, b) => a.time - b.time || a.kind - b.kind || a.i - b.i);
-        expect(got).toEqual(wanted.map(({ i }) => i));
+        for (; heap.size > 0; heap.pop()) got.push(heap.first);
+        const wanted = given.map(([key, removed], i) => ({ key, removed, i })).filter(({ removed }) => !removed);
+        expect(got).toEqual(wanted.sort((a, b) => a.key - b.key || a.i - b.i).map(({ i }) => i));
       }),
       { seed: SEED, numRuns: 200 },
     );
-    expect(EVENT.iterationEnd).toBeLessThan(EVENT.arrival);
   });
 });
 

@@ -7,7 +7,7 @@ import { candidateId } from '../../src/plan/ask/candidates.js';
 import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { PlanRequest } from '../../src/plan/types.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
-import { MixedBatch } from '../../src/serving/batch.js';
+import { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import { streamOf } from '../../src/serving/draws.js';
 import { run } from '../../src/serving/engine.js';
 import { attentionOf, CostModelPricer, PriceTables, type Bound } from '../../src/serving/price.js';

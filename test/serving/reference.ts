@@ -2,7 +2,7 @@
  * The scheduler of one replica as a plain loop over sequences, a token at a time: the specification that the counting
  * engine is compared with. No prefix cache, one replica.
  */
-import type { ServerOptions } from '../../src/serving/options.js';
+import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import type { GivenRequest } from './harness.js';
 
 interface Sequence {

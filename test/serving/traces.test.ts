@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
-import { emptyDraft } from '../../src/serving/requests.js';
+import { emptyDraft } from '../../src/serving/scheduler/requests.js';
 import { observedLengths, summarise, TraceSource, type TraceOptions } from '../../src/serving/trace.js';
 
 let folder = '';

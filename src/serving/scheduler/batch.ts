@@ -97,13 +97,11 @@ export class MixedBatch {
     return 0;
   }
 
-  /** Empties it of sequences and chunks. */
-  clear(): void {
+  clearSequences(): void {
     this.counts.fill(0);
     this.offsets.fill(0);
     this.size = 0;
     this.offset = 0;
-    this.clearChunks();
   }
 
   clearChunks(): void {
@@ -113,7 +111,6 @@ export class MixedBatch {
     chunks.ending = 0;
   }
 
-  /** @returns false where no more chunks can be held */
   addChunk(tokens: number, before: number, ends: boolean): void {
     const { chunks } = this;
     chunks.tokens[chunks.count] = tokens;

@@ -1,8 +1,8 @@
 /** Blocks of prompts that later prompts may begin with: which they are, and what a request finds of them. */
 import type { BlockPool } from './blocks.js';
-import type { Metrics } from './metrics.js';
 import type { ReplicaOptions } from './options.js';
 import type { Requests } from './requests.js';
+import type { Counts } from './scheduler.js';
 
 const NONE = -1;
 /** Identities of a session's blocks are session · this + number of the block. */
@@ -15,7 +15,7 @@ export class Prefixes {
     private readonly options: ReplicaOptions,
     private readonly requests: Requests,
     private readonly pool: BlockPool,
-    private readonly metrics: Metrics,
+    private readonly counts: Counts,
   ) {}
 
   /** Identity of a request's block, −1 where it shares none. */
@@ -60,15 +60,15 @@ export class Prefixes {
   }
 
   useHits(slot: number, hits: number): void {
-    const { requests, metrics } = this;
+    const { requests, counts } = this;
     requests.units[slot] = hits;
     if (!this.caches) return;
     for (let unit = 0; unit < hits; unit++) this.pool.use(this.identityOf(slot, unit));
     const found = hits * this.options.unitTokens;
-    if (requests.preemptions[slot]! > 0) metrics.recomputedTokens -= found;
+    if (requests.preemptions[slot]! > 0) counts.recomputedTokens -= found;
     else if (this.identityOf(slot, 0) !== NONE) {
-      metrics.lookedUpTokens += requests.target[slot]!;
-      metrics.hitTokens += found;
+      counts.lookedUpTokens += requests.target[slot]!;
+      counts.hitTokens += found;
     }
   }
 

@@ -1,5 +1,5 @@
 /** How requests are served. The names are vLLM's where it has the setting. */
-import type { Targets } from './metrics.js';
+import type { Targets } from '../metrics.js';
 import type { Policy } from './waiting.js';
 
 /** Blocks that a sequence of so many cached tokens takes; none of none. Shares of tokens are rounded up. */
@@ -20,6 +20,8 @@ export interface ReplicaOptions {
   readonly chunkedPrefill: boolean;
   /** Prompts that have room take an iteration of their own, while sequences wait (SGLang). */
   readonly promptsFirst: boolean;
+  /** Prompts and tokens run in turns: at most one batch of chunks between two passes, or two rounds. */
+  readonly inTurns?: boolean;
   readonly blockTokens: number;
   /** Blocks of the cache of one replica. */
   readonly blocks: number;
@@ -37,6 +39,8 @@ export interface ReplicaOptions {
   readonly reserveFullPrompt: boolean;
   /** Another replica decodes. */
   readonly prefillOnly: boolean;
+  /** With prompts computed by other replicas: who gives the first token. */
+  readonly firstTokenBy?: 'prefill' | 'decode';
 }
 
 /** Prompts and tokens on separate replicas. */

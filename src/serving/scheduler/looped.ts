@@ -1,0 +1,127 @@
+/**
+ * A schedule of tokens that take different numbers of loops (depth.ts), or that come in rounds of proposals
+ * (speculation.ts): nothing is counted for all sequences at once. Prompts take all loops. An iteration is one pass over
+ * the looped layers, or all of them. There is no prefix cache, since what is cached of a token depends on its depth.
+ */
+import { DepthDraws, type Depth } from '../depth.js';
+import { acceptedOf, type Speculation } from '../speculation.js';
+import type { ReplicaOptions } from './options.js';
+import { STATE } from './requests.js';
+import { Scheduler } from './scheduler.js';
+
+export interface LoopedOptions extends ReplicaOptions {
+  readonly depth: Depth;
+  /** Rounds of proposals in place of tokens, each of all loops; null without. */
+  readonly speculation: Speculation | null;
+  /** Cache of a token of so many loops, over that of one of all loops, where what it left out is not stored. */
+  readonly weightOf: (loops: number) => number;
+}
+
+/** A sequence that decodes. */
+export interface Sequence {
+  readonly slot: number;
+  /** Cached tokens. */
+  cached: number;
+  /** Cached tokens in tokens of all loops. */
+  held: number;
+  /** Blocks that it has. */
+  blocks: number;
+  /** Of the current token: its loops, and those that are done. 0 of 0: none has begun. */
+  loops: number;
+  done: number;
+  /** Of the current round: proposals that will be accepted. */
+  accepted: number;
+  /** Loops that tokens which left early still run, one entry a token. */
+  fills: number[];
+}
+
+export class LoopedScheduler extends Scheduler<LoopedOptions> {
+  override readonly loops = this.options.depth.probabilities.length;
+  override readonly passes = this.options.speculation || this.options.depth.batching === 'steps' ? this.loops : 1;
+  private readonly bySlot = new Map<number, Sequence>();
+  private readonly draws = new DepthDraws(this.options.depth, this.options.depth.seed);
+
+  get decoding(): number {
+    return this.bySlot.size;
+  }
+
+  /** Sequences that decode, in the order in which they began. */
+  get sequences(): Sequence[] {
+    return this.running.flatMap((slot) => this.bySlot.get(slot) ?? []);
+  }
+
+  private get beginning(): Sequence[] {
+    return this.sequences.filter(({ loops }) => loops === 0);
+  }
+
+  protected needed(): number {
+    return this.beginning.reduce((sum, s) => sum + this.blocksToBegin(s.slot, s.held) - s.blocks, 0);
+  }
+
+  protected beginTokens(): void {
+    for (const sequence of this.beginning) this.beginToken(sequence);
+  }
+
+  /** Proposals beyond an answer's end take no room. */
+  protected blocksToBegin(slot: number, held: number): number {
+    const { output, emitted } = this.requests;
+    const left = Math.max(1, output[slot]! - emitted[slot]!);
+    return this.blocksFor(held + Math.min(1 + (this.options.speculation?.draftTokens ?? 0), left));
+  }
+
+  private beginToken(sequence: Sequence): void {
+    const { slot, held } = sequence;
+    const { speculation } = this.options;
+    this.resize(sequence, this.blocksToBegin(slot, held));
+    const [number, emitted] = [this.requests.number[slot]!, this.requests.emitted[slot]!];
+    sequence.loops = this.draws.of(number, emitted);
+    sequence.accepted = speculation ? acceptedOf(speculation, number, emitted) : 0;
+    sequence.done = 0;
+  }
+
+  protected decode(slot: number, length: number, now: boolean): void {
+    const blocks = now ? 0 : this.blocksFor(length);
+    const sequence = { slot, cached: length, held: length, blocks, loops: 0, done: 0, accepted: 0, fills: [] };
+    this.bySlot.set(slot, sequence);
+    this.requests.state[slot] = STATE.decode;
+    if (now) this.beginToken(sequence);
+  }
+
+  protected stop(slot: number): number {
+    const { cached, blocks } = this.bySlot.get(slot)!;
+    this.bySlot.delete(slot);
+    this.requests.computed[slot] = cached;
+    return blocks;
+  }
+
+  protected endTokens(): void {
+    for (const sequence of this.sequences) {
+      sequence.done = Math.min(sequence.loops, sequence.done + this.passes);
+      sequence.fills = sequence.fills.map((left) => left - this.passes).filter((left) => left > 0);
+      if (sequence.done === sequence.loops) this.endToken(sequence);
+    }
+  }
+
+  /** The current token has left the loops. */
+  private endToken(sequence: Sequence): void {
+    const { depth, weightOf } = this.options;
+    const { output, emitted } = this.requests;
+    const { slot, loops } = sequence;
+    // Proposals beyond the answer's end are dropped.
+    const tokens = Math.min(1 + sequence.accepted, output[slot]! - emitted[slot]!);
+    sequence.cached += tokens;
+    sequence.held += depth.skippedKv === 'share' ? weightOf(loops) : tokens;
+    if (depth.skippedKv === 'recompute' && depth.batching === 'loops' && loops < this.loops)
+      sequence.fills.push(this.loops - loops);
+    this.resize(sequence, this.blocksFor(sequence.held));
+    sequence.loops = 0;
+    sequence.done = 0;
+    this.emit(slot, tokens);
+  }
+
+  private resize(sequence: Sequence, blocks: number): void {
+    if (blocks > sequence.blocks) this.pool.take(blocks - sequence.blocks);
+    else this.pool.give(sequence.blocks - blocks);
+    sequence.blocks = blocks;
+  }
+}

@@ -1,0 +1,328 @@
+/**
+ * The schedule of a server, as vLLM has it (v1/core/sched/scheduler.py, 0.19): every iteration each decoding sequence
+ * gets a token; prompts take the rest of the token budget, in chunks; where no block of cache is left, the sequence that
+ * began last loses its blocks and is computed again. With `promptsFirst` as SGLang (srt/managers/scheduler.py, 0.5):
+ * prompts that have room take an iteration of their own, and sequences wait. With `inTurns` as vllm-rlt: prompts and
+ * tokens take iterations in turn.
+ *
+ * It is a state machine without a clock: `begin` says what an iteration works on, `end` what comes of it. Two programs
+ * drive it, the simulation (replica.ts) and the decoder's serving loop (decoder/serving/loop.ts). How the sequences that
+ * decode are held is up to its two kinds: counted (counted.ts), or one by one where tokens take loops of their own
+ * (looped.ts).
+ */
+import { MixedBatch } from './batch.js';
+import { BlockPool } from './blocks.js';
+import { blocksOf, type ReplicaOptions } from './options.js';
+import { Prefixes } from './prefixes.js';
+import { STATE, type Requests } from './requests.js';
+import type { WaitingQueue } from './waiting.js';
+
+export const NONE = -1;
+
+/** Why a request that waits could not begin: places in LIMITS (metrics.ts). */
+const [NO_BLOCKS, NO_PLACE, NO_BUDGET] = [0, 1, 2];
+
+/** What the schedule tells its driver. */
+export interface Listener {
+  /** A request has a place, for the first time or again. */
+  began(slot: number): void;
+  /** A request gets output tokens, apart from those of `stepped`. Those that it had before are not counted yet. */
+  token(slot: number, tokens: number): void;
+  /** Its last token is out, and its place is free. */
+  ended(slot: number): void;
+  /** Its prompt is done, and another replica decodes. */
+  prefilled(slot: number): void;
+  /** It lost its cache, and waits again. */
+  preempted?(slot: number): void;
+  /** So many sequences have a token each. */
+  stepped?(sequences: number): void;
+  /** A sequence decodes from now on, whose last token came at another time than those of the others. */
+  joined?(slot: number): void;
+  /** A sequence of those that are counted is preempted. */
+  left?(slot: number): void;
+}
+
+/** What is counted of a schedule. */
+export interface Counts {
+  preemptions: number;
+  /** Tokens that were computed again after a preemption. */
+  recomputedTokens: number;
+  lookedUpTokens: number;
+  hitTokens: number;
+}
+
+export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
+  readonly pool: BlockPool;
+  readonly batch: MixedBatch;
+  /** Requests that have a place, in the order in which they began. */
+  readonly running: number[] = [];
+  /** What keeps the next request waiting, as a place in LIMITS (metrics.ts); −1 where none waits. */
+  limit = NONE;
+  /** Passes of a prompt, and of an iteration: 1 unless tokens take loops of their own. */
+  readonly loops: number = 1;
+  readonly passes: number = 1;
+  private readonly prefixes: Prefixes;
+  /** Requests of the batch's chunks, and passes that these have had. */
+  readonly chunkSlots: Int32Array;
+  readonly chunkPasses: Int32Array;
+  /** Prompts of which a part is done, and no chunk is worked on. */
+  private partial: number[] = [];
+
+  /** @param knots of the price of a sequence (batch.ts), among them the most tokens that a cache holds */
+  constructor(
+    readonly options: O,
+    readonly requests: Requests,
+    readonly waiting: WaitingQueue,
+    protected readonly listener: Listener,
+    private readonly counts: Counts,
+    knots: Float64Array,
+  ) {
+    const mostChunks = Math.min(options.maxNumSeqs, options.maxNumBatchedTokens) + 1;
+    this.pool = new BlockPool(options.blocks, options.unitTokens / options.blockTokens);
+    this.prefixes = new Prefixes(options, requests, this.pool, counts);
+    this.batch = new MixedBatch(knots, mostChunks);
+    this.chunkSlots = new Int32Array(mostChunks);
+    this.chunkPasses = new Int32Array(mostChunks);
+  }
+
+  /** Sequences that decode. */
+  abstract get decoding(): number;
+  /** Blocks that the tokens need which are to begin. */
+  protected abstract needed(): number;
+  /** Begins them, and takes these blocks. */
+  protected abstract beginTokens(): void;
+  /** Blocks of a sequence with so many cached tokens and the token that it begins. */
+  protected abstract blocksToBegin(slot: number, length: number): number;
+  /** A sequence with so many cached tokens decodes. @param now its first token begins in this iteration */
+  protected abstract decode(slot: number, length: number, now: boolean): void;
+  /** It decodes no longer: its cached and its output tokens are in `requests`. @returns blocks that it has */
+  protected abstract stop(slot: number): number;
+  /** It will decode no longer, because it is preempted. */
+  protected interrupt(_slot: number): void {}
+  /** The passes of the iteration are done. */
+  protected abstract endTokens(): void;
+
+  /** Begins an iteration: `batch` has what it works on. @returns false where there is nothing to do */
+  begin(): boolean {
+    const { batch, options } = this;
+    const { promptsFirst, inTurns, maxNumBatchedTokens: most } = options;
+    this.limit = NONE;
+    const afterPrompts = batch.paused;
+    batch.paused = promptsFirst;
+    if (promptsFirst) this.schedulePrompts(most, false);
+    if (!promptsFirst || batch.chunks.count === 0) {
+      batch.paused = false;
+      const preempted = this.growSequences();
+      const beside = inTurns ? 0 : this.decoding;
+      const tokensTurn = inTurns && afterPrompts && this.decoding > 0;
+      this.schedulePrompts(tokensTurn ? 0 : most - batch.chunks.total - beside, preempted);
+      if (inTurns) batch.paused = batch.chunks.count > 0;
+    }
+    return this.decoding + batch.chunks.count > 0;
+  }
+
+  /** Ends the iteration that `begin` began. */
+  end(): void {
+    const { batch, loops } = this;
+    const passes = batch.paused ? loops : this.passes;
+    if (!batch.paused) this.endTokens();
+    const ended: number[] = [];
+    this.sift((i) => {
+      const done = this.chunkPasses[i]! + passes;
+      if (done < loops) return done;
+      ended.push(this.chunkSlots[i]!, batch.chunks.tokens[i]!);
+      return NONE;
+    });
+    for (let i = 0; i < ended.length; i += 2) this.endChunk(ended[i]!, ended[i + 1]!);
+  }
+
+  /** Takes a request out, between iterations: whether it waits or has a place. */
+  cancel(slot: number): void {
+    if (this.requests.state[slot] === STATE.waiting) this.waiting.remove(slot);
+    else this.release(slot);
+  }
+
+  /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
+  private growSequences(): boolean {
+    let preempted = false;
+    for (; this.needed() > this.pool.available; preempted = true) this.preempt(this.victim());
+    this.beginTokens();
+    return preempted;
+  }
+
+  private schedulePrompts(budget: number, preempted: boolean): void {
+    const left = this.continuePrompt(budget);
+    this.limit = preempted || left < 0 ? NO_BLOCKS : this.admit(left);
+  }
+
+  /** Works on with a prompt that is partly done. @returns tokens left of the budget, −1 where it was preempted */
+  private continuePrompt(budget: number): number {
+    const { requests, pool, partial } = this;
+    if (partial.length === 0 || budget <= 0) return Math.max(0, budget);
+    const slot = partial.length === 1 ? partial[0]! : this.running.find((one) => partial.includes(one))!;
+    const done = requests.computed[slot]!;
+    const tokens = Math.min(requests.target[slot]! - done, budget);
+    const blocks = this.blocksFor(done + tokens) - this.blocksFor(done);
+    if (blocks > pool.available) {
+      this.preempt(slot);
+      return NONE;
+    }
+    pool.take(blocks);
+    this.addChunk(slot, tokens, done);
+    return budget - tokens;
+  }
+
+  /** Begins requests that wait. @returns what keeps the next one waiting, as `limit` */
+  private admit(budget: number): number {
+    const { options, requests, pool, waiting, batch, running } = this;
+    while (waiting.size > 0) {
+      if (running.length >= options.maxNumSeqs) return NO_PLACE;
+      if (budget <= 0) return NO_BUDGET;
+      const slot = waiting.peek();
+      const target = requests.target[slot]!;
+      // Another replica has computed its prompt.
+      const comes = requests.state[slot] === STATE.transfer;
+      // Beside sequences come those that decode at once, and beside prompts no others.
+      if (options.promptsFirst && comes === batch.paused) return this.limit;
+      if (comes) {
+        if (this.blocksToBegin(slot, target) > pool.available) return NO_BLOCKS;
+        this.open(slot);
+        this.prefixes.useHits(slot, 0);
+        if (options.firstTokenBy === 'decode' && this.emit(slot)) continue;
+        this.decode(slot, target, true);
+        budget--;
+        continue;
+      }
+      const hits = this.prefixes.hitsOf(slot, target);
+      const before = hits * options.unitTokens;
+      const whole = target - before;
+      if (!options.chunkedPrefill && whole > budget && batch.chunks.count > 0) return NO_BUDGET;
+      const first = options.chunkedPrefill ? Math.min(whole, budget) : whole;
+      const shared = hits * pool.unitBlocks;
+      const needed = this.blocksFor(options.reserveFullPrompt ? target : before + first) - shared;
+      if (needed > pool.available - this.prefixes.idleHits(slot, hits)) return NO_BLOCKS;
+      this.open(slot);
+      this.prefixes.useHits(slot, hits);
+      pool.take(this.blocksFor(before + first) - shared);
+      requests.computed[slot] = before;
+      this.addChunk(slot, first, before);
+      budget -= first;
+    }
+    return NONE;
+  }
+
+  /** Gives the request that waits first a place. */
+  private open(slot: number): void {
+    this.waiting.pop();
+    this.running.push(slot);
+    this.requests.state[slot] = STATE.prefill;
+    this.listener.began(slot);
+  }
+
+  private addChunk(slot: number, tokens: number, before: number): void {
+    if (this.partial.length > 0) this.partial = this.partial.filter((one) => one !== slot);
+    this.list(slot, tokens, before, 0);
+    this.prefixes.nameUnits(slot, before + tokens);
+  }
+
+  private list(slot: number, tokens: number, before: number, passes: number): void {
+    const { batch } = this;
+    this.chunkSlots[batch.chunks.count] = slot;
+    this.chunkPasses[batch.chunks.count] = passes;
+    batch.addChunk(tokens, before, before + tokens === this.requests.target[slot]!);
+  }
+
+  /** Keeps chunks. @param passesOf passes that one has had, −1 where it is not kept */
+  private sift(passesOf: (chunk: number) => number): void {
+    const { batch } = this;
+    const { count, tokens, before } = batch.chunks;
+    batch.clearChunks();
+    for (let i = 0; i < count; i++) {
+      const passes = passesOf(i);
+      if (passes >= 0) this.list(this.chunkSlots[i]!, tokens[i]!, before[i]!, passes);
+    }
+  }
+
+  private endChunk(slot: number, tokens: number): void {
+    const { requests } = this;
+    const done = (requests.computed[slot]! += tokens);
+    if (done < requests.target[slot]!) {
+      this.partial.push(slot);
+      return;
+    }
+    const { prefillOnly, firstTokenBy } = this.options;
+    if (!(prefillOnly && firstTokenBy === 'decode') && this.emit(slot)) return;
+    if (prefillOnly) {
+      this.release(slot);
+      this.listener.prefilled(slot);
+    } else this.decode(slot, done, false);
+  }
+
+  /** A request gets tokens at once. @returns true where its answer has ended */
+  protected emit(slot: number, tokens = 1): boolean {
+    const { requests } = this;
+    this.listener.token(slot, tokens);
+    requests.emitted[slot]! += tokens;
+    if (requests.emitted[slot]! < requests.output[slot]!) return false;
+    this.complete(slot);
+    return true;
+  }
+
+  protected complete(slot: number): void {
+    this.release(slot);
+    this.listener.ended(slot);
+  }
+
+  /** The sequence that is preempted: the last one that began, or the least urgent. */
+  private victim(): number {
+    const { requests, running } = this;
+    if (this.options.policy !== 'priority') return running.at(-1)!;
+    return running.reduceRight((a, b) => {
+      const more = requests.priority[b]! - requests.priority[a]!;
+      return more > 0 || (more === 0 && requests.number[b]! > requests.number[a]!) ? b : a;
+    });
+  }
+
+  /** Takes a sequence's blocks away. It will be computed again, from its prompt and the tokens that it has. */
+  private preempt(slot: number): void {
+    const { requests, counts, listener } = this;
+    if (requests.state[slot] === STATE.decode) this.interrupt(slot);
+    requests.preemptions[slot]!++;
+    counts.preemptions++;
+    counts.recomputedTokens += this.release(slot);
+    requests.target[slot] = requests.prompt[slot]! + requests.emitted[slot]!;
+    requests.state[slot] = STATE.waiting;
+    listener.preempted?.(slot);
+    this.waiting.putBack(slot);
+  }
+
+  /** Takes a request's place and blocks away. @returns tokens that were cached */
+  private release(slot: number): number {
+    const { requests, prefixes, pool, running } = this;
+    const blocks = requests.state[slot] === STATE.decode ? this.stop(slot) : this.blocksOfPrompt(slot);
+    const length = requests.computed[slot]!;
+    prefixes.nameUnits(slot, length);
+    pool.give(blocks - prefixes.leave(slot) * pool.unitBlocks);
+    running.splice(running.lastIndexOf(slot), 1);
+    requests.computed[slot] = 0;
+    return length;
+  }
+
+  /** Blocks of a request whose prompt is worked on; its chunk is withdrawn. */
+  private blocksOfPrompt(slot: number): number {
+    let tokens = this.requests.computed[slot]!;
+    if (this.partial.length > 0) this.partial = this.partial.filter((one) => one !== slot);
+    if (this.chunkSlots.subarray(0, this.batch.chunks.count).includes(slot))
+      this.sift((i) => {
+        if (this.chunkSlots[i] !== slot) return this.chunkPasses[i]!;
+        tokens += this.batch.chunks.tokens[i]!;
+        return NONE;
+      });
+    return this.blocksFor(tokens);
+  }
+
+  /** Blocks that hold so many tokens of all loops. */
+  protected blocksFor(tokens: number): number {
+    return blocksOf(tokens, this.options);
+  }
+}
