@@ -1,5 +1,5 @@
 /** The simulation: requests come, replicas work, and one queue of events says what is next. */
-import { turn } from '../turn.js';
+import { turn } from '../io/turn.js';
 import type { IterationPricer } from './scheduler/batch.js';
 import type { Depth } from './depth.js';
 import { loopedSeconds, type LoopPricer } from './loop-price.js';

@@ -1,7 +1,7 @@
 /** Requests for the serving loop, and their simulation. */
 import type { TimedRequest } from '../decoder/serving/drive.js';
 import { replicaOptions, type LoopOptions } from '../decoder/serving/loop.js';
-import { randomFrom } from '../random.js';
+import { randomFrom } from '../numbers/random.js';
 import type { IterationPricer } from '../serving/scheduler/batch.js';
 import { run } from '../serving/engine.js';
 import type { Configuration } from '../schedule/schedule.js';

@@ -1,7 +1,7 @@
 /** Tokens that leave early: against the replica without them, a plain program, and what a model must give. */
 import { describe, expect, test } from 'vitest';
 import type { MixedBatch } from '../../src/serving/scheduler/batch.js';
-import { recordedShares } from '../../src/plan/depth-trace.js';
+import { recordedShares } from '../../src/plan/ask/depth-trace.js';
 import { DepthDraws, meanLoops, SKIPPED_KV, type Depth } from '../../src/serving/depth.js';
 import type { LoopPricer } from '../../src/serving/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
