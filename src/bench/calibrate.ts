@@ -2,9 +2,9 @@
  * Measures a device: ceilings, overheads, then kernel calls until the time is spent. Every repetition is saved as it
  * ends; what cannot be measured is kept as a gap with its reason.
  */
+import type { Tuning } from '../../kernels/options.js';
 import { clockNow } from '../clock.js';
 import type { Device } from '../gpu/device.js';
-import type { Tuning } from '../../kernels/launch.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../schema/calibration.js';

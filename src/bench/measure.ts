@@ -1,4 +1,5 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
+import type { OperationOptions, Tuning } from '../../kernels/options.js';
 import type { Device } from '../gpu/device.js';
 import type { BoundStep, Buffer } from '../gpu/passes.js';
 import type { Clock } from '../gpu/platform.js';
@@ -14,7 +15,6 @@ import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
 import { batchTimer } from './timing.js';
 import type { OpenPoint } from './visits.js';
-import type { OperationOptions, Tuning } from '../../kernels/launch.js';
 
 const MIB = 2 ** 20;
 /**

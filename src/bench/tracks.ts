@@ -1,6 +1,6 @@
 /** What a calibration has to measure: the candidates of every kernel and variant, and what is known of them already. */
+import type { Tuning } from '../../kernels/options.js';
 import type { Device } from '../gpu/device.js';
-import type { Tuning } from '../../kernels/launch.js';
 import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import { kernelHash } from '../../kernels/source.js';
 import type { Shape } from '../../kernels/spec.js';

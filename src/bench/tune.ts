@@ -3,10 +3,11 @@
  * after the other, each candidate in turn with the best so far, at a few shapes. A candidate has to give right results
  * at every shape, and replaces the best only where the whole interval of the time ratio lies below 1.
  */
+import type { Tuning } from '../../kernels/options.js';
 import type { Budget } from '../budget.js';
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../gpu/index.js';
-import type { Tunable, Tuning } from '../../kernels/launch.js';
+import type { Tunable } from '../../kernels/launch.js';
 import { TUNABLES } from '../../kernels/launches.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';

@@ -1,4 +1,5 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
+import type { Tuning } from '../../kernels/options.js';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Anchor } from '../bench/anchors.js';
@@ -16,7 +17,6 @@ import { describeHost } from '../bench/host.js';
 import { staleKernels } from '../bench/tracks.js';
 import { representativeCalls } from '../bench/regression/index.js';
 import { tune, type Trial } from '../bench/tune.js';
-import type { Tuning } from '../../kernels/launch.js';
 import { outliers } from '../cost/fit.js';
 import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';

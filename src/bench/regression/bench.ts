@@ -1,4 +1,5 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
+import type { Tuning } from '../../../kernels/options.js';
 import type { Budget } from '../../budget.js';
 import { UserError } from '../../errors.js';
 import { formatNumber } from '../../units.js';
@@ -11,7 +12,6 @@ import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './c
 import { compareVersions } from './compare.js';
 import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
 import { measureRoofline, PREPARED, YARDSTICK_SCALE } from './roofline.js';
-import type { Tuning } from '../../../kernels/launch.js';
 import type { Against } from './versions.js';
 
 export interface BenchOptions {

@@ -2,11 +2,11 @@
  * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
+import type { Tuning } from '../../../kernels/options.js';
 import { OUT_OF_TIME, type Budget } from '../../budget.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
-import type { Tuning } from '../../../kernels/launch.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
 import { interleave, ratioOf, sumOf, type Measure } from '../interleave.js';
 import { obstacle, prepareCall, tuningOptions, type PreparedCall } from '../measure.js';
