@@ -1,4 +1,5 @@
 /** From a call of the registry to its launches. */
+import type { OperationOptions } from './options.js';
 import type { Device } from '../src/gpu/device.js';
 import type { OperationPlan } from '../src/gpu/plan.js';
 import { launch as accumulate } from './accumulate/launch.js';
@@ -20,7 +21,7 @@ import { launch as evict } from './evict/launch.js';
 import { launch as evictChunk } from './evict_chunk/launch.js';
 import { launch as evictPrefill } from './evict_prefill/launch.js';
 import { launch as gate } from './gate/launch.js';
-import type { Launch, OperationOptions, Tunable } from './launch.js';
+import type { Launch, Tunable } from './launch.js';
 import { launch as load } from './load/launch.js';
 import { launch as mass } from './mass/launch.js';
 import { launch as massPrefill } from './mass_prefill/launch.js';

@@ -1,9 +1,10 @@
 /** Sums over loops, element by element: accumulate.wgsl. */
+import type { PlacementOptions } from '../options.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
 
 const WORKGROUP = 256;
 

@@ -1,4 +1,5 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
+import type { AppendOptions } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
@@ -10,36 +11,6 @@ import { isQuantised, storageOfVariant } from '../spec.js';
 
 /** Components of a workgroup where no scale joins them. */
 const BLOCK = 64;
-
-export interface AppendOptions {
-  /** Tokens that each row of the cache can hold; rounded up to whole tiles. */
-  capacity: number;
-  /** New tokens of each sequence: `rows` is sequences × chunk. 1 unless given. */
-  chunk?: number;
-  /** Slots before the ring, 0 unless given. */
-  pinned?: number;
-  /** Slots of the ring: the rest of the capacity unless given. */
-  ring?: number;
-  /**
-   * Positions below this are stored in the slot of their number (StreamingLLM's sinks); at most `pinned`. 0 unless
-   * given.
-   */
-  sinks?: number;
-  /** A constant row [head][width] is added to every token: buffer `bias`. */
-  bias?: boolean;
-  /**
-   * Where the rows lie in the buffer `rows`, in floats: first one, and from a token to the next. Side by side unless
-   * given.
-   */
-  rowOffset?: number;
-  rowStride?: number;
-  /** Added to the positions in `tokens`; 0 unless given. */
-  first?: number;
-  /** Sequences that lie before the call's first in the cache; 0 unless given. */
-  firstSequence?: number;
-  /** Where in `tokens` the sequences begin; 0 unless given. */
-  firstStart?: number;
-}
 
 /** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
 function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {

@@ -1,4 +1,5 @@
 /** Coding rows of all loops that share an anchor, and writing them to a cache: append_residual.wgsl. */
+import type { AppendResidualOptions } from '../options.js';
 import { TILE_TOKENS, capacityOf } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
@@ -7,26 +8,6 @@ import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/residual.layout.js';
-
-export interface AppendResidualOptions {
-  /** Tokens that each row of the cache can hold; rounded up to whole tiles. */
-  readonly capacity: number;
-  /** New tokens of each sequence: `rows` is sequences × chunk. 1 unless given. */
-  readonly chunk?: number;
-  /**
-   * Where the rows lie in the buffer `rows`, in floats: the first one, from a token to the next, and from a loop to the
-   * next. [token][loop][head] side by side unless given.
-   */
-  readonly rowOffset?: number;
-  readonly rowStride?: number;
-  readonly loopStride?: number;
-  /** Added to the positions in `tokens`; 0 unless given. */
-  readonly first?: number;
-  /** Sequences that lie before the call's first in the cache; 0 unless given. */
-  readonly firstSequence?: number;
-  /** Where in `tokens` the sequences begin; 0 unless given. */
-  readonly firstStart?: number;
-}
 
 /** Buffers: tokens (position of each sequence's first new token), rows, cache. */
 function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {

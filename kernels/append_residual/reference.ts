@@ -1,4 +1,5 @@
 /** The float64 reference of append_residual, and the comparison of its outputs with it. */
+import type { AppendResidualOptions } from '../options.js';
 import {
   anchorOf,
   coefficientOf,
@@ -14,7 +15,6 @@ import { rebuiltLoops, storedLoops, type StoredLoops } from '../../src/gpu/resid
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import type { AppendResidualOptions } from './launch.js';
 import { anchorGroupOf, RESIDUAL_BITS, type ResidualRow } from '../shared/residual.layout.js';
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before its other neighbour is right as well. */

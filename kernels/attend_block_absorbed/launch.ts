@@ -1,13 +1,14 @@
 /** Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_basis. */
+import type { RunOptions, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import type { RotaryOptions } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import { phiTable } from '../../src/schedule/block-basis.js';
-import { rotaryOf, tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
+import { rotaryOf, tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
-import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { foldOf } from '../shared/fold.launch.js';
 import { readUnit } from '../shared/fold.terms.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */

@@ -1,17 +1,11 @@
 /** The current token's exact key and value: attend_current.wgsl. */
+import type { CurrentOptions, Tuning, Placement as Vectors } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { tuned, type Launch, type Tuning } from '../launch.js';
+import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import {
-  ALONE,
-  WORKGROUP,
-  currentOperands,
-  rowGrid,
-  type CurrentOptions,
-  type Vectors,
-} from '../shared/current.launch.js';
+import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/current.launch.js';
 
 /**
  * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for

@@ -1,6 +1,6 @@
 /** The float64 reference of attend_current, and the comparison of its outputs with it. */
+import type { CurrentOptions } from '../options.js';
 import { dim, type Checker } from '../reference.js';
-import type { CurrentOptions } from '../shared/current.launch.js';
 import { attended, currentToken, withToken } from '../shared/merge.reference.js';
 
 export const reference: Checker = {

@@ -1,10 +1,11 @@
 /** The join of two parts of attention: attend_join.wgsl. */
+import type { CurrentOptions } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, rowGrid, WORKGROUP, type CurrentOptions } from '../shared/current.launch.js';
+import { ALONE, rowGrid, WORKGROUP } from '../shared/current.launch.js';
 
 /** Buffers: output (o in, y out), stats (m, l; in and out), latent, latentStats, valueMeans. */
 function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): OperationPlan {

@@ -1,9 +1,10 @@
 /** The merge of split partials: attend_merge.wgsl. */
+import type { CurrentOptions, Tuning } from '../options.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { tuned, type Launch, type Tuning } from '../launch.js';
+import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, WORKGROUP, currentOperands, rowGrid, type CurrentOptions } from '../shared/current.launch.js';
+import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/current.launch.js';
 
 /** Buffers: partials, output, stats; for `current` also queries, newKeys, newValues. */
 function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {

@@ -1,9 +1,10 @@
 /** Causal attention of a chunk: attend_prefill.wgsl. */
+import type { PrefillOptions, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import type { OperationPlan } from '../../src/gpu/plan.js';
-import type { Launch, Tuning } from '../launch.js';
+import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { planChunk, type PrefillOptions } from '../shared/prefill.launch.js';
+import { planChunk } from '../shared/prefill.launch.js';
 
 /**
  * Buffers: queries, keys, values, output, spans; branchQueries and branchKeys with a branch. The scale is (key

@@ -1,7 +1,7 @@
 /** The float64 reference of attend_prefill, and the comparison of its outputs with it. */
+import type { ChunkSpan } from '../options.js';
 import type { Checker } from '../reference.js';
 import { weightedSum } from '../shared/attention.reference.js';
-import type { ChunkSpan } from '../shared/prefill.launch.js';
 import { chunkRow, queryRows, scoresOf, type ChunkOperands, type QueryPlace } from '../shared/prefill.reference.js';
 import type { Shape } from '../spec.js';
 

@@ -1,27 +1,15 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
+import type { AttendRebuildOptions, RunOptions, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { rotaryTable, type Pairing, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, pinnedPositions, type RunOptions } from '../shared/fold.launch.js';
+import { foldOf, pinnedPositions } from '../shared/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/fold.terms.js';
 import { evenRow } from '../spec.js';
 import { ownTokens, unitsAtOnce } from './terms.js';
-
-/**
- * Options of a call over latents beside its run: the scale, and the layout of pairs and of the positions of pinned
- * tokens.
- */
-export interface AttendRebuildOptions {
-  /** Factor of q · k; headDim^-½ unless given. */
-  readonly scale?: number;
-  /** Half-split unless given. */
-  readonly pairing?: Pairing;
-  /** Each KV head has positions of its own for the pinned tokens (H2O); those of a sequence are alike unless given. */
-  readonly positionsByHead?: boolean;
-}
 
 /** Sizes of the kernel's arrays. */
 const MOST_LATENT_VECS = 128;

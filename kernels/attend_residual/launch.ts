@@ -1,10 +1,11 @@
 /** Split-KV decode attention over rows of residual-quant: attend_residual.wgsl. */
+import type { ResidualOptions, RunOptions, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import type { Launch, Tuning } from '../launch.js';
+import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, type RunOptions } from '../shared/fold.launch.js';
+import { foldOf } from '../shared/fold.launch.js';
 import { readUnit, unitsEach, unitsOf } from '../shared/fold.terms.js';
 import {
   anchorGroupOf,
@@ -14,11 +15,6 @@ import {
   type ResidualTile,
 } from '../shared/residual.layout.js';
 import { ROWS_LIKE } from './terms.js';
-
-export interface ResidualOptions {
-  /** Which of the loops that share an anchor is read, from 0; the first unless given. The anchor's is the last. */
-  readonly loop?: number;
-}
 
 /**
  * The row that a call names.

@@ -1,14 +1,15 @@
 /** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
+import type { RunOptions, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import { psiTable } from '../../src/schedule/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
-import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
-import { spansBuffer, spansOf, type RunOptions } from '../shared/fold.launch.js';
+import { spansBuffer, spansOf } from '../shared/fold.launch.js';
 import { BLOCKS_EACH } from './terms.js';
 
 /** The most blocks of a thread that the kernel has. */

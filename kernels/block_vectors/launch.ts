@@ -1,17 +1,12 @@
 /** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
+import type { BlockVectorsOptions, Pairing, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import type { Pairing } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { tuned, type Launch, type Tuning } from '../launch.js';
+import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { evenRow } from '../spec.js';
 import { blockComponents } from './terms.js';
-
-export interface BlockVectorsOptions {
-  /** Query heads that share a KV head: heads / kvHeads of one sequence unless given. */
-  readonly group?: number;
-}
 
 /** Buffers: queries (rotated), weights (rows of an even number of halves), means, vectors. */
 function planBlockVectors(

@@ -1,27 +1,15 @@
 /** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
+import type { EvictOptions } from '../options.js';
 import { cacheBytes } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { capacityOfRow, layoutsOf, type EvictedCache } from '../shared/evict.launch.js';
+import { capacityOfRow, layoutsOf } from '../shared/evict.launch.js';
 import { storeConstants, storeUniforms } from '../shared/store.launch.js';
 
 const EVICT_WORKGROUP = 64;
-
-export interface EvictOptions {
-  /** Evicting rows of a sequence: 1 unless given. */
-  readonly heads?: number;
-  /** Slots before the ring, of which `context` are filled at most: the context unless given. */
-  readonly pinned?: number;
-  /** Slots of the ring: as many as are pinned unless given. */
-  readonly ring?: number;
-  /** Slots of a cached row: pinned and ring unless given. */
-  readonly capacity?: number;
-  /** A key cache and a value cache of half the width each unless given. */
-  readonly caches?: readonly EvictedCache[];
-}
 
 /**
  * Buffers: spans, mass, positions, moves (scratch), and the caches by name. `context` is the number of tokens pinned at

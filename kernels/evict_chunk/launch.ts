@@ -1,16 +1,12 @@
 /** H2O: which tokens of a chunk and of the cache before it stay: evict_chunk.wgsl, evict_gather.wgsl. */
+import type { EvictChunkOptions } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { EVICT_WORKGROUP, type EvictPrefillOptions } from '../evict_prefill/launch.js';
+import { EVICT_WORKGROUP } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { choiceOf } from '../shared/evict.launch.js';
-
-export interface EvictChunkOptions extends EvictPrefillOptions {
-  /** Position of the chunk's first token: as many as are held unless given. */
-  readonly position?: number;
-}
 
 /** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
 function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {

@@ -1,11 +1,12 @@
 /** The gate of attention's output, and the mixture of two attentions: gate.wgsl, gate_mix.wgsl. */
+import type { CurrentOptions, PlacementOptions } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, type CurrentOptions } from '../shared/current.launch.js';
-import { grid, placeUniforms, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+import { ALONE } from '../shared/current.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
 
 const WORKGROUP = 256;
 

@@ -1,4 +1,5 @@
 /** Cached rows back to f32: load.wgsl. */
+import type { LoadOptions } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
@@ -8,20 +9,7 @@ import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/fold.terms.js';
 import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/prefill.launch.js';
-import type { Placement } from '../shared/rows.launch.js';
 import { isQuantised, storageOfVariant } from '../spec.js';
-
-export interface LoadOptions {
-  /** Slots of a row, rounded up to whole tiles; those of the call unless given. */
-  readonly capacity?: number;
-  /** Tokens of each sequence: `rows` is sequences × chunk. All rows are of one sequence unless given. */
-  readonly chunk?: number;
-  /** Slot of the first token, and sequences before the first in the cache; 0 unless given. */
-  readonly first?: number;
-  readonly firstSequence?: number;
-  /** Where the rows go; side by side unless given. */
-  readonly output?: Placement;
-}
 
 /** Buffers: cache, rows. */
 function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {

@@ -1,4 +1,5 @@
 /** H2O: the mass of cached tokens: mass.wgsl. */
+import type { MassOptions } from '../options.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
@@ -7,11 +8,6 @@ import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 
 const MASS_WORKGROUP = 128;
-
-export interface MassOptions {
-  /** Slots of a row: the context, rounded up to whole tiles, unless given. */
-  readonly capacity?: number;
-}
 
 /** Buffers: scores [query head][slot], stats [query head] (m, l), mass [row][slot]. */
 function planMass(call: KernelCall, options: MassOptions = {}): OperationPlan {

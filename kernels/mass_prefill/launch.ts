@@ -1,9 +1,10 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
+import type { MassPrefillOptions, Tuning } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { tuned, type Launch, type Tuning } from '../launch.js';
+import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/fold.launch.js';
 import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
@@ -16,19 +17,11 @@ import {
   WORKGROUP,
   rowsAt,
   wholeQuads,
-  type PrefillOptions,
 } from '../shared/prefill.launch.js';
 import { storageOfVariant } from '../spec.js';
 
 /** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */
 const HELD = 16;
-
-export interface MassPrefillOptions extends Pick<PrefillOptions, 'capacity' | 'firstSequence' | 'queries' | 'branch'> {
-  /** Floats of a row of masses: the call's tokens unless given. */
-  readonly room?: number;
-  /** Tokens of the chunk have no mass yet; true unless given. */
-  readonly begins?: boolean;
-}
 
 /**
  * Buffers: queries, keys, statistics, mass; branchQueries and branchKeys with a branch. The scale is (key width)^-½.

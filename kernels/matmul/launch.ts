@@ -1,8 +1,9 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
+import type { MatmulOptions, Rows, Tuning } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../../src/gpu/shape.js';
-import { tuned, type Launch as KernelLaunch, type Tuning } from '../launch.js';
+import { tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { matrixFits, matrixStep, type Launch } from '../shared/matrix.launch.js';
 
@@ -29,26 +30,6 @@ const TILE_DEPTH = 16;
 
 /** Pairs that a row of weights is stored in; an odd n is padded. */
 export const pairsOf = (n: number): number => Math.ceil(n / 2);
-
-/** Offsets of an activation's rows, in floats: the first one, from a row to the next, and from a group to the next. */
-export interface Rows {
-  readonly offset?: number;
-  readonly row?: number;
-  readonly group?: number;
-}
-
-export interface MatmulOptions {
-  /** [group][m][k] side by side unless given. */
-  readonly x?: Rows;
-  /** [group][m][n] side by side unless given. */
-  readonly y?: Rows;
-  /** Groups that follow each other and share weights: query heads of a KV head. 1 unless given. */
-  readonly weightGroup?: number;
-  /** y += x W instead of y = x W. */
-  readonly accumulate?: boolean;
-  /** Weights are stored [group][n][k, in pairs] (matmul_transposed.wgsl). */
-  readonly transposed?: boolean;
-}
 
 /** Strides with their defaults, and the bytes that the rows reach. */
 function placed(

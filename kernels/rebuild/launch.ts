@@ -1,12 +1,13 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
+import type { Pairing, RunOptions, Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { rotaryTable, type Pairing, type RotaryOptions } from '../../src/gpu/rotary.js';
+import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { rotaryOf, tuned, type Launch, type Tuning } from '../launch.js';
+import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { pinnedPositions, rowUniforms, type RunOptions } from '../shared/fold.launch.js';
+import { pinnedPositions, rowUniforms } from '../shared/fold.launch.js';
 import { readUnit } from '../shared/fold.terms.js';
 import { matrixRebuild, type RebuildLaunch } from '../shared/matrix.launch.js';
 import { evenRow, storageOfVariant } from '../spec.js';

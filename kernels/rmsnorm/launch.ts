@@ -1,9 +1,10 @@
 /** Norms and residuals: rmsnorm.wgsl, add.wgsl. */
+import type { PlacementOptions, Tuning } from '../options.js';
 import { read, write, type OperationPlan, type Step } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { DEFAULTS, tuned, type Launch, type Tuning } from '../launch.js';
+import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowGrid, rowsOf, type PlacementOptions } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowGrid, rowsOf } from '../shared/rows.launch.js';
 
 /** Threads of a kernel that has one workgroup a row. */
 const ROW_WORKGROUP = 256;

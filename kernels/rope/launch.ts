@@ -1,26 +1,12 @@
 /** Rotary embedding of new tokens: rope.wgsl. */
+import type { RopeOptions } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf, type Placement } from '../shared/rows.launch.js';
-
-export interface RopeOptions {
-  /** Rows of the data: queries and keys inside a packed row, for instance. Heads follow each other. */
-  readonly data?: Placement;
-  /** Rows that take the results of the first heads; in place unless given. */
-  readonly target?: Placement & {
-    /** Floats from a head to the next; the head width unless given. */ readonly head?: number;
-  };
-  /** How many heads go there: all unless given. The others are rotated in place. */
-  readonly targetHeads?: number;
-  /** Added to every position, which must not fall below 0. */
-  readonly positionOffset?: number;
-  /** A bias [head][head width] is added before the rotation. */
-  readonly bias?: boolean;
-}
+import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
 
 /** Buffers: positions, turns, data, target (16 bytes that are not used, in place), bias (only with a bias). */
 function planRope(

@@ -1,23 +1,12 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
+import type { RopeKeptOptions } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf, type Placement } from '../shared/rows.launch.js';
-
-export interface RopeKeptOptions {
-  /** Where the keys lie; side by side unless given. */
-  readonly data?: Placement;
-  /** Heads that a row of positions is for: 1 unless given. */
-  readonly pooled?: number;
-  /** Row of the first head, and slot of the first token; 0 unless given. */
-  readonly firstRow?: number;
-  readonly first?: number;
-  /** Slots of a row of positions; those of the call unless given. */
-  readonly capacity?: number;
-}
+import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
 
 /** Buffers: positions [row][slot], turns, data. */
 function planRopeKept(

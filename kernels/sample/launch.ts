@@ -1,4 +1,5 @@
 /** The choice of a token from the logits: sample.wgsl, or sample_top_p.wgsl for the nucleus. */
+import type { SampleOptions } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive } from '../../src/gpu/shape.js';
@@ -9,14 +10,6 @@ const WORKGROUP = 256;
 
 /** Token of a row whose logits hold a NaN. */
 export const NO_TOKEN = 0xffffffff;
-
-export interface SampleOptions {
-  /** Divides the logits; above 0. */
-  readonly temperature: number;
-  /** Probability that the nucleus reaches, above 0; 1 draws from all tokens. */
-  readonly topP: number;
-  readonly seed: number;
-}
 
 /** Values of a benchmark. */
 const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };

@@ -1,4 +1,5 @@
 /** Launch parts that the kernels of block-absorbed attention share: blocks, their basis, and its tables. */
+import type { RunOptions } from '../options.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import type { BufferPlan } from '../../src/gpu/plan.js';
@@ -7,7 +8,7 @@ import { BLOCK_SIZES, blockPlan } from '../../src/schedule/block-absorbed.js';
 import type { BlockBasis } from '../../src/schedule/block-basis.js';
 import { blockBasisScalars } from '../block_basis/terms.js';
 import type { KernelCall } from '../registry.js';
-import { spansOf, type RunOptions } from './fold.launch.js';
+import { spansOf } from './fold.launch.js';
 
 export const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({
   name,

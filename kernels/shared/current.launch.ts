@@ -1,4 +1,5 @@
 /** The current token beside split-KV attention: its exact query, key and value (attend_new.wgsl). */
+import type { CurrentOptions, Placement as Vectors } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import type { BufferPlan, Step, Uniforms } from '../../src/gpu/plan.js';
 
@@ -6,44 +7,6 @@ export const WORKGROUP = 64;
 
 /** Workgroups of one dimension that every adapter allows. */
 const MOST_WORKGROUPS = 65535;
-
-/**
- * Vectors of the current token in a buffer, in floats: the first one, and from a sequence to the next. Heads follow
- * each other.
- */
-export interface Vectors {
-  readonly offset: number;
-  readonly stride: number;
-}
-
-export interface CurrentOptions {
-  /** Query heads of a sequence. */
-  readonly heads: number;
-  /** Query heads that share a KV head. */
-  readonly group: number;
-  /** Of q · k: (key width)^-½ unless given. */
-  readonly scale?: number;
-  /** Side by side unless given. */
-  readonly queries?: Vectors;
-  readonly keys?: Vectors;
-  readonly values?: Vectors;
-  /** attend_merge only: row of output and stats that the call begins with; 0 unless given. */
-  readonly firstRow?: number;
-  /** attend_current only: the last components of query and key, in places of their own. */
-  readonly branch?: Branch;
-}
-
-/**
- * A rotary branch: its width, where the vectors of query heads lie (`head`: floats from one to the next), and its keys,
- * side by side.
- */
-interface Branch {
-  readonly width: number;
-  readonly queries: Vectors & { readonly head: number };
-  readonly keys: Vectors;
-  /** Keys of a sequence: one a KV head, or 1 for all. */
-  readonly heads: number;
-}
 
 /** A grid of at least one workgroup a row. */
 export function rowGrid(rows: number): Step['workgroups'] {

@@ -1,20 +1,11 @@
 /** Launch parts that evicting kernels share: the caches that a row decides for, and its slots. */
+import type { EvictPrefillOptions, EvictedCache } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type Step } from '../../src/gpu/plan.js';
-import type { EvictPrefillOptions } from '../evict_prefill/launch.js';
 import type { KernelCall } from '../registry.js';
 import { isQuantised, storageOfVariant } from '../spec.js';
 import { storeConstants, storeUniforms } from './store.launch.js';
-
-/** A cache whose tokens a row chooses. */
-export interface EvictedCache {
-  /** Name of its buffer. */
-  readonly name: string;
-  readonly width: number;
-  /** Cached rows that one evicting row decides for, one after the other: 1 unless given. */
-  readonly rows?: number;
-}
 
 /** An evicted cache as a call's buffers hold it. */
 interface CacheLayout extends Required<EvictedCache> {

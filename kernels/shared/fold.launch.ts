@@ -1,9 +1,10 @@
 /** Host side of the split-KV attention kernels: see attend_rows.wgsl. */
+import type { RunOptions, Span, Tuning } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import type { BufferPlan, Uniforms } from '../../src/gpu/plan.js';
-import { divide, type Division } from '../../src/schedule/splits.js';
-import { tuned, type Tuning } from '../launch.js';
+import { divide } from '../../src/schedule/splits.js';
+import { tuned } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storageOfVariant, type Storage } from '../spec.js';
 import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsOf, wideOf } from './fold.terms.js';
@@ -19,36 +20,6 @@ export const pinnedPositions = (rows: number, slots: number, pinned: number, bel
   bytes: pinned === 0 ? 16 : rows * slots * 4,
   below,
 });
-
-/** The cached tokens of one sequence: pinned ones, then a ring from the position of its first token on. */
-export interface Span {
-  readonly pinned: number;
-  readonly firstPosition: number;
-  readonly ring: number;
-}
-
-/**
- * Where an attention call's tokens are, and which of a query's splits it writes. The defaults are those of a plain
- * cache.
- */
-export interface RunOptions {
-  /** Slots of a row before its ring; 0 unless given. */
-  readonly pinned?: number;
-  /** Slots of a row, rounded up to whole tiles; what the spans hold at most unless given. */
-  readonly capacity?: number;
-  /** One for each sequence; the call's context as a ring from `firstPosition` on unless given. */
-  readonly spans?: readonly Span[];
-  /** Position of the first cached token of every sequence where no spans are given. */
-  readonly firstPosition?: number;
-  /** Pinned tokens are scored by a second set of queries, rotated for their place in the cache. */
-  readonly pinnedQuery?: boolean;
-  /** Queries from one to its second: those of the call unless given. */
-  readonly queriesApart?: number;
-  /** The splits that this call writes; about as many as the shape says, and all of a query, unless given. */
-  readonly division?: Division;
-  /** Which of the segments this call reads; both unless given. */
-  readonly only?: 'pinned' | 'ring';
-}
 
 interface FoldShape {
   readonly sequences: number;

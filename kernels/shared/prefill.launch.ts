@@ -1,53 +1,14 @@
 /** Attention of a chunk of prompt tokens, in one call or carried from call to call. */
+import type { Placement, PrefillBranch, PrefillOptions, Tuning } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../src/gpu/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { tuned, type Tuning } from '../launch.js';
+import { tuned } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storageOfVariant } from '../spec.js';
 import { rowUniforms } from './fold.launch.js';
 import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from './fold.terms.js';
-import type { Placement } from './rows.launch.js';
-
-/** Tokens of a sequence before the chunk, and of the chunk. */
-export interface ChunkSpan {
-  readonly before: number;
-  readonly tokens: number;
-}
-
-/** A rotary branch beside the keys: part of the shape's key width. */
-interface PrefillBranch {
-  readonly width: number;
-  /** Keys of a token: one a KV head, or 1 for all. */
-  readonly heads: number;
-  /** Where the queries of a token lie; `head`: floats from one to the next. */
-  readonly queries: Placement & { readonly head: number };
-  /** Tokens of a sequence that the buffer of keys has room for; those of the call unless given. */
-  readonly tokens?: number;
-}
-
-export interface PrefillOptions {
-  /**
-   * One for each sequence; the shape's context and queries unless given. Where attention is carried on, all its rows
-   * are `before`.
-   */
-  readonly spans?: readonly ChunkSpan[];
-  /** Slot of the first row; 0 unless given. For attention that is carried on. */
-  readonly first?: number;
-  /**
-   * The call continues the state of earlier calls. Unless given this is true, except where a chunk attends to itself.
-   */
-  readonly carried?: boolean;
-  /** Slots of a row, rounded up to whole tiles; those of the call unless given. */
-  readonly capacity?: number;
-  /** Sequences that lie before the call's first in the rows. */
-  readonly firstSequence?: number;
-  /** Side by side unless given. */
-  readonly queries?: Placement;
-  readonly output?: Placement;
-  readonly branch?: PrefillBranch;
-}
 
 export const WORKGROUP = 64;
 

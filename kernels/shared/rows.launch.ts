@@ -1,19 +1,8 @@
 /** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
+import type { Placement } from '../options.js';
 import { requireShape } from '../../src/gpu/errors.js';
 import type { BufferPlan, Role, Step, Uniforms } from '../../src/gpu/plan.js';
 import type { KernelCall } from '../registry.js';
-
-/** Offsets of rows in a buffer, in floats: the first one, and from one to the next. */
-export interface Placement {
-  readonly offset: number;
-  readonly stride: number;
-}
-
-/** Rows that an operation reads and writes; side by side unless given. */
-export interface PlacementOptions {
-  readonly input?: Placement;
-  readonly output?: Placement;
-}
 
 /** Grid of a kernel that strides over its elements; beyond this many workgroups a thread takes several. */
 const MOST_WORKGROUPS = 32768;

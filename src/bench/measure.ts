@@ -1,4 +1,5 @@
 /** One point of a calibration: a call is checked against float64 at the very shape that is then timed. */
+import type { OperationOptions, Tuning } from '../../kernels/options.js';
 import type { Device } from '../gpu/device.js';
 import type { BoundStep, Buffer } from '../gpu/passes.js';
 import type { Clock } from '../gpu/platform.js';

@@ -2,10 +2,10 @@
  * Compares what a kernel wrote with the float64 reference. Large outputs are checked on a random subset of rows, so
  * that the reference costs about as much as one more measurement.
  */
+import type { OperationOptions } from '../../kernels/options.js';
 import type { Device } from '../gpu/device.js';
 import { halfValue } from '../gpu/half.js';
 import { bufferOf, type OperationPlan } from '../gpu/plan.js';
-import type { OperationOptions } from '../../kernels/launch.js';
 import type { Scalars, Subject } from '../../kernels/reference.js';
 import { REFERENCES } from '../../kernels/references.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';

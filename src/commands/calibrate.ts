@@ -1,4 +1,5 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
+import type { Tuning } from '../../kernels/options.js';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Anchor } from '../bench/calibrate/anchors.js';

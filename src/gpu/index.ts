@@ -6,7 +6,7 @@ export { partOf, type BoundStep, type Buffer } from './passes.js';
 export type { AdapterDescription } from './describe.js';
 export type { AdapterOptions } from './adapter.js';
 export { GpuError, type GpuFault } from './errors.js';
-export type { OperationOptions } from '../../kernels/launch.js';
+export type { OperationOptions } from '../../kernels/options.js';
 export { deviceOptions, planOperation } from '../../kernels/launches.js';
 export { bufferOf, type BufferPlan, type OperationPlan, type Step } from './plan.js';
 export { capacityOf } from './cache-layout.js';

@@ -23,9 +23,6 @@ function turns(outer: number, inner: number, angle: (o: number, i: number) => nu
   return table;
 }
 
-/** Which components form a rotary pair: (m, m + d/2) or (2m, 2m + 1). */
-export type Pairing = 'half-split' | 'adjacent';
-
 export interface RotaryOptions {
   /** Base of the frequencies: 1e6 for Ouro. */
   ropeBase: number;

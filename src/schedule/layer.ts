@@ -5,6 +5,7 @@
  * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
+import type { Division } from '../../kernels/options.js';
 import { pathSpec } from '../codecs/paths.js';
 import { laterWindowOf } from '../codecs/registry.js';
 import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
@@ -51,7 +52,7 @@ import {
   ropeOp,
   rotateOps,
 } from './rows.js';
-import { divide, splitCount, type Division } from './splits.js';
+import { divide, splitCount } from './splits.js';
 import { addSparseOp, chooseKeysOps, PACKED, packOps, streamLoops, streamsIn } from './streams.js';
 
 /** One layer of a block, with the heads of one GPU. */

@@ -1,4 +1,5 @@
 /** Into how many splits attention over cached tokens is divided, and which tokens each takes. */
+import type { Division } from '../../kernels/options.js';
 import { TILE_TOKENS } from '../codecs/layout.js';
 import type { Segments } from '../eviction/policy.js';
 
@@ -11,18 +12,6 @@ export const MAX_SPLITS = 256;
 export function splitCount(context: number, rows: number, targetWorkgroups: number): number {
   const most = Math.min(MAX_SPLITS, Math.max(1, Math.ceil(context / MIN_SPLIT_TOKENS)));
   return Math.max(1, Math.min(most, Math.ceil(targetWorkgroups / rows)));
-}
-
-/** The splits of a query that one attention call writes, among those that its merge folds. */
-export interface Division {
-  /** Splits that the call writes, those of the pinned tokens first. */
-  readonly splits: number;
-  readonly pinnedSplits: number;
-  /** Tokens of a split: whole units, so that splits start at a tile. Later splits may be empty. */
-  readonly tokens: number;
-  /** The first split that the call writes, and splits of the query in all. */
-  readonly first: number;
-  readonly all: number;
 }
 
 /**

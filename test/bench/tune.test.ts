@@ -1,9 +1,10 @@
 /** The search for tuned constants: with times that are a formula, then once on the device at hand. */
+import type { Tuning } from '../../kernels/options.js';
 import { describe, expect, test } from 'vitest';
 import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/calibrate/tune.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { GpuError } from '../../src/gpu/errors.js';
-import { tuned, type Tuning } from '../../kernels/launch.js';
+import { tuned } from '../../kernels/launch.js';
 import { TUNABLES } from '../../kernels/launches.js';
 import { KERNEL_NAMES, type KernelCall } from '../../kernels/registry.js';
 import type { Calibration } from '../../src/schema/calibration.js';

@@ -1,4 +1,5 @@
 /** Kernels that write caches, against float64: every word is compared, also those that must not change. */
+import type { AppendOptions } from '../../kernels/options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
@@ -20,7 +21,6 @@ import {
 } from '../../src/gpu/cache-layout.js';
 import { halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import type { AppendOptions } from '../../kernels/append/launch.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';

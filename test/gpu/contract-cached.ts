@@ -3,11 +3,11 @@
  * rebuilding of rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of
  * the main factors instead.
  */
+import type { RunOptions, Span } from '../../kernels/options.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import { capacityOf } from '../../src/gpu/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
-import type { RunOptions, Span } from '../../kernels/shared/fold.launch.js';
 import { isQuantised, STORAGES, storedBytes, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';

@@ -2,6 +2,7 @@
  * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
  * compared.
  */
+import type { EvictedCache } from '../../kernels/options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
@@ -11,7 +12,6 @@ import { staysBehind } from '../../kernels/shared/evict.reference.js';
 import { LOWEST } from '../../kernels/shared/merge.reference.js';
 import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import type { EvictedCache } from '../../kernels/shared/evict.launch.js';
 import { runOf } from '../../kernels/shared/evict.launch.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { isQuantised, type Storage } from '../../kernels/spec.js';

@@ -2,13 +2,13 @@
  * Products whose rows lie apart in wider buffers, share weights or add to what is there: against float64, gaps
  * untouched.
  */
+import type { MatmulOptions, Rows, Tuning } from '../../kernels/options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import { halfBits, halfValue } from '../../src/gpu/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import { pairsOf, type MatmulOptions, type Rows } from '../../kernels/matmul/launch.js';
-import type { Tuning } from '../../kernels/launch.js';
+import { pairsOf } from '../../kernels/matmul/launch.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, runPlan, wordsIn } from './run-plan.js';

@@ -3,6 +3,7 @@
  * edges, strides and sums are checked against float64; and compiled with the real ones by Dawn's null backend, which
  * has every feature and runs nothing. Where an adapter has matrix units, the kernels themselves.
  */
+import type { MatmulOptions, Rows } from '../../kernels/options.js';
 import './narrow.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -17,7 +18,7 @@ import {
   type OperationPlan,
   type Step,
 } from '../../src/gpu/index.js';
-import { pairsOf, type MatmulOptions, type Rows } from '../../kernels/matmul/launch.js';
+import { pairsOf } from '../../kernels/matmul/launch.js';
 import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../kernels/shared/matrix.launch.js';
 import { readKernelFile } from '../../kernels/files.js';
 import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';

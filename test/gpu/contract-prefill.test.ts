@@ -2,10 +2,10 @@
  * Kernels of prefill against float64: causal attention of a chunk of ragged prompts, the mass that it gives, and cached
  * rows read back; append where a prompt puts it.
  */
+import type { PrefillOptions } from '../../kernels/options.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
-import type { PrefillOptions } from '../../kernels/shared/prefill.launch.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { isQuantised, STORAGES } from '../../kernels/spec.js';
 import { check, TOLERANCE } from './contract-run.js';

@@ -1,9 +1,9 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
+import type { Placement } from '../../kernels/options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
-import type { Placement } from '../../kernels/shared/rows.launch.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { check, TOLERANCE } from './contract-run.js';

@@ -11,7 +11,6 @@ import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './c
 import { compareVersions } from './compare.js';
 import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
 import { measureRoofline, PREPARED, YARDSTICK_SCALE } from './roofline.js';
-import type { Tuning } from '../../../kernels/launch.js';
 import type { Against } from './versions.js';
 
 export interface BenchOptions {

@@ -6,7 +6,6 @@ import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
-import type { Tuning } from '../../../kernels/launch.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
 import type { OpenPoint } from '../calibrate/visits.js';
 import { interleave, ratioOf, sumOf, type Measure } from '../rounds.js';

@@ -1,5 +1,5 @@
 /** Execution of a step's attention over rows of full width, and rotation of its queries. */
-import type { RunOptions } from '../../../kernels/shared/fold.launch.js';
+import type { RunOptions } from '../../../kernels/options.js';
 import type { Buffer } from '../../gpu/index.js';
 import { reindexes } from '../../eviction/policy.js';
 import { anchoredIn } from '../../schedule/configuration.js';

@@ -2,6 +2,7 @@
  * The caches of a batch, one buffer a row set of a layer and loop, and which of their tokens a step reads. Where one
  * binding does not hold all sequences, each part of them that it holds (schedule/cache-parts.ts) has a buffer.
  */
+import type { Span } from '../../../kernels/options.js';
 import type { CacheLayout, CacheTensor } from '../../codecs/layout.js';
 import { layoutOf } from '../../codecs/registry.js';
 import { loopSlot, pagedTokens, rowSlots, tensorOfLoop } from '../../codecs/layout.js';
@@ -17,7 +18,6 @@ import {
 import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
 import { residualCacheBytes } from '../../../kernels/shared/residual.layout.js';
-import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { cacheParts, sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { AllocationKind, Allocations } from './allocations.js';

@@ -1,5 +1,5 @@
 /** Execution of H2O: the mass of cached tokens, and the exchange of a pinned token for the one that leaves the ring. */
-import type { EvictedCache } from '../../../kernels/shared/evict.launch.js';
+import type { EvictedCache } from '../../../kernels/options.js';
 import { branchWidth, evictingRows, readsLatents } from '../../schedule/eviction-ops.js';
 import { plan, type Executor } from './dense.js';
 import type { CacheRole } from './caches.js';

@@ -1,6 +1,6 @@
 /** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
+import type { Span } from '../../../kernels/options.js';
 import { reindexes } from '../../eviction/policy.js';
-import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { divideSpan } from './caches.js';
 import { CACHED_TOKENS, recentTokens, spansFrom, type DecodeStep } from './step.js';
 

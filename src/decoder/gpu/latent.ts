@@ -1,8 +1,8 @@
 /** Execution of a step's attention over latents: absorbed queries, rebuilt rows, and values from latents. */
+import type { Rows } from '../../../kernels/options.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { pinsSinks } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../../kernels/matmul/launch.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Visit } from '../../schedule/expand.js';
 import type { CodecAxis } from '../tensors.js';

@@ -2,11 +2,11 @@
  * What the operations of a pass read and write: weights, caches, and activations of n rows. A decode step has a row a
  * sequence (step.ts), a prompt one a token (prompt.ts). Buffers are asked for by the label that they have in a step.
  */
+import type { AppendOptions } from '../../../kernels/options.js';
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { GpuError, partOf, type Buffer, type Device, type OperationPlan } from '../../gpu/index.js';
-import type { AppendOptions } from '../../../kernels/append/launch.js';
 import { anchoredIn, latentsOf, spansLoops } from '../../schedule/configuration.js';
 import { packedRow } from '../../schedule/buffers.js';
 import type { Place, Visit } from '../../schedule/expand.js';

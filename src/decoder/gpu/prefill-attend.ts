@@ -2,10 +2,10 @@
  * Attention of a prompt: over the run's rows, and over those of tokens before the run, in the cache or rebuilt from
  * latents piece by piece.
  */
+import type { PrefillOptions } from '../../../kernels/options.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { reindexes } from '../../eviction/policy.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { PrefillOptions } from '../../../kernels/shared/prefill.launch.js';
 import { branchWidth } from '../../schedule/eviction-ops.js';
 import type { Visit } from '../../schedule/expand.js';
 import { keepsRows, shiftOf, turnsQueries } from '../../schedule/prefill.js';

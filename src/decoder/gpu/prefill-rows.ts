@@ -2,11 +2,11 @@
  * Rows of a prompt that a step does not have: kept for attention, read back from the cache, reconstructed, and joining a
  * cache that is evicted from. Positions are those of the run's tokens; buffers have rows of the run alone.
  */
+import type { Rows } from '../../../kernels/options.js';
 import { readsLatents, closingTime } from '../../schedule/eviction-ops.js';
 import { latentsOf } from '../../schedule/configuration.js';
 import type { Visit } from '../../schedule/expand.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../../kernels/matmul/launch.js';
 import type { CodecAxis } from '../tensors.js';
 import type { CacheRole } from './caches.js';
 import { plan, type Executor, type Executors } from './dense.js';

@@ -2,11 +2,10 @@
  * Execution of operations on the rows of new tokens, the same for a step and for a prompt: encoding, rotation,
  * restoring rows of full width from latents, and writing to the cache.
  */
+import type { RopeOptions, Rows } from '../../../kernels/options.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { averagesLoops, codecSpec, isHybrid, isLatent } from '../../codecs/registry.js';
 import type { Buffer } from '../../gpu/index.js';
-import type { Rows } from '../../../kernels/matmul/launch.js';
-import type { RopeOptions } from '../../../kernels/rope/launch.js';
 import { anchoredIn, latentsOf, restoredLoops, spansLoops } from '../../schedule/configuration.js';
 import type { Visit } from '../../schedule/expand.js';
 import { branchTensor, codecTensor, type CodecAxis } from '../tensors.js';

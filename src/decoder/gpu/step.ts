@@ -1,4 +1,5 @@
 /** The machine of decode steps: a row a sequence, and the few numbers that change from step to step. */
+import type { Span } from '../../../kernels/options.js';
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import { pinsSinks, weighsTokens } from '../../eviction/policy.js';
@@ -13,7 +14,6 @@ import {
   type OperationPlan,
 } from '../../gpu/index.js';
 import { rotaryTable } from '../../gpu/rotary.js';
-import type { Span } from '../../../kernels/shared/fold.launch.js';
 import { queryWidth, stepBuffers, type BufferRow } from '../../schedule/buffers.js';
 import { branchWidth, evictingRows, readsLatents, windowOf } from '../../schedule/eviction-ops.js';
 import type { Place, Visit } from '../../schedule/expand.js';
