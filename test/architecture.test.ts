@@ -297,6 +297,7 @@ describe('architecture', () => {
       'schema/settings.ts -> codecs/codec.ts',
       'schema/settings.ts -> eviction/policy.ts',
       'schema/codec.ts -> codecs/codec.ts',
+      'schema/fidelity.ts -> codecs/codec.ts',
     ]);
     expect(backwards.filter((edge) => !allowed.has(edge))).toEqual([]);
   });

@@ -15,7 +15,6 @@ import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
 import { batchTimers, type Copies } from './timing.js';
 import type { OpenPoint } from './calibrate/visits.js';
-import type { OperationOptions, Tuning } from '../../kernels/launch.js';
 
 const MIB = 2 ** 20;
 /**

@@ -12,7 +12,6 @@ import { describeHost } from '../bench/host.js';
 import { staleKernels } from '../bench/calibrate/tracks.js';
 import { representativeCalls } from '../bench/regression/cases.js';
 import { tune, type Trial } from '../bench/calibrate/tune.js';
-import type { Tuning } from '../../kernels/launch.js';
 import { fitting, outliers } from '../cost/fit/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';

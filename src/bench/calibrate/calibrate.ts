@@ -4,7 +4,7 @@
  */
 import { clockNow } from '../../io/clock.js';
 import type { Device } from '../../gpu/device.js';
-import type { Tuning } from '../../../kernels/launch.js';
+import type { Tuning } from '../../../kernels/options.js';
 import type { KernelName } from '../../../kernels/registry.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';

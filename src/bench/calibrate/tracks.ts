@@ -1,6 +1,6 @@
 /** What a calibration has to measure: the candidates of every kernel and variant, and what is known of them already. */
 import type { Device } from '../../gpu/device.js';
-import type { Tuning } from '../../../kernels/launch.js';
+import type { Tuning } from '../../../kernels/options.js';
 import { KERNEL_NAMES, workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
 import { GpuError } from '../../gpu/errors.js';
 import { median } from '../../numbers/statistics.js';

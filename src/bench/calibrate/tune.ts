@@ -6,7 +6,8 @@
 import type { Budget } from '../../io/budget.js';
 import { isDeepStrictEqual } from 'node:util';
 import { deviceOptions, GpuError, planOperation, type Device } from '../../gpu/index.js';
-import type { Tunable, Tuning } from '../../../kernels/launch.js';
+import type { Tunable } from '../../../kernels/launch.js';
+import type { Tuning } from '../../../kernels/options.js';
 import { TUNABLES } from '../../../kernels/launches.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';

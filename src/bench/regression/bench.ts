@@ -1,4 +1,5 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
+import type { Tuning } from '../../../kernels/options.js';
 import type { Budget } from '../../io/budget.js';
 import { UserError } from '../../errors.js';
 import { formatNumber } from '../../numbers/units.js';

@@ -2,6 +2,7 @@
  * This program's kernels beside the device's ceilings, all in turn: the share of a ceiling that a kernel reaches
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
+import type { Tuning } from '../../../kernels/options.js';
 import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
