@@ -258,10 +258,10 @@ describe('predictor', () => {
     const source = readFileSync(new URL('../../src/cost/predictor.ts', import.meta.url), 'utf8');
     const imports = source.split('\n').filter((line) => line.startsWith('import ') && !line.startsWith('import type'));
     expect(imports).toEqual([
-      "import { CONSTANTS } from '../../src/cost/constants.js';",
+      "import { CONSTANTS } from './constants.js';",
       "import { KERNELS, type KernelName } from '../../kernels/registry.js';",
-      "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../../src/schema/drift.js';",
-      "import { Posterior, type Hyperparameters } from '../../src/cost/covariance.js';",
+      "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
+      "import { Posterior, type Hyperparameters } from './covariance.js';",
     ]);
   });
 
