@@ -4,10 +4,10 @@ import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../units.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
-import { capacityHolds, type CapacityRow } from './capacity.js';
+import { capacityHolds, type CapacityRow } from './memory/capacity.js';
 import type { ControlRow } from './controls.js';
 import type { MeasuredRow, StepRow } from './latency.js';
-import type { MemoryRow } from './memory.js';
+import type { MemoryRow } from './memory/memory.js';
 import type { PromptRow } from './prefill.js';
 import {
   overheadOf,

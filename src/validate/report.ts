@@ -1,11 +1,11 @@
 /** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
 import type { Clock } from '../gpu/index.js';
-import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './capacity.js';
+import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './memory/capacity.js';
 import type { ControlRow } from './controls.js';
-import { LOGIT_TOLERANCE, type CorrectnessReport } from './correctness.js';
+import { LOGIT_TOLERANCE, type CorrectnessReport } from './memory/correctness.js';
 import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
-import type { MemoryReport } from './memory.js';
+import type { MemoryReport } from './memory/memory.js';
 import type { PromptsReport } from './prefill.js';
 import { SERVING_TOLERANCES, type ServingReport, type ServingRow } from './serving.js';
 import { SPECULATION_TOLERANCE, type SpeculatedRun } from './serving-speculation.js';
