@@ -399,8 +399,12 @@ export const pricePrompt = checked(
 export const datasheetPricer = checked(pricers.datasheetPricer, 'datasheetPricer', ['rates', rates], ['link', link]);
 /** Prices of the device that a calibration was measured on. */
 export const calibrationPricer = checked(
-  (calibration: Calibration | pricers.PricedParts, options: Parameters<typeof pricers.calibrationPricer>[1]) =>
-    pricers.calibrationPricer('clock' in calibration ? readCalibration(calibration) : calibration, options),
+  (calibration: pricers.PricedParts, options: Parameters<typeof pricers.calibrationPricer>[1]) =>
+    // A whole file holds what was measured.
+    pricers.calibrationPricer(
+      'clock' in calibration ? readCalibration(calibration as Calibration) : calibration,
+      options,
+    ),
   'calibrationPricer',
   ['calibration', z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) })],
   ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],
