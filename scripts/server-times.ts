@@ -23,8 +23,7 @@ import type { Interval, ServerSpread } from '../src/cost/evidence.js';
 import { PACKAGE_ROOT } from '../src/io/root.js';
 import { readLedger, type Row } from '../src/schema/ledger-file.js';
 import { quantile } from '../src/numbers/statistics.js';
-import type { ServerFile, ServerTime } from '../src/stacks/serving.js';
-import { isRuntime } from '../src/stacks/execution.js';
+import { type ServerFile, type ServerTime, isRuntime } from '../src/stacks/serving.js';
 
 const { values } = parseArgs({
   options: { write: { type: 'boolean', default: false }, keep: { type: 'boolean', default: false } },

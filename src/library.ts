@@ -353,12 +353,14 @@ export const datasheetPricer = checked(pricers.datasheetPricer, ['rates', rates]
 /** Prices of the device that a calibration was measured on. */
 export const calibrationPricer = checked(
   function calibrationPricer(
-    calibration: Calibration | pricers.PricedParts,
+    calibration: pricers.PricedParts,
     options: Parameters<typeof pricers.calibrationPricer>[1],
   ) {
-    return pricers.calibrationPricer('clock' in calibration ? readCalibration(calibration) : calibration, options);
+    // A whole file holds what was measured.
+    const read = 'clock' in calibration ? readCalibration(calibration as Calibration) : calibration;
+    return pricers.calibrationPricer(read, options);
   },
-  ['calibration', asMade(z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) }))],
+  ['calibration', z.looseObject({ overheads: made, ceilings: made, kernels: z.array(made) })],
   ['options', z.looseObject({ stale: z.set(z.string()), link, source: text })],
 );
 

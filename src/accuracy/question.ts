@@ -6,9 +6,8 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { isRuntime, RUNTIMES } from '../stacks/execution.js';
 import { acceptanceOf, publishedAcceptance } from '../serving/speculation.js';
-import { STACKS } from '../stacks/serving.js';
+import { STACKS, isRuntime, RUNTIMES } from '../stacks/serving.js';
 
 /** A row as a question. */
 export type Question =

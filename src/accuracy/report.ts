@@ -1,4 +1,5 @@
 /** The ledger priced: every figure beside its prediction, and errors by group. */
+import { isRuntime } from '../stacks/serving.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError, show } from '../errors.js';
@@ -6,7 +7,6 @@ import { PACKAGE_ROOT } from '../io/root.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
-import { isRuntime } from '../stacks/execution.js';
 import { causeOf } from './causes.js';
 import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
 import { geometryOf, Pricing } from './price.js';

@@ -12,10 +12,19 @@ import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/calibrate/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
-import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
+import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
 import { parseNumber } from '../numbers/units.js';
-import { formatDuration } from './progress.js';
-import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { ProgressLine, timeText } from './progress.js';
+import {
+  adapterFlags,
+  choiceFlag,
+  choicesFlag,
+  formatOption,
+  OUTPUT,
+  textFlag,
+  type Args,
+  type Command,
+} from './command.js';
 import { checkWritable } from '../io/write.js';
 import { asJson, print } from './output.js';
 
@@ -84,13 +93,9 @@ async function run(args: Args): Promise<ExitCode> {
   const quiet = args.flags['quiet'] === true;
   const output = textFlag(args, 'output');
   if (output !== null) checkWritable(output, '--output');
-  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
-  const device = await openDevice({
-    ...(adapter === null ? {} : { adapter }),
-    ...(backend === null ? {} : { backend }),
-  });
+  const device = await openDevice(adapterFlags(args));
+  const line = new ProgressLine(quiet);
   try {
-    const progress = !quiet && process.stderr.isTTY === true;
     const options: BenchOptions = {
       against,
       kernels,
@@ -102,10 +107,12 @@ async function run(args: Args): Promise<ExitCode> {
       ...(shapes ? { shapes } : {}),
       ...(tuning ? { tuning } : {}),
       ...(against === null ? { tunedSeconds: tunedOn(device.description) } : {}),
-      ...(progress ? { onProgress: showProgress, onRound: showRound } : {}),
+      onProgress: ({ kernel, variant }, done, total) => line.show(`[${done + 1}/${total}] ${kernel} ${variant}`),
+      onRound: (rounds, elapsed, total) =>
+        line.show(timeText(elapsed, Math.max(0, total - elapsed), `round ${rounds}`)),
     };
     const report = await bench(device, options);
-    if (progress) process.stderr.write('\r\u001b[K');
+    line.clear();
     await print(render(report, format), { file: output, quiet });
     return report.regressed ? EXIT.regressed : EXIT.ok;
   } finally {
@@ -137,16 +144,6 @@ function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
       return benchTable(report);
   }
 }
-
-const showProgress = (call: KernelCall, done: number, total: number): void =>
-  void process.stderr.write(`\r[${done + 1}/${total}] ${call.kernel} ${call.variant}\u001b[K`);
-
-/** Percent of the time and what is left of it. */
-const showRound = (rounds: number, elapsed: number, total: number): void =>
-  void process.stderr.write(
-    `\r${Math.min(100, Math.round((100 * elapsed) / Math.max(elapsed, total)))} %, ` +
-      `${formatDuration(Math.max(0, total - elapsed))} left: round ${rounds}\u001b[K`,
-  );
 
 /** Tuning by kernel out of a calibration, or null. */
 async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {

@@ -2,7 +2,6 @@
 import type { Tuning } from '../../kernels/options.js';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Anchor } from '../bench/calibrate/anchors.js';
 import { callsOf } from '../bench/calibrate/lists.js';
 import { calibrate, type CalibrationProgress, type Compiled } from '../bench/calibrate/calibrate.js';
 import { measureOverheads } from '../bench/ceilings.js';
@@ -11,7 +10,7 @@ import { compilersFor } from '../bench/calibrate/compilers.js';
 import { describeHost } from '../bench/host.js';
 import { staleKernels } from '../bench/calibrate/tracks.js';
 import { representativeCalls } from '../bench/regression/cases.js';
-import { tune, type Trial } from '../bench/calibrate/tune.js';
+import { tune, type Trial, type TuneOptions } from '../bench/calibrate/tune.js';
 import { fitting, outliers } from '../cost/fit/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { findPreset } from '../geometry/presets.js';
@@ -25,13 +24,13 @@ import { otherMachine } from '../schema/machine.js';
 import { summary } from '../bench/calibrate/summary.js';
 import { readCalibration } from '../schema/drift.js';
 import { formatNumber, parseNumber, parseSeconds } from '../numbers/units.js';
-import { textFlag, type Args, type Command } from './command.js';
+import { adapterFlags, textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../io/write.js';
 import { interruptible } from './interrupt.js';
 import { print } from './output.js';
-import { progressLine } from './progress.js';
+import { ProgressLine, timeText } from './progress.js';
 
 export const calibrateCommand: Command = {
   options: {
@@ -68,14 +67,14 @@ async function run(args: Args): Promise<ExitCode> {
   const model = textFlag(args, 'model');
   findPreset(model ?? 'ouro-1.4b');
   const kernels = readKernels(args);
-  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const quiet = args.flags['quiet'] === true;
   const output = textFlag(args, 'output');
   // Errors of the file are reported before a device is opened.
   if (output !== null) checkFile(output, args);
   return interruptible(async (signal) => {
-    const options = { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
+    const options = adapterFlags(args);
     const device = await openDevice(options);
+    const line = new ProgressLine(quiet);
     let unlock = (): void => undefined;
     try {
       const file = output ?? join('calibrations', `${slugOf(device.description)}.json`);
@@ -88,22 +87,30 @@ async function run(args: Args): Promise<ExitCode> {
       const budget = new Budget(budgetSeconds);
       const tuning =
         args.flags['tune'] === true
-          ? await tuneKernels(device, budget.part(TUNE_SHARE * budgetSeconds), seed, kernels, quiet, signal)
+          ? await tuneKernels(device, { budget: budget.part(TUNE_SHARE * budgetSeconds), seed, signal }, kernels, quiet)
           : null;
       if (earlier) keepStale(device, file, earlier, tuning, quiet);
-      const calls = callsOf(device, model);
-      const calibration = await measure(device, {
+      // Until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended.
+      const onProgress = (p: Compiled & Partial<CalibrationProgress>): void => {
+        const done = p.samples === undefined ? 'compiled' : `${p.samples} points`;
+        line.show(timeText(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`));
+      };
+      const calibration = await calibrate({
+        device,
+        host: describeHost(),
         budgetSeconds: Math.max(0, budget.left),
         seed,
-        kernels,
-        earlier,
-        file,
-        quiet,
-        tuning,
-        calls,
-        compilers: () => compilersFor(device, options),
+        calls: callsOf(device, model),
+        ...(kernels ? { kernels } : {}),
+        ...(tuning ? { tuning } : {}),
+        ...(earlier ? { resumeFrom: earlier } : {}),
         signal,
-      });
+        save: saveTo(file),
+        outliers,
+        ...(software ? { compilers: () => compilersFor(device, options) } : {}),
+        onProgress,
+        onCompiled: onProgress,
+      }).finally(() => line.isShown && process.stderr.write('\n'));
       if (calibration.kernels.every((k) => k.samples.length === 0)) {
         if (!earlier) rmSync(file, { force: true });
         throw nothingMeasured(calibration, signal.aborted);
@@ -113,7 +120,8 @@ async function run(args: Args): Promise<ExitCode> {
           `it took ${formatNumber(budget.spent)} s for --budget ${budgetText}: overheads, ceilings and one ` +
             `point take that long here\n`,
         );
-      fit(calibration, quiet);
+      for (const { kernel, variant } of fitting(calibration)) line.show(`fitting ${kernel} ${variant}`);
+      line.clear();
       writeCalibration(file, calibration);
       await print(summary(readCalibration(calibration), file), { file: null, quiet });
       return EXIT.ok;
@@ -201,87 +209,25 @@ const TUNE_SHARE = 1 / 3;
 /** Values of tunable constants that are faster here, at the shapes that `bench` compares versions at. */
 async function tuneKernels(
   device: Device,
-  budget: Budget,
-  seed: number,
+  rules: Pick<TuneOptions, 'budget' | 'seed' | 'signal'>,
   kernels: readonly KernelName[] | null,
   quiet: boolean,
-  signal: AbortSignal,
 ): Promise<Partial<Record<KernelName, Tuning>>> {
-  const { submitSeconds } = await measureOverheads(device, budget.seconds / 10);
+  const { submitSeconds } = await measureOverheads(device, rules.budget.seconds / 10);
   const calls = representativeCalls(device.description.software).filter((c) => kernels?.includes(c.kernel) ?? true);
-  const progress = !quiet && process.stderr.isTTY === true;
-  const onTrial = (t: Trial): void => {
-    const values = Object.entries(t.tuning)
+  const line = new ProgressLine(quiet);
+  const onTrial = ({ kernel, tuning, kept, ratio }: Trial): void => {
+    const values = Object.entries(tuning)
       .map(([name, value]) => `${name} ${value}`)
       .join(', ');
-    if (t.kept && !quiet)
-      process.stderr.write(
-        `${progress ? '\r\u001b[K' : ''}${t.kernel}: ${values} takes ` +
-          `${t.ratio ? t.ratio.estimate.toFixed(3) : '–'} of the time\n`,
-      );
-    if (progress)
-      process.stderr.write(progressLine(budget.spent, Math.max(0, budget.left), `tuning ${t.kernel}: ${values}`));
+    if (kept && !quiet) {
+      line.clear();
+      process.stderr.write(`${kernel}: ${values} takes ${ratio ? ratio.estimate.toFixed(3) : '–'} of the time\n`);
+    } else line.show(`tuning ${kernel}: ${values}`);
   };
-  const tuning = await tune(device, {
-    calls,
-    clock: device.clock,
-    submitSeconds,
-    budget,
-    seed,
-    signal,
-    onTrial,
-  });
-  if (progress) process.stderr.write('\r\u001b[K');
+  const tuning = await tune(device, { ...rules, calls, clock: device.clock, submitSeconds, onTrial });
+  line.clear();
   return tuning;
-}
-
-interface Measuring {
-  tuning: Partial<Record<KernelName, Tuning>> | null;
-  budgetSeconds: number;
-  seed: number;
-  kernels: KernelName[] | null;
-  earlier: Calibration | null;
-  file: string;
-  quiet: boolean;
-  calls: readonly (() => readonly Anchor[])[];
-  compilers: () => Promise<readonly Device[]>;
-  signal: AbortSignal;
-}
-
-/** Measures until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended. */
-async function measure(device: Device, m: Measuring): Promise<Calibration> {
-  try {
-    return await calibrate({
-      device,
-      host: describeHost(),
-      budgetSeconds: m.budgetSeconds,
-      seed: m.seed,
-      calls: m.calls,
-      ...(m.kernels ? { kernels: m.kernels } : {}),
-      ...(m.tuning ? { tuning: m.tuning } : {}),
-      ...(m.earlier ? { resumeFrom: m.earlier } : {}),
-      signal: m.signal,
-      save: saveTo(m.file),
-      outliers,
-      ...(device.description.software ? { compilers: m.compilers } : {}),
-      ...(m.quiet || process.stderr.isTTY !== true ? {} : { onProgress: showProgress, onCompiled: showProgress }),
-    });
-  } finally {
-    if (!m.quiet && process.stderr.isTTY === true) process.stderr.write('\n');
-  }
-}
-
-const showProgress = (p: Compiled & Partial<CalibrationProgress>): void => {
-  const done = p.samples === undefined ? 'compiled' : `${p.samples} points`;
-  process.stderr.write(progressLine(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`));
-};
-
-/** Fits a predictor for every kernel and variant that has samples. */
-function fit(calibration: Calibration, quiet: boolean): void {
-  const shown = !quiet && process.stderr.isTTY === true;
-  for (const { kernel, variant } of fitting(calibration))
-    if (shown) process.stderr.write(`\rfitting ${kernel} ${variant}\u001b[K`);
-  if (shown) process.stderr.write('\r\u001b[K');
 }
 
 function readKernels(args: Args): KernelName[] | null {

@@ -59,6 +59,12 @@ export const formatOption = (formats: readonly string[]): OptionTable => ({
 export const textFlag = (args: Args, name: string): string | null =>
   typeof args.flags[name] === 'string' ? args.flags[name] : null;
 
+/** Which adapter is opened: `--adapter` and `--backend`. */
+export function adapterFlags(args: Args): { adapter?: string; backend?: string } {
+  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
+  return { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
+}
+
 /** The value of a flag whose choices these are; the first where it is not given. */
 export const choiceFlag = <T extends string>(args: Args, name: string, choices: readonly T[]): T =>
   (textFlag(args, name) ?? choices[0]) as T;

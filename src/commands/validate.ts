@@ -8,11 +8,20 @@ import { parseBytes, parseNumber } from '../numbers/units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
-import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import {
+  adapterFlags,
+  choiceFlag,
+  choicesFlag,
+  formatOption,
+  OUTPUT,
+  textFlag,
+  type Args,
+  type Command,
+} from './command.js';
 import { checkWritable, writeWhole } from '../io/write.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print } from './output.js';
-import { progressLine } from './progress.js';
+import { ProgressLine, timeText } from './progress.js';
 import { explained } from './model/run.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
@@ -89,20 +98,16 @@ async function run(args: Args): Promise<ExitCode> {
   const sections = choicesFlag<Section>(args, 'only') ?? (serving ? [] : SECTIONS);
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
-  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   const [output, pictureFile] = [textFlag(args, 'output'), textFlag(args, 'picture')];
   if (output !== null) checkWritable(output, '--output');
   if (pictureFile !== null) checkWritable(pictureFile, '--picture');
-  const progress = !quiet && process.stderr.isTTY === true;
+  const line = new ProgressLine(quiet);
   let report: ValidationReport;
   let device: Device | undefined;
   const abort = new AbortController();
   const release = onInterrupt(() => abort.abort());
   try {
-    device = await openDevice({
-      ...(adapter === null ? {} : { adapter }),
-      ...(backend === null ? {} : { backend }),
-    });
+    device = await openDevice(adapterFlags(args));
     report = await validate(device, {
       budget,
       quick,
@@ -114,18 +119,8 @@ async function run(args: Args): Promise<ExitCode> {
       model: textFlag(args, 'model'),
       cli: process.argv[1] ?? null,
       signal: abort.signal,
-      ...(progress
-        ? {
-            onProgress: (p) =>
-              void process.stderr.write(
-                progressLine(
-                  p.elapsedSeconds,
-                  Math.max(0, p.budgetSeconds - p.elapsedSeconds),
-                  `${p.section} ${p.doing}`,
-                ),
-              ),
-          }
-        : {}),
+      onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
+        line.show(timeText(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`)),
     });
   } catch (error) {
     throw abort.signal.aborted && !(error instanceof UserError)
@@ -133,7 +128,7 @@ async function run(args: Args): Promise<ExitCode> {
       : explained(error);
   } finally {
     release();
-    if (progress) process.stderr.write('\r\u001b[K');
+    line.clear();
     device?.close();
   }
   const picture = await writePicture(report, pictureFile, quiet);

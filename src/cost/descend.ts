@@ -1,4 +1,6 @@
 /**
+ * Our own: costs have kinks and bounds, and another search would change the digits of every fit that is carried.
+ *
  * Coordinate search for the least cost within bounds, in steps that halve from `first` down to `finest` (Hooke & Jeeves
  * 1961 without pattern moves): for a handful of parameters whose costs have kinks or whose gradients cost more than
  * they save.

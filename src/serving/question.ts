@@ -13,7 +13,7 @@ import {
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
-import type { RuntimeTerms } from '../stacks/runtime.js';
+import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';

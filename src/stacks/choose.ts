@@ -4,8 +4,8 @@ import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { lawsOf, type AttainableFile } from './attainable.js';
 import type { GpuSources } from './gpu-pricer.js';
-import { isRuntime } from './execution.js';
-import { runtimeSource, type RuntimeFile } from './runtime.js';
+import { runtimeSource } from './runtime.js';
+import type { RuntimeFile } from './runtime-schema.js';
 import {
   SAME_GENERATION,
   servedBy,
@@ -17,6 +17,7 @@ import {
   type ServerTime,
   type Stack,
   type StackTables,
+  isRuntime,
 } from './serving.js';
 
 /** A choice whose tables are still to be read. */

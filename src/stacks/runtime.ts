@@ -13,78 +13,8 @@ import { UserError, show } from '../errors.js';
 import type { Interval } from '../cost/evidence.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Execution } from '../schema/serving.js';
-import type { RuntimeName } from './execution.js';
-
-/** A kernel of attention as a server calls it. */
-interface AttentionTerms {
-  /** Rows of one sequence in a pass read its cache together; else each is a row of its own. */
-  readonly packsQueries: boolean;
-  /** Host's work for a call beyond one launch, in launches. */
-  readonly callLaunches: number;
-  /** Host's work for a prompt's token in each loop, in launches. */
-  readonly promptTokenLaunches: number;
-  /** Time over that of the tables' kernel where memory decides. */
-  readonly slowdown: number;
-  /**
-   * A kernel that does not divide a sequence: one block walks a query head's tokens. Seconds of a block for a token,
-   * alone on its unit, and for each block that shares the unit, at this clock.
-   */
-  readonly unsplit: {
-    readonly secondsPerToken: number;
-    readonly secondsPerTokenOfOthers: number;
-    readonly clockHertz: number;
-  } | null;
-}
-
-export interface RuntimeTerms {
-  readonly source: Readonly<Record<string, string>>;
-  /** The stack whose tables price its kernels where there are some. */
-  readonly kernels: string;
-  /** Kernels that the host launches, and other work of its, in launches. */
-  readonly launches: {
-    /** Of an RMSNorm. */
-    readonly norm: number;
-    /** Of a layer without its norms; of these, those that a price stands for. */
-    readonly layer: number;
-    readonly layerPriced: number;
-    /** Once a pass: rotary angles, the final norm, the exit gate. */
-    readonly loop: number;
-    /** A replayed pass. */
-    readonly replay: number;
-    /** A prelude or a coda, beside its layers. */
-    readonly boundary: number;
-    /** Each row of a pass: its state, its blocks. */
-    readonly row: number;
-    /** The keys and values of a loop that a token left out. */
-    readonly copiedPlane: number;
-  };
-  /** GPU's time of a small kernel with the gap after it. */
-  readonly gapSeconds: { readonly eager: number; readonly replayed: number };
-  /** Passes of more rows are launched, not replayed. */
-  readonly mostReplayedRows: number;
-  /**
-   * Of a sequence's neighbours, those in the same replayed pass where signals are read later: others wait for theirs.
-   */
-  readonly replayedAsyncShare: number;
-  readonly defaults: { readonly attention: string; readonly maxNumSeqs: number; readonly maxNumBatchedTokens: number };
-  readonly attention: Readonly<Record<string, AttentionTerms>>;
-  /** 90 % of the rows that were held out lie within this, a natural logarithm. */
-  readonly spread: number;
-}
-
-/** calibrations/runtimes.json */
-export interface RuntimeFile {
-  readonly schema: 'lla-sim/runtimes';
-  readonly schemaVersion: 1;
-  readonly runtimes: Readonly<Record<RuntimeName, RuntimeTerms>>;
-  /** Seconds a launch: of hosts that were measured, by the GPU beside them, and of all others. */
-  readonly hosts: {
-    readonly measured: Readonly<
-      Record<string, { readonly secondsPerLaunch: number; readonly spread: number; readonly row: string }>
-    >;
-    readonly others: Interval;
-  };
-}
+import type { AttentionTerms, RuntimeFile, RuntimeTerms } from './runtime-schema.js';
+import type { RuntimeName } from './serving.js';
 
 /** A runtime on one machine, before the settings of a question: plain data. */
 export interface RuntimeSource {

@@ -2,9 +2,8 @@
 import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
-import { RUNTIMES, type RuntimeName } from './execution.js';
 import type { RuntimeChoice } from './runtime.js';
-import { STACKS, servedBy, type Stack } from './serving.js';
+import { STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {

@@ -4,8 +4,7 @@
  */
 import { weightBytes } from '../cost/memory.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { RuntimeName } from './execution.js';
-import type { Stack } from './serving.js';
+import { type Stack, type RuntimeName } from './serving.js';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;

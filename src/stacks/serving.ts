@@ -4,8 +4,14 @@
  */
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
-import { RUNTIMES, type RuntimeName } from './execution.js';
 import type { StackFile } from './stack-schema.js';
+
+/** Servers that are priced with their runtime. */
+export const RUNTIMES = ['vllm-rlt'] as const;
+export type RuntimeName = (typeof RUNTIMES)[number];
+
+export const isRuntime = (stack: string | undefined): stack is RuntimeName =>
+  (RUNTIMES as readonly string[]).includes(stack ?? '');
 
 /** Stacks in the order in which a plan looks for tables. */
 export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;

@@ -1,5 +1,6 @@
 /** Prefill: whole prompts, measured beside their prediction. */
 import { inTime } from '../bench/in-time.js';
+import { interleave } from '../bench/rounds.js';
 import type { Budget } from '../io/budget.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
@@ -111,13 +112,16 @@ async function measure(
   const began = budget.now();
   try {
     await decoder.prefill(tokens, method);
-    do {
+    const once = async (): Promise<number> => {
       decoder.reset();
       const round = await watch.beside(async () => (await decoder.prefill(tokens, method)).seconds);
       if (rounds.length === 0) budget.note(PROMPT, budget.now() - began);
       rounds.push(round);
       await watch.turn(CONTROLS_SHARE * round.seconds);
-    } while (rounds.length < rules.mostRounds && budget.left > 0);
+      return round.seconds;
+    };
+    const { seed, mostRounds } = rules;
+    await interleave([once], { seconds: budget.left, leastRounds: 1, mostRounds, seed, clockNow: budget.now });
   } finally {
     decoder.close();
   }

@@ -4,12 +4,20 @@ import { markdownText } from '../report/plan-csv.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
-import { capacityHolds, type CapacityRow } from './capacity.js';
+import { capacityHolds, type CapacityRow } from './memory/capacity.js';
 import type { ControlRow } from './controls.js';
-import type { StepRow } from './latency.js';
-import type { MemoryRow } from './memory.js';
+import type { MeasuredRow, StepRow } from './latency.js';
+import type { MemoryRow } from './memory/memory.js';
 import type { PromptRow } from './prefill.js';
-import { overheadOf, percent, verdict, type Check, type KernelSummary, type ValidationReport } from './report.js';
+import {
+  overheadOf,
+  percent,
+  verdict,
+  type Check,
+  type KernelSummary,
+  type ValidationReport,
+  signed,
+} from './report.js';
 import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
 import type { SpeculatedPrice, SpeculatedRun } from './serving-speculation.js';
 import { covered, signedError } from './statistics.js';
@@ -22,24 +30,20 @@ interface Block {
   readonly title: string;
   readonly paragraphs?: readonly string[];
   readonly table?: {
-    readonly head: readonly string[];
-    readonly right: readonly boolean[];
+    readonly spec: readonly Column<readonly string[]>[];
     readonly rows: readonly (readonly string[])[];
   };
 }
 
-function table<T>(spec: readonly Column<T>[], rows: readonly T[]): NonNullable<Block['table']> {
-  return {
-    head: spec.map((c) => c.title),
-    right: spec.map((c) => c.align === 'right'),
-    rows: rows.map((row) => spec.map((c) => c.cell(row))),
-  };
-}
+/** A table of any rows as one of texts. */
+const table = <T>(spec: readonly Column<T>[], rows: readonly T[]): NonNullable<Block['table']> => ({
+  spec: spec.map(({ title, align }, i) => ({ title, align, cell: (row) => row[i] as string })),
+  rows: rows.map((row) => spec.map((c) => c.cell(row))),
+});
 
 const left = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'left', cell });
 const right = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'right', cell });
 const milliseconds = (seconds: number): string => formatNumber(seconds * 1e3);
-const signed = (x: number): string => `${x >= 0 ? '+' : '−'}${percent(Math.abs(x))}`;
 
 const STATUS: Readonly<Record<Check['status'], string>> = {
   holds: 'holds',
@@ -53,16 +57,21 @@ const CHECKS: readonly Column<Check>[] = [
   left('tolerance', (c) => c.tolerance),
 ];
 
+/** A measured time beside its prediction. */
+const COMPARED: readonly Column<MeasuredRow>[] = [
+  right('measured ms', (r) => milliseconds(r.measuredSeconds)),
+  right('predicted', (r) => milliseconds(r.predicted.estimate)),
+  right('90 % interval', (r) => `${milliseconds(r.predicted.low)}–${milliseconds(r.predicted.high)}`),
+  right('error', (r) => signed(signedError(r))),
+  left('inside', (r) => (covered(r) ? 'yes' : 'no')),
+  left('evidence', (r) => r.evidence),
+];
+
 const STEPS: readonly Column<StepRow>[] = [
   left('step', (s) => s.id),
   right('batch', (s) => String(s.batch)),
   right('context', (s) => String(s.contextTokens)),
-  right('measured ms', (s) => milliseconds(s.measuredSeconds)),
-  right('predicted', (s) => milliseconds(s.predicted.estimate)),
-  right('90 % interval', (s) => `${milliseconds(s.predicted.low)}–${milliseconds(s.predicted.high)}`),
-  right('error', (s) => signed(signedError(s))),
-  left('inside', (s) => (covered(s) ? 'yes' : 'no')),
-  left('evidence', (s) => s.evidence),
+  ...COMPARED,
   right('overhead', (s) => signed(overheadOf(s))),
 ];
 
@@ -71,12 +80,7 @@ const PROMPTS: readonly Column<PromptRow>[] = [
   left('prefill', (p) => p.method),
   right('tokens', (p) => String(p.promptTokens)),
   right('chunk', (p) => String(p.chunkTokens)),
-  right('measured ms', (p) => milliseconds(p.measuredSeconds)),
-  right('predicted', (p) => milliseconds(p.predicted.estimate)),
-  right('90 % interval', (p) => `${milliseconds(p.predicted.low)}–${milliseconds(p.predicted.high)}`),
-  right('error', (p) => signed(signedError(p))),
-  left('inside', (p) => (covered(p) ? 'yes' : 'no')),
-  left('evidence', (p) => p.evidence),
+  ...COMPARED,
 ];
 
 const CONTROLS: readonly Column<ControlRow>[] = [
@@ -374,23 +378,7 @@ function blocksOf(r: ValidationReport): Block[] {
 export const validationTable = (r: ValidationReport): string =>
   `${blocksOf(r)
     .map(({ title, paragraphs = [], table: t }) =>
-      [
-        title,
-        ...paragraphs.flatMap((p) => wrap(p, WIDTH)),
-        ...(t
-          ? [
-              '',
-              ...columns(
-                t.head.map((head, i): Column<readonly string[]> => ({
-                  title: head,
-                  align: t.right[i] ? 'right' : 'left',
-                  cell: (row) => row[i] as string,
-                })),
-                t.rows,
-              ),
-            ]
-          : []),
-      ].join('\n'),
+      [title, ...paragraphs.flatMap((p) => wrap(p, WIDTH)), ...(t ? ['', ...columns(t.spec, t.rows)] : [])].join('\n'),
     )
     .join('\n\n')}\n`;
 
@@ -406,8 +394,8 @@ export function validationMarkdown(r: ValidationReport, picture: string | null =
       ...(t
         ? [
             '',
-            `| ${t.head.map(markdownText).join(' | ')} |`,
-            `| ${t.right.map((isRight) => (isRight ? '--:' : ':--')).join(' | ')} |`,
+            `| ${t.spec.map(({ title: name }) => markdownText(name)).join(' | ')} |`,
+            `| ${t.spec.map(({ align }) => (align === 'right' ? '--:' : ':--')).join(' | ')} |`,
             ...t.rows.map((row) => `| ${row.map(markdownText).join(' | ')} |`),
           ]
         : []),

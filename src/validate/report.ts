@@ -1,14 +1,15 @@
 /** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
 import type { Clock } from '../gpu/index.js';
-import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './capacity.js';
+import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './memory/capacity.js';
 import type { ControlRow } from './controls.js';
-import { LOGIT_TOLERANCE, type CorrectnessReport } from './correctness.js';
+import { LOGIT_TOLERANCE, type CorrectnessReport } from './memory/correctness.js';
 import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
-import type { MemoryReport } from './memory.js';
+import type { MemoryReport } from './memory/memory.js';
 import type { PromptsReport } from './prefill.js';
 import { SERVING_TOLERANCES, type ServingReport, type ServingRow } from './serving.js';
 import { SPECULATION_TOLERANCE, type SpeculatedRun } from './serving-speculation.js';
+import { best } from '../numbers/best.js';
 import { quantile } from '../numbers/statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
@@ -133,6 +134,32 @@ export function kernelSummaries(steps: readonly StepRow[]): KernelSummary[] {
     .sort((a, b) => b.measuredSeconds - a.measuredSeconds);
 }
 
+/** @param found null where there was nothing to check */
+const check = (
+  name: Check['name'],
+  strict: boolean,
+  tolerance: string,
+  found: { ok: boolean; text: string } | null,
+): Check => ({
+  name,
+  strict,
+  tolerance,
+  status: found === null ? 'not-checked' : found.ok ? 'holds' : 'failed',
+  found: found?.text ?? '–',
+});
+
+/** A relative error with its sign. */
+export const signed = (x: number): string => `${x >= 0 ? '+' : '−'}${percent(Math.abs(x))}`;
+
+/** An error of a simulation, of nothing where it is null. @param more words after it */
+const withinCheck = (name: Check['name'], strict: boolean, most: number, error: number | null, more = ''): Check =>
+  check(
+    name,
+    strict,
+    `within ${percent(most)}`,
+    error === null ? null : { ok: Math.abs(error) <= most, text: `${signed(error)}${more}` },
+  );
+
 interface Judged {
   readonly software: boolean;
   readonly quick: boolean;
@@ -147,18 +174,6 @@ interface Judged {
  */
 export function judge({ software, quick, correctness, memory, steps, capacity }: Judged): Check[] {
   const strict = !quick;
-  const check = (
-    name: Check['name'],
-    isStrict: boolean,
-    tolerance: string,
-    found: { ok: boolean; text: string } | null,
-  ): Check => ({
-    name,
-    strict: isStrict,
-    tolerance,
-    status: found === null ? 'not-checked' : found.ok ? 'holds' : 'failed',
-    found: found?.text ?? '–',
-  });
   const worst =
     correctness?.rows.reduce(
       (a, b) => (b.error / b.tolerance > a.error / a.tolerance ? b : a),
@@ -268,51 +283,28 @@ function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string
 type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted' | 'replay'>;
 
 /** A run that speculates against its price. */
-export function speculationCheck(run: Pick<SpeculatedRun, 'total'> | null, strict: boolean): Check {
-  const error = run ? run.total.priced / run.total.measured - 1 : 0;
-  return {
-    name: 'serving-speculation',
-    strict,
-    tolerance: `within ${percent(SPECULATION_TOLERANCE)}`,
-    status: run === null ? 'not-checked' : Math.abs(error) <= SPECULATION_TOLERANCE ? 'holds' : 'failed',
-    found: run === null ? '–' : `${error < 0 ? '−' : '+'}${percent(Math.abs(error))}`,
-  };
-}
+export const speculationCheck = (run: Pick<SpeculatedRun, 'total'> | null, strict: boolean): Check =>
+  withinCheck('serving-speculation', strict, SPECULATION_TOLERANCE, run && run.total.priced / run.total.measured - 1);
 
 /** The serving loop against the simulation: the worst of the rows. */
 export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {
-  const worst = (of: (row: JudgedRow) => { measured: number; simulated: number }): number =>
-    rows.map(of).reduce((a, { measured, simulated }) => {
-      const error = simulated / measured - 1;
-      return Math.abs(error) > Math.abs(a) ? error : a;
-    }, 0);
-  const within = (name: Check['name'], error: number, tolerance: number): Check => ({
-    name,
-    strict,
-    tolerance: `within ${percent(tolerance)}`,
-    status: rows.length === 0 ? 'not-checked' : Math.abs(error) <= tolerance ? 'holds' : 'failed',
-    found: rows.length === 0 ? '–' : `${error < 0 ? '−' : '+'}${percent(Math.abs(error))} at worst`,
-  });
+  const worst = (of: (row: JudgedRow) => { measured: number; simulated: number }): number | null => {
+    const errors = rows.map(of).map(({ measured, simulated }) => simulated / measured - 1);
+    return best(errors, Math.abs) ?? null;
+  };
   const pairs = rows.reduce((sum, row) => sum + row.pairs + row.replay.pairs, 0);
   const inverted = rows.reduce((sum, row) => sum + row.inverted + row.replay.inverted, 0);
+  const order = check(
+    'serving-order',
+    strict,
+    'equal where the schedule decides it',
+    rows.length === 0 ? null : { ok: inverted === 0, text: '' },
+  );
+  const [tpot, e2el] = [worst((r) => r.meanTpotSeconds), worst((r) => r.p90E2elSeconds)];
   return [
-    within(
-      'serving-tpot',
-      worst((r) => r.meanTpotSeconds),
-      SERVING_TOLERANCES.tpot,
-    ),
-    within(
-      'serving-e2el',
-      worst((r) => r.p90E2elSeconds),
-      SERVING_TOLERANCES.e2el,
-    ),
-    {
-      name: 'serving-order',
-      strict,
-      tolerance: 'equal where the schedule decides it',
-      status: rows.length === 0 ? 'not-checked' : inverted === 0 ? 'holds' : 'failed',
-      found: `${inverted} of ${pairs} pairs differ`,
-    },
+    withinCheck('serving-tpot', strict, SERVING_TOLERANCES.tpot, tpot, ' at worst'),
+    withinCheck('serving-e2el', strict, SERVING_TOLERANCES.e2el, e2el, ' at worst'),
+    { ...order, found: `${inverted} of ${pairs} pairs differ` },
   ];
 }
 

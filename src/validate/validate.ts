@@ -9,9 +9,9 @@ import { EXIT, UserError } from '../errors.js';
 import { formatNumber } from '../numbers/units.js';
 import type { Device } from '../gpu/index.js';
 import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
-import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './capacity.js';
+import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './memory/capacity.js';
 import { chooseControls, DriftWatch, type Weighed } from './controls.js';
-import { checkCorrectness, type CorrectnessReport } from './correctness.js';
+import { checkCorrectness, type CorrectnessReport } from './memory/correctness.js';
 import {
   candidateOf,
   configurationFor,
@@ -23,7 +23,7 @@ import {
 } from './grid.js';
 import { callsOfStep, checkSteps, type StepCase } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
-import { checkMemory, memoryCases, type MemoryReport } from './memory.js';
+import { checkMemory, memoryCases, type MemoryReport } from './memory/memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
 import { partsOf, type Part } from './parts.js';
 import {

@@ -5,7 +5,10 @@ import { DRIFT_RETRIED, isBeyond } from '../../src/bench/calibrate/repetitions.j
 import { randomFrom } from '../../src/numbers/random.js';
 import { median } from '../../src/numbers/statistics.js';
 import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/calibrate/visits.js';
+import type { Pricer } from '../../src/cost/latency.js';
 import { GpuError } from '../../src/gpu/errors.js';
+import { calibrationPricer } from '../../src/library.js';
+import type { KernelName } from '../../kernels/registry.js';
 import { calibrationSchema, sampleSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
 import { randomOf } from '../gpu/random.js';
 import {
@@ -516,6 +519,20 @@ describe(`reading (LLA_SIM_SEED=${seed})`, () => {
       )[0]!.seconds[0]!;
     expect(first('wall')).toBeCloseTo(1 - submitSeconds / calls, 12);
     expect(first('processor')).toBe(1);
+  });
+
+  test('the library prices by a stored file as by a file that was read', () => {
+    const raw = rawCalibration(parsed());
+    const options = { stale: new Set<string>(), link: null, source: 'a test' };
+    const [stored, read] = [raw, readCalibration(raw)].map((c) => calibrationPricer(c, options)) as [Pricer, Pricer];
+    for (const { kernel, samples } of raw.kernels)
+      for (const { variant, shape } of samples.slice(0, 2)) {
+        const call = { kernel: kernel as KernelName, variant, shape };
+        expect(stored.price(call)).toEqual(read.price(call));
+      }
+    expect(stored.price({ kernel: 'swiglu', variant: 'f32', shape: { rows: 3, width: 700 } }).evidence).not.toBe(
+      'roofline',
+    );
   });
 
   test('a run of the probe that the file lacks is refused', () => {

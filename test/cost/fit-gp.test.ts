@@ -1,3 +1,4 @@
+import { inverse, Matrix } from 'ml-matrix';
 import { describe, expect, it } from 'vitest';
 import { normalFrom, randomFrom } from '../../scripts/coverage-experiment.js';
 import { covarianceFactor, Posterior, type Hyperparameters } from '../../src/cost/covariance.js';
@@ -27,18 +28,6 @@ function covariance(a: number[], b: number[], { signalVariance, lengthScales }: 
   return signalVariance * (1 + Math.sqrt(3) * r) * Math.exp(-Math.sqrt(3) * r);
 }
 
-/** Inverse by Gauss-Jordan elimination. */
-function invert(matrix: number[][]): number[][] {
-  const n = matrix.length;
-  const rows = matrix.map((values, i) => [...values, ...values.map((_, j) => (i === j ? 1 : 0))]);
-  for (let c = 0; c < n; c++) {
-    const pivot = rows[c]!.map((v) => v / rows[c]![c]!);
-    rows[c] = pivot;
-    for (let r = 0; r < n; r++) if (r !== c) rows[r] = rows[r]!.map((v, k) => v - rows[r]![c]! * pivot[k]!);
-  }
-  return rows.map((values) => values.slice(n));
-}
-
 /** Posterior mean and deviation of a new measurement, densely. */
 function naive(
   points: number[][],
@@ -46,11 +35,10 @@ function naive(
   place: number[],
   h: Hyperparameters,
 ): { mean: number; deviation: number } {
-  const inverse = invert(
-    points.map((a, i) => points.map((b, j) => covariance(a, b, h) + (i === j ? h.noiseVariance : 0))),
-  );
+  const matrix = points.map((a, i) => points.map((b, j) => covariance(a, b, h) + (i === j ? h.noiseVariance : 0)));
+  const weightsOf = inverse(new Matrix(matrix)).to2DArray();
   const k = points.map((a) => covariance(a, place, h));
-  const weights = inverse.map((values) => values.reduce((sum, v, j) => sum + v * k[j]!, 0));
+  const weights = weightsOf.map((values) => values.reduce((sum, v, j) => sum + v * k[j]!, 0));
   return {
     mean: weights.reduce((sum, w, i) => sum + w * y[i]!, 0),
     deviation: Math.sqrt(h.signalVariance + h.noiseVariance - weights.reduce((sum, w, i) => sum + w * k[i]!, 0)),
@@ -89,14 +77,14 @@ describe('Gaussian process', () => {
   });
 
   it('inverts the covariance', () => {
-    const inverse = inverseFromFactor(covarianceFactor(points.x, 25, hyper), 25);
+    const own = inverseFromFactor(covarianceFactor(points.x, 25, hyper), 25);
     const v = Float64Array.from({ length: 25 }, normal);
     const matrix = Float64Array.from({ length: 625 }, (_, at) => {
       const [i, j] = [Math.floor(at / 25), at % 25];
       return covariance(row(points, i), row(points, j), hyper) + (i === j ? hyper.noiseVariance : 0);
     });
     const times = (m: Float64Array, u: Float64Array) => u.map((_, i) => dot(m.subarray(25 * i, 25 * i + 25), u));
-    times(matrix, times(inverse, v)).forEach((value, i) => expect(value).toBeCloseTo(v[i]!, 8));
+    times(matrix, times(own, v)).forEach((value, i) => expect(value).toBeCloseTo(v[i]!, 8));
   });
 
   it('finds hyperparameters that explain the data better than the prior does', () => {

@@ -1,25 +1,7 @@
+import { Matrix, solve } from 'ml-matrix';
 import { describe, expect, it } from 'vitest';
 import { normalFrom, randomFrom } from '../../scripts/coverage-experiment.js';
 import { nnls } from '../../src/cost/fit/nnls.js';
-
-/** Solves a small dense system by Gauss-Jordan elimination with pivoting; undefined when singular. */
-function solveDense(matrix: number[][], rhs: number[]): number[] | undefined {
-  const rows = matrix.map((row, i) => [...row, rhs[i]!]);
-  const n = rhs.length;
-  for (let c = 0; c < n; c++) {
-    const pivot = rows
-      .slice(c)
-      .reduce((best, row, i) => (Math.abs(row[c]!) > Math.abs(rows[best]![c]!) ? i + c : best), c);
-    if (Math.abs(rows[pivot]![c]!) < 1e-12) return undefined;
-    [rows[c], rows[pivot]] = [rows[pivot]!, rows[c]!];
-    for (let r = 0; r < n; r++) {
-      if (r === c) continue;
-      const factor = rows[r]![c]! / rows[c]![c]!;
-      rows[r] = rows[r]!.map((value, k) => value - factor * rows[c]![k]!);
-    }
-  }
-  return rows.map((row, i) => row[n]! / row[i]!);
-}
 
 const residual = (a: number[][], b: number[], x: number[]) =>
   a.reduce((sum, row, i) => sum + (row.reduce((s, v, j) => s + v * x[j]!, 0) - b[i]!) ** 2, 0);
@@ -30,11 +12,9 @@ function bruteForce(a: number[][], b: number[], p: number): number {
   for (let mask = 1; mask < 2 ** p; mask++) {
     const columns = Array.from({ length: p }, (_, j) => j).filter((j) => mask & (1 << j));
     const gram = columns.map((j) => columns.map((k) => a.reduce((sum, row) => sum + row[j]! * row[k]!, 0)));
-    const solution = solveDense(
-      gram,
-      columns.map((j) => a.reduce((sum, row, i) => sum + row[j]! * b[i]!, 0)),
-    );
-    if (!solution || solution.some((value) => value < 0)) continue;
+    const rhs = columns.map((j) => a.reduce((sum, row, i) => sum + row[j]! * b[i]!, 0));
+    const solution = solve(new Matrix(gram), Matrix.columnVector(rhs), true).to1DArray();
+    if (solution.some((value) => value < 0)) continue;
     const x = new Array<number>(p).fill(0);
     columns.forEach((j, index) => (x[j] = solution[index]!));
     least = Math.min(least, residual(a, b, x));

@@ -11,7 +11,7 @@ import { expand } from '../../src/schedule/expand.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
-import { compareBytes, holds } from '../../src/validate/memory.js';
+import { compareBytes, holds } from '../../src/validate/memory/memory.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';

@@ -1,6 +1,6 @@
 /** What every report on bytes has to say. */
 import { expect } from 'vitest';
-import type { MemoryReport } from '../../src/validate/memory.js';
+import type { MemoryReport } from '../../src/validate/memory/memory.js';
 
 /** Every case was opened and allocates what the model counts; the failure names the buffers that do not. */
 export function expectAllBytes({ mismatches, notRun }: MemoryReport): void {

@@ -8,7 +8,7 @@ import {
   checkCapacity,
   largestBatch,
   type Attempt,
-} from '../../src/validate/capacity.js';
+} from '../../src/validate/memory/capacity.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { judge } from '../../src/validate/report.js';
 import { randomOf, SEED } from '../gpu/random.js';

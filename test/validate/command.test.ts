@@ -2,8 +2,8 @@
 import '../gpu/narrow.js';
 import { expect, test, vi } from 'vitest';
 import { pathSpec } from '../../src/codecs/paths.js';
-import type { CorrectnessReport } from '../../src/validate/correctness.js';
-import { memoryCases, type MemoryCase, type MemoryReport } from '../../src/validate/memory.js';
+import type { CorrectnessReport } from '../../src/validate/memory/correctness.js';
+import { memoryCases, type MemoryCase, type MemoryReport } from '../../src/validate/memory/memory.js';
 import { inProcess } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
@@ -25,7 +25,7 @@ function sampled(all: readonly MemoryCase[]): readonly MemoryCase[] {
     ...kinds.map((kind) => random.pick(cases.filter(({ c }) => c.codec.kind === kind))),
   ];
 }
-vi.mock(import('../../src/validate/memory.js'), async (original) => {
+vi.mock(import('../../src/validate/memory/memory.js'), async (original) => {
   const own = await original();
   return { ...own, memoryCases: (quick: boolean) => [...sampled(own.memoryCases(quick))] };
 });

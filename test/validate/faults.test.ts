@@ -7,7 +7,7 @@ import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import { UserError } from '../../src/errors.js';
 import { GpuError, openDevice, type Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
-import { SMALL_OURO } from '../../src/validate/geometries.js';
+import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { lose, meter, type Meter } from './meter.js';

@@ -11,9 +11,9 @@ import {
   holds,
   memoryCases,
   predictedBytes,
-} from '../../src/validate/memory.js';
-import { checkCorrectness, LOGIT_TOLERANCE, relativeError } from '../../src/validate/correctness.js';
-import { SMALL_OURO } from '../../src/validate/geometries.js';
+} from '../../src/validate/memory/memory.js';
+import { checkCorrectness, LOGIT_TOLERANCE, relativeError } from '../../src/validate/memory/correctness.js';
+import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
 import type { Buffer } from '../../src/gpu/index.js';
 import { RecordingDevice } from '../decoder/recording-device.js';
 import { SEED } from '../gpu/random.js';

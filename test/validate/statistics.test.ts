@@ -1,6 +1,6 @@
 /** The figures of a validation from made-up measurements whose answers are known. */
 import { describe, expect, it } from 'vitest';
-import { largestBatch, capacityHolds, type CapacityRow } from '../../src/validate/capacity.js';
+import { largestBatch, capacityHolds, type CapacityRow } from '../../src/validate/memory/capacity.js';
 import type { StepRow } from '../../src/validate/latency.js';
 import { judge, outsideTolerance, type Check } from '../../src/validate/report.js';
 import { quantile } from '../../src/numbers/statistics.js';

@@ -10,7 +10,7 @@ import type { Calibrated } from '../../src/validate/calibrated.js';
 import { DriftWatch } from '../../src/validate/controls.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { candidateOf, configurationFor, promptGrid, stepGrid } from '../../src/validate/grid.js';
-import { SMALL_OURO } from '../../src/validate/geometries.js';
+import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
 import { checkSteps, groupsOf, type StepCase } from '../../src/validate/latency.js';
 import { checkLongContext, longestContext } from '../../src/validate/long-context.js';
 import { checkPrompts, type PromptCase } from '../../src/validate/prefill.js';

@@ -183,51 +183,21 @@ function small(s: Scale): KernelCall[] {
   ];
 }
 
+/** Those of latents: all but attention over whole rows. */
+const latentCalls = ({ rows: _, ...others }: Way): KernelCall[] => Object.values(others);
+
 /** Every kernel with its main variants, at shapes for a software adapter or a GPU. Some may have no implementation. */
 export function representativeCalls(software: boolean): KernelCall[] {
   const s = SCALES[software ? 'software' : 'hardware'];
-  const w = waysOf(s, RANK_K, RANK_V);
-  const prefill = call('attend_prefill', 'f32', {
-    sequences: 1,
-    kvHeads: s.heads,
-    group: 1,
-    queries: 32,
-    context: s.context / 4,
-    keyWidth: HEAD_DIM,
-    valueWidth: HEAD_DIM,
-  });
-  const carried = call('attend_carried', 'f16', {
-    sequences: 1,
-    kvHeads: s.heads,
-    group: 1,
-    queries: 32,
-    context: s.context / 4,
-    keyWidth: HEAD_DIM,
-    valueWidth: HEAD_DIM,
-    groupSize: 0,
-  });
-  const mass = call('mass_prefill', 'f16', {
-    sequences: 1,
-    kvHeads: s.heads,
-    rows: s.heads,
-    group: 1,
-    queries: 32,
-    context: s.context / 4,
-    keyWidth: HEAD_DIM,
-  });
+  const way = waysOf(s, RANK_K, RANK_V);
+  const prompt = { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM };
   return [
-    w.rows,
-    w.latents,
-    w.rebuild,
-    w.blockVectors,
-    w.blockBasis,
-    w.block,
-    w.rebuildKeys,
-    w.rebuildValues,
+    way.rows,
+    ...latentCalls(way),
     differences(s),
-    prefill,
-    carried,
-    mass,
+    call('attend_prefill', 'f32', { ...prompt, valueWidth: HEAD_DIM }),
+    call('attend_carried', 'f16', { ...prompt, valueWidth: HEAD_DIM, groupSize: 0 }),
+    call('mass_prefill', 'f16', { ...prompt, rows: s.heads }),
     ...products(s, software),
     ...small(s),
   ];
@@ -247,17 +217,14 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
   const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
   const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
   const full = (ways[0] as { way: Way }).way.rows;
-  const attention = ways.flatMap(({ way: w }) => [
-    w.latents,
-    w.rebuild,
-    w.blockVectors,
-    w.blockBasis,
-    w.block,
-    w.rebuildKeys,
-    w.rebuildValues,
-  ]);
   return {
-    calls: [full, ...attention, differences(s), ...products(s, software), ...small(s)],
+    calls: [
+      full,
+      ...ways.flatMap(({ way }) => latentCalls(way)),
+      differences(s),
+      ...products(s, software),
+      ...small(s),
+    ],
     paths: ways.map(({ ranks, way: w }) => ({
       ranks,
       context: s.context,

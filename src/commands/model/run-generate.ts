@@ -6,7 +6,7 @@ import { openDecoder, type GpuDecoder, type PrefillResult, type StepResult } fro
 import { EXIT, UserError } from '../../errors.js';
 import type { Device } from '../../gpu/index.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { limitAddressSpace } from '../../validate/process-memory.js';
+import { limitAddressSpace } from '../../validate/memory/process-memory.js';
 import { progressLine } from '../progress.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, onDevice, type RunReport } from './run-report.js';

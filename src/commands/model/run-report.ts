@@ -10,7 +10,7 @@ import type { Device } from '../../gpu/index.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Task } from '../../tiny/tasks.js';
 import { formatBytes, formatMilliseconds, formatNumber, percent } from '../../numbers/units.js';
-import { allocatedBytes } from '../../validate/memory.js';
+import { allocatedBytes } from '../../validate/memory/memory.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import type { SpeculationReport } from './run-speculate.js';
 

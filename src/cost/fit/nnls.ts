@@ -1,4 +1,6 @@
 /**
+ * Our own: rows have weights, which change at each step, and columns that depend on others must come out as 0.
+ *
  * Non-negative least squares: min |A x − b|² with x ≥ 0. Lawson & Hanson, Solving Least Squares Problems (1974), ch.
  * 23, on the normal equations (Bro & De Jong, "A fast non-negativity-constrained least squares algorithm", 1997): a
  * mean has a handful of terms and is refitted hundreds of times, once for each point left out and each step of

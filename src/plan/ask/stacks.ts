@@ -9,7 +9,7 @@ import { PACKAGE_ROOT } from '../../io/root.js';
 import type { AttainableFile } from '../../stacks/attainable.js';
 import type { KnownFiles } from '../../stacks/choose.js';
 import { STACKS, type ServerFile, type StackTables } from '../../stacks/serving.js';
-import type { RuntimeFile } from '../../stacks/runtime.js';
+import type { RuntimeFile } from '../../stacks/runtime-schema.js';
 import type { StackFile } from '../../stacks/stack-schema.js';
 import type { GpuSources } from '../../stacks/gpu-pricer.js';
 import { tunedOn, type Shelf } from './sources.js';

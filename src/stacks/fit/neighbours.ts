@@ -1,4 +1,4 @@
-/** Nearest points in a few dimensions: a k-d tree. Points may be left out of a search. */
+/** Nearest points in a few dimensions: a k-d tree. Our own, since a search has to leave points out by a function. */
 
 /** Points in a leaf, searched one by one. */
 const LEAF = 16;

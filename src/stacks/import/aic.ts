@@ -1,8 +1,8 @@
 /** Tables of ai-dynamo/aiconfigurator (Apache-2.0): kernel times of vLLM, SGLang and TensorRT-LLM on NVIDIA GPUs. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, show } from '../../errors.js';
-import { displayPath } from '../../io/files.js';
+import { checkGpu, foldersIn, tablesOf } from './checkout.js';
 import { millisecondsIn, readParquet, sizeIn, type Row } from './parquet.js';
 import { Builders, type RawTable } from './raw-table.js';
 import type { TableVersions } from './select.js';
@@ -138,20 +138,8 @@ export function aicTables(
   checkout: string,
   { gpu, stack, version, commit }: { gpu: string; stack: Stack; version: string | null; commit: string },
 ): TableVersions[] {
-  const root = join(checkout, DATA);
-  if (!isFolder(root))
-    throw new UserError(
-      `${show(displayPath(checkout))} is no checkout of ${REPOSITORY}: it lacks ${DATA}`,
-      `clone https://github.com/${REPOSITORY} and name its folder`,
-    );
-  const gpus = foldersIn(root);
-  if (!gpus.includes(gpu) || !Object.hasOwn(AIC_GPUS, gpu))
-    throw new UserError(
-      `the checkout has no GPU ${show(gpu)} that the catalogue knows`,
-      `write --gpu with one of ${Object.keys(AIC_GPUS)
-        .filter((id) => gpus.includes(id))
-        .join(', ')}`,
-    );
+  const root = tablesOf(checkout, REPOSITORY, DATA);
+  checkGpu(root, gpu, AIC_GPUS, 'GPU');
   const found: string[] = [];
   const kinds = READERS.map((reader) => {
     const folder = join(root, gpu, reader.folder, stack);
@@ -201,14 +189,4 @@ export function compareVersions(a: string, b: string): number {
     if (difference !== 0) return difference;
   }
   return 0;
-}
-
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-
-function foldersIn(path: string): string[] {
-  return isFolder(path)
-    ? readdirSync(path, { withFileTypes: true })
-        .filter((entry) => entry.isDirectory())
-        .map((entry) => entry.name)
-    : [];
 }

@@ -1,10 +1,11 @@
 /** Layer times of casys-kaist/LLMServingSim (MIT): vLLM, profiled layer by layer on a few GPUs. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import { UserError, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
 import { cell, readCsvRows, wholeCells } from './csv-rows.js';
+import { checkGpu, foldersIn, tablesOf } from './checkout.js';
 import { Builders, type RawTable } from './raw-table.js';
 import type { TableVersions } from './select.js';
 
@@ -28,15 +29,6 @@ interface Sizes {
   readonly vocab: number;
 }
 
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-const foldersIn = (path: string): string[] =>
-  isFolder(path)
-    ? readdirSync(path, { withFileTypes: true })
-        .filter((entry) => entry.isDirectory())
-        .map((entry) => entry.name)
-        .sort()
-    : [];
-
 /**
  * The profiles of a GPU, a kind for each table of each model and degree of tensor parallelism.
  * @throws UserError where the folder is no such checkout or has nothing for the GPU
@@ -45,18 +37,8 @@ export function llmServingSimTables(
   checkout: string,
   { gpu, commit }: { gpu: string; commit: string },
 ): { kinds: TableVersions[]; version: string } {
-  const root = join(checkout, PROFILES);
-  if (!isFolder(root))
-    throw new UserError(
-      `${show(displayPath(checkout))} is no checkout of ${REPOSITORY}: it lacks ${PROFILES}`,
-      `clone https://github.com/${REPOSITORY} and name its folder`,
-    );
-  const known = foldersIn(root).filter((name) => Object.hasOwn(LLMSERVINGSIM_GPUS, name));
-  if (!known.includes(gpu))
-    throw new UserError(
-      `the checkout has no profiles of ${show(gpu)} that the catalogue knows`,
-      known.length > 0 ? `write --gpu with one of ${known.join(', ')}` : 'check that it is a complete checkout',
-    );
+  const root = tablesOf(checkout, REPOSITORY, PROFILES);
+  checkGpu(root, gpu, LLMSERVINGSIM_GPUS, 'profiles of');
   const kinds: TableVersions[] = [];
   let version = '';
   for (const owner of foldersIn(join(root, gpu)))

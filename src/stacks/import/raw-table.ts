@@ -2,6 +2,7 @@
 import type { TableSource } from '../stack-schema.js';
 import type { OpShape } from '../../../kernels/op-class.js';
 import type { OpClass } from '../../../kernels/op-classes.js';
+import { median } from '../../numbers/statistics.js';
 import type { MeasuredTime } from '../fit/fit-table.js';
 
 export interface RawTable {
@@ -11,38 +12,28 @@ export interface RawTable {
   readonly source: Omit<TableSource, 'rowsUsed' | 'rowsDropped'>;
 }
 
-/** Collects repetitions of a shape; the table holds their medians. */
-export class TableBuilder {
-  readonly #groups = new Map<string, { shape: OpShape; seconds: number[] }>();
-
-  add(shape: OpShape, seconds: number): void {
-    const key = Object.values(shape).join();
-    const group = this.#groups.get(key);
-    if (group) group.seconds.push(seconds);
-    else this.#groups.set(key, { shape, seconds: [seconds] });
-  }
-
-  rows(): MeasuredTime[] {
-    return [...this.#groups.values()].map(({ shape, seconds }) => {
-      const sorted = [...seconds].sort((a, b) => a - b);
-      const half = sorted.length >> 1;
-      return { shape, seconds: sorted.length % 2 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2 };
-    });
-  }
-}
-
-/** Builders by class and fixed sizes. */
+/** Collects rows by class and fixed sizes; a table holds the median of a shape's repetitions. */
 export class Builders {
-  readonly #builders = new Map<string, { op: OpClass; fixed: Record<string, number>; table: TableBuilder }>();
+  readonly #tables = new Map<
+    string,
+    { op: OpClass; fixed: Record<string, number>; groups: Map<string, { shape: OpShape; seconds: number[] }> }
+  >();
 
   add(op: OpClass, fixed: Record<string, number>, shape: OpShape, seconds: number): void {
     const key = `${op} ${JSON.stringify(fixed)}`;
-    let entry = this.#builders.get(key);
-    if (!entry) this.#builders.set(key, (entry = { op, fixed, table: new TableBuilder() }));
-    entry.table.add(shape, seconds);
+    const { groups } = this.#tables.get(key) ?? this.#tables.set(key, { op, fixed, groups: new Map() }).get(key)!;
+    const at = Object.values(shape).join();
+    const group = groups.get(at);
+    if (group) group.seconds.push(seconds);
+    else groups.set(at, { shape, seconds: [seconds] });
   }
 
   tables(source: RawTable['source']): RawTable[] {
-    return [...this.#builders.values()].map(({ op, fixed, table }) => ({ op, fixed, rows: table.rows(), source }));
+    return [...this.#tables.values()].map(({ op, fixed, groups }) => ({
+      op,
+      fixed,
+      rows: [...groups.values()].map(({ shape, seconds }) => ({ shape, seconds: median(seconds) })),
+      source,
+    }));
   }
 }

@@ -1,8 +1,8 @@
 /** Layer times of microsoft/vidur (MIT): the small operations of vLLM's kernels on A100 and H100. */
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { UserError, show } from '../../errors.js';
-import { displayPath } from '../../io/files.js';
+import { UserError } from '../../errors.js';
+import { checkGpu, tablesOf } from './checkout.js';
 import { cell, readCsvRows, wholeCells, type CsvRow } from './csv-rows.js';
 import type { OpClass } from '../../../kernels/op-classes.js';
 import { Builders, type RawTable } from './raw-table.js';
@@ -36,18 +36,7 @@ const OPERATIONS: readonly { op: OpClass; column: string; width: (sizes: readonl
  * @throws UserError where the folder is no such checkout or has nothing for the GPU
  */
 export function vidurTables(checkout: string, { gpu, commit }: { gpu: string; commit: string }): TableVersions[] {
-  const root = join(checkout, PROFILES);
-  if (statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true)
-    throw new UserError(
-      `${show(displayPath(checkout))} is no checkout of ${REPOSITORY}: it lacks ${PROFILES}`,
-      `clone https://github.com/${REPOSITORY} and name its folder`,
-    );
-  const known = readdirSync(root).filter((name) => Object.hasOwn(VIDUR_GPUS, name));
-  if (!known.includes(gpu))
-    throw new UserError(
-      `the checkout has no profiles of ${show(gpu)} that the catalogue knows`,
-      known.length > 0 ? `write --gpu with one of ${known.join(', ')}` : 'check that it is a complete checkout',
-    );
+  checkGpu(tablesOf(checkout, REPOSITORY, PROFILES), gpu, VIDUR_GPUS, 'profiles of');
   const folder = `${PROFILES}/${gpu}`;
   const files = readdirSync(join(checkout, folder), { recursive: true, encoding: 'utf8' })
     .map((name) => name.replaceAll('\\', '/'))

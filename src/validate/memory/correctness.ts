@@ -2,16 +2,16 @@
  * Correctness: logits of a few decode steps against the float64 reference, before anything that the decoder does is
  * timed.
  */
-import { hasOwnStorage } from '../codecs/registry.js';
-import { openDecoder } from '../decoder/gpu/decoder.js';
-import { ReferenceDecoder } from '../decoder/reference/decoder.js';
-import { loadModel } from '../decoder/reference/model.js';
-import { codecTensors, modelTensors } from '../decoder/tensors.js';
-import { fabricate, type FabricationOptions } from '../decoder/weights.js';
-import type { Geometry } from '../geometry/geometry.js';
-import { mix } from '../numbers/hash.js';
-import type { Configuration } from '../schedule/schedule.js';
-import type { Device } from '../gpu/index.js';
+import { hasOwnStorage } from '../../codecs/registry.js';
+import { openDecoder } from '../../decoder/gpu/decoder.js';
+import { ReferenceDecoder } from '../../decoder/reference/decoder.js';
+import { loadModel } from '../../decoder/reference/model.js';
+import { codecTensors, modelTensors } from '../../decoder/tensors.js';
+import { fabricate, type FabricationOptions } from '../../decoder/weights.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import { mix } from '../../numbers/hash.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import type { Device } from '../../gpu/index.js';
 import { eachConfiguration, type MemoryReport, type MemoryRules } from './memory.js';
 
 /**

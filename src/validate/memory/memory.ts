@@ -2,21 +2,21 @@
  * Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or
  * wrong.
  */
-import { CODEC_KINDS, type CodecSpec, type StorageChoice } from '../codecs/codec.js';
-import { pathSpec } from '../codecs/paths.js';
-import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../codecs/registry.js';
-import { memoryModel, prefillPeaks, type MemoryModel } from '../cost/memory.js';
-import type { AllocationKind } from '../decoder/gpu/allocations.js';
-import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
-import { mix } from '../numbers/hash.js';
-import { parseEviction, POLICY_NAMES } from '../eviction/policy.js';
-import type { Geometry } from '../geometry/geometry.js';
-import type { Device } from '../gpu/index.js';
-import { candidateId, listCandidates } from '../plan/ask/candidates.js';
-import type { Candidate } from '../plan/types.js';
-import type { Configuration } from '../schedule/schedule.js';
-import { inTime, lateApart } from '../bench/in-time.js';
-import type { Budget } from '../io/budget.js';
+import { CODEC_KINDS, type CodecSpec, type StorageChoice } from '../../codecs/codec.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../../codecs/registry.js';
+import { memoryModel, prefillPeaks, type MemoryModel } from '../../cost/memory.js';
+import type { AllocationKind } from '../../decoder/gpu/allocations.js';
+import { openDecoder, type GpuDecoder } from '../../decoder/gpu/decoder.js';
+import { mix } from '../../numbers/hash.js';
+import { parseEviction, POLICY_NAMES } from '../../eviction/policy.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import type { Device } from '../../gpu/index.js';
+import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
+import type { Candidate } from '../../plan/types.js';
+import type { Configuration } from '../../schedule/schedule.js';
+import { inTime, lateApart } from '../../bench/in-time.js';
+import type { Budget } from '../../io/budget.js';
 import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */

@@ -5,7 +5,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { UserError } from '../errors.js';
+import { UserError } from '../../errors.js';
 
 /** Bytes of address space in use. Linux only. */
 function addressSpaceBytes(): number {

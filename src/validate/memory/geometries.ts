@@ -1,5 +1,5 @@
 /** Made-up models that are small enough to be opened hundreds of times, and have everything that memory depends on. */
-import type { Geometry } from '../geometry/geometry.js';
+import type { Geometry } from '../../geometry/geometry.js';
 
 /**
  * Ouro's layout with grouped queries: norms after each branch, a norm after each loop, an exit gate, separate
