@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { streamOf } from '../../src/serving/draws.js';
+import { streamOf } from '../../src/serving/workload/draws.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import { ROUTERS, type ServerOptions } from '../../src/serving/scheduler/options.js';

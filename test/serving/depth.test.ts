@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import { recordedShares } from '../../src/plan/depth-trace.js';
 import { DepthDraws, meanLoops, type Depth } from '../../src/serving/depth.js';
-import type { LoopPricer } from '../../src/serving/loop-price.js';
+import type { LoopPricer } from '../../src/serving/price/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import type { ServerOptions } from '../../src/serving/scheduler/options.js';

@@ -93,7 +93,10 @@ function check(d: Drawn): number {
     began: (slot) => {
       const one = seen.get(slot)!;
       expect(one.began++ - one.lost).toBe(0);
-      if (one.began === 1) order.push(one.slot);
+      if (one.began > 1) return;
+      order.push(one.slot);
+      const isLost = [...seen.values()].some((other) => other.lost > 0 && other.lost === other.began);
+      if (d.policy === 'fcfs') expect(isLost, 'a preempted request waits behind a new one').toBe(false);
     },
     token: (slot, tokens) => {
       const one = seen.get(slot)!;

@@ -1,5 +1,5 @@
 /** Random draws from a seeded stream of uniform numbers. */
-import { randomFrom } from '../random.js';
+import { randomFrom } from '../../random.js';
 
 export type Uniform = () => number;
 
