@@ -37,7 +37,7 @@ const kernelTexts = {
 const withoutTraces = {
   name: 'without-traces',
   setup: ({ onLoad }) =>
-    onLoad({ filter: /\/src\/serving\/trace\.ts$/ }, () => ({
+    onLoad({ filter: /\/src\/serving\/workload\/trace\.ts$/ }, () => ({
       contents: `const none = () => { throw new Error('a page reads no trace'); };
         export { none as observedLengths, none as summarise, none as TraceSource };`,
       loader: 'js',

@@ -17,7 +17,7 @@ import { readSources } from '../src/plan/ask/on-disk.js';
 import { configurationOf } from '../src/plan/evaluate/evaluate.js';
 import { run, type Source } from '../src/serving/engine.js';
 import type { Ended } from '../src/serving/metrics.js';
-import { CostModelPricer, PriceTables } from '../src/serving/price.js';
+import { CostModelPricer, PriceTables } from '../src/serving/price/price.js';
 import { quantile } from '../src/numbers/statistics.js';
 
 /** What vLLM ran with (vllm/meta.json). */

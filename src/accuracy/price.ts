@@ -15,7 +15,7 @@ import type { Scenario } from '../schema/settings.js';
 import { settle } from '../serving/answer.js';
 import { Service } from '../serving/candidate.js';
 import type { Source } from '../serving/engine.js';
-import type { Bound } from '../serving/price.js';
+import type { Bound } from '../serving/price/price.js';
 import { blocksOf } from '../serving/scheduler/options.js';
 import { emptyDraft } from '../serving/scheduler/requests.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';

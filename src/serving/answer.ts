@@ -14,7 +14,7 @@ import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
-import type { Bound } from './price.js';
+import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
 

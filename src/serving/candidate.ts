@@ -11,18 +11,18 @@ import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate/
 import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
 import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill.js';
-import { capacityOf, type Capacity } from './capacity.js';
+import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
 import { meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
-import { LoopCostPricer, type LoopPricer } from './loop-price.js';
+import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
-import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price.js';
-import { RuntimeLoopPricer } from './runtime-price.js';
+import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
+import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import type { Sketch } from './sketch.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
-import { whereItPays } from './round-price.js';
+import { whereItPays } from './price/round-price.js';
 import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */

@@ -2,7 +2,7 @@
 import { turn } from '../io/turn.js';
 import type { IterationPricer } from './scheduler/batch.js';
 import type { Depth } from './depth.js';
-import { loopedSeconds, type LoopPricer } from './loop-price.js';
+import { loopedSeconds, type LoopPricer } from './price/loop-price.js';
 import { Metrics, type Ended } from './metrics.js';
 import { blocksOf, type ServerOptions } from './scheduler/options.js';
 import { Replica, type Surroundings } from './replica.js';

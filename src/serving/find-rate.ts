@@ -2,7 +2,7 @@
 import type { Interval } from '../cost/evidence.js';
 import { figuresOf, type Service, type Setting } from './candidate.js';
 import type { Metrics, Targets } from './metrics.js';
-import type { Bound } from './price.js';
+import type { Bound } from './price/price.js';
 import type { Requested } from './question.js';
 import type { RunFigures, SustainedRate } from './types.js';
 

@@ -14,7 +14,7 @@ import type { Scenario } from '../schema/settings.js';
 import { settle } from './answer.js';
 import { figuresOf, Service, type Setting } from './candidate.js';
 import { trial } from './find-rate.js';
-import type { Bound } from './price.js';
+import type { Bound } from './price/price.js';
 import type { Requested } from './question.js';
 import type { FleetService, SimulatedFleet } from './types.js';
 

@@ -18,14 +18,14 @@ import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
-import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
+import { longestLength, meanLength, shortestLength, type Lengths } from './workload/draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
 import { ROUTERS, type Router } from './scheduler/options.js';
-import { observedLengths, summarise, TraceSource } from './trace.js';
+import { observedLengths, summarise, TraceSource } from './workload/trace.js';
 import { publishedAcceptance, type Speculation } from './speculation.js';
 import { POLICIES, type Policy } from './scheduler/waiting.js';
-import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
+import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload/workload.js';
 
 /** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */
 const MADE_UP_LONGEST = 32_768;

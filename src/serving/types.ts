@@ -1,7 +1,7 @@
 /** What a simulation answers. Keys with an underscore are those of vLLM's serving benchmark, in its units. */
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { PlanReport } from '../plan/types.js';
-import type { Capacity } from './capacity.js';
+import type { Capacity } from './price/capacity.js';
 import type { Batching, Depth, SkippedKv } from './depth.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
 import type { Limit } from './metrics.js';

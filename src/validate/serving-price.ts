@@ -1,10 +1,10 @@
 /**
  * The price of an iteration of the bundled decoder under its serving loop (decoder/serving/loop.ts): a decode step of
  * all the sequences that it was opened for, then every prompt's chunk by itself. A server's kernels take prompts and
- * sequences together, and weights are read once (serving/price.ts).
+ * sequences together, and weights are read once (serving/price/price.ts).
  */
 import type { IterationPricer, MixedBatch } from '../serving/scheduler/batch.js';
-import { attentionOf, type PriceTables } from '../serving/price.js';
+import { attentionOf, type PriceTables } from '../serving/price/price.js';
 
 /** Prices as a rehearsal corrects them: a factor of steps, and a line over the price of a chunk. */
 export interface Correction {

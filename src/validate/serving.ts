@@ -12,7 +12,7 @@ import { decoderEngine } from '../decoder/gpu/serving-engine.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
 import { ServingLoop, type LoopOptions, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
-import { PriceTables } from '../serving/price.js';
+import { PriceTables } from '../serving/price/price.js';
 import { quantile } from '../numbers/statistics.js';
 import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';

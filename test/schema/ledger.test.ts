@@ -8,7 +8,7 @@ import { isPreset } from '../../src/geometry/presets.js';
 import { readModelFile } from '../../src/geometry/model-file.js';
 import { FIGURES, USES } from '../../src/schema/ledger.js';
 import { readLedger, type Row } from '../../src/schema/ledger-file.js';
-import { formatOf } from '../../src/serving/trace-formats.js';
+import { formatOf } from '../../src/serving/workload/trace-formats.js';
 
 const FOLDER = 'ledger';
 const files = readdirSync(FOLDER).filter((name) => name.endsWith('.json'));

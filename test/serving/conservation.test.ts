@@ -1,17 +1,16 @@
 /**
  * What holds in every run, whatever the policies: each request ends once, blocks that are taken are given back, the
- * cache is never fuller than it is, Little's law; and what an engine that loops over every sequence and token finds.
+ * cache is never fuller than it is, Little's law.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { streamOf } from '../../src/serving/draws.js';
+import { streamOf } from '../../src/serving/workload/draws.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import { ROUTERS, type ServerOptions } from '../../src/serving/scheduler/options.js';
 import { POLICIES } from '../../src/serving/scheduler/waiting.js';
 import { SEED } from '../gpu/random.js';
 import { given, pricerOf, SERVER, type GivenRequest } from './harness.js';
-import { referenceRun } from './reference.js';
 
 /** Requests at random, some far apart, some at once; with sessions or hash ids where blocks are shared. */
 function requestsOf(seed: number, count: number, sharing: boolean): GivenRequest[] {
@@ -126,30 +125,5 @@ describe('every run', () => {
       }),
       { seed: SEED, numRuns: 15 },
     );
-  });
-
-  it('is what a loop over every sequence and token finds', () => {
-    let preempted = 0;
-    fc.assert(
-      fc.property(server, (drawn) => {
-        const d = { ...drawn, replicas: 1 as const, split: false, sharing: false, router: 'round-robin' as const };
-        const { ended, requests, result } = runOf(d, 40);
-        preempted += result.metrics.preemptions;
-        // Those that end with one iteration have no order.
-        const byNumber = <T extends { readonly number: number }>(all: readonly T[]): T[] =>
-          [...all].sort((a, b) => a.number - b.number);
-        const wanted = byNumber(referenceRun(requests, optionsOf(d)));
-        expect(ended.length).toBe(wanted.length);
-        for (const [i, e] of byNumber(ended).entries()) {
-          expect(e.number).toBe(wanted[i]!.number);
-          expect(e.preemptions).toBe(wanted[i]!.preemptions);
-          expect(e.ttftSeconds).toBeCloseTo(wanted[i]!.ttftSeconds, 9);
-          expect(e.e2elSeconds).toBeCloseTo(wanted[i]!.e2elSeconds, 9);
-        }
-      }),
-      { seed: SEED, numRuns: 80 },
-    );
-    // 40 requests a run: 36 to 163 of seven seeds.
-    expect(preempted).toBeGreaterThan(10);
   });
 });

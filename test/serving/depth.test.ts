@@ -1,17 +1,22 @@
-/** Tokens that leave early: against the replica without them, a plain program, and what a model must give. */
+/** Tokens that leave early: against the schedule that counts, and what a model must give. */
 import { describe, expect, test } from 'vitest';
 import type { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import { recordedShares } from '../../src/plan/ask/depth-trace.js';
-import { DepthDraws, meanLoops, SKIPPED_KV, type Depth } from '../../src/serving/depth.js';
-import type { LoopPricer } from '../../src/serving/loop-price.js';
+import { DepthDraws, meanLoops, type Depth } from '../../src/serving/depth.js';
+import type { LoopPricer } from '../../src/serving/price/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
-import { outsideSeconds, passSeconds, referenceLoops } from './depth-reference.js';
 import { given, KNOTS, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
 const LOOPS = 4;
+
+/** Seconds of a pass over these cached lengths and prompt tokens, and what comes beside it. */
+const passSeconds = (lengths: readonly number[], promptTokens: number): number =>
+  1e-3 * (1 + 0.03 * lengths.length + 0.01 * promptTokens) + 1e-7 * lengths.reduce((a, b) => a + b, 0);
+const outsideSeconds = (begun: number, promptTokens: number, ended: number): number =>
+  1e-4 * (1 + 0.1 * begun + 0.05 * promptTokens + 0.2 * ended);
 const SPLIT = { prefillReplicas: 2, bytesPerToken: 1e5, capTokens: Infinity, linkBytesPerSecond: 1e9 };
 const weightOf = (loops: number): number => (1 + loops) / (1 + LOOPS);
 
@@ -102,36 +107,6 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
         expect(end.e2elSeconds, `scenario ${scenario}, request ${i}`).toBeCloseTo(plain[i]!.e2elSeconds, 9);
         expect(end.ttftSeconds).toBeCloseTo(plain[i]!.ttftSeconds, 9);
         expect(end.preemptions).toBe(plain[i]!.preemptions);
-        preemptions += end.preemptions;
-      }
-    }
-    expect(preemptions).toBeGreaterThan(20);
-  });
-
-  test('at loop boundaries every policy ends every request when a plain program does', () => {
-    const random = randomOf(SEED + 1);
-    let preemptions = 0;
-    for (let scenario = 0; scenario < 30; scenario++) {
-      const server = serverOf(random);
-      const requests = requestsOf(random);
-      const depth = depthOf([0.3, 0.2, 0.1, 0.4], { skippedKv: random.pick(SKIPPED_KV) });
-      const draws = new DepthDraws(depth, depth.seed);
-      const [found, { blocksInUse }] = ends(server, requests, depth);
-      expect(blocksInUse).toBe(0);
-      const expected = referenceLoops(
-        requests,
-        server,
-        LOOPS,
-        depth.skippedKv,
-        (request, token) => draws.of(request, token),
-        weightOf,
-      ).sort((a, b) => a.number - b.number);
-      expect(found.length).toBe(expected.length);
-      for (const [i, end] of found.entries()) {
-        const where = `scenario ${scenario} (${depth.skippedKv}), request ${i}`;
-        expect(end.e2elSeconds, where).toBeCloseTo(expected[i]!.e2elSeconds, 9);
-        expect(end.ttftSeconds, where).toBeCloseTo(expected[i]!.ttftSeconds, 9);
-        expect(end.preemptions, where).toBe(expected[i]!.preemptions);
         preemptions += end.preemptions;
       }
     }

@@ -6,8 +6,8 @@ import { overlapped } from '../../src/cost/latency.js';
 import { schedulesMeanwhile } from '../../src/stacks/serving.js';
 import { Calendar } from '../../src/serving/scheduler/calendar.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
-import { SyntheticSource } from '../../src/serving/workload.js';
-import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/draws.js';
+import { SyntheticSource } from '../../src/serving/workload/workload.js';
+import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/workload/draws.js';
 import { Heap } from '../../src/serving/scheduler/heap.js';
 import { SEED } from '../gpu/random.js';
 

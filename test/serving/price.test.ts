@@ -8,9 +8,9 @@ import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { PlanRequest } from '../../src/plan/types.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { MixedBatch } from '../../src/serving/scheduler/batch.js';
-import { streamOf } from '../../src/serving/draws.js';
+import { streamOf } from '../../src/serving/workload/draws.js';
 import { run } from '../../src/serving/engine.js';
-import { attentionOf, CostModelPricer, PriceTables, type Bound } from '../../src/serving/price.js';
+import { attentionOf, CostModelPricer, PriceTables, type Bound } from '../../src/serving/price/price.js';
 import { SEED } from '../gpu/random.js';
 import { given, SERVER } from './harness.js';
 

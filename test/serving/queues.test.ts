@@ -3,7 +3,7 @@
  * given service times. Estimates lie within confidence intervals of independent runs.
  */
 import { describe, expect, it } from 'vitest';
-import { exponential, gamma, streamOf, type Uniform } from '../../src/serving/draws.js';
+import { exponential, gamma, streamOf, type Uniform } from '../../src/serving/workload/draws.js';
 import { run } from '../../src/serving/engine.js';
 import { given, pricerOf, SERVER, type GivenRequest } from './harness.js';
 

@@ -1,10 +1,10 @@
 /** Rounds of proposals: how many are accepted, what a round costs, and that every request still gets its tokens. */
 import { expect, test } from 'vitest';
 import { MixedBatch } from '../../src/serving/scheduler/batch.js';
-import type { LoopPricer } from '../../src/serving/loop-price.js';
+import type { LoopPricer } from '../../src/serving/price/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
-import { roundSeconds, whereItPays } from '../../src/serving/round-price.js';
+import { roundSeconds, whereItPays } from '../../src/serving/price/round-price.js';
 import {
   acceptanceOf,
   acceptedOf,

@@ -7,7 +7,7 @@ import { Budget } from '../../src/io/budget.js';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { SequenceEngine } from '../../src/decoder/serving/loop.js';
 import { MixedBatch, type IterationPricer } from '../../src/serving/scheduler/batch.js';
-import { PriceTables } from '../../src/serving/price.js';
+import { PriceTables } from '../../src/serving/price/price.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';
 import { compare, NO_CORRECTION, rowOf, serve, serveCase } from '../../src/validate/serving.js';
 import { caseSeconds } from '../../src/validate/serving-budget.js';

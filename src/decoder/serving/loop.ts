@@ -64,7 +64,7 @@ export interface LoopRequest {
 }
 
 /** A token of a request. */
-export interface TokenOut {
+interface TokenOut {
   readonly id: number;
   readonly token: number;
   /** True for its last one. */

@@ -39,6 +39,8 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
   override readonly loops = this.options.depth.probabilities.length;
   override readonly passes = this.options.speculation || this.options.depth.batching === 'steps' ? this.loops : 1;
   private readonly bySlot = new Map<number, Sequence>();
+  /** Null where it has to be found anew. */
+  private inOrder: Sequence[] | null = null;
   private readonly draws = new DepthDraws(this.options.depth, this.options.depth.seed);
 
   get decoding(): number {
@@ -46,8 +48,14 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
   }
 
   /** Sequences that decode, in the order in which they began. */
-  get sequences(): Sequence[] {
-    return this.running.flatMap((slot) => this.bySlot.get(slot) ?? []);
+  get sequences(): readonly Sequence[] {
+    if (this.inOrder) return this.inOrder;
+    const found: Sequence[] = [];
+    for (const slot of this.running) {
+      const sequence = this.bySlot.get(slot);
+      if (sequence) found.push(sequence);
+    }
+    return (this.inOrder = found);
   }
 
   private get beginning(): Sequence[] {
@@ -83,6 +91,7 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
     const blocks = now ? 0 : this.blocksFor(length);
     const sequence = { slot, cached: length, held: length, blocks, loops: 0, done: 0, accepted: 0, fills: [] };
     this.bySlot.set(slot, sequence);
+    this.inOrder = null;
     this.requests.state[slot] = STATE.decode;
     if (now) this.beginToken(sequence);
   }
@@ -90,6 +99,7 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
   protected stop(slot: number): number {
     const { cached, blocks } = this.bySlot.get(slot)!;
     this.bySlot.delete(slot);
+    this.inOrder = null;
     this.requests.computed[slot] = cached;
     return blocks;
   }
@@ -97,7 +107,8 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
   protected endTokens(): void {
     for (const sequence of this.sequences) {
       sequence.done = Math.min(sequence.loops, sequence.done + this.passes);
-      sequence.fills = sequence.fills.map((left) => left - this.passes).filter((left) => left > 0);
+      if (sequence.fills.length > 0)
+        sequence.fills = sequence.fills.map((left) => left - this.passes).filter((left) => left > 0);
       if (sequence.done === sequence.loops) this.endToken(sequence);
     }
   }

@@ -1,8 +1,8 @@
 /** A trace as a source of requests: read line by line, from the first arrival on. */
-import { UserError, show } from '../errors.js';
-import { displayPath } from '../io/files.js';
-import type { Source } from './engine.js';
-import { emptyDraft, type Draft } from './scheduler/requests.js';
+import { UserError, show } from '../../errors.js';
+import { displayPath } from '../../io/files.js';
+import type { Source } from '../engine.js';
+import { emptyDraft, type Draft } from '../scheduler/requests.js';
 import { formatOf, KNOWN_COLUMNS, type TraceFormat } from './trace-formats.js';
 import { LineReader } from './trace-lines.js';
 

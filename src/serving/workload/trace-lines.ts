@@ -1,7 +1,7 @@
 /** Lines of a text file, one after the other, in bounded memory. */
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
-import { UserError, show } from '../errors.js';
-import { displayPath } from '../io/files.js';
+import { UserError, show } from '../../errors.js';
+import { displayPath } from '../../io/files.js';
 
 /** Bytes read at once. */
 const PIECE_BYTES = 2 ** 18;

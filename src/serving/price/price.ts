@@ -12,17 +12,17 @@
  * Everything is computed when it is first asked for. Attention is tabulated over batch × context and taken as linear
  * between neighbouring knots; chunks over tokens × tokens before them.
  */
-import { isUncompressed, takesTwoPasses } from '../codecs/registry.js';
-import { priceCalls, type Pricer, type SchedulePrice } from '../cost/latency.js';
-import { allocatedTokens } from '../eviction/policy.js';
-import { KERNELS, type KernelCall } from '../../kernels/registry.js';
-import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../schedule/prefill.js';
-import { OPERATIONS_OF_A_SUBMISSION } from '../schedule/prefill-calls.js';
-import { forEachOp, schedule, type Configuration, type Schedule } from '../schedule/schedule.js';
-import { headSchedule, labelsOf, sharedSchedule } from '../schedule/shared-ops.js';
-import { promptShare } from '../schedule/streams.js';
-import { unequalLoss } from '../cost/unequal.js';
-import type { IterationPricer, MixedBatch } from './scheduler/batch.js';
+import { isUncompressed, takesTwoPasses } from '../../codecs/registry.js';
+import { priceCalls, type Pricer, type SchedulePrice } from '../../cost/latency.js';
+import { allocatedTokens } from '../../eviction/policy.js';
+import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
+import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../../schedule/prefill.js';
+import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
+import { forEachOp, schedule, type Configuration, type Schedule } from '../../schedule/schedule.js';
+import { headSchedule, labelsOf, sharedSchedule } from '../../schedule/shared-ops.js';
+import { promptShare } from '../../schedule/streams.js';
+import { unequalLoss } from '../../cost/unequal.js';
+import type { IterationPricer, MixedBatch } from '../scheduler/batch.js';
 
 /** Which end of the cost model's interval prices a run. */
 export const BOUNDS = ['low', 'estimate', 'high'] as const;

@@ -1,7 +1,7 @@
 /** How many blocks of cache a replica has, and what limits that. */
-import { allocatedTokens } from '../eviction/policy.js';
-import { memoryModel, prefillPeaks, withoutWorkspace, type MemoryModel, type PrefillKind } from '../cost/memory.js';
-import type { Configuration } from '../schedule/schedule.js';
+import { allocatedTokens } from '../../eviction/policy.js';
+import { memoryModel, prefillPeaks, withoutWorkspace, type MemoryModel, type PrefillKind } from '../../cost/memory.js';
+import type { Configuration } from '../../schedule/schedule.js';
 
 export interface CapacityOptions {
   readonly usableBytes: number;

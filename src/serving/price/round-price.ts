@@ -1,7 +1,7 @@
 /** What a round of speculation costs, and where it is faster than tokens one by one. */
-import { MixedBatch } from './scheduler/batch.js';
+import { MixedBatch } from '../scheduler/batch.js';
 import type { LoopPricer } from './loop-price.js';
-import { tokensPerRound, type Speculation } from './speculation.js';
+import { tokensPerRound, type Speculation } from '../speculation.js';
 
 /**
  * Seconds of a round of all sequences of a batch (speculation.ts).

@@ -1,7 +1,7 @@
 /** Requests that are made up: arrivals and lengths from distributions, users who wait, conversations of several turns. */
 import { drawLength, exponential, gamma, streamOf, type Lengths, type Uniform } from './draws.js';
-import type { CompletedRequest, Source } from './engine.js';
-import type { Draft } from './scheduler/requests.js';
+import type { CompletedRequest, Source } from '../engine.js';
+import type { Draft } from '../scheduler/requests.js';
 
 export const ARRIVALS = ['poisson', 'gamma', 'constant', 'closed'] as const;
 export type ArrivalKind = (typeof ARRIVALS)[number];

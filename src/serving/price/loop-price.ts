@@ -1,9 +1,9 @@
 /** Prices of single passes over the looped layers, from the tables that price whole steps. */
-import { isUncompressed } from '../codecs/registry.js';
+import { isUncompressed } from '../../codecs/registry.js';
 import { attentionOf, type Bound, type PriceTables } from './price.js';
 import { roundSeconds } from './round-price.js';
-import type { MixedBatch } from './scheduler/batch.js';
-import type { LoopedScheduler, Sequence } from './scheduler/looped.js';
+import type { MixedBatch } from '../scheduler/batch.js';
+import type { LoopedScheduler, Sequence } from '../scheduler/looped.js';
 
 /** Prices of passes over the looped layers. */
 export interface LoopPricer {

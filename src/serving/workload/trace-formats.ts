@@ -1,6 +1,6 @@
 /** Formats of published traces: what a line says of a request. Times in seconds, of any origin. */
 import { parse as parseCsv } from 'csv-parse/sync';
-import type { Draft } from './scheduler/requests.js';
+import type { Draft } from '../scheduler/requests.js';
 
 /** Most tokens of a prompt or an answer that a line may state. */
 const MAX_TOKENS = 2 ** 30;

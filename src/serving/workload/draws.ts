@@ -1,5 +1,5 @@
 /** Random draws from a seeded stream of uniform numbers. */
-import { randomFrom } from '../numbers/random.js';
+import { randomFrom } from '../../numbers/random.js';
 
 export type Uniform = () => number;
 

@@ -1,7 +1,7 @@
 /** Prices of passes, boundaries and prompts under a runtime, from those of their kernels. */
-import type { Geometry } from '../geometry/geometry.js';
-import type { Runtime } from '../stacks/runtime.js';
-import type { MixedBatch } from './scheduler/batch.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import type { Runtime } from '../../stacks/runtime.js';
+import type { MixedBatch } from '../scheduler/batch.js';
 import { LoopCostPricer, type LoopPricer } from './loop-price.js';
 import type { Bound, PriceTables } from './price.js';
 

@@ -1,0 +1,224 @@
+/**
+ * What holds of every schedule, whatever its options and whichever way it holds sequences: blocks are never lost or
+ * given twice, the budget is kept, requests begin in their order, those that were preempted come back, each gets its
+ * tokens, and a token leaves the loops after its own number of them.
+ */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { DepthDraws, SKIPPED_KV, BATCHINGS, type Depth } from '../../src/serving/depth.js';
+import { CountedScheduler } from '../../src/serving/scheduler/counted.js';
+import { LoopedScheduler } from '../../src/serving/scheduler/looped.js';
+import { blocksOf, type ReplicaOptions } from '../../src/serving/scheduler/options.js';
+import { emptyDraft, Requests, STATE } from '../../src/serving/scheduler/requests.js';
+import type { Listener, Scheduler } from '../../src/serving/scheduler/scheduler.js';
+import { POLICIES, WaitingQueue } from '../../src/serving/scheduler/waiting.js';
+import { acceptedOf } from '../../src/serving/speculation.js';
+import { randomOf, SEED } from '../gpu/random.js';
+import { SERVER } from './harness.js';
+
+const LOOPS = 4;
+const KNOTS = Float64Array.from([1, 16, 24, 64]);
+const weightOf = (loops: number): number => (1 + loops) / (1 + LOOPS);
+
+const drawn = fc.record({
+  kind: fc.constantFrom('counted', 'looped', 'looped', 'speculating'),
+  seed: fc.nat(1e6),
+  maxNumSeqs: fc.integer({ min: 1, max: 9 }),
+  spare: fc.integer({ min: 0, max: 60 }),
+  chunkedPrefill: fc.boolean(),
+  turns: fc.constantFrom('beside', 'first', 'in turns'),
+  blockTokens: fc.constantFrom(1, 4, 16),
+  room: fc.integer({ min: 0, max: 14 }),
+  sequenceBlocks: fc.constantFrom(0, 0, 2),
+  capped: fc.boolean(),
+  policy: fc.constantFrom(...POLICIES),
+  reserveFullPrompt: fc.boolean(),
+  batching: fc.constantFrom(...BATCHINGS),
+  skippedKv: fc.constantFrom(...SKIPPED_KV),
+});
+type Drawn = typeof drawn extends fc.Arbitrary<infer T> ? T : never;
+
+/** A request as the schedule's listener sees it. */
+interface Seen {
+  readonly slot: number;
+  readonly prompt: number;
+  readonly output: number;
+  readonly priority: number;
+  /** How often it got and lost a place. */
+  began: number;
+  lost: number;
+  tokens: number;
+  ended: boolean;
+  /** Cached tokens, and the same in tokens of all loops, by what its tokens and chunks say. */
+  cached: number;
+  held: number;
+  /** Passes of the token that is in the loops. */
+  passes: number;
+}
+
+/** Runs requests to their end, and looks at every iteration. @returns preemptions */
+function check(d: Drawn): number {
+  const random = randomOf(d.seed);
+  const counted = d.kind === 'counted';
+  const speculation =
+    d.kind === 'speculating'
+      ? { draftLoops: 2, draftTokens: random.whole(1, 6), acceptance: 0.7, source: null, seed: d.seed }
+      : null;
+  const depth: Depth = {
+    probabilities: speculation ? [0, 0, 0, 1] : [0.3, 0.2, 0.1, 0.4],
+    batching: speculation ? 'loops' : d.batching,
+    skippedKv: speculation ? 'copy' : d.skippedKv,
+    seed: d.seed,
+    recorded: null,
+    published: null,
+  };
+  const capTokens = counted && d.capped ? 24 : Infinity;
+  const options: ReplicaOptions = {
+    ...SERVER,
+    ...d,
+    prefillOnly: false,
+    maxNumBatchedTokens: Math.max(8, d.maxNumSeqs) + d.spare,
+    promptsFirst: counted && d.turns === 'first',
+    inTurns: speculation !== null || (!counted && d.turns === 'in turns'),
+    unitTokens: d.blockTokens,
+    capTokens,
+    blocks: Math.ceil(Math.min(100, capTokens) / d.blockTokens) + d.sequenceBlocks + d.room,
+  };
+  const draws = new DepthDraws(depth, depth.seed);
+  const requests = new Requests();
+  const seen = new Map<number, Seen>();
+  const order: number[] = [];
+  const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
+  const listener: Listener = {
+    began: (slot) => {
+      const one = seen.get(slot)!;
+      expect(one.began++ - one.lost).toBe(0);
+      if (one.began > 1) return;
+      order.push(one.slot);
+      const isLost = [...seen.values()].some((other) => other.lost > 0 && other.lost === other.began);
+      if (d.policy === 'fcfs') expect(isLost, 'a preempted request waits behind a new one').toBe(false);
+    },
+    token: (slot, tokens) => {
+      const one = seen.get(slot)!;
+      // The prompt gives the first token, and what was lost the next one.
+      const prompted = requests.state[slot] === STATE.prefill;
+      one.tokens += tokens;
+      if (prompted) return;
+      const [number, before] = [requests.number[slot]!, one.tokens - tokens];
+      const loops = draws.of(number, before);
+      const passes = depth.batching === 'steps' ? LOOPS : loops;
+      expect(one.passes, 'passes of a token').toBe(speculation ? LOOPS : passes);
+      if (speculation) expect(tokens).toBe(Math.min(one.output - before, 1 + acceptedOf(speculation, number, before)));
+      one.passes = 0;
+      one.cached += tokens;
+      one.held += depth.skippedKv === 'share' ? weightOf(loops) : tokens;
+    },
+    ended: (slot) => {
+      const one = seen.get(slot)!;
+      expect(one.ended).toBe(false);
+      one.ended = true;
+      [one.cached, one.held] = [0, 0];
+    },
+    preempted: (slot) => {
+      const one = seen.get(slot)!;
+      expect(++one.lost).toBe(one.began);
+      [one.cached, one.held, one.passes] = [0, 0, 0];
+    },
+    prefilled: () => expect.unreachable(),
+  };
+  const queue = new WaitingQueue(d.policy, requests);
+  const common = [requests, queue, listener, counts, KNOTS] as const;
+  const schedule: Scheduler = counted
+    ? new CountedScheduler(options, ...common)
+    : new LoopedScheduler({ ...options, depth, speculation, weightOf }, ...common);
+  const arrive = (): void => {
+    const draft = {
+      ...emptyDraft(),
+      promptTokens: random.whole(1, 60),
+      outputTokens: random.whole(1, 40),
+      priority: random.whole(0, 3),
+    };
+    const slot = requests.add(draft);
+    const [prompt, output, priority] = [draft.promptTokens, draft.outputTokens, draft.priority];
+    const none = { began: 0, lost: 0, tokens: 0, ended: false, cached: 0, held: 0, passes: 0 };
+    seen.set(slot, { slot, prompt, output, priority, ...none });
+    queue.push(slot);
+  };
+  const isDone = (): boolean => [...seen.values()].every(({ ended }) => ended);
+  let left = 25;
+  for (let iteration = 0; left > 0 || !isDone(); iteration++) {
+    // No request waits for ever.
+    expect(iteration).toBeLessThan(20_000);
+    for (; left > 0 && (isDone() || random.whole(0, 3) === 0); left--) arrive();
+    if (!schedule.begin()) {
+      expect(isDone()).toBe(true);
+      continue;
+    }
+    const { batch, running, chunkSlots, pool } = schedule;
+    const chunks = Array.from({ length: batch.chunks.count }, (_, i) => ({
+      slot: chunkSlots[i]!,
+      tokens: batch.chunks.tokens[i]!,
+      passes: schedule.chunkPasses[i]!,
+    }));
+    const prompted = chunks.reduce((sum, { tokens }) => sum + tokens, 0);
+    expect(new Set(chunks.map(({ slot }) => slot)).size).toBe(chunks.length);
+    expect(batch.chunks.total).toBe(prompted);
+    expect(running.length).toBeLessThanOrEqual(options.maxNumSeqs);
+    const decoding = running.filter((slot) => requests.state[slot] === STATE.decode);
+    expect(schedule.decoding).toBe(decoding.length);
+    const beside = batch.paused || options.inTurns ? 0 : decoding.length;
+    // A whole prompt may go beyond the budget, alone; tokens that end early make room before it has had its passes.
+    if (options.chunkedPrefill) expect(prompted + beside).toBeLessThanOrEqual(options.maxNumBatchedTokens);
+    else if (chunks.length > 1 && counted) expect(prompted + beside).toBeLessThanOrEqual(options.maxNumBatchedTokens);
+    // Every block that is in use is one of a request: those of its cache, of its chunk and of its next tokens.
+    const blocks = running.map((slot) => {
+      const one = seen.get(slot)!;
+      const chunk = chunks.find((c) => c.slot === slot);
+      if (chunk) return blocksOf(one.cached + chunk.tokens, options);
+      if (requests.state[slot] !== STATE.decode || (counted && batch.paused)) return blocksOf(one.cached, options);
+      const [emitted, round] = [requests.emitted[slot]!, speculation ? 1 + speculation.draftTokens : 1];
+      return counted
+        ? blocksOf(one.cached + 1, options)
+        : blocksOf(one.held + Math.min(round, one.output - emitted), options);
+    });
+    expect(pool.used).toBe(blocks.reduce((sum, own) => sum + own, 0));
+    expect(pool.used).toBeLessThanOrEqual(options.blocks);
+    const { loops } = schedule;
+    const passes = batch.paused ? loops : schedule.passes;
+    for (const slot of decoding) {
+      const one = seen.get(slot)!;
+      if (batch.paused) continue;
+      one.passes += schedule.passes;
+      // Of those that are counted each has a token.
+      if (counted) [one.tokens, one.cached] = [one.tokens + 1, one.cached + 1];
+    }
+    for (const { slot, tokens, passes: had } of chunks)
+      if (had + passes >= loops) {
+        const one = seen.get(slot)!;
+        [one.cached, one.held] = [one.cached + tokens, one.held + tokens];
+      }
+    schedule.end();
+  }
+  expect(schedule.pool.used).toBe(0);
+  for (const { began, lost, tokens, output } of seen.values()) {
+    expect(began).toBe(lost + 1);
+    expect(tokens).toBe(output);
+  }
+  expect(counts.preemptions).toBe([...seen.values()].reduce((sum, { lost }) => sum + lost, 0));
+  // Requests were given slots in the order in which they came.
+  if (d.policy === 'fcfs') expect(order).toEqual([...order].sort((a, b) => requests.number[a]! - requests.number[b]!));
+  return counts.preemptions;
+}
+
+describe('a schedule', () => {
+  it(`keeps its rules with random requests (LLA_SIM_SEED=${SEED})`, () => {
+    let preemptions = 0;
+    fc.assert(
+      fc.property(drawn, (d) => {
+        preemptions += check(d);
+      }),
+      { seed: SEED, numRuns: 100 },
+    );
+    expect(preemptions).toBeGreaterThan(50);
+  });
+});
