@@ -15,3 +15,6 @@ export const evicting = (work: KernelSpec['work']): Pick<KernelSpec, 'variants' 
     return unlisted('small', readBytes + writeBytes);
   },
 });
+
+/** The buffer of the run's rows that a cache takes its own from. */
+export const runOf = (cache: string): string => `run ${cache}`;
