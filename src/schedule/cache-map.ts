@@ -111,6 +111,8 @@ export class CacheMap {
     contextTokens: number,
     pageTokens: number,
     private readonly ahead = 0,
+    /** What the names of its buffers begin with. */
+    private readonly name = 'cache',
   ) {
     this.layout = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch);
     this.slots = slotsOf(c.eviction, contextTokens, pageTokens);
@@ -152,7 +154,7 @@ export class CacheMap {
 
   label(t: CacheTensor, layer: number, loop: number, part: number): string {
     const window = t.windowTokens === undefined ? '' : ' window';
-    return `cache ${t.block} ${t.role}${window} ${layer}.${loop}${partSuffix(part)}`;
+    return `${this.name} ${t.block} ${t.role}${window} ${layer}.${loop}${partSuffix(part)}`;
   }
 
   /** Number of the row set that a place belongs to: layers and loops that share any row of a block evict together. */

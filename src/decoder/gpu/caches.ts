@@ -34,7 +34,7 @@ function requireBindable(c: Configuration, caches: CacheMap): void {
 }
 
 export class Caches extends CacheMap {
-  /** @param ahead as CacheMap has it */
+  /** @param ahead @param name as CacheMap has them */
   constructor(
     private readonly c: Configuration,
     batch: number,
@@ -42,8 +42,9 @@ export class Caches extends CacheMap {
     pageTokens: number,
     private readonly allocations: Allocations,
     ahead = 0,
+    name = 'cache',
   ) {
-    super(c, batch, contextTokens, pageTokens, ahead);
+    super(c, batch, contextTokens, pageTokens, ahead, name);
   }
 
   /** @throws GpuError `unsupported` for what no part holds */

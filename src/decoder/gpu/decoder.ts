@@ -221,7 +221,6 @@ class Decoder implements GpuDecoder {
           prompts,
           lengths: this.lengths,
           chunkTokens,
-          sampling: options.sampling ?? GREEDY,
           draws: this.draws,
           streams: this.streams,
           ends,

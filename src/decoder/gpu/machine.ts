@@ -36,7 +36,7 @@ export class Machine {
   async compile(binder: Binder, visits: Iterable<BoundVisit>): Promise<Operation[]> {
     const operations: Operation[] = [];
     for (const visit of visits) {
-      const { op, options = {}, binds } = visit;
+      const { op, options, binds } = visit;
       // A model's weights may be held in another type than listed.
       const stored = Object.values(binds).some(
         (ref) => 'weights' in ref && (ref.weights === 'projection' || ref.weights === 'embedding'),

@@ -4,23 +4,13 @@
  * then holds. What it computes is `prefill(…)` of reference/decoder.ts, of each kind.
  */
 import { TILE_TOKENS } from '../../codecs/layout.js';
-import { weighsTokens } from '../../eviction/policy.js';
 import type { Device } from '../../gpu/index.js';
-import { bindPrompt } from '../../schedule/bind/index.js';
-import { PromptFrame, type PromptSetting } from '../../schedule/bind/prompt.js';
+import { boundRun } from '../../schedule/bind/index.js';
+import { planPrompts, type PromptSetting } from '../../schedule/bind/prompt.js';
 import { ASIDE, prefillBuffers, promptControls, type PromptExtent } from '../../schedule/buffers.js';
-import { expand } from '../../schedule/expand.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
-import {
-  capturesOf,
-  rowsOfRuns,
-  runSchedule,
-  runsOf,
-  setsRowsAside,
-  takenAs,
-  type WholePrompt,
-} from '../../schedule/prefill.js';
-import { choiceOf, type Sampling } from '../sampler.js';
+import { setsRowsAside, type WholePrompt } from '../../schedule/prefill.js';
+import { choiceOf } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { Caches } from './caches.js';
 import { Machine } from './machine.js';
@@ -39,16 +29,13 @@ export interface WholePrompts {
   readonly prompts: readonly (readonly number[])[];
   readonly lengths: readonly number[];
   readonly chunkTokens: number;
-  /** How the first tokens are chosen, and the number of each sequence's draw. */
-  readonly sampling: Sampling;
+  /** The number of each sequence's draw. */
   readonly draws: readonly number[];
   /** Stream of random draws of each sequence. */
   readonly streams: readonly number[];
   /** False where more of the prompts follows: neither logits nor tokens are made. */
   readonly ends: boolean;
 }
-
-const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
 /**
  * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt. An empty
@@ -58,31 +45,15 @@ const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => M
  */
 export async function prefillPrompts(
   m: Machine,
-  { prompts, lengths, sampling, draws, streams, ends, ...asked }: WholePrompts,
+  { prompts, lengths, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
-  const taken = takenAs(m.c, asked.method, asked.chunkTokens);
-  const { method, chunkTokens } = taken;
-  const runs = prompts.map((tokens, sequence) =>
-    tokens.length === 0 ? [] : runsOf(taken, lengths[sequence] as number, tokens.length),
-  );
-  // Pieces of what is before a run are as long as a chunk, however short the run.
-  const room =
-    method === 'chunked'
-      ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens)))
-      : longest(runs.flat().map(({ tokens }) => tokens));
-  const rows = Math.max(room, rowsOfRuns(m.c, runs.flat()));
-  const extent: PromptExtent = {
-    room,
-    rows,
-    chunk: Math.min(room, chunkTokens),
-    captures: capturesOf(m.c, method),
-    carries: !weighsTokens(m.c.eviction) && runs.flat().some(({ from }) => from > 0),
-  };
+  const counts = prompts.map((tokens) => tokens.length);
+  const { method, chunkTokens, runs, extent } = planPrompts(m.c, asked, counts, lengths);
   const { machine: prompt, setting } = await openPrompt(m, extent, chunkTokens);
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
-  const choice = choiceOf(sampling);
+  const choice = choiceOf(setting.sampling);
   let seconds = 0;
   try {
     for (const [sequence, own] of runs.entries()) {
@@ -94,21 +65,15 @@ export async function prefillPrompts(
       );
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
-        const visits = [
-          ...expand(
-            m.c,
-            runSchedule(m.c, run, {
-              batch: 1,
-              chunkTokens,
-              method,
-              ends: ends && run.tokens === rest.length,
-              slots: m.caches.slots.capacity,
-              choice,
-            }),
-          ),
-        ];
-        const frame = new PromptFrame(setting, m.caches, sequence, run, visits);
-        const operations = await prompt.compile(binder, bindPrompt(frame, visits));
+        const visits = boundRun(setting, m.caches, sequence, run, {
+          batch: 1,
+          chunkTokens,
+          method,
+          ends: ends && run.tokens === rest.length,
+          slots: m.caches.slots.capacity,
+          choice,
+        });
+        const operations = await prompt.compile(binder, visits);
         onStart();
         await m.device.write(prompt.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
         seconds += await runAll(m.device, operations);
@@ -139,7 +104,7 @@ async function openPrompt(
     await allocations.makeRows(setting, [...list, ...promptControls(c, extent)], 1, caches);
     const { rows, captures } = extent;
     const aside = setsRowsAside(c)
-      ? new Caches({ ...c, eviction: null }, 1, rows, TILE_TOKENS, allocations)
+      ? new Caches({ ...c, eviction: null }, 1, rows, TILE_TOKENS, allocations, 0, 'aside')
       : undefined;
     await aside?.allocate('prefill');
     return {

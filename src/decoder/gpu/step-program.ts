@@ -1,7 +1,6 @@
 /** Bound operations of steps over a growing context, bound again when the planned context changes. */
 import type { BoundStep } from '../../gpu/index.js';
-import { bindStep } from '../../schedule/bind/index.js';
-import { StepFrame } from '../../schedule/bind/step.js';
+import { boundStep } from '../../schedule/bind/index.js';
 import type { Visit } from '../../schedule/expand.js';
 import type { Machine } from './machine.js';
 import { plannedContext } from './options.js';
@@ -32,8 +31,8 @@ export class StepProgram {
     if (this.bound?.context === context) return this.bound.steps;
     this.free();
     try {
-      const frame = new StepFrame(setting, caches, context);
-      const operations = await this.machine.compile(this.binder, bindStep(frame, this.visits(context)));
+      const visits = boundStep(setting, caches, context, this.visits(context));
+      const operations = await this.machine.compile(this.binder, visits);
       this.bound = { context, operations, steps: operations.flatMap((operation) => operation.steps) };
       return this.bound.steps;
     } catch (error) {

@@ -1,10 +1,21 @@
 /** The frame of a prompt's prefill: a row a token of a chunk. Its buffers exist for one call. */
 import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
+import { weighsTokens } from '../../eviction/policy.js';
 import type { Placement } from '../../../kernels/options.js';
+import type { PromptExtent } from '../buffers.js';
 import type { CacheMap, CachePart, Slots } from '../cache-map.js';
-import { anchoredIn } from '../configuration.js';
+import { anchoredIn, type Configuration } from '../configuration.js';
 import type { Visit } from '../expand.js';
-import { heldBefore, storesRun, type CapturingKind, type Chunk } from '../prefill.js';
+import {
+  capturesOf,
+  heldBefore,
+  rowsOfRuns,
+  runsOf,
+  storesRun,
+  takenAs,
+  type Chunk,
+  type WholePrompt,
+} from '../prefill.js';
 import { Frame, type Setting, type Target } from './frame.js';
 import { planSlots } from './kept-slots.js';
 import { placed, type BufferRef, type CacheRef, type CacheRole, type Placed, type RowAxis } from './refs.js';
@@ -51,13 +62,53 @@ const SHARED: Readonly<Record<string, string>> = {
   activated: 'results',
 };
 
-/** What a prompt's runs have in common. */
-export interface PromptSetting extends Setting {
-  /** Rows that a run attends to at most, and tokens of the chunks in which it is worked on. */
-  readonly rows: number;
+/** How prompts are taken in: the runs of each, and what they need room for. */
+export interface PromptPlan {
+  readonly method: WholePrompt;
   readonly chunkTokens: number;
-  /** How latents are encoded, unless accumulated. */
-  readonly captures: CapturingKind | undefined;
+  readonly runs: readonly (readonly Chunk[])[];
+  readonly extent: PromptExtent;
+}
+
+const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
+
+/**
+ * @param counts tokens of each prompt; an empty one leaves its sequence alone
+ * @param lengths tokens that each sequence has already
+ */
+export function planPrompts(
+  c: Configuration,
+  asked: { readonly method: WholePrompt; readonly chunkTokens: number },
+  counts: readonly number[],
+  lengths: readonly number[],
+): PromptPlan {
+  const taken = takenAs(c, asked.method, asked.chunkTokens);
+  const { method, chunkTokens } = taken;
+  const runs = counts.map((count, i) => (count === 0 ? [] : runsOf(taken, lengths[i] as number, count)));
+  const all = runs.flat();
+  // Pieces of what is before a run are as long as a chunk, however short the run.
+  const room =
+    method === 'chunked'
+      ? Math.min(chunkTokens, longest(all.map(({ from, tokens }) => from + tokens)))
+      : longest(all.map(({ tokens }) => tokens));
+  return {
+    method,
+    chunkTokens,
+    runs,
+    extent: {
+      room,
+      rows: Math.max(room, rowsOfRuns(c, all)),
+      chunk: Math.min(room, chunkTokens),
+      captures: capturesOf(c, method),
+      carries: !weighsTokens(c.eviction) && all.some(({ from }) => from > 0),
+    },
+  };
+}
+
+/** What a prompt's runs have in common. */
+export interface PromptSetting extends Setting, Pick<PromptExtent, 'rows' | 'captures'> {
+  /** Tokens of the chunks in which runs are worked on. */
+  readonly chunkTokens: number;
   /** Rows of a run, where a cache under eviction cannot hold them. */
   readonly aside: CacheMap | undefined;
 }

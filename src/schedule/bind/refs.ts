@@ -109,7 +109,10 @@ export interface Bound {
 }
 
 /** One run of an operation, complete. */
-export interface BoundVisit extends Visit, Bound {}
+export interface BoundVisit extends Visit, Required<Bound> {
+  /** Dispatches that it is launched as. */
+  readonly dispatches: number;
+}
 
 /** A buffer, and where an operation's vectors are in it. */
 export interface Placed {
