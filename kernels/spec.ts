@@ -3,6 +3,7 @@
  * operations.
  */
 
+import type { OperationOptions } from './options.js';
 import type { TunedCall } from './tuned.js';
 
 /** Bytes and operations of one call. `matrixFlops` is the part of `flops` that matrix units can do. */
@@ -26,6 +27,8 @@ export interface KernelSpec {
    * constants belong to another kernel. test/bench/launches.test.ts fails when it must be raised.
    */
   readonly launchVersion?: number;
+  /** Dispatches of a call; 1 unless given. */
+  dispatches?(options: OperationOptions): number;
   /** Names of the shape fields, in order. They are also the axes on which the predictor interpolates (in log2). */
   readonly dims: readonly string[];
   readonly variants: readonly string[];

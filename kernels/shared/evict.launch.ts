@@ -1,4 +1,5 @@
 /** Launch parts that evicting kernels share: the caches that a row decides for, and its slots. */
+import { runOf } from './evict.terms.js';
 import type { EvictPrefillOptions, EvictedCache } from '../options.js';
 import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { requireShape } from '../../src/gpu/errors.js';
@@ -117,6 +118,3 @@ export function choiceOf(
     }));
   return { room, capacity, pinned, ring, heavy, firstRow, buffers, copies };
 }
-
-/** The buffer of the run's rows that a cache takes its own from. */
-export const runOf = (cache: string): string => `run ${cache}`;

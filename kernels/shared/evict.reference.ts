@@ -2,7 +2,7 @@
 import { cacheRow, capacityOf, type Words } from '../../src/gpu/cache-layout.js';
 import { dim, type Row, type Subject } from '../reference.js';
 import { GROUP_SIZE, storageOfVariant } from '../spec.js';
-import { runOf } from './evict.launch.js';
+import { runOf } from './evict.terms.js';
 
 /** A token of a prompt and the slot that it stays in. */
 interface Stay {

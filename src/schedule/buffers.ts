@@ -1,6 +1,6 @@
 /**
- * Every buffer of a decoder beside weights, cache and the inputs that change from step to step: the memory model sums
- * this list, the decoder allocates from it. All sizes are of one GPU.
+ * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it, and
+ * operations bind it (bind/). All sizes are of one GPU.
  */
 import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
@@ -16,9 +16,10 @@ import {
   layoutOf,
 } from '../codecs/registry.js';
 import { ranksOfLoops } from '../codecs/hla.js';
-import { pinnedSlots, reindexes, weighsTokens } from '../eviction/policy.js';
+import { pinnedSlots, pinsSinks, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from './block-absorbed.js';
+import type { CacheMap } from './cache-map.js';
 import {
   branchHeadsOf,
   headsOf,
@@ -29,7 +30,7 @@ import {
   storageOf,
   type Configuration,
 } from './configuration.js';
-import { evictingRows } from './eviction-ops.js';
+import { branchWidth, evictingRows, readsLatents, windowOf } from './eviction-ops.js';
 import { widestRanks } from './hybrid.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
@@ -41,9 +42,10 @@ import { meanRow } from './rows.js';
 const WORD = 4;
 
 /**
- * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all of these for prompts.
+ * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all of
+ * these for prompts. `control` is memory that the model counts in its reserve: tables of angles, positions and spans.
  */
-export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill';
+export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
 
 /**
  * How a buffer of several sequences is bound: `whole` for all of them at once; `parts` from each part of the sequences
@@ -60,7 +62,79 @@ export interface BufferRow {
   readonly fixedBytes: number;
   readonly sequenceBytes: number;
   readonly binding: Binding;
+  /** What it holds from the start, zeros unless given: angles of vectors of a width, or the numbers from 0. */
+  readonly contents?: { readonly anglesOf: number; readonly back?: true } | 'numbers';
 }
+
+/** All cached tokens; or those before a window of exact rows; or those in it. */
+export type CachedTokens = 'all' | 'older' | 'recent';
+export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent'];
+
+/** Last tokens before the current one whose rows of full width a window has. */
+export const recentTokens = ({ geometry: { laterLoopsWindow }, codec }: Configuration): number =>
+  laterLoopsWindow === undefined ? (codec.windowTokens ?? 0) : laterLoopsWindow - 1;
+
+/** True where loops after the first attend to its rows, and to windows of their own. */
+export const readsFirstRows = ({ geometry }: Configuration, { name }: LayerBlock): boolean =>
+  name === 'core' && geometry.laterLoopsWindow !== undefined;
+
+/** Spans of the sequences from one on: a part's own, as bindings begin at multiples that a few spans do not fill. */
+export const spansFrom = (sequence: number, tokens: CachedTokens = 'all'): string =>
+  `spans${tokens === 'all' ? '' : ` of ${tokens}`}${sequence === 0 ? '' : ` from ${sequence}`}`;
+
+const control = (label: string, words: number, contents?: BufferRow['contents']): BufferRow => ({
+  kind: 'control',
+  label,
+  count: undefined,
+  fixedBytes: WORD * words,
+  sequenceBytes: 0,
+  binding: 'whole',
+  ...(contents ? { contents } : {}),
+});
+
+/** Inputs of a step, which change from step to step, and tables of angles. */
+export function stepControls(c: Configuration, batch: number, caches: CacheMap): BufferRow[] {
+  const { slots } = caches;
+  const g = c.geometry;
+  const blocks = blocksOf(g);
+  const spans = blocks.flatMap((block) =>
+    caches
+      .parts(block.name)
+      .flatMap(({ first }) =>
+        (windowOf(c, block) > 0 || readsFirstRows(c, block) ? CACHED_TOKENS : (['all'] as const)).map((tokens) =>
+          control(spansFrom(first, tokens), 4 * (batch - first)),
+        ),
+      ),
+  );
+  const evicting = Math.max(1, ...blocks.map((block) => evictingRows(c, block)));
+  const widths = new Set([g.headDim, ...blocks.map((block) => branchWidth(c, block)).filter((width) => width > 0)]);
+  return [
+    ...[...(g.exitGate ? ['exit'] : []), 'tokens', 'next tokens', 'positions', 'places'].map((label) =>
+      control(label, batch),
+    ),
+    ...spans,
+    ...(pinsSinks(c.eviction) && blocks.some((block) => readsLatents(c, block))
+      ? [control('pinned positions', batch * slots.capacity)]
+      : []),
+    ...(weighsTokens(c.eviction) ? [control('moves', 2 * batch * evicting)] : []),
+    control('draws', 2 * batch),
+    ...(isHybrid(c.codec) ? [control('no means', g.kvHeads * g.headDim)] : []),
+    ...[...widths].map((width) => control(`turns ${width}`, 0, { anglesOf: width })),
+  ];
+}
+
+/** Tokens and positions of a run of a prompt, and tables. */
+export const promptControls = (c: Configuration, { room, chunk, captures }: PromptExtent): BufferRow[] => [
+  ...(captures && isLatent(c.codec) && !pathSpec(c.path).branch
+    ? [control('turns back', 0, { anglesOf: c.geometry.headDim, back: true })]
+    : []),
+  control('next tokens', 1),
+  control('draws', 2),
+  control('tokens', room),
+  control('positions', chunk, 'numbers'),
+  // It holds zeros.
+  ...(reindexes(c.eviction) ? [control('one position', chunk)] : []),
+];
 
 /** Bytes of all buffers of one kind: whatever the batch, and for every sequence. */
 export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: number; sequence: number } {

@@ -1,6 +1,7 @@
 /**
- * The schedule is what runs: every dispatch of a step or prefill has a price, and every price a dispatch. The list of
- * buffers is what is allocated. Decoders run on a device that only records.
+ * The schedule is what runs: kernel, uniforms, grid and bindings of every dispatch of a step or prefill are those of an
+ * operation, and every operation has a price. The list of buffers is what is allocated. Decoders run on a device that
+ * only records.
  */
 import { expect, test } from 'vitest';
 import { isLatent, sharingOf, takesTwoPasses } from '../../src/codecs/registry.js';
@@ -8,11 +9,16 @@ import { TILE_TOKENS } from '../../src/codecs/layout.js';
 import { bytesPerSequence, memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Allocation, GpuDecoder } from '../../src/decoder/gpu/index.js';
 import { priceStep, pricePrompt, type Pricer, type SchedulePrice } from '../../src/cost/latency.js';
-import { deviceOptions, planOperation, type OperationOptions } from '../../src/gpu/index.js';
+import { GREEDY } from '../../src/decoder/sampler.js';
+import { boundRun, boundStep } from '../../src/schedule/bind/index.js';
+import type { Setting } from '../../src/schedule/bind/frame.js';
+import { planPrompts } from '../../src/schedule/bind/prompt.js';
+import type { BoundVisit, BufferRef, CacheRef } from '../../src/schedule/bind/refs.js';
+import { CacheMap } from '../../src/schedule/cache-map.js';
 import { expand } from '../../src/schedule/expand.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
-import type { WholePrompt } from '../../src/schedule/prefill.js';
+import { setsRowsAside, type WholePrompt } from '../../src/schedule/prefill.js';
 import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
@@ -22,7 +28,7 @@ import { everyNth, FULL } from '../gpu/sample.js';
 import { configurationOf, open, type Case } from './gpu-cases.js';
 import { ALL, label } from './gpu-list.js';
 import { promptOf } from './models.js';
-import { RecordingDevice, signatureOf } from './recording-device.js';
+import { differenceOf, expectedOf, RecordingDevice } from './recording-device.js';
 import { casesOf, UNLIKE } from './unlike-models.js';
 
 /** Whole tiles, so that rows have room for what is kept alone, as prices take it. */
@@ -56,29 +62,15 @@ const KINDS = [...new Set(CASES.map(kindOf))].map((kind) => ({
   cases: CASES.filter((of) => kindOf(of) === kind),
 }));
 
-const recording = new RecordingDevice();
-
-/** A priced call as its dispatch is recorded. @param ofPrompt its rows are tokens of one sequence */
-function priced({ geometry }: Configuration, call: KernelCall, ofPrompt = false): string {
-  const chunk = { capacity: 1024, chunk: call.shape.rows as number };
-  const options: OperationOptions = {
-    ...deviceOptions(recording.device),
-    ropeBase: geometry.rope.theta,
-    vocabulary: geometry.vocab,
-    ...(ofPrompt ? { append: chunk, appendResidual: chunk } : {}),
-    blockVectors: { group: geometry.heads / geometry.kvHeads },
-  };
-  return signatureOf(planOperation(call, options).steps[0] as Parameters<typeof signatureOf>[0]);
-}
-
-/** How often each call is there. */
-function counted(calls: Iterable<readonly [call: string, times: number]>): Map<string, number> {
+/** How often each operation is there. */
+function counted(calls: Iterable<readonly [call: KernelCall, times: number]>): Map<string, number> {
   const counts = new Map<string, number>();
-  for (const [call, times] of calls) counts.set(call, (counts.get(call) ?? 0) + times);
+  for (const [{ kernel, variant, shape }, times] of calls) {
+    const key = `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
+    counts.set(key, (counts.get(key) ?? 0) + times);
+  }
   return new Map([...counts].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
-const ran = (device: RecordingDevice): Map<string, number> =>
-  counted(device.calls.map((call): [string, number] => [call, 1]));
 
 const free: Pricer = {
   price: () => ({ estimate: 1, low: 1, high: 1, evidence: 'measured', by: 'lla-sim', octavesOutside: 0 }),
@@ -101,18 +93,54 @@ function checkMemory(c: Configuration, { allocations }: GpuDecoder, batch: numbe
   );
 }
 
-async function checkStep(of: Case, batch: number): Promise<void> {
-  const c = configurationOf(of);
+const settingOf = (c: Configuration, batch: number): Setting => ({
+  c,
+  batch,
+  contextTokens: CONTEXT,
+  normEpsilon: 1e-6,
+  sampling: GREEDY,
+});
+
+/** The operations of a step, with all that they bind. */
+function listedStep(c: Configuration, batch: number, context = CONTEXT): { visits: BoundVisit[]; caches: CacheMap } {
+  const caches = new CacheMap(c, batch, CONTEXT, TILE_TOKENS);
+  const visits = expand(c, schedule(c, batch, context, { slots: caches.slots.capacity }));
+  return { visits: [...boundStep(settingOf(c, batch), caches, context, visits)], caches };
+}
+
+/** Priced operations of a list against those that are bound. */
+function expectPriced(visits: readonly BoundVisit[], price: SchedulePrice, listed: [KernelCall, number][]): void {
+  expect(visits).toHaveLength(callsOf(price));
+  expect(counted(visits.map(({ op }) => [op, 1]))).toEqual(counted(listed));
+}
+
+/** Tokens of a sequence that an operation's launch reads are those that it is priced for. */
+function expectContext({ op, options }: BoundVisit): void {
+  const [span] = options.run?.spans ?? [];
+  if (!span || op.shape.context === undefined) return;
+  const ofBlocks = op.kernel === 'attend_block_absorbed' || op.kernel === 'block_basis';
+  const [pinned, ring] = [ofBlocks ? 0 : span.pinned, options.run?.only === 'pinned' ? 0 : span.ring];
+  expect(op.shape.context, op.label).toBe(pinned + ring);
+}
+
+async function recordedStep(of: Case, batch: number): Promise<{ device: RecordingDevice; decoder: GpuDecoder }> {
   const device = new RecordingDevice();
   const decoder = await open(device.device, of, { batch, contextTokens: CONTEXT });
   device.calls = [];
   await decoder.step(new Array<number>(batch).fill(1));
-  const listed: [string, number][] = [];
-  forEachOp(c, schedule(c, batch, CONTEXT), (op, calls) => listed.push([priced(c, op), calls]));
-  expect(ran(device), `a step of ${batch}`).toEqual(counted(listed));
+  return { device, decoder };
+}
+
+async function checkStep(of: Case, batch: number): Promise<void> {
+  const c = configurationOf(of);
+  const { device, decoder } = await recordedStep(of, batch);
+  const { visits, caches } = listedStep(c, batch);
+  expect(differenceOf(device.calls, expectedOf(device.device, visits, caches)), `a step of ${batch}`).toBeUndefined();
+  visits.forEach(expectContext);
+  const listed: [KernelCall, number][] = [];
+  forEachOp(c, schedule(c, batch, CONTEXT), (op, calls) => listed.push([op, calls]));
+  expectPriced(visits, priceStep(c, free, batch, CONTEXT), listed);
   checkMemory(c, decoder, batch);
-  expect(device.calls).toHaveLength(callsOf(priceStep(c, free, batch, CONTEXT)));
-  expect(device.calls, 'in order').toEqual([...expand(c, schedule(c, batch, CONTEXT))].map(({ op }) => priced(c, op)));
   decoder.close();
 }
 
@@ -123,13 +151,56 @@ async function checkPrompt(of: Case, method: WholePrompt, promptTokens: number):
   device.calls = [];
   await decoder.prefill([promptOf(of.geometry, promptTokens, SEED)], method);
   const plan = { method, promptTokens, chunkTokens: CHUNK_TOKENS };
-  const listed: [string, number][] = [];
-  forEachPrefillCall(c, plan, (call, times) => listed.push([priced(c, call, true), times]));
-  expect(ran(device), `${method} prefill of ${promptTokens} tokens`).toEqual(counted(listed));
-  expect(device.calls).toHaveLength(callsOf(pricePrompt(c, free, plan)));
+  const caches = new CacheMap(c, 1, CONTEXT, TILE_TOKENS);
+  const { extent, runs, ...taken } = planPrompts(c, plan, [promptTokens], [0]);
+  const { rows, captures } = extent;
+  const aside = setsRowsAside(c) ? new CacheMap({ ...c, eviction: null }, 1, rows, TILE_TOKENS, 0, 'aside') : undefined;
+  const setting = { ...settingOf(c, 1), rows, captures, chunkTokens: taken.chunkTokens, aside };
+  const visits = (runs[0] ?? []).flatMap((run) => {
+    const ends = run.from + run.tokens === promptTokens;
+    return [...boundRun(setting, caches, 0, run, { ...taken, batch: 1, ends, slots: caches.slots.capacity })];
+  });
+  const expected = expectedOf(device.device, visits, caches, aside);
+  expect(differenceOf(device.calls, expected), `${method} prefill of ${promptTokens} tokens`).toBeUndefined();
+  const listed: [KernelCall, number][] = [];
+  forEachPrefillCall(c, plan, (call, times) => listed.push([call, times]));
+  expectPriced(visits, pricePrompt(c, free, plan), listed);
   expect(bytesOf(decoder.prefillAllocations, ['prefill'])).toBe(prefillPeaks(c, promptTokens, CHUNK_TOKENS)[method]);
   decoder.close();
 }
+
+test('a wrong rank, context, buffer or dispatch is found', async () => {
+  const of = CASES.find(({ codec, path, eviction }) => codec.kind === 'lla' && path === 'reconstruct' && !eviction);
+  const c = configurationOf(of as Case);
+  const { device, decoder } = await recordedStep(of as Case, 2);
+  const { visits, caches } = listedStep(c, 2);
+  const found = (own: readonly BoundVisit[]): string | undefined =>
+    differenceOf(device.calls, expectedOf(device.device, own, caches));
+  expect(found(visits)).toBeUndefined();
+  const random = randomOf(SEED);
+  const changed = (label: string, change: (visit: BoundVisit) => BoundVisit): BoundVisit[] => {
+    const own = random.pick(visits.filter(({ op }) => op.label === label));
+    return visits.map((visit) => (visit === own ? change(visit) : visit));
+  };
+  const rank = { ...c, codec: { ...c.codec, rankK: (c.codec.rankK as number) + 2 } };
+  expect(found(listedStep(rank, 2).visits), 'rank').toBeDefined();
+  expect(found(listedStep(c, 2, CONTEXT - TILE_TOKENS).visits), 'context').toBeDefined();
+  const elsewhere = changed('attend', (visit) => {
+    const { keys } = visit.binds as { keys: CacheRef };
+    const loop = (keys.loop + 1) % c.geometry.loops;
+    const layer = (keys.place.layer + 1) % c.geometry.layers;
+    return { ...visit, binds: { ...visit.binds, keys: { ...keys, loop, place: { ...keys.place, layer } } } };
+  });
+  expect(found(elsewhere), 'buffer').toBeDefined();
+  const later = changed('encode-k', (visit) => ({
+    ...visit,
+    binds: { ...visit.binds, y: { ...(visit.binds.y as BufferRef), offset: 64 } },
+  }));
+  expect(found(later), 'offset').toBeDefined();
+  const missing = random.whole(0, visits.length - 1);
+  expect(found(visits.toSpliced(missing, 1)), 'dispatch').toBeDefined();
+  decoder.close();
+});
 
 /** A geometry of every second kind by the seed; all of all with LLA_SIM_CONTRACT=full. */
 for (const [i, { kind, cases }] of everyNth([...KINDS.entries()], 2, 5)) {

@@ -4,7 +4,7 @@ import type { Device } from '../../src/gpu/index.js';
 import type { Codec } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
-import { slotsOf } from '../../src/decoder/gpu/caches.js';
+import { slotsOf } from '../../src/schedule/cache-map.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { PrefillMethod } from '../../src/decoder/gpu/prefill-methods.js';
 import { expand } from '../../src/schedule/expand.js';

@@ -12,7 +12,7 @@ import { staysBehind } from '../../kernels/shared/evict.reference.js';
 import { LOWEST } from '../../kernels/shared/merge.reference.js';
 import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import { runOf } from '../../kernels/shared/evict.launch.js';
+import { runOf } from '../../kernels/shared/evict.terms.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { isQuantised, type Storage } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';

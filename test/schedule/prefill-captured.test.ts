@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isLatent } from '../../src/codecs/registry.js';
-import { planSlots } from '../../src/decoder/gpu/slots.js';
+import { planSlots } from '../../src/schedule/bind/kept-slots.js';
 import { expand, type Visit } from '../../src/schedule/expand.js';
 import { KERNELS, workOf } from '../../kernels/registry.js';
 import {

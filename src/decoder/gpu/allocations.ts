@@ -1,13 +1,14 @@
 /** Every buffer of a decoder, with what it is for: the table that the memory model is compared with. */
-import { GpuError, type Buffer, type Device } from '../../gpu/index.js';
-import type { BufferKind, BufferRow } from '../../schedule/buffers.js';
+import { GpuError, type Buffer, type BufferPlan, type Device } from '../../gpu/index.js';
+import { rotaryTable } from '../../gpu/rotary.js';
+import { stepBuffers, stepControls, type BufferKind, type BufferRow } from '../../schedule/buffers.js';
+import type { CacheMap } from '../../schedule/cache-map.js';
+import type { Setting } from '../../schedule/bind/frame.js';
+import { partSuffix } from '../../schedule/bind/refs.js';
+import type { Configuration } from '../../schedule/schedule.js';
 
-/**
- * Kind of memory, as cost/memory.ts counts it: `weights`, `codec` (its parameters), `cache`, and the kinds of
- * schedule/buffers.ts. `control` is memory that the model counts in its reserve: tables of angles, positions and spans,
- * placeholders of unused bindings.
- */
-export type AllocationKind = BufferKind | 'weights' | 'codec' | 'cache' | 'control';
+/** Kind of memory, as cost/memory.ts counts it: `codec` are its parameters. */
+export type AllocationKind = BufferKind | 'weights' | 'codec' | 'cache';
 
 export interface Allocation {
   readonly label: string;
@@ -54,21 +55,55 @@ export class Allocations {
     return buffer;
   }
 
+  /** The buffer of that name, made and written where there is none yet. */
+  async write(
+    label: string,
+    kind: AllocationKind,
+    values: () => Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
+  ): Promise<Buffer> {
+    const known = this.buffers.get(label);
+    if (known) return known;
+    const data = values();
+    const buffer = await this.make(label, kind, data.byteLength);
+    await this.device.write(buffer, data);
+    return buffer;
+  }
+
   /**
-   * The buffers of a row of the list, for `batch` sequences; padded to the 16 bytes that kernels read at a time.
-   * @param suffix behind the labels
-   * @throws GpuError as `make`
+   * The buffers of rows of the list; padded to the 16 bytes that kernels read at a time.
+   * @param batch sequences @param caches how they are divided into parts
+   * @throws GpuError as `make`; `unsupported` for activations of the whole batch that no binding holds
    */
-  async makeRow(
+  async makeRows(
+    { c, contextTokens }: { readonly c: Configuration; readonly contextTokens: number },
+    rows: readonly BufferRow[],
+    batch: number,
+    caches: Pick<CacheMap, 'parts'>,
+  ): Promise<void> {
+    for (const row of rows) {
+      const { label, binding, contents, fixedBytes } = row;
+      if (contents === 'numbers')
+        await this.write(label, row.kind, () => Uint32Array.from({ length: fixedBytes / 4 }, (_, i) => i));
+      else if (contents) {
+        const rotary = { ropeBase: c.geometry.rope.theta, positions: contextTokens + 1, back: contents.back ?? false };
+        await this.write(label, row.kind, () => tableOf(rotaryTable(contents.anglesOf, rotary)));
+      } else if (typeof binding === 'string') {
+        if (binding === 'whole') requireBindable(c, batch, row);
+        await this.makeRow(row, batch);
+      } else for (const { index, count } of caches.parts(binding.apartIn)) await this.makeRow(row, count, index);
+    }
+  }
+
+  private async makeRow(
     { kind, label, count, fixedBytes, sequenceBytes }: BufferRow,
     batch: number,
-    suffix = '',
+    part = 0,
   ): Promise<void> {
     const bytes = fixedBytes + batch * sequenceBytes;
-    const padding = Math.ceil(bytes / 16) * 16 - bytes;
+    const padding = kind === 'control' ? 0 : Math.ceil(bytes / 16) * 16 - bytes;
     const shares = [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])];
     for (let i = 0; i < (count ?? 1); i++)
-      await this.make(`${label}${count === undefined ? '' : ` ${i}`}${suffix}`, shares);
+      await this.make(`${label}${count === undefined ? '' : ` ${i}`}${partSuffix(part)}`, shares);
   }
 
   /** A buffer that exists. */
@@ -98,4 +133,24 @@ export class Allocations {
     this.device.free(...this.buffers.values());
     this.buffers.clear();
   }
+}
+
+const tableOf = ({ data }: BufferPlan): Float32Array<ArrayBuffer> => data?.() as Float32Array<ArrayBuffer>;
+
+/** Activations of all sequences are bound at once: only buffers that grow with the cache are divided. */
+function requireBindable(c: Configuration, batch: number, { label, sequenceBytes }: BufferRow): void {
+  if (batch * sequenceBytes <= c.bindingBytes) return;
+  const most = Math.floor(c.bindingBytes / sequenceBytes);
+  throw new GpuError(
+    'unsupported',
+    `buffer ${label} takes ${batch * sequenceBytes} bytes for ${batch} sequences, more than the ${c.bindingBytes} ` +
+      `that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`,
+  );
+}
+
+/** Everything of a step that is neither weight nor cache: activations, latents in flight, eviction's state, inputs. */
+export async function makeWorkspace(setting: Setting, caches: CacheMap, allocations: Allocations): Promise<void> {
+  const { c, batch } = setting;
+  const rows = [...stepBuffers(c, caches.slots.capacity), ...stepControls(c, batch, caches)];
+  await allocations.makeRows(setting, rows, batch, caches);
 }

@@ -6,7 +6,8 @@ import { loopsRow } from '../../gpu/residual-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
 import type { Place } from '../../schedule/expand.js';
-import { divideSpan, slotOf, spanOf, type CacheRole } from './caches.js';
+import { labelOf, type CacheRole } from '../../schedule/bind/refs.js';
+import { divideSpan, slotOf, spanOf } from '../../schedule/cache-map.js';
 import type { Machine } from './machine.js';
 
 /** A layer and loop of a block. */
@@ -42,11 +43,13 @@ export async function cachedRows(
   const { capacity } = slots;
   const read = async (buffer: Buffer): Promise<Uint32Array> => new Uint32Array(await m.device.read(buffer));
   const byMass = weighsTokens(m.c.eviction);
+  const evictedAt = (part: number): Buffer =>
+    m.buffer(labelOf({ buffer: `kept positions ${at.block}`, index: m.caches.unit(place, at.loop), part }));
   const parts = new Map<number, { readonly words: Uint32Array; readonly positions: Uint32Array | undefined }>();
   for (const part of m.caches.parts(at.block))
     parts.set(part.index, {
       words: await read(m.caches.buffer(role, place, at.loop, part.index)),
-      positions: byMass ? await read(m.evictionBuffer('positions', place, part)) : undefined,
+      positions: byMass ? await read(evictedAt(part.index)) : undefined,
     });
   const sequences = lengths.map((length, sequence) => {
     const { index, first } = m.caches.partOf(at.block, sequence);

@@ -9,10 +9,12 @@ import { expand } from '../../schedule/expand.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { choiceOf, GREEDY } from '../sampler.js';
-import { Allocations, type Allocation } from './allocations.js';
+import { Allocations, makeWorkspace, type Allocation } from './allocations.js';
 import { cachedRows, type CachedRows, type CachePlace } from './cache-rows.js';
-import { Caches, type CacheRole } from './caches.js';
-import { NO_TOKEN } from './dense.js';
+import type { CacheRole } from '../../schedule/bind/refs.js';
+import { Caches } from './caches.js';
+import { NO_TOKEN } from '../../../kernels/sample/launch.js';
+import { Machine } from './machine.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { checkOptions } from './options.js';
@@ -20,8 +22,6 @@ import { prefillPrompts } from './prefill.js';
 import { refuseWindows, requireOneRun, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, type Operation } from './program.js';
 import { roundRows, Speculation } from './speculation.js';
-import { allocateWorkspace, DecodeStep } from './step.js';
-import { stepExecutors } from './step-executors.js';
 import { StepProgram } from './step-program.js';
 import { Weights } from './weights.js';
 
@@ -43,19 +43,12 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
     const unused = await allocations.make('unused', 'control', 16);
     await allocations.make('unused output', 'control', 16);
     weights = new Weights(device, c, options.weights, allocations, unused);
-    const caches = new Caches(c, options.batch, options.contextTokens, pageTokens, allocations, roundRows(draft));
+    const { batch, contextTokens, normEpsilon = 1e-6, sampling = GREEDY } = options;
+    const setting = { c, batch, contextTokens, normEpsilon, sampling };
+    const caches = new Caches(c, batch, contextTokens, pageTokens, allocations, roundRows(draft));
     await caches.allocate();
-    await allocateWorkspace(c, options.batch, options.contextTokens, caches, allocations, device);
-    const machine = new DecodeStep(
-      device,
-      c,
-      options.batch,
-      options.contextTokens,
-      options.normEpsilon ?? 1e-6,
-      allocations,
-      weights,
-      caches,
-    );
+    await makeWorkspace(setting, caches, allocations);
+    const machine = new Machine(device, setting, allocations, weights, caches);
     const speculation = draft ? await Speculation.open(machine, options, draft) : undefined;
     const decoder = new Decoder(device, machine, options, new Binder(device, unused), speculation);
     await decoder.prepare();
@@ -79,7 +72,7 @@ class Decoder implements GpuDecoder {
 
   constructor(
     private readonly device: Device,
-    private readonly machine: DecodeStep,
+    private readonly machine: Machine,
     private readonly options: GpuDecoderOptions,
     binder: Binder,
     private readonly speculation: Speculation | undefined,
@@ -90,9 +83,7 @@ class Decoder implements GpuDecoder {
     const { c, batch, caches } = machine;
     const sampling = options.sampling ?? GREEDY;
     const listed = { slots: caches.slots.capacity, choice: choiceOf(sampling) };
-    this.program = new StepProgram(machine, stepExecutors(sampling), binder, (context) =>
-      expand(c, schedule(c, batch, context, listed)),
-    );
+    this.program = new StepProgram(machine, binder, (context) => expand(c, schedule(c, batch, context, listed)));
   }
 
   get allocations(): readonly Allocation[] {
@@ -142,8 +133,8 @@ class Decoder implements GpuDecoder {
     const draftTokens = options.speculation?.draftTokens ?? 0;
     this.requireStep(tokens, () => true, draftTokens + 1);
     try {
-      const rows = (machine: DecodeStep): number => machine.batch / options.batch;
-      const next = (machine: DecodeStep): Promise<Uint32Array> =>
+      const rows = (machine: Machine): number => machine.batch / options.batch;
+      const next = (machine: Machine): Promise<Uint32Array> =>
         this.nextTokens((row) => (this.lengths[Math.floor(row / rows(machine))] as number) + draftTokens, machine);
       const round = await speculation.round(tokens, this.lengths, next, accept);
       const own = round.tokens.map((said, i) => (joins(i) ? said : []));
@@ -230,7 +221,6 @@ class Decoder implements GpuDecoder {
           prompts,
           lengths: this.lengths,
           chunkTokens,
-          sampling: options.sampling ?? GREEDY,
           draws: this.draws,
           streams: this.streams,
           ends,

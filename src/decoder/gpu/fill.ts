@@ -44,5 +44,5 @@ export async function fillCaches(device: Device, machine: Machine): Promise<void
   for (const buffer of machine.allocations.startingWith('kept mass '))
     await fill(device, buffer, 'positive', mix(seed++));
   for (const buffer of machine.allocations.startingWith('kept positions '))
-    await fill(device, buffer, 'u32', mix(seed++), machine.positions - 1);
+    await fill(device, buffer, 'u32', mix(seed++), machine.setting.contextTokens);
 }

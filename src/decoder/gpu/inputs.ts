@@ -1,14 +1,16 @@
 /** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
-import type { Span } from '../../../kernels/options.js';
 import { reindexes } from '../../eviction/policy.js';
-import { divideSpan } from './caches.js';
-import { CACHED_TOKENS, recentTokens, spansFrom, type DecodeStep } from './step.js';
+import { blocksOf } from '../../geometry/geometry.js';
+import type { Span } from '../../../kernels/options.js';
+import { CACHED_TOKENS, recentTokens, spansFrom } from '../../schedule/buffers.js';
+import { divideSpan, spanOf } from '../../schedule/cache-map.js';
+import type { Machine } from './machine.js';
 
 /**
  * Positions of sinks where keys of latents are rotated as they are read. StreamingLLM's give the distances inside the
  * cache. [sequence][slot], of which the pinned ones are read.
  */
-function sinkPositions({ c, caches }: DecodeStep, lengths: readonly number[], spans: readonly Span[]): number[] {
+function sinkPositions({ c, caches }: Machine, lengths: readonly number[], spans: readonly Span[]): number[] {
   const { pinned, capacity } = caches.slots;
   return lengths.flatMap((length, i) => {
     const { pinned: sinks, ring } = spans[i] as Span;
@@ -19,26 +21,25 @@ function sinkPositions({ c, caches }: DecodeStep, lengths: readonly number[], sp
 
 /** @param lengths tokens of each sequence, evicted ones included */
 export async function writeInputs(
-  m: DecodeStep,
+  m: Machine,
   { tokens, lengths }: { tokens: Uint32Array<ArrayBuffer>; lengths: readonly number[] },
 ): Promise<void> {
-  const spans = lengths.map((length) => m.spanAt(length));
-  const write = (label: string, words: readonly number[]): Promise<void> =>
-    m.device.write(m.buffer(label), Uint32Array.from(words));
+  const { c, caches, allocations } = m;
+  const spans = lengths.map((length) => spanOf(c.eviction, caches.slots, length));
+  const write = (label: string, words: () => readonly number[]): Promise<void> =>
+    allocations.has(label) ? m.device.write(m.buffer(label), Uint32Array.from(words())) : Promise.resolve();
+  // First sequences of the parts of all caches.
+  const firsts = blocksOf(c.geometry).flatMap((block) => caches.parts(block.name).map(({ first }) => first));
   await Promise.all([
     m.device.write(m.buffer('tokens'), tokens),
-    write('positions', lengths),
-    write(
-      'places',
-      spans.map((span) => span.pinned + span.ring),
-    ),
-    ...(m.allocations.has('pinned positions') ? [write('pinned positions', sinkPositions(m, lengths, spans))] : []),
-    ...m.partStarts.flatMap((first) =>
-      CACHED_TOKENS.filter((read) => m.allocations.has(spansFrom(first, read))).map((read) =>
-        write(
-          spansFrom(first, read),
+    write('positions', () => lengths),
+    write('places', () => spans.map((span) => span.pinned + span.ring)),
+    write('pinned positions', () => sinkPositions(m, lengths, spans)),
+    ...[...new Set(firsts)].flatMap((first) =>
+      CACHED_TOKENS.map((read) =>
+        write(spansFrom(first, read), () =>
           spans.slice(first).flatMap((all) => {
-            const span = read === 'all' ? all : divideSpan(all, recentTokens(m.c))[read];
+            const span = read === 'all' ? all : divideSpan(all, recentTokens(c))[read];
             return [span.pinned, span.firstPosition, span.ring, 0];
           }),
         ),

@@ -3,7 +3,7 @@ import type { Draft } from '../../codecs/verification.js';
 import type { Sampling } from '../sampler.js';
 import type { Allocation } from './allocations.js';
 import type { CachedRows, CachePlace } from './cache-rows.js';
-import type { CacheRole } from './caches.js';
+import type { CacheRole } from '../../schedule/bind/refs.js';
 import type { PrefillMethod } from './prefill-methods.js';
 import type { Operation } from './program.js';
 import type { DecoderWeights } from './weights.js';

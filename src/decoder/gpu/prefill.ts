@@ -3,42 +3,18 @@
  * keys and values and writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache
  * then holds. What it computes is `prefill(…)` of reference/decoder.ts, of each kind.
  */
-import { weighsTokens } from '../../eviction/policy.js';
-import { expand } from '../../schedule/expand.js';
+import { TILE_TOKENS } from '../../codecs/layout.js';
+import type { Device } from '../../gpu/index.js';
+import { boundRun } from '../../schedule/bind/index.js';
+import { planPrompts, type PromptSetting } from '../../schedule/bind/prompt.js';
+import { ASIDE, prefillBuffers, promptControls, type PromptExtent } from '../../schedule/buffers.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
-import {
-  capturesOf,
-  rowsOfRuns,
-  runSchedule,
-  runsOf,
-  takenAs,
-  type Chunk,
-  type RunOptions,
-  type WholePrompt,
-} from '../../schedule/prefill.js';
-import { choiceOf, type Sampling } from '../sampler.js';
-import type { Allocation } from './allocations.js';
-import { denseExecutors, type Executors } from './dense.js';
-import type { Machine } from './machine.js';
-import { PREFILL_ATTEND_EXECUTORS } from './prefill-attend.js';
-import { CAPTURE_EXECUTORS } from './prefill-captured.js';
-import { H2O_EXECUTORS } from './prefill-h2o.js';
-import { HELD_EXECUTORS } from './prefill-held.js';
-import { PREFILL_ROW_EXECUTORS } from './prefill-rows.js';
-import { Binder, compile } from './program.js';
-import { Prompt } from './prompt.js';
-import { ROW_EXECUTORS } from './rows.js';
-
-/** By label of the operation. */
-const promptExecutors = (sampling: Sampling): Executors<Prompt> => ({
-  ...denseExecutors(sampling),
-  ...ROW_EXECUTORS,
-  ...PREFILL_ROW_EXECUTORS,
-  ...PREFILL_ATTEND_EXECUTORS,
-  ...CAPTURE_EXECUTORS,
-  ...H2O_EXECUTORS,
-  ...HELD_EXECUTORS,
-});
+import { setsRowsAside, type WholePrompt } from '../../schedule/prefill.js';
+import { choiceOf } from '../sampler.js';
+import { Allocations, type Allocation } from './allocations.js';
+import { Caches } from './caches.js';
+import { Machine } from './machine.js';
+import { Binder, type Operation } from './program.js';
 
 export interface PrefillRun {
   /** Seconds of the operations: by timestamps where the device has them, else from submissions to completions. */
@@ -53,16 +29,13 @@ export interface WholePrompts {
   readonly prompts: readonly (readonly number[])[];
   readonly lengths: readonly number[];
   readonly chunkTokens: number;
-  /** How the first tokens are chosen, and the number of each sequence's draw. */
-  readonly sampling: Sampling;
+  /** The number of each sequence's draw. */
   readonly draws: readonly number[];
   /** Stream of random draws of each sequence. */
   readonly streams: readonly number[];
   /** False where more of the prompts follows: neither logits nor tokens are made. */
   readonly ends: boolean;
 }
-
-const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
 /**
  * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt. An empty
@@ -72,56 +45,39 @@ const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => M
  */
 export async function prefillPrompts(
   m: Machine,
-  { prompts, lengths, sampling, draws, streams, ends, ...asked }: WholePrompts,
+  { prompts, lengths, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
 ): Promise<PrefillRun> {
-  const taken = takenAs(m.c, asked.method, asked.chunkTokens);
-  const { method, chunkTokens } = taken;
-  const runs = prompts.map((tokens, sequence) =>
-    tokens.length === 0 ? [] : runsOf(taken, lengths[sequence] as number, tokens.length),
-  );
-  // Pieces of what is before a run are as long as a chunk, however short the run.
-  const room =
-    method === 'chunked'
-      ? Math.min(chunkTokens, longest(runs.flat().map(({ from, tokens }) => from + tokens)))
-      : longest(runs.flat().map(({ tokens }) => tokens));
-  const rows = Math.max(room, rowsOfRuns(m.c, runs.flat()));
-  const prompt = await Prompt.open(m, {
-    room,
-    rows,
-    chunkTokens,
-    captures: capturesOf(m.c, method),
-    carries: !weighsTokens(m.c.eviction) && runs.flat().some(({ from }) => from > 0),
-  });
+  const counts = prompts.map((tokens) => tokens.length);
+  const { method, chunkTokens, runs, extent } = planPrompts(m.c, asked, counts, lengths);
+  const { machine: prompt, setting } = await openPrompt(m, extent, chunkTokens);
   const binder = new Binder(m.device, m.buffer('unused'));
   const { vocab } = m.c.geometry;
-  const executors = promptExecutors(sampling);
-  const choice = choiceOf(sampling);
+  const choice = choiceOf(setting.sampling);
   let seconds = 0;
   try {
     for (const [sequence, own] of runs.entries()) {
       if (own.length === 0) continue;
       const tokens = prompts[sequence] as readonly number[];
-      prompt.sequence = sequence;
       await m.device.write(
         prompt.buffer('draws'),
         Uint32Array.of(streams[sequence] as number, draws[sequence] as number),
       );
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
-        seconds += await takeIn(prompt, run, rest, {
-          executors,
-          binder,
-          onStart,
-          as: {
-            batch: 1,
-            chunkTokens,
-            method,
-            ends: ends && run.tokens === rest.length,
-            slots: m.caches.slots.capacity,
-            choice,
-          },
+        const visits = boundRun(setting, m.caches, sequence, run, {
+          batch: 1,
+          chunkTokens,
+          method,
+          ends: ends && run.tokens === rest.length,
+          slots: m.caches.slots.capacity,
+          choice,
         });
+        const operations = await prompt.compile(binder, visits);
+        onStart();
+        await m.device.write(prompt.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
+        seconds += await runAll(m.device, operations);
+        binder.free();
       }
       if (!ends) continue;
       await m.device.copy(prompt.buffer('logits'), m.buffer('logits'), 4 * vocab, 4 * sequence * vocab);
@@ -134,31 +90,40 @@ export async function prefillPrompts(
   }
 }
 
-/** One run of a prompt. @param rest of the prompt from the run on @returns seconds of its operations */
-async function takeIn(
-  p: Prompt,
-  run: Chunk,
-  rest: readonly number[],
-  {
-    executors,
-    binder,
-    onStart,
-    as,
-  }: { executors: Executors<Prompt>; binder: Binder; onStart: () => void; as: RunOptions },
-): Promise<number> {
-  const { device } = p;
-  p.before = run.from;
-  p.tokens = run.tokens;
-  const visits = [...expand(p.c, runSchedule(p.c, run, as))];
-  p.begin(visits);
-  const steps = (await compile(p, executors, binder, visits)).flatMap((operation) => operation.steps);
-  onStart();
-  await device.write(p.buffer('tokens'), Uint32Array.from(rest.slice(0, run.tokens)));
+/** The buffers of a call, beside those of the decoder. @throws GpuError `out-of-memory`; nothing stays allocated */
+async function openPrompt(
+  m: Machine,
+  extent: PromptExtent,
+  chunkTokens: number,
+): Promise<{ machine: Machine; setting: PromptSetting }> {
+  const { device, c, setting, weights, caches } = m;
+  const allocations = new Allocations(device);
+  try {
+    // Rows set aside are a cache of their own.
+    const list = prefillBuffers(c, extent).filter(({ label }) => label !== ASIDE);
+    await allocations.makeRows(setting, [...list, ...promptControls(c, extent)], 1, caches);
+    const { rows, captures } = extent;
+    const aside = setsRowsAside(c)
+      ? new Caches({ ...c, eviction: null }, 1, rows, TILE_TOKENS, allocations, 0, 'aside')
+      : undefined;
+    await aside?.allocate('prefill');
+    return {
+      machine: new Machine(device, setting, allocations, weights, caches, m, aside),
+      setting: { ...setting, rows, chunkTokens, captures, aside },
+    };
+  } catch (error) {
+    allocations.free();
+    throw error;
+  }
+}
+
+/** @returns seconds of the operations */
+async function runAll(device: Device, operations: readonly Operation[]): Promise<number> {
+  const steps = operations.flatMap((operation) => operation.steps);
   let seconds = 0;
   for (let at = 0; at < steps.length; at += OPERATIONS_OF_A_SUBMISSION) {
     const time = await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION));
     seconds += time.deviceSeconds ?? time.wallSeconds;
   }
-  binder.free();
   return seconds;
 }

@@ -1,9 +1,12 @@
-/** From listed operations to bound ones: in order, each by the executor of its label. */
-import { GpuError, type BoundStep, type Buffer, type Device, type Step } from '../../gpu/index.js';
-import type { Visit } from '../../schedule/expand.js';
+/** Bound steps of planned calls. */
+import type { BoundStep, Buffer, Device, OperationPlan, Step } from '../../gpu/index.js';
 import type { Op } from '../../schedule/schedule.js';
-import type { Executors } from './dense.js';
-import type { Dispatch, Machine } from './machine.js';
+
+/** A planned call and its buffers, by the plan's names. */
+interface Dispatch {
+  readonly plan: OperationPlan;
+  readonly buffers: Readonly<Record<string, Buffer>>;
+}
 
 /** One operation, ready to run. */
 export interface Operation {
@@ -55,27 +58,4 @@ export class Binder {
     this.device.free(...this.uniforms);
     this.bound.clear();
   }
-}
-
-/**
- * Binds operations in order.
- * @throws GpuError `unsupported` for an operation that has no executor, or a shape that its kernel refuses
- */
-export async function compile<M extends Machine>(
-  m: M,
-  executors: Executors<M>,
-  binder: Binder,
-  visits: readonly Visit[],
-): Promise<Operation[]> {
-  const operations: Operation[] = [];
-  for (const visit of visits) {
-    const executor = executors[visit.op.label];
-    if (!executor)
-      throw new GpuError(
-        'unsupported',
-        `the decoder has no executor for ${visit.op.label} (${visit.op.kernel}, ${visit.op.variant})`,
-      );
-    operations.push({ op: visit.op, steps: await binder.bind(await executor(m, visit)) });
-  }
-  return operations;
 }

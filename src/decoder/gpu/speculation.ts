@@ -7,17 +7,18 @@ import { requireVerifiable, type Draft } from '../../codecs/verification.js';
 import { UserError } from '../../errors.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import { partOf, type BoundStep, type Buffer, type Device } from '../../gpu/index.js';
+import type { CacheRole } from '../../schedule/bind/refs.js';
+import type { CachePart } from '../../schedule/cache-map.js';
 import { expand, type Place } from '../../schedule/expand.js';
 import { sequencesApart } from '../../schedule/cache-parts.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { GREEDY } from '../sampler.js';
-import { Allocations } from './allocations.js';
-import { Caches, type CachePart, type CacheRole } from './caches.js';
+import { Allocations, makeWorkspace } from './allocations.js';
+import { Caches } from './caches.js';
 import { writeInputs } from './inputs.js';
 import type { GpuDecoderOptions, RoundResult } from './interface.js';
+import { Machine } from './machine.js';
 import { Binder } from './program.js';
-import { allocateWorkspace, DecodeStep } from './step.js';
-import { stepExecutors } from './step-executors.js';
 import { StepProgram } from './step-program.js';
 
 /** Where a part of a buffer may begin: WebGPU's default of minStorageBufferOffsetAlignment. */
@@ -67,8 +68,8 @@ export class Speculation {
   private constructor(
     private readonly device: Device,
     private readonly draft: Draft,
-    private readonly step: DecodeStep,
-    private readonly rows: DecodeStep,
+    private readonly step: Machine,
+    private readonly rows: Machine,
     private readonly drafting: StepProgram,
     private readonly verifying: StepProgram,
   ) {}
@@ -77,8 +78,8 @@ export class Speculation {
    * @param step the decoder's own
    * @throws UserError where rounds would not give the tokens of greedy decoding, or rows cannot be bound apart
    */
-  static async open(step: DecodeStep, options: GpuDecoderOptions, draft: Draft): Promise<Speculation> {
-    const { device, c, batch, contextTokens } = step;
+  static async open(step: Machine, options: GpuDecoderOptions, draft: Draft): Promise<Speculation> {
+    const { device, c, batch, setting } = step;
     if ((options.sampling ?? GREEDY).temperature > 0)
       throw new UserError('speculation is greedy, and a temperature draws tokens', 'leave one of them out');
     requireVerifiable(c.geometry, c.codec, c.eviction, draft);
@@ -94,14 +95,13 @@ export class Speculation {
       const unused = await allocations.make('unused', 'control', 16);
       await allocations.make('unused output', 'control', 16);
       const caches = new CachesOfRows(c, step.caches, rowsEach, options, allocations);
-      await allocateWorkspace(c, count, contextTokens, caches, allocations, device);
-      const rows = new DecodeStep(device, c, count, contextTokens, step.normEpsilon, allocations, step.weights, caches);
-      const executors = stepExecutors(GREEDY);
+      await makeWorkspace({ ...setting, batch: count }, caches, allocations);
+      const rows = new Machine(device, { ...setting, batch: count }, allocations, step.weights, caches);
       const { capacity: slots } = caches.slots;
-      const drafting = new StepProgram(step, executors, new Binder(device, unused), (context) =>
+      const drafting = new StepProgram(step, new Binder(device, unused), (context) =>
         expand(c, schedule(c, batch, context, { slots }), draft.draftLoops),
       );
-      const verifying = new StepProgram(rows, executors, new Binder(device, unused), (context) =>
+      const verifying = new StepProgram(rows, new Binder(device, unused), (context) =>
         expand(c, schedule(c, count, context, { slots, inTurn: true })),
       );
       const speculation = new Speculation(device, draft, step, rows, drafting, verifying);
@@ -114,7 +114,7 @@ export class Speculation {
     }
   }
 
-  get allocations(): DecodeStep['allocations']['table'] {
+  get allocations(): Machine['allocations']['table'] {
     return this.rows.allocations.table;
   }
 
@@ -131,7 +131,7 @@ export class Speculation {
   async round(
     tokens: readonly number[],
     lengths: readonly number[],
-    next: (machine: DecodeStep) => Promise<Uint32Array>,
+    next: (machine: Machine) => Promise<Uint32Array>,
     accept?: (sequence: number) => number,
   ): Promise<RoundResult> {
     const { draftTokens } = this.draft;
@@ -168,7 +168,7 @@ export class Speculation {
   }
 
   private async run(
-    machine: DecodeStep,
+    machine: Machine,
     steps: readonly BoundStep[],
     tokens: readonly number[],
     lengths: readonly number[],

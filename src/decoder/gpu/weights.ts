@@ -2,10 +2,22 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { tableWidth } from '../../geometry/geometry.js';
 import { CODECS } from '../../codecs/registry.js';
+import type { NormName, Projection, WeightRef } from '../../schedule/bind/refs.js';
+import { latentsOf } from '../../schedule/configuration.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { evenRow } from '../../../kernels/spec.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import {
+  ADAPTER,
+  branchTensor,
+  CORE_NORM,
+  EMBEDDING,
+  EMBEDDING_UP,
+  FINAL_NORM,
+  HEAD,
+  HEAD_DOWN,
+  layerTensor,
+  LOW_STATE,
   codecTensor,
   codecTensors,
   hybridTensor,
@@ -33,11 +45,75 @@ export interface DecoderWeights {
 }
 
 /** A run of rows of a tensor [outputs, inputs], in a matrix that has the outputs of several side by side. */
-export interface Piece {
+interface Piece {
   readonly tensor: string;
   readonly outputs: number;
   readonly kind?: AllocationKind;
 }
+
+type ProjectionRef = Extract<WeightRef, { weights: 'projection' }>;
+
+const NORMS: Partial<Record<NormName, string>> = { final: FINAL_NORM, core: CORE_NORM };
+
+/** Projections that a model has once, by the name of their matrix. */
+const ONCE: Partial<Record<Projection, string>> = {
+  'embedding-up': 'embedding up',
+  adapter: 'adapter',
+  'exit-gate': 'exit gate',
+  'head-down': 'head down',
+  head: 'head',
+};
+const labelOf = ({ of, stored, layer }: ProjectionRef): string =>
+  ONCE[of] ?? (of === 'branch-key' ? `branch key ${layer}` : `${of} ${stored}`);
+
+type PiecesOf = (c: Configuration, ref: ProjectionRef) => Piece[];
+
+const attentionPieces =
+  (letters: string): PiecesOf =>
+  ({ geometry: { heads, kvHeads, headDim } }, { stored }) =>
+    [...letters].map((letter) => ({
+      tensor: layerTensor(stored, `self_attn.${letter}_proj.weight`),
+      outputs: (letter === 'q' ? heads : kvHeads) * headDim,
+    }));
+
+/** A tensor that is a projection by itself. */
+const whole =
+  (tensorOf: (ref: ProjectionRef, c: Configuration) => string, outputs: (c: Configuration) => number): PiecesOf =>
+  (c, ref) => [{ tensor: tensorOf(ref, c), outputs: outputs(c) }];
+const hidden = ({ geometry }: Configuration): number => geometry.hidden;
+
+/** The tensors of each projection, whose outputs lie side by side. The gate of attention's output is before its queries. */
+const PIECES: Readonly<Record<Projection, PiecesOf>> = {
+  qkv: (c, ref) => {
+    const { heads, headDim, attentionGate } = c.geometry;
+    const gate = { tensor: layerTensor(ref.stored, 'self_attn.gate_proj.weight'), outputs: heads * headDim };
+    const branch = { tensor: branchTensor(ref.layer, 'query'), outputs: ref.branch * heads, kind: 'codec' as const };
+    return [...(attentionGate ? [gate] : []), ...attentionPieces('qkv')(c, ref), ...(ref.branch > 0 ? [branch] : [])];
+  },
+  q: attentionPieces('q'),
+  kv: attentionPieces('kv'),
+  'attention-out': whole(({ stored }) => layerTensor(stored, 'self_attn.o_proj.weight'), hidden),
+  'gate-up': ({ geometry: { mlpHidden } }, { stored }) =>
+    ['gate', 'up'].map((part) => ({ tensor: layerTensor(stored, `mlp.${part}_proj.weight`), outputs: mlpHidden })),
+  down: whole(({ stored }) => layerTensor(stored, 'mlp.down_proj.weight'), hidden),
+  'branch-key': ({ geometry: { kvHeads }, branch }, { layer }) => [
+    { tensor: branchTensor(layer, 'key'), outputs: (branch.perHead ? kvHeads : 1) * branch.width, kind: 'codec' },
+  ],
+  'embedding-up': whole(() => EMBEDDING_UP, hidden),
+  adapter: whole(() => ADAPTER, hidden),
+  'exit-gate': whole(
+    () => 'model.early_exit_gate.weight',
+    () => 1,
+  ),
+  'head-down': whole(
+    () => HEAD_DOWN,
+    ({ geometry }) => tableWidth(geometry),
+  ),
+  head: whole(
+    (_, { geometry }) => (geometry.tiedEmbeddings ? EMBEDDING : HEAD),
+    ({ geometry }) => geometry.vocab,
+  ),
+};
 
 /** Bytes of a packed matrix [groups][rows][columns]: pairs fill words. */
 const packedBytes = (storage: WeightStorage, groups: number, rows: number, columns: number): number =>
@@ -50,11 +126,11 @@ export class Weights {
   /** Values on the host: norms, biases and means are small. */
   private readonly host: TensorSource;
   private readonly placer: Placer;
-  readonly groups: LatentGroups;
+  private readonly groups: LatentGroups;
 
   /** @throws UserError for tensors that are missing or of another shape */
   constructor(
-    private readonly device: Device,
+    device: Device,
     private readonly c: Configuration,
     private readonly options: DecoderWeights,
     private readonly allocations: Allocations,
@@ -100,28 +176,71 @@ export class Weights {
   }
 
   /** Elements of a tensor on the host. */
-  read(name: string, from?: number, count?: number): Float32Array {
+  private read(name: string, from?: number, count?: number): Float32Array {
     return this.host.read(name, from, count);
   }
 
+  /** The buffer of weights that an operation binds. */
+  of(ref: WeightRef): Promise<Buffer> {
+    switch (ref.weights) {
+      case 'projection':
+        return this.projection(ref);
+      case 'embedding':
+        return this.embedding(EMBEDDING, ref.first, ref.columns);
+      case 'norm':
+        return this.norm(NORMS[ref.of] ?? layerTensor(ref.stored, `${ref.of}.weight`));
+      case 'biases': {
+        const own = [...ref.letters].map((letter) => layerTensor(ref.stored, `self_attn.${letter}_proj.bias`));
+        const label = `${layerTensor(ref.stored, 'self_attn')} biases ${ref.letters}`;
+        return this.vector(label, 'weights', () => own.flatMap((name) => [...this.read(name)]));
+      }
+      case 'low-state':
+        return this.c.geometry.extraParameters === undefined
+          ? this.vector('zero state', 'control', () => new Float32Array(this.c.geometry.hidden))
+          : this.vector(LOW_STATE, 'weights', () => this.read(LOW_STATE));
+      case 'loop-gate':
+        return this.loopGate(ref.stored);
+      case 'loop-gate-bias': {
+        const name = loopGateTensor(ref.stored, 'bias');
+        return this.vector(name, 'weights', () => this.read(name));
+      }
+      case 'down':
+        return this.down(ref.layer, ref.loop, ref.axis);
+      case 'up-rows':
+        return this.upRows(ref.layer, ref.loop, ref.axis);
+      case 'up-columns':
+        return this.upColumns(ref.layer, ref.loop, ref.axis);
+      case 'up-stacked':
+        return this.upStacked(ref.layer, ref.loop, ref.axis);
+      case 'mean':
+        return this.mean(ref.layer, ref.loop, ref.axis);
+      case 'centre':
+        return this.centre(ref.layer, ref.loop, ref.axis);
+      case 'restored-means': {
+        const label = `${codecTensor(ref.layer, ref.axis, 'mean')} of loops ${ref.loops.join()}, reconstructed`;
+        return this.vector(label, 'codec', () =>
+          ref.loops.flatMap((loop) => [...this.restoredMean(ref.layer, loop, ref.axis)]),
+        );
+      }
+      case 'map':
+        return this.hybridMap(ref.layer, ref.loop, ref.map);
+    }
+  }
+
   /** A buffer of f32 values from the host. */
-  async vector(label: string, kind: AllocationKind, values: () => Float32Array): Promise<Buffer> {
-    if (this.allocations.has(label)) return this.allocations.get(label);
-    const data = values();
-    const buffer = await this.allocations.make(label, kind, data.length * 4);
-    await this.device.write(buffer, data as Float32Array<ArrayBuffer>);
-    return buffer;
+  private vector(label: string, kind: AllocationKind, values: () => Iterable<number>): Promise<Buffer> {
+    return this.allocations.write(label, kind, () => Float32Array.from(values()));
   }
 
   /** A norm's weight; ones where norms have none. */
-  async norm(name: string): Promise<Buffer> {
+  private norm(name: string): Promise<Buffer> {
     const { plainNorms, hidden } = this.c.geometry;
     if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
     return this.vector(name, 'weights', () => this.read(name));
   }
 
   /** Columns [first, first + n) of the embedding, [token][n]. */
-  async embedding(name: string, first: number, n: number): Promise<Buffer> {
+  private async embedding(name: string, first: number, n: number): Promise<Buffer> {
     const { vocab } = this.c.geometry;
     return this.packed(
       `${name} from ${first}`,
@@ -140,17 +259,12 @@ export class Weights {
     );
   }
 
-  /**
-   * Columns [first, first + n) of the matrix [k][outputs of all pieces]: part of a projection's weights.
-   * @param inputs which of the tensors' inputs are its rows: all unless given
-   */
-  async projection(
-    label: string,
-    pieces: readonly Piece[],
-    first: number,
-    n: number,
-    inputs?: { from: number; count: number },
-  ): Promise<Buffer> {
+  /** Columns [first, first + n) of the matrix [k][outputs of all pieces]: part of a projection's weights. */
+  private async projection(ref: ProjectionRef): Promise<Buffer> {
+    const { part, first, columns: n, inputs } = ref;
+    const pieces = PIECES[ref.of](this.c, ref);
+    const name = labelOf(ref);
+    const label = part === 0 && !inputs ? name : `${name} part ${part}${inputs ? ` inputs ${inputs.from}` : ''}`;
     const { storage } = this.options;
     const own = pieces
       .map((piece, i) => ({ ...piece, at: pieces.slice(0, i).reduce((sum, p) => sum + p.outputs, 0) }))
@@ -228,7 +342,7 @@ export class Weights {
   }
 
   /** W_down of a loop: [groups][stacked part of the loop][rank], one group a KV head (lla) or one for all. */
-  async down(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
+  private async down(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const rank = this.rank(axis);
     const { headDim, kvHeads } = this.c.geometry;
     const perHead = this.groups.heads === 1;
@@ -246,7 +360,7 @@ export class Weights {
   }
 
   /** W_up of a loop as [KV head][component of the head][rank]: for absorbed queries and rebuilt rows. */
-  async upRows(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
+  private async upRows(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const rank = this.rank(axis);
     const { headDim, kvHeads } = this.c.geometry;
     const name = codecTensor(layer, axis, 'up');
@@ -262,7 +376,7 @@ export class Weights {
   }
 
   /** W_up of a loop as [KV head][rank][component of the head]: the value up-projection. */
-  async upColumns(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
+  private async upColumns(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const rank = this.rank(axis);
     const { headDim, kvHeads } = this.c.geometry;
     const name = codecTensor(layer, axis, 'up');
@@ -281,7 +395,7 @@ export class Weights {
    * W_up of a whole latent as [rank][stacked width]: what the `fast` path reconstructs where one latent serves all
    * heads.
    */
-  async upStacked(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
+  private async upStacked(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const rank = this.rank(axis);
     const { width } = this.groups;
     const name = codecTensor(layer, axis, 'up');
@@ -300,7 +414,7 @@ export class Weights {
    * A map of rotated latents in a loop, of as many groups: E [hidden][r_k + r_v], or A [KV head][component][r_k], or B
    * [KV head][r_v][component].
    */
-  async hybridMap(layer: number, loop: number, map: 'encode' | 'key' | 'value'): Promise<Buffer> {
+  private async hybridMap(layer: number, loop: number, map: 'encode' | 'key' | 'value'): Promise<Buffer> {
     const { hidden, headDim, kvHeads } = this.c.geometry;
     const part = latentOfLoop(loop);
     const { rankK, rankV } = ranksOfLoops(this.c.codec)[part];
@@ -319,7 +433,7 @@ export class Weights {
   }
 
   /** The gates of a layer between the first loop's rows and a window: [head][component][1]. */
-  async loopGate(layer: number): Promise<Buffer> {
+  private async loopGate(layer: number): Promise<Buffer> {
     const { heads, headDim } = this.c.geometry;
     const name = loopGateTensor(layer, 'weight');
     const box = { groups: heads, rows: headDim, columns: 1, width: 1, column0: 0 };
@@ -340,7 +454,7 @@ export class Weights {
   }
 
   /** mu of a loop, [KV head][component]. */
-  meanOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
+  private meanOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const { headDim, kvHeads } = this.c.geometry;
     const mean = this.read(codecTensor(layer, axis, 'mean'));
     const out = new Float64Array(kvHeads * headDim);
@@ -353,7 +467,7 @@ export class Weights {
   }
 
   /** W_up of a loop and KV head on the host, [component][rank], as the device holds it. */
-  upOf(layer: number, loop: number, axis: CodecAxis, head: number): Float32Array {
+  private upOf(layer: number, loop: number, axis: CodecAxis, head: number): Float32Array {
     const rank = this.rank(axis);
     const { group, offset } = this.stackedAt(loop, head);
     const matrices = this.codecOrigin.kind === 'tensors' ? this.codecOrigin.tensors : this.host;
@@ -364,9 +478,9 @@ export class Weights {
     );
   }
 
-  async mean(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
+  private async mean(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     return this.vector(`${codecTensor(layer, axis, 'mean')} loop ${loop}`, 'codec', () =>
-      Float32Array.from(this.meanOf(layer, loop, axis)),
+      this.meanOf(layer, loop, axis),
     );
   }
 
@@ -374,7 +488,7 @@ export class Weights {
    * −mu W_down of the latents of a layer (those of one loop, where every loop has its own), [latent][rank]: centres
    * what was encoded.
    */
-  centreOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
+  private centreOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const rank = this.rank(axis);
     const { width, count } = this.groups;
     const latents = CODECS[this.c.codec.kind].loopAxis ? count : 1;
@@ -392,11 +506,32 @@ export class Weights {
     return out;
   }
 
-  async centre(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
+  private async centre(layer: number, loop: number, axis: CodecAxis): Promise<Buffer> {
     const own = CODECS[this.c.codec.kind].loopAxis ? '' : ` loop ${loop}`;
     return this.vector(`${codecTensor(layer, axis, 'mean')} encoded${own}`, 'codec', () =>
-      Float32Array.from(this.centreOf(layer, loop, axis)),
+      this.centreOf(layer, loop, axis),
     );
+  }
+
+  /**
+   * The terms to add to restored rows: mu, and the term that centring the latent would have subtracted. [KV
+   * head][component] of a loop.
+   */
+  private restoredMean(layer: number, loop: number, axis: CodecAxis): Float64Array {
+    const { kvHeads, headDim } = this.c.geometry;
+    const rank = this.rank(axis);
+    const out = this.meanOf(layer, loop, axis);
+    const centre = this.centreOf(layer, loop, axis);
+    for (let head = 0; head < kvHeads; head++) {
+      const up = this.upOf(layer, loop, axis, head);
+      const latent = latentsOf(this.c) === 1 ? 0 : head * rank;
+      for (let i = 0; i < headDim; i++) {
+        for (let r = 0; r < rank; r++)
+          out[head * headDim + i] =
+            (out[head * headDim + i] as number) + (up[i * rank + r] as number) * (centre[latent + r] as number);
+      }
+    }
+    return out;
   }
 
   close(): void {

@@ -1,0 +1,223 @@
+/**
+ * What the operations of a pass bind: activations of n rows, streams and caches. A decode step has a row a sequence
+ * (step.ts), a prompt one a token (prompt.ts). Buffers go by the label that they have in a step.
+ */
+import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import { isHybrid } from '../../codecs/registry.js';
+import { weighsTokens } from '../../eviction/policy.js';
+import type { AppendOptions, Placement, SampleOptions } from '../../../kernels/options.js';
+import { packedRow } from '../buffers.js';
+import type { CacheMap, CachePart } from '../cache-map.js';
+import { anchoredIn, latentsOf, spansLoops, type Configuration } from '../configuration.js';
+import type { Place, Visit } from '../expand.js';
+import { meanRow } from '../rows.js';
+import { placed, type BufferRef, type CacheRef, type CacheRole, type Placed, type RowAxis } from './refs.js';
+
+/** Rows of a cache that an operation writes. `row`: the first of its own among those of the buffer that it reads. */
+export interface Target {
+  readonly cache: CacheRef | BufferRef;
+  readonly options: AppendOptions;
+  readonly row?: number;
+}
+
+/** What all passes of a decoder have in common. */
+export interface Setting {
+  readonly c: Configuration;
+  readonly batch: number;
+  readonly contextTokens: number;
+  readonly normEpsilon: number;
+  /** Temperature 0: greedy. */
+  readonly sampling: SampleOptions;
+}
+
+export abstract class Frame {
+  readonly c: Configuration;
+  readonly batch: number;
+  /** The stream that layers add to, and the output of norms; a norm between loops exchanges them. */
+  residual = stream(0);
+  normed = stream(1);
+  /** The stream as the prelude left it, where an adapter mixes it in. */
+  preludeOutput: BufferRef | undefined;
+  /** The stream of the loop before, which the adapter mixes it with. */
+  state: BufferRef | undefined;
+  /** Where a pass runs stacks in turn: which of them runs, and the state of the other. */
+  private stack = 1;
+  otherState: BufferRef | undefined;
+
+  constructor(
+    readonly setting: Setting,
+    readonly caches: CacheMap,
+    /** Streams that there are buffers for. */
+    private readonly streams: number,
+  ) {
+    this.c = setting.c;
+    this.batch = setting.batch;
+  }
+
+  abstract buffer(label: string, index?: number): BufferRef;
+  /** The first of an operation's rows among those of the streams. */
+  abstract firstRow(visit: Visit): number;
+  /** Added to the positions of an operation's rows, which are in the buffer `positions`. */
+  abstract firstPosition(visit: Visit): number;
+  /** The rows of the stream from which logits are computed. */
+  abstract readonly lastRows: Placement;
+  /** The sequences whose caches an operation binds. */
+  abstract partOf(visit: Visit): CachePart;
+  /** Where an operation's rows join the cache, and the window beside latents. */
+  abstract target(visit: Visit, role: CacheRole, loop?: number): Target;
+  abstract recentTarget(visit: Visit, role: CacheRole): Target;
+
+  /** An operation's rows among all that are side by side in a buffer. */
+  rowsOf(visit: Visit, width = this.c.geometry.hidden): Placement {
+    return { offset: this.firstRow(visit) * width, stride: width };
+  }
+
+  /** The roles of the streams at the start of a pass. */
+  beginPass(): void {
+    this.residual = stream(0);
+    this.normed = stream(1);
+    this.preludeOutput = undefined;
+    this.state = undefined;
+    this.stack = 1;
+    this.otherState = this.c.geometry.stacks ? stream(2) : undefined;
+  }
+
+  /** The state of a stack becomes the stream. */
+  enterStack(stack: number): void {
+    if (stack === this.stack) return;
+    this.stack = stack;
+    [this.residual, this.otherState] = [this.otherState as BufferRef, this.residual];
+  }
+
+  /** A loop with an adapter writes a stream that it does not read. Where norms have the last one, it is theirs. */
+  beginLoop(first: boolean): void {
+    if (first) this.preludeOutput = this.residual;
+    this.state = first ? undefined : this.residual;
+    const used = [this.preludeOutput, this.residual, this.normed].map((of) => of?.index);
+    const free = Array.from({ length: this.streams }, (_, i) => i).find((i) => !used.includes(i));
+    [this.residual, this.normed] = free === undefined ? [this.normed, this.residual] : [stream(free), this.normed];
+  }
+
+  exchangeStreams(): void {
+    [this.residual, this.normed] = [this.normed, this.residual];
+  }
+
+  /** Widths and places of the projection's output: a gate, queries, keys, values, queries of the rotary branch. */
+  get packed(): Record<'gate' | 'queries' | 'keys' | 'values' | 'branch', Placement> {
+    const { heads, kvHeads, headDim, attentionGate } = this.c.geometry;
+    const first = attentionGate ? heads : 0;
+    const at = (before: number): Placement => ({ offset: before * headDim, stride: packedRow(this.c) });
+    return {
+      gate: at(0),
+      queries: at(first),
+      keys: at(first + heads),
+      values: at(first + heads + kvHeads),
+      branch: at(first + heads + 2 * kvHeads),
+    };
+  }
+
+  /** Queries, or what else packed rows have. */
+  inPacked(what: 'gate' | 'queries' | 'keys' | 'values' | 'branch'): Placed {
+    return { rows: this.buffer('query key value'), at: this.packed[what] };
+  }
+
+  /** New keys or values of full width. */
+  projected(axis: RowAxis): Placed {
+    return this.inPacked(`${axis}s`);
+  }
+
+  /** The accumulator of a layer, or the one that all layers use in turn. */
+  private ownLayer(visit: Visit): number {
+    return spansLoops(this.c) ? placed(visit).layer : 0;
+  }
+
+  rankOf(axis: RowAxis): number {
+    return (axis === 'key' ? this.c.codec.rankK : this.c.codec.rankV) as number;
+  }
+
+  /** Latent scalars of a token in one layer and loop. */
+  latentRow(axis: RowAxis): number {
+    return latentsOf(this.c) * this.rankOf(axis);
+  }
+
+  /** Accumulated latents of an operation's rows. */
+  latents(visit: Visit, axis: RowAxis): Placed {
+    if (isHybrid(this.c.codec)) return this.hybridLatents(visit, axis);
+    return {
+      rows: this.buffer(`latent ${axis}`, this.ownLayer(visit)),
+      at: this.rowsOf(visit, this.latentRow(axis)),
+    };
+  }
+
+  /** Rotated latents that the visit's loop adds to, keys and values side by side. */
+  private hybridLatents(visit: Visit, axis: RowAxis): Placed {
+    const { layer, loop } = placed(visit);
+    const part = latentOfLoop(loop);
+    const { rankK, rankV } = ranksOfLoops(this.c.codec)[part];
+    const { offset, stride } = this.rowsOf(visit, rankK + rankV);
+    const rows = part === 'first' ? this.buffer('first latents') : this.buffer('shared latents', layer);
+    return { rows, at: { offset: offset + (axis === 'value' ? rankK : 0), stride } };
+  }
+
+  /** The mean over the loops of an operation's rows, keys and values side by side, or one of them. */
+  means(visit: Visit, axis: RowAxis = 'key'): Placed {
+    const { offset, stride } = this.rowsOf(visit, meanRow(this.c));
+    const at = { offset: offset + (axis === 'value' ? stride / 2 : 0), stride };
+    return { rows: this.buffer('mean rows', placed(visit).layer), at };
+  }
+
+  /**
+   * An operation's rows that wait for further loops, and floats from a loop to the next: keys and values side by side.
+   */
+  waiting(visit: Visit, axis: RowAxis = 'key'): Placed & { readonly loopStride: number } {
+    const { block, layer } = placed(visit);
+    const loopStride = meanRow(this.c);
+    const { offset, stride } = this.rowsOf(visit, anchoredIn(this.c, block) * loopStride);
+    const at = { offset: offset + (axis === 'value' ? loopStride / 2 : 0), stride };
+    return { rows: this.buffer('held rows', layer), at, loopStride };
+  }
+
+  get branchHeads(): number {
+    return this.c.branch.perHead ? this.c.geometry.kvHeads : 1;
+  }
+
+  /** Keys of the rotary branch. @param row the first of them; those of the operation's rows unless given */
+  branchKeys(visit: Visit, row = this.firstRow(visit)): Placed {
+    const stride = this.branchHeads * this.c.branch.width;
+    return { rows: this.buffer('branch key', this.ownLayer(visit)), at: { offset: row * stride, stride } };
+  }
+
+  /** Query heads that share a KV head. */
+  get group(): number {
+    return this.c.geometry.heads / this.c.geometry.kvHeads;
+  }
+
+  /** The words of a part's sequences in a buffer in which each has as many. */
+  own(label: string, { first, count }: CachePart, words: number): BufferRef {
+    return { ...this.buffer(label), offset: words * first, words: words * count };
+  }
+
+  /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
+  scores(part: CachePart): BufferRef {
+    return weighsTokens(this.c.eviction)
+      ? this.own('scores', part, this.c.geometry.heads * this.caches.slots.capacity)
+      : this.buffer('unused output');
+  }
+
+  /** H2O's state of the row set that a place belongs to: a buffer for each layer and loop that evicts on its own. */
+  evicting(what: 'mass' | 'positions', place: Place, { index }: CachePart, loop = place.loop): BufferRef {
+    return { ...this.buffer(`kept ${what} ${place.block.name}`, this.caches.unit(place, loop)), part: index };
+  }
+
+  /** Cached rows of an operation's place. */
+  cacheOf(visit: Visit, cache: CacheRole, loop = placed(visit).loop): CacheRef {
+    return { cache, place: placed(visit), loop, part: this.partOf(visit).index };
+  }
+
+  /** Rotary options that all calls share. Tables reach as far as the cache does, and one step beyond. */
+  get rotary(): { ropeBase: number; positions: number } {
+    return { ropeBase: this.c.geometry.rope.theta, positions: this.setting.contextTokens + 1 };
+  }
+}
+
+const stream = (index: number): BufferRef => ({ buffer: 'residual', index });
