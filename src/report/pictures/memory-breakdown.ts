@@ -4,6 +4,7 @@ import type { Plan } from '../../plan/types.js';
 import { planName } from '../../plan/words/names.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { commonBatch, decisionRows, FAILS } from '../decision.js';
+import { left, right, type Column } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
 import { frame } from './marks.js';
 import { EVIDENCE_WORDS, type Picture } from './picture.js';
@@ -43,6 +44,17 @@ export function memoryParts(plan: Plan, vramBytes: number, batch = batchOf(plan)
 
 /** Sequences that `memory` is counted for: those decoded; one where none fits. */
 export const batchOf = (plan: Plan): number => Math.max(1, plan.decode.batch);
+
+/** A table of the parts. @param title of its first column */
+export function memoryColumns(plan: Plan, vramBytes: number, title: string): Column<Part>[] {
+  const parts = memoryParts(plan, vramBytes);
+  return [
+    left(title, (part) => part),
+    right('bytes', (part) => String(parts[part])),
+    right('size', (part) => formatDecimalBytes(parts[part])),
+    right('share', (part) => `${((100 * parts[part]) / vramBytes).toFixed(1)} %`),
+  ];
+}
 
 /** The plans that the answer names, and the full cache. */
 function breakdownRows(view: View): Plan[] {
