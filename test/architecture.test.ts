@@ -291,6 +291,7 @@ describe('architecture', () => {
       // The names of codecs, paths and policies are the choices of settings.
       'schema/settings.ts -> codecs/codec.ts',
       'schema/settings.ts -> eviction/policy.ts',
+      'schema/codec.ts -> codecs/codec.ts',
       'schema/fidelity.ts -> codecs/codec.ts',
     ]);
     expect(backwards.filter((edge) => !allowed.has(edge))).toEqual([]);

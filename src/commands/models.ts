@@ -11,7 +11,7 @@ import { WIDTH } from '../report/text/plan-table.js';
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
 import { layersTimesLoops } from '../report/text/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { OUTPUT, choiceFlag, formatOption, isSet, outputOf, toggle, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 export interface ModelsJson {
@@ -34,7 +34,7 @@ export const modelsCommand: Command = {
     help: 'a model, or the path of its config.json: its shape, its cache, and every figure published for it',
   },
   options: {
-    devices: { type: 'boolean', help: 'list devices instead of models' },
+    devices: toggle('list devices instead of models'),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -48,8 +48,8 @@ export const modelsCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const devices = args.flags['devices'] === true;
-  const destination = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
+  const devices = isSet(args, 'devices');
+  const destination = outputOf(args);
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
     await print(await modelText(args.positional, format), destination);

@@ -6,9 +6,8 @@ import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { commonBatch, decisionRows, FAILS } from '../decision.js';
 import { left, right, type Column } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
-import { frame } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
-import { axis, colourOf, common, type Theme } from './theme.js';
+import { picture, type Picture } from './picture.js';
+import { axis, colourOf, type Theme } from './theme.js';
 
 export const PARTS = [
   'weights',
@@ -87,24 +86,19 @@ export function memoryBreakdown(view: View): Picture | null {
   const batch = commonBatch(report);
   const parts = rows.map((p) => memoryParts(p, vram, batch));
   const used = parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0) - p.free);
-  const title = `What fills the memory at ${batch} sequence${batch === 1 ? '' : 's'}?`;
-  const subtitle = `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`;
-  const source = 'memory model of lla-sim';
   const labels = rows.map((p) => [
     planName(p),
     p.maxBatch.exact < 1 ? 'does not fit' : `at most ${p.maxBatch.exact} sequences`,
   ]);
-  return {
+  return picture({
     id: 'memory-breakdown',
-    title,
-    subtitle,
-    source,
+    title: `What fills the memory at ${batch} sequence${batch === 1 ? '' : 's'}?`,
+    subtitle: `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`,
+    source: 'memory model of lla-sim',
     evidence: 'exact',
     summary: `${rows.map((p, i) => `${planName(p)} takes ${formatDecimalBytes(used[i] as number)}${(used[i] as number) > vram ? ', which does not fit' : ''}`).join('; ')}.`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
+    draw: (theme) => {
       const colour = colours(theme);
-      const options = common(theme, words);
       const x = axis(theme, 'memory, GB');
       const y = axis(theme, '');
       return {
@@ -120,22 +114,18 @@ export function memoryBreakdown(view: View): Picture | null {
             maxBarThickness: 34,
           })),
         },
-        options: {
-          ...options,
-          indexAxis: 'y',
-          scales: {
-            x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...used) / 1e9 },
-            y: {
-              ...y,
-              stacked: true,
-              ticks: { ...y.ticks, color: theme.ink, autoSkip: false },
-              grid: { display: false },
-              title: { display: false },
-            },
+        options: { indexAxis: 'y' },
+        scales: {
+          x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...used) / 1e9 },
+          y: {
+            ...y,
+            stacked: true,
+            ticks: { ...y.ticks, color: theme.ink, autoSkip: false },
+            grid: { display: false },
+            title: { display: false },
           },
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }
