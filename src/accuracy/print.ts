@@ -1,5 +1,5 @@
 /** The priced ledger as text for people: a table for the terminal, and the page docs/accuracy.md. */
-import { csvCell, markdownText } from '../report/plan-csv.js';
+import { csvCell, markdownText } from '../report/tables.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatError, percent } from '../numbers/units.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';

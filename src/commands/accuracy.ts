@@ -3,7 +3,18 @@ import { EXIT, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { parseNumber } from '../numbers/units.js';
 import { WIDTH } from '../report/text/plan-table.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import {
+  OUTPUT,
+  choiceFlag,
+  formatOption,
+  isSet,
+  option,
+  outputOf,
+  showsProgress,
+  textFlag,
+  type Args,
+  type Command,
+} from './command.js';
 import { onInterrupt } from './interrupt.js';
 import { asJson, print } from './output.js';
 import { progressLine } from './progress.js';
@@ -12,19 +23,11 @@ const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
 
 export const accuracyCommand: Command = {
   options: {
-    ledger: {
-      type: 'string',
+    ledger: option('price the rows of these files instead (ledger/README.md says what a row must have)', null, {
       multiple: true,
-      help: 'price the rows of these files instead (ledger/README.md says what a row must have)',
-    },
-    only: {
-      type: 'string',
-      help: 'rows whose source, campaign, id, server, GPU or model contains this text',
-    },
-    tolerance: {
-      type: 'string',
-      help: 'exit with 5 where the median error of times, of rows that judge, is beyond this, such as 10%',
-    },
+    }),
+    only: option('rows whose source, campaign, id, server, GPU or model contains this text'),
+    tolerance: option('exit with 5 where the median error of times, of rows that judge, is beyond this, such as 10%'),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -38,14 +41,14 @@ export const accuracyCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const asked = args.flags['ledger'];
   const tolerance = toleranceOf(textFlag(args, 'tolerance'));
   const { accuracy, ownLedger } = await import('../accuracy/report.js');
   let stopped = false;
   const release = onInterrupt(() => (stopped = true));
   const begun = performance.now();
-  const shows = process.stderr.isTTY === true && !quiet;
+  const shows = showsProgress(args);
   let report: AccuracyReport;
   try {
     report = await accuracy(
@@ -61,7 +64,7 @@ async function run(args: Args): Promise<ExitCode> {
     release();
     if (shows) process.stderr.write('\r\u001b[K');
   }
-  await print(await render(report, format), { file: textFlag(args, 'output'), quiet });
+  await print(await render(report, format), outputOf(args));
   if (stopped) return EXIT.interrupted;
   const beyond = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind) && k.median > tolerance);
   if (beyond.length === 0) return EXIT.ok;

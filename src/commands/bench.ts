@@ -13,15 +13,18 @@ import { tuningOf } from '../bench/calibrate/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
-import { parseNumber } from '../numbers/units.js';
 import { ProgressLine, timeText } from './progress.js';
 import {
   adapterFlags,
   choiceFlag,
   choicesFlag,
   formatOption,
+  isSet,
+  option,
   OUTPUT,
+  seedFlag,
   textFlag,
+  toggle,
   type Args,
   type Command,
 } from './command.js';
@@ -34,29 +37,20 @@ const LEAST_SECONDS = 10;
 
 export const benchCommand: Command = {
   options: {
-    against: { type: 'string', help: 'compare with a git revision or a folder of kernels' },
-    threshold: { type: 'string', help: 'slowdown that counts: 5%, 0.05 [5%]' },
-    kernel: {
-      type: 'string',
-      multiple: true,
-      help: 'only these kernels, separated by commas [all]',
-      choices: KERNEL_NAMES,
-    },
-    shapes: { type: 'string', multiple: true, help: 'only these groups of shapes [all]', choices: CASE_GROUPS },
-    all: { type: 'boolean', help: 'also measure kernels whose source is identical' },
-    roofline: {
-      type: 'boolean',
-      help: 'share of the ceilings that each kernel reaches, which is what bench prints without --against',
-    },
-    calibration: { type: 'string', help: 'take the tuning of this calibration' },
-    quick: {
-      type: 'boolean',
-      help: 'with --against: results decide the exit code; times are shown and not judged, as CI machines are noisy',
-    },
-    budget: { type: 'string', help: `time to spend at most, from ${LEAST_SECONDS}s on: 30s, 2m [2m]` },
-    seed: { type: 'string', help: 'seed of operands, order and intervals [1]' },
-    adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
-    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
+    against: option('compare with a git revision or a folder of kernels'),
+    threshold: option('slowdown that counts: 5%, 0.05 [5%]'),
+    kernel: option('only these kernels, separated by commas [all]', null, { multiple: true, choices: KERNEL_NAMES }),
+    shapes: option('only these groups of shapes [all]', null, { multiple: true, choices: CASE_GROUPS }),
+    all: toggle('also measure kernels whose source is identical'),
+    roofline: toggle('share of the ceilings that each kernel reaches, which is what bench prints without --against'),
+    calibration: option('take the tuning of this calibration'),
+    quick: toggle(
+      'with --against: results decide the exit code; times are shown and not judged, as CI machines are noisy',
+    ),
+    budget: option(`time to spend at most, from ${LEAST_SECONDS}s on: 30s, 2m [2m]`),
+    seed: option('seed of operands, order and intervals [1]'),
+    adapter: option('part of the name of the adapter, where there are several'),
+    backend: option("Dawn backend: vulkan, metal, d3d12 [the platform's own]"),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -84,13 +78,13 @@ export const benchCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const budget = readBudget(textFlag(args, 'budget') ?? '2m', LEAST_SECONDS);
-  const seed = parseNumber(textFlag(args, 'seed') ?? '1', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const seed = seedFlag(args, '1');
   const threshold = readThreshold(textFlag(args, 'threshold') ?? '5%');
   const kernels = choicesFlag<KernelName>(args, 'kernel');
   const shapes = choicesFlag<CaseGroup>(args, 'shapes');
   const tuning = await readTuning(args);
   const against = readAgainst(args);
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const output = textFlag(args, 'output');
   if (output !== null) checkWritable(output, '--output');
   const device = await openDevice(adapterFlags(args));
@@ -102,8 +96,8 @@ async function run(args: Args): Promise<ExitCode> {
       budget,
       threshold,
       seed,
-      all: args.flags['all'] === true,
-      timesUnjudged: args.flags['quick'] === true,
+      all: isSet(args, 'all'),
+      timesUnjudged: isSet(args, 'quick'),
       ...(shapes ? { shapes } : {}),
       ...(tuning ? { tuning } : {}),
       ...(against === null ? { tunedSeconds: tunedOn(device.description) } : {}),
@@ -157,16 +151,14 @@ async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
 function readAgainst(args: Args): BenchOptions['against'] {
   const name = textFlag(args, 'against');
   if (name === null) {
-    if (args.flags['all'] === true)
-      throw new UserError('--all works only with --against', 'add --against, or leave --all out');
-    if (args.flags['quick'] === true)
+    if (isSet(args, 'all')) throw new UserError('--all works only with --against', 'add --against, or leave --all out');
+    if (isSet(args, 'quick'))
       throw new UserError('--quick works only with --against', 'add --against, or leave --quick out');
     if (textFlag(args, 'threshold') !== null)
       throw new UserError('--threshold works only with --against', 'add --against, or leave --threshold out');
     return null;
   }
-  if (args.flags['roofline'] === true)
-    throw new UserError('--roofline and --against exclude each other', 'give one of them');
+  if (isSet(args, 'roofline')) throw new UserError('--roofline and --against exclude each other', 'give one of them');
   return resolveAgainst(name);
 }
 

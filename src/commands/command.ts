@@ -1,5 +1,6 @@
 /** What a command is: its options, declared once for parsing, help and shell completion, and what it does. */
 import type { ExitCode } from '../errors.js';
+import { parseNumber } from '../numbers/units.js';
 
 export interface OptionSpec {
   readonly type: 'string' | 'boolean';
@@ -16,6 +17,22 @@ export interface OptionSpec {
   /** Values that a shell proposes, of an option that takes others too. */
   readonly proposals?: readonly string[];
 }
+
+type More = Omit<OptionSpec, 'type' | 'help' | 'group'>;
+
+/** An option with a value. @param group its heading in the help; null: none */
+export const option = (help: string, group: string | null = null, more: More = {}): OptionSpec => ({
+  type: 'string',
+  help,
+  ...(group === null ? {} : { group }),
+  ...more,
+});
+
+/** An option without a value. */
+export const toggle = (help: string, group: string | null = null): OptionSpec => ({
+  ...option(help, group),
+  type: 'boolean',
+});
 
 export type OptionTable = Readonly<Record<string, OptionSpec>>;
 
@@ -43,16 +60,16 @@ export interface Args {
 
 /** Options that every command has, beside --help. */
 export const COMMON: OptionTable = {
-  quiet: { type: 'boolean', help: 'no progress and no warnings', group: 'Output' },
+  quiet: toggle('no progress and no warnings', 'Output'),
 };
 
 export const OUTPUT: OptionTable = {
-  output: { type: 'string', short: 'o', help: 'write to this file instead of the terminal', group: 'Output' },
+  output: option('write to this file instead of the terminal', 'Output', { short: 'o' }),
 };
 
 /** How a command prints; the first is the default. */
 export const formatOption = (formats: readonly string[]): OptionTable => ({
-  format: { type: 'string', help: `how to print [${formats[0]}]`, choices: formats, group: 'Output' },
+  format: option(`how to print [${formats[0]}]`, 'Output', { choices: formats }),
 });
 
 /** A flag's text, or null. */
@@ -68,6 +85,30 @@ export function adapterFlags(args: Args): { adapter?: string; backend?: string }
 /** The value of a flag whose choices these are; the first where it is not given. */
 export const choiceFlag = <T extends string>(args: Args, name: string, choices: readonly T[]): T =>
   (textFlag(args, name) ?? choices[0]) as T;
+
+/** The number of a flag, or of `otherwise`. @throws UserError as parseNumber does */
+export const numberFlag = (
+  args: Args,
+  name: string,
+  otherwise: string,
+  rule: Parameters<typeof parseNumber>[2],
+): number => parseNumber(textFlag(args, name) ?? otherwise, `--${name}`, rule);
+
+/** `--seed`, a whole number of 32 bits. */
+export const seedFlag = (args: Args, otherwise = '0'): number =>
+  numberFlag(args, 'seed', otherwise, { min: 0, max: 2 ** 32 - 1, whole: true });
+
+/** Whether a flag without a value is given. */
+export const isSet = (args: Args, name: string): boolean => args.flags[name] === true;
+
+/** Where a result goes. */
+export const outputOf = (args: Args): { readonly file: string | null; readonly quiet: boolean } => ({
+  file: textFlag(args, 'output'),
+  quiet: isSet(args, 'quiet'),
+});
+
+/** Whether progress is shown. */
+export const showsProgress = (args: Args): boolean => !isSet(args, 'quiet') && process.stderr.isTTY === true;
 
 /** The values of a flag that holds several, out of its choices; null where it is not given. */
 export const choicesFlag = <T extends string>(args: Args, name: string): readonly T[] | null => {

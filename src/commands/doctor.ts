@@ -8,7 +8,7 @@ import { calibrationHere } from '../plan/ask/calibrations.js';
 import { otherMachine } from '../schema/machine.js';
 import { formatBytes } from '../numbers/units.js';
 import { VERSION } from '../version.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { OUTPUT, choiceFlag, formatOption, outputOf, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json'] as const;
@@ -37,7 +37,7 @@ async function run(args: Args): Promise<ExitCode> {
           ...diagnosis,
         })
       : describe(diagnosis);
-  await print(text, { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
+  await print(text, outputOf(args));
   return diagnosis.adapters.length > 0 ? EXIT.ok : EXIT.noGpu;
 }
 

@@ -12,7 +12,7 @@ import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmser
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
 import { makeStackFile } from '../stacks/fit/stack-file.js';
 import { VIDUR_GPUS, vidurTables } from '../stacks/import/vidur.js';
-import { OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { isSet, option, OUTPUT, outputOf, textFlag, toggle, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
 const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
@@ -24,12 +24,12 @@ export const importCommand: Command = {
   positional: { name: 'source', help: `where the tables come from: ${SOURCES.join(', ')}; or ${CALIBRATION}` },
   secondPositional: { name: 'path', help: 'folder of a checkout, the CSV file, or the calibration' },
   options: {
-    gpu: { type: 'string', help: "the checkout's name of the GPU: h200_sxm, RTX4090, a100, ..." },
-    stack: { type: 'string', help: `whose kernels: ${STACKS.join(', ')}, or any name for CSV` },
-    version: { type: 'string', help: 'only this version of the stack [the latest that passes the physical limits]' },
-    device: { type: 'string', help: 'CSV: the device that was measured, as in models --devices' },
-    check: { type: 'boolean', help: 'calibration: judge the file, and write nothing' },
-    commit: { type: 'string', help: "the checkout's commit, where its folder does not record it" },
+    gpu: option("the checkout's name of the GPU: h200_sxm, RTX4090, a100, ..."),
+    stack: option(`whose kernels: ${STACKS.join(', ')}, or any name for CSV`),
+    version: option('only this version of the stack [the latest that passes the physical limits]'),
+    device: option('CSV: the device that was measured, as in models --devices'),
+    check: toggle('calibration: judge the file, and write nothing'),
+    commit: option("the checkout's commit, where its folder does not record it"),
     ...OUTPUT,
   },
   examples: [
@@ -57,7 +57,7 @@ async function run(args: Args): Promise<ExitCode> {
   const { stack, device, version, kinds } = find(source, path, args);
   const rates = ratesOf(device);
   const { tables, notes } = await selectTables(kinds, rates);
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const say = (line: string): void => void (quiet || process.stderr.write(`${line}\n`));
   for (const note of notes) say(note);
   if (tables.every((table) => table.rows.length < FEWEST))
@@ -102,7 +102,7 @@ async function checkCalibration(args: Args): Promise<ExitCode> {
     );
   const findings = judge(calibration, others);
   const lines = findings.map(({ verdict, text }) => `${VERDICTS[verdict]}  ${text}\n`);
-  await print(lines.join(''), { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true });
+  await print(lines.join(''), outputOf(args));
   return findings.some(({ verdict }) => verdict === 'wrong') ? EXIT.outsideTolerance : EXIT.ok;
 }
 

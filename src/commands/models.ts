@@ -8,10 +8,10 @@ import { PRESETS } from '../geometry/presets.js';
 import { readModel } from '../plan/ask/on-disk.js';
 import { modelCard, modelCardTable, type ModelCard } from '../report/text/model-card.js';
 import { WIDTH } from '../report/text/plan-table.js';
-import { columns, wrap, type Column } from '../report/text/text.js';
+import { columns, left, right, wrap, type Column } from '../report/text/text.js';
 import { layersTimesLoops } from '../report/text/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { OUTPUT, choiceFlag, formatOption, isSet, outputOf, toggle, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 export interface ModelsJson {
@@ -34,7 +34,7 @@ export const modelsCommand: Command = {
     help: 'a model, or the path of its config.json: its shape, its cache, and every figure published for it',
   },
   options: {
-    devices: { type: 'boolean', help: 'list devices instead of models' },
+    devices: toggle('list devices instead of models'),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -48,8 +48,8 @@ export const modelsCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const devices = args.flags['devices'] === true;
-  const destination = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
+  const devices = isSet(args, 'devices');
+  const destination = outputOf(args);
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
     await print(await modelText(args.positional, format), destination);
@@ -90,27 +90,23 @@ export async function modelText(name: string, format: (typeof FORMATS)[number]):
 }
 
 const MODEL_COLUMNS: readonly Column<(typeof PRESETS)[number]>[] = [
-  { title: 'model', align: 'left', cell: (g) => g.name },
-  {
-    title: 'layers × loops',
-    align: 'left',
-    cell: layersTimesLoops,
-  },
-  { title: 'heads/KV × width', align: 'left', cell: (g) => `${g.heads}/${g.kvHeads} × ${g.headDim}` },
-  { title: 'hidden', align: 'right', cell: (g) => String(g.hidden) },
-  { title: 'MLP', align: 'right', cell: (g) => String(g.mlpHidden) },
-  { title: 'vocabulary', align: 'right', cell: (g) => String(g.vocab) },
-  { title: 'parameters', align: 'right', cell: (g) => `${(parameterCount(g) / 1e9).toFixed(2)} B` },
-  { title: 'KV/token', align: 'right', cell: (g) => formatBytes(2 * fullScalars(g)) },
-  { title: 'positions', align: 'right', cell: (g) => formatTokens(g.maxPositions) },
+  left('model', (g) => g.name),
+  left('layers × loops', layersTimesLoops),
+  left('heads/KV × width', (g) => `${g.heads}/${g.kvHeads} × ${g.headDim}`),
+  right('hidden', (g) => String(g.hidden)),
+  right('MLP', (g) => String(g.mlpHidden)),
+  right('vocabulary', (g) => String(g.vocab)),
+  right('parameters', (g) => `${(parameterCount(g) / 1e9).toFixed(2)} B`),
+  right('KV/token', (g) => formatBytes(2 * fullScalars(g))),
+  right('positions', (g) => formatTokens(g.maxPositions)),
 ];
 
 const DEVICE_COLUMNS: readonly Column<(typeof DEVICES)[number]>[] = [
-  { title: 'device', align: 'left', cell: (d) => d.id },
-  { title: 'name', align: 'left', cell: (d) => d.name },
-  { title: 'memory', align: 'right', cell: (d) => formatDecimalBytes(d.vramBytes) },
-  { title: 'driver', align: 'right', cell: (d) => (d.driverBytes === null ? '–' : formatBytes(d.driverBytes)) },
-  { title: 'bandwidth', align: 'right', cell: (d) => `${formatDecimalBytes(d.memoryBytesPerSecond)}/s` },
-  { title: 'f32', align: 'right', cell: (d) => `${formatCount(d.f32FlopsPerSecond)}FLOP/s` },
-  { title: 'matrix f16', align: 'right', cell: (d) => `${formatCount(d.matrixFlopsPerSecond)}FLOP/s` },
+  left('device', (d) => d.id),
+  left('name', (d) => d.name),
+  right('memory', (d) => formatDecimalBytes(d.vramBytes)),
+  right('driver', (d) => (d.driverBytes === null ? '–' : formatBytes(d.driverBytes))),
+  right('bandwidth', (d) => `${formatDecimalBytes(d.memoryBytesPerSecond)}/s`),
+  right('f32', (d) => `${formatCount(d.f32FlopsPerSecond)}FLOP/s`),
+  right('matrix f16', (d) => `${formatCount(d.matrixFlopsPerSecond)}FLOP/s`),
 ];

@@ -4,18 +4,14 @@ import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
 import type { PaperReport } from '../paper/types.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
+import { OUTPUT, choiceFlag, formatOption, isSet, option, textFlag, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
 
 export const paperCommand: Command = {
   options: {
-    calibration: {
-      type: 'string',
-      help: 'price from this calibration of an H200 instead of the datasheet',
-      group: 'Device',
-    },
+    calibration: option('price from this calibration of an H200 instead of the datasheet', 'Device'),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -30,7 +26,7 @@ export const paperCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
   const file = textFlag(args, 'output');
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const report = paperReport(new PaperModel(await paperDevice(textFlag(args, 'calibration'))));
   await print(await render(report, format, file === null), { file, quiet });
   if (holds(report)) return EXIT.ok;

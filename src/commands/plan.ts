@@ -16,10 +16,14 @@ import { planTable, WIDTH } from '../report/text/plan-table.js';
 import { readBounds } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
+  OUTPUT,
   choiceFlag,
   formatOption,
-  OUTPUT,
+  isSet,
+  option,
+  outputOf,
   textFlag,
+  toggle,
   type Args,
   type Command,
   type OptionSpec,
@@ -66,24 +70,15 @@ export const singleOptions: OptionTable = {
 /** How a plan is printed. */
 export const planOutput: OptionTable = {
   ...formatOption(FORMATS),
-  all: { type: 'boolean', help: 'show every combination, not one row a codec', group: 'Output' },
-  notes: { type: 'boolean', help: 'explain the columns, and list every note', group: 'Output' },
-  best: { type: 'boolean', help: 'one line a device, context and cache type', group: 'Output' },
-  sweep: {
-    type: 'boolean',
-    help: 'batch against time, rate and price of the plans that the answer names',
-    group: 'Output',
-  },
-  explain: {
-    type: 'string',
-    help: 'why the row of this name takes its time: law, data near it, what was left out to find its width',
-    group: 'Output',
-  },
-  rank: {
-    type: 'boolean',
-    help: 'all codecs by users within the targets, and which published claims could be repeated',
-    group: 'Output',
-  },
+  all: toggle('show every combination, not one row a codec', 'Output'),
+  notes: toggle('explain the columns, and list every note', 'Output'),
+  best: toggle('one line a device, context and cache type', 'Output'),
+  sweep: toggle('batch against time, rate and price of the plans that the answer names', 'Output'),
+  explain: option(
+    'why the row of this name takes its time: law, data near it, what was left out to find its width',
+    'Output',
+  ),
+  rank: toggle('all codecs by users within the targets, and which published claims could be repeated', 'Output'),
   ...OUTPUT,
 };
 
@@ -92,11 +87,7 @@ export const planCommand: Command = {
   options: {
     ...settingOptions,
     ...planOutput,
-    link: {
-      type: 'boolean',
-      help: 'print a link to this question and its answer, for the page and lla-sim open',
-      group: 'Output',
-    },
+    link: toggle('print a link to this question and its answer, for the page and lla-sim open', 'Output'),
   },
   shown: ['model', 'ctx', 'device', 'vram', 'gpus', 'users', 'tpot', 'usd-per-hour', 'codec', 'ratio', 'format'],
   examples: [
@@ -116,11 +107,6 @@ export const planCommand: Command = {
     return inFileWords(args, () => printLink(scenario, outputOf(args)));
   },
 };
-
-const outputOf = (args: Args): OutputOptions => ({
-  file: textFlag(args, 'output'),
-  quiet: args.flags['quiet'] === true,
-});
 
 /**
  * Plans a scenario and prints the report to stdout (or --output).
@@ -189,8 +175,6 @@ async function printRanking(planned: readonly Planned[], format: Format, output:
   if (format !== 'json') await print(reports.map((r) => rankedText(r, terminal(output))).join('\n'), output);
   return EXIT.ok;
 }
-
-const isSet = (args: Args, flag: string): boolean => args.flags[flag] === true;
 
 /** A report, and its plans by batch and one row's explanation where --sweep and --explain ask for them. */
 interface Planned {

@@ -5,7 +5,7 @@ import { displayPath } from '../io/files.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import { hasSolution } from '../plan/plan.js';
 import { knownStacks } from '../plan/ask/stacks.js';
-import { textFlag, type Args, type Command } from './command.js';
+import { isSet, option, textFlag, toggle, type Args, type Command } from './command.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { inFileWords, readScenario, singleOptions } from './plan.js';
 import type { Draw } from '../report/folder.js';
@@ -14,23 +14,10 @@ export const reportCommand: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...singleOptions,
-    validation: {
-      type: 'string',
-      help: 'JSON of lla-sim validate: adds the picture of predicted against measured',
-      group: 'Measurements',
-    },
-    claims: {
-      type: 'string',
-      help: "JSON of lla-sim fidelity --claims: adds the paper's claims as tried on that model",
-      group: 'Measurements',
-    },
-    output: {
-      type: 'string',
-      short: 'o',
-      help: 'folder to write to [reports/NAME of the scenario file]',
-      group: 'Output',
-    },
-    overwrite: { type: 'boolean', help: 'replace a report of another scenario in that folder', group: 'Output' },
+    validation: option('JSON of lla-sim validate: adds the picture of predicted against measured', 'Measurements'),
+    claims: option("JSON of lla-sim fidelity --claims: adds the paper's claims as tried on that model", 'Measurements'),
+    output: option('folder to write to [reports/NAME of the scenario file]', 'Output', { short: 'o' }),
+    overwrite: toggle('replace a report of another scenario in that folder', 'Output'),
   },
   shown: ['model', 'ctx', 'device', 'gpus', 'tpot', 'min', 'usd-per-hour', 'codec', 'ratio', 'output', 'overwrite'],
   examples: [
@@ -45,7 +32,7 @@ export const reportCommand: Command = {
 
 /** Writes the folder, also when nothing answers the question: then it says why, and the exit code is 3. */
 async function run(args: Args): Promise<ExitCode> {
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
   const { scenario } = await readScenario(args);
   const [{ viewOf }, { refuseOthers, reportFiles, writeFolder }, { pageScript }] = await Promise.all([

@@ -370,7 +370,7 @@ async function render(
   if (format === 'json') return asJson(report);
   if (format === 'csv')
     return report.candidates
-      ? (await import('../report/simulation-csv.js')).ratesCsv(report.candidates)
+      ? (await import('../report/plan-csv.js')).ratesCsv(report.candidates)
       : `${[CSV_HEADER, ...lines].join('\n')}\n`;
   const { simulationTable } = await import('../report/text/simulation-table.js');
   return simulationTable(report, {

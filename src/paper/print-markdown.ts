@@ -1,5 +1,5 @@
 /** The comparison as a Markdown document, or as the last part of one. */
-import { markdownText } from '../report/plan-csv.js';
+import { markdownText } from '../report/tables.js';
 import {
   BEYOND_TITLE,
   CONTRADICTIONS_TITLE,

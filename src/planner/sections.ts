@@ -12,7 +12,7 @@ import { legend, tableColumns } from '../report/text/plan-table.js';
 import { qualityByTask } from '../report/pictures/quality-by-task.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
-import type { Column } from '../report/text/text.js';
+import { left, right, type Column } from '../report/text/text.js';
 import { commandLine } from '../report/command-line.js';
 import { formatError, percent } from '../numbers/units.js';
 import type { Answered } from './answer.js';
@@ -70,13 +70,13 @@ export function tableHtml({ view }: Answered, all: boolean): Html {
 type NearRow = JudgedFigure & Pick<JudgedGroup, 'server' | 'device'>;
 
 const NEAR_COLUMNS: readonly Column<NearRow>[] = [
-  { title: 'source', align: 'left', cell: (r) => `${r.source}: ${r.id}` },
-  { title: 'GPU', align: 'left', cell: (r) => r.device },
-  { title: 'server', align: 'left', cell: (r) => r.server },
-  { title: 'model', align: 'left', cell: (r) => r.model },
-  { title: 'figure', align: 'left', cell: (r) => r.kind },
-  { title: 'error', align: 'right', cell: (r) => formatError(r.error) },
-  { title: 'inside', align: 'left', cell: (r) => (r.inside ? 'yes' : 'no') },
+  left('source', (r) => `${r.source}: ${r.id}`),
+  left('GPU', (r) => r.device),
+  left('server', (r) => r.server),
+  left('model', (r) => r.model),
+  left('figure', (r) => r.kind),
+  right('error', (r) => formatError(r.error)),
+  left('inside', (r) => (r.inside ? 'yes' : 'no')),
 ];
 /** More are counted. */
 const MOST_NEAR = 24;

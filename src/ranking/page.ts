@@ -4,7 +4,7 @@ import { klLabel, shareLabel } from '../plan/evaluate/fidelity.js';
 import type { Score } from '../plan/types.js';
 import { guessMark, shownDecode } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, kernelsLabel } from '../report/plan-rows.js';
-import { markdownText } from '../report/plan-csv.js';
+import { markdownText } from '../report/tables.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
 import { claimsInOrder } from './print.js';
 import { codecsPicture } from './codecs-picture.js';

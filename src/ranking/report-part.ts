@@ -1,7 +1,7 @@
 /** Every codec of a report's question side by side, as a part of the report. */
 import { html } from '../report/html/html.js';
 import type { FixedPart } from '../report/folder.js';
-import { markdownText } from '../report/plan-csv.js';
+import { markdownText } from '../report/tables.js';
 import type { Scenario } from '../schema/settings.js';
 import { measuredModels } from './measured.js';
 import { codecCells, codecHead, LEFT } from './page.js';

@@ -3,35 +3,24 @@ import type { Interval } from '../cost/evidence.js';
 import { trainingText, VERDICTS } from '../schema/claim-words.js';
 import type { ClaimsFile } from '../schema/claims.js';
 import type { FixedPart } from './folder.js';
-import { html, type Html } from './html/html.js';
-import { markdownText } from './plan-csv.js';
-
-const HEAD = [
-  'verdict',
-  'claim of the paper',
-  'effect',
-  'here (95 %)',
-  'untrained twin',
-  'beyond the twin',
-  'the paper',
-  'note',
-] as const;
+import { html } from './html/html.js';
+import { htmlTable, markdownTable, markdownText } from './tables.js';
+import { left, type Column } from './text/text.js';
 
 const shown = (i: Interval | null): string =>
   i === null ? '–' : `${number(i.estimate)} (${number(i.low)} to ${number(i.high)})`;
 const number = (value: number): string => String(Number(value.toPrecision(3)));
 
-const rowsOf = ({ claims }: ClaimsFile): string[][] =>
-  claims.map((c) => [
-    c.verdict,
-    c.claim,
-    c.effect,
-    shown(c.estimate),
-    shown(c.control),
-    shown(c.beyond),
-    c.paper,
-    c.note,
-  ]);
+const COLUMNS: readonly Column<ClaimsFile['claims'][number]>[] = [
+  left('verdict', (c) => c.verdict),
+  left('claim of the paper', (c) => c.claim),
+  left('effect', (c) => c.effect),
+  left('here (95 %)', (c) => shown(c.estimate)),
+  left('untrained twin', (c) => shown(c.control)),
+  left('beyond the twin', (c) => shown(c.beyond)),
+  left('the paper', (c) => c.paper),
+  left('note', (c) => c.note),
+];
 
 /** `5 agrees, 1 contradicts, 2 not shown by this, 6 not decided`, and on what. */
 function intro({ model, device, training, claims }: ClaimsFile): string {
@@ -42,27 +31,17 @@ function intro({ model, device, training, claims }: ClaimsFile): string {
 
 const titleOf = ({ model }: ClaimsFile): string => `The paper's claims, tried on ${model.name}`;
 
-export function claimsPart(file: ClaimsFile): FixedPart {
-  const rows = rowsOf(file);
-  return { id: 'claims', title: titleOf(file), html: claimsHtml(file, rows), markdown: claimsMarkdown(file, rows) };
-}
-
-const claimsHtml = (file: ClaimsFile, rows: readonly string[][]): Html => html`<p>${intro(file)}</p>
-<div class="scroll" role="region" aria-label="${titleOf(file)}" tabindex="0"><table><thead><tr>${HEAD.map((h) => html`<th scope="col">${h}</th>`)}</tr></thead><tbody>${rows.map(
-  (
-    cells,
-  ) => html`<tr>${cells.map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td>${cell}</td>`))}</tr>
-`,
-)}</tbody></table></div>`;
-
-const claimsMarkdown = (file: ClaimsFile, rows: readonly string[][]): string =>
-  [
+export const claimsPart = (file: ClaimsFile): FixedPart => ({
+  id: 'claims',
+  title: titleOf(file),
+  html: html`<p>${intro(file)}</p>
+${htmlTable(titleOf(file), COLUMNS, file.claims)}`,
+  markdown: [
     `## ${markdownText(titleOf(file))}`,
     '',
     markdownText(intro(file)),
     '',
-    `| ${HEAD.join(' | ')} |`,
-    `|${HEAD.map(() => '---').join('|')}|`,
-    ...rows.map((cells) => `| ${cells.map(markdownText).join(' | ')} |`),
+    ...markdownTable(COLUMNS, file.claims),
     '',
-  ].join('\n');
+  ].join('\n'),
+});

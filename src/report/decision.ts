@@ -1,5 +1,6 @@
 /** The first page of a report as data: the plans that a decision is about, what they lose, what to check. */
 import { isUncompressed } from '../codecs/registry.js';
+import type { Interval } from '../cost/evidence.js';
 import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
 import { planName } from '../plan/words/names.js';
 import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
@@ -7,7 +8,7 @@ import { shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { valueWords } from './text/answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
-import { shareText } from './text/text.js';
+import { left, right, shareText, type Column } from './text/text.js';
 import { neededOf } from './simulation-words.js';
 import type { Simulated } from './simulation.js';
 import type { View } from './view.js';
@@ -66,34 +67,27 @@ export function commonBatch(report: PlanReport): number {
   return report.settings.batch ?? Math.min(first?.choice.batch ?? 1, ...held);
 }
 
-/** The sheet's table: a title a column, and a cell a column and plan. */
-export function sheetTable(rows: readonly DecisionRow[]): {
-  readonly head: readonly string[];
-  readonly cells: readonly (readonly string[])[];
-} {
+/** The sheet's table, a row a plan of the answer. */
+export function sheetColumns(rows: readonly DecisionRow[]): Column<DecisionRow>[] {
   const step = timeColumn(rows.map(({ plan }) => shownDecode(plan).secondsPerStep));
   const first = timeColumn(rows.map(({ plan }) => plan.prefill.secondsPerPrompt));
-  const cells = rows.map(({ role, choice, plan }, i) => {
-    const { batch, secondsPerStep, tokensPerSecond: rate, usdPerMillionTokens: usd } = shownDecode(plan);
-    return [
-      `${role}: ${choice.name}`,
-      String(plan.maxBatch.exact),
-      String(batch),
-      step.cells[i]!,
-      secondsPerStep ? formatNumber(1 / secondsPerStep.estimate) : '–',
-      rate ? `${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–',
-      asPublishedLabel(plan) || '–',
-      first.cells[i]!,
-      usd ? `${formatNumber(usd.estimate)} (${formatNumber(usd.low)}–${formatNumber(usd.high)})` : '–',
-      kernelsLabel(plan),
-    ];
-  });
-  const [token, prompt] = [`a token, ${step.unit}`, `first token, ${first.unit}`];
-  return {
-    head: ['plan', 'fit', 'run', token, 'tok/s a user', 'tok/s', 'as published', prompt, '$/M tokens', 'kernels'],
-    cells,
-  };
+  const around = (i: Interval | null, text: (n: number) => string): string =>
+    i ? `${text(i.estimate)} (${text(i.low)}–${text(i.high)})` : '–';
+  return [
+    left('plan', ({ role, choice }) => `${role}: ${choice.name}`),
+    right('fit', ({ plan }) => String(plan.maxBatch.exact)),
+    right('run', ({ plan }) => String(shownDecode(plan).batch)),
+    right(`a token, ${step.unit}`, (row) => step.cells[rows.indexOf(row)]!),
+    right('tok/s a user', ({ plan: p }) => perUserLabel(shownDecode(p).secondsPerStep)),
+    right('tok/s', ({ plan: p }) => around(shownDecode(p).tokensPerSecond, formatCount)),
+    right('as published', ({ plan }) => asPublishedLabel(plan) || '–'),
+    right(`first token, ${first.unit}`, (row) => first.cells[rows.indexOf(row)]!),
+    right('$/M tokens', ({ plan: p }) => around(shownDecode(p).usdPerMillionTokens, formatNumber)),
+    right('kernels', ({ plan }) => kernelsLabel(plan)),
+  ];
 }
+
+const perUserLabel = (s: Interval | null): string => (s ? formatNumber(1 / s.estimate) : '–');
 
 /** What a decision costs; the price of a GPU is the reader's. */
 export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, simulated: Simulated | null): string {
@@ -159,8 +153,16 @@ export function lossTable(report: PlanReport, most = 6): LossTable | null {
   };
 }
 
+export const lossColumns = ({ plans }: LossTable): Column<LossTable['rows'][number]>[] => [
+  left('task', (r) => r.task),
+  right('uncompressed', (r) => String(r.teacher)),
+  ...plans.map((name, i): Column<LossTable['rows'][number]> =>
+    right(name, ({ scores }) => (scores[i] ? scoreCell(scores[i]) : 'unknown')),
+  ),
+];
+
 /** `0.69 (93 %)`; measured here `0.92 (0.89–0.95), 89 %`: the share is that of the low end. */
-export const scoreCell = (s: Score): string =>
+const scoreCell = (s: Score): string =>
   s.interval ? `${valueWords(s)}, ${shareText(s.share)}` : `${valueWords(s)} (${shareText(s.share)})`;
 
 /** What to check before money is spent (docs/trust.md), answered for the plans of this report as far as it can. */

@@ -1,26 +1,18 @@
 /** A plan report as CSV (one row a plan, base units) and as Markdown. */
-import { pathLabel } from '../plan/words/names.js';
+import type { Interval } from '../cost/evidence.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import {
-  asPublishedLabel,
-  batchLabel,
-  breakEvenLabel,
-  keepsLabel,
-  kernelsLabel,
-  LIMIT_LABEL,
-  qualityColumn,
-  rateLabel,
-} from './plan-rows.js';
+import { formatDecimalBytes, formatTokens } from '../numbers/units.js';
+import { FIELDS, kernelsLabel, qualityColumn, type Field } from './plan-rows.js';
 import { shownDecode, timeColumn } from '../plan/words/words.js';
+import type { SustainedRate } from '../serving/types.js';
 import { VERSION } from '../version.js';
+import { csvTable, markdownTable, markdownText, type CsvColumn } from './tables.js';
 import { answerLines } from './text/answer-text.js';
-
-type Cell = string | number | boolean | null | undefined;
+import { left, right, type Column } from './text/text.js';
 
 /** What tells the rows of one run from those of another, so that files can be stacked. */
-const RUN_COLUMNS: readonly (readonly [string, (r: PlanReport) => Cell])[] = [
+const RUN_COLUMNS: readonly CsvColumn<PlanReport>[] = [
   ['version', () => VERSION],
   ['model', (r) => r.model.name],
   ['device', (r) => r.device.id ?? r.device.name],
@@ -30,7 +22,14 @@ const RUN_COLUMNS: readonly (readonly [string, (r: PlanReport) => Cell])[] = [
   ['contextTokens', (r) => r.contextTokens],
 ];
 
-const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
+/** An estimate and the ends of its interval. */
+const ends = (name: string, of: (p: Plan) => Interval | null | undefined): CsvColumn<Plan>[] => [
+  [name, (p) => of(p)?.estimate],
+  [`${name}Low`, (p) => of(p)?.low],
+  [`${name}High`, (p) => of(p)?.high],
+];
+
+const CSV_COLUMNS: readonly CsvColumn<Plan>[] = [
   ['id', (p) => p.id],
   ['codec', (p) => p.codec.kind],
   ['rankK', (p) => p.codec.rankK],
@@ -51,31 +50,21 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
   ['inFlightBytesPerSequence', (p) => p.memory.inFlightBytesPerSequence],
   ['kvBytesAt1M', (p) => p.memory.kvBytesAt1M],
   ['prefillPeakBytes', (p) => p.memory.prefillPeakBytes],
-  ['secondsPerPrompt', (p) => p.prefill.secondsPerPrompt?.estimate],
-  ['secondsPerPromptLow', (p) => p.prefill.secondsPerPrompt?.low],
-  ['secondsPerPromptHigh', (p) => p.prefill.secondsPerPrompt?.high],
+  ...ends('secondsPerPrompt', (p) => p.prefill.secondsPerPrompt),
   ['promptEvidence', (p) => p.prefill.evidence],
   ['maxBatchExact', (p) => p.maxBatch.exact],
   ['maxBatchOnGrid', (p) => p.maxBatch.onGrid],
   ['limitedBy', (p) => p.limitedBy],
   ['decodeBatch', (p) => shownDecode(p).batch],
-  ['secondsPerStep', (p) => shownDecode(p).secondsPerStep?.estimate],
-  ['secondsPerStepLow', (p) => shownDecode(p).secondsPerStep?.low],
-  ['secondsPerStepHigh', (p) => shownDecode(p).secondsPerStep?.high],
-  ['tokensPerSecond', (p) => shownDecode(p).tokensPerSecond?.estimate],
-  ['tokensPerSecondLow', (p) => shownDecode(p).tokensPerSecond?.low],
-  ['tokensPerSecondHigh', (p) => shownDecode(p).tokensPerSecond?.high],
+  ...ends('secondsPerStep', (p) => shownDecode(p).secondsPerStep),
+  ...ends('tokensPerSecond', (p) => shownDecode(p).tokensPerSecond),
   ['tokensPerSecondPerUser', (p) => p.knee?.tokensPerSecondPerUser?.estimate],
   ['evidence', (p) => shownDecode(p).evidence],
   ['kernels', (p) => kernelsLabel(p)],
   ['servedBy', (p) => p.servedBy],
   ['breakEvenShare', (p) => p.breakEven?.estimate],
-  ['asPublishedTokensPerSecond', (p) => p.asPublished?.tokensPerSecond.estimate],
-  ['asPublishedTokensPerSecondLow', (p) => p.asPublished?.tokensPerSecond.low],
-  ['asPublishedTokensPerSecondHigh', (p) => p.asPublished?.tokensPerSecond.high],
-  ['usdPerMillionTokens', (p) => shownDecode(p).usdPerMillionTokens?.estimate],
-  ['usdPerMillionTokensLow', (p) => shownDecode(p).usdPerMillionTokens?.low],
-  ['usdPerMillionTokensHigh', (p) => shownDecode(p).usdPerMillionTokens?.high],
+  ...ends('asPublishedTokensPerSecond', (p) => p.asPublished?.tokensPerSecond),
+  ...ends('usdPerMillionTokens', (p) => shownDecode(p).usdPerMillionTokens),
   ['gsm8kLow', (p) => extreme(p, Math.min)],
   ['gsm8kHigh', (p) => extreme(p, Math.max)],
   ['worstScoreShare', (p) => p.qualityKept?.share],
@@ -89,21 +78,9 @@ const CSV_COLUMNS: readonly (readonly [string, (p: Plan) => Cell])[] = [
 
 /** Beside the others where quality was measured (`--fidelity`). */
 const MEASURED_COLUMNS: typeof CSV_COLUMNS = [
-  ['klMeasured', (p) => p.measured?.kl?.estimate],
-  ['klMeasuredLow', (p) => p.measured?.kl?.low],
-  ['klMeasuredHigh', (p) => p.measured?.kl?.high],
-  ['recallMeasured', (p) => p.measured?.recall?.estimate],
-  ['recallMeasuredLow', (p) => p.measured?.recall?.low],
-  ['recallMeasuredHigh', (p) => p.measured?.recall?.high],
+  ...ends('klMeasured', (p) => p.measured?.kl),
+  ...ends('recallMeasured', (p) => p.measured?.recall),
 ];
-
-/** Text that a spreadsheet would take for a formula is preceded by an apostrophe; quotes are doubled. */
-export function csvCell(value: Cell): string {
-  if (value === null || value === undefined) return '';
-  if (typeof value !== 'string') return String(value);
-  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
-  return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
-}
 
 /** The lowest or highest published GSM8K. */
 function extreme({ quality }: Plan, of: (...values: number[]) => number): number | null {
@@ -114,94 +91,96 @@ function extreme({ quality }: Plan, of: (...values: number[]) => number): number
 /** Rows of one or several reports, one value a cell, base units. */
 export function planCsv(...reports: readonly PlanReport[]): string {
   const columns = [...CSV_COLUMNS, ...(reports.some((r) => r.fidelity) ? MEASURED_COLUMNS : [])];
-  const lines = [[...RUN_COLUMNS, ...columns].map(([name]) => name).join(',')];
-  for (const r of reports)
-    for (const p of r.plans)
-      lines.push(
-        [...RUN_COLUMNS.map(([, cell]) => cell(r)), ...columns.map(([, cell]) => cell(p))].map(csvCell).join(','),
-      );
-  return `${lines.join('\n')}\n`;
+  type Row = { readonly report: PlanReport; readonly plan: Plan };
+  return csvTable<Row>(
+    [
+      ...RUN_COLUMNS.map(([name, cell]): CsvColumn<Row> => [name, ({ report }) => cell(report)]),
+      ...columns.map(([name, cell]): CsvColumn<Row> => [name, ({ plan }) => cell(plan)]),
+    ],
+    reports.flatMap((report) => report.plans.map((plan) => ({ report, plan }))),
+  );
 }
 
-/** Escapes what Markdown or HTML inside it would interpret. */
-export const markdownText = (text: string): string =>
-  text
-    .replace(/[\\`*_{}[\]<>#|!&]/g, (ch) =>
-      ch === '<' ? '&lt;' : ch === '>' ? '&gt;' : ch === '&' ? '&amp;' : `\\${ch}`,
-    )
-    .replace(/\s+/g, ' ');
+/** Sustained rates, a row a candidate. */
+const RATES: readonly CsvColumn<SustainedRate>[] = [
+  ['id', (s) => s.id],
+  ['served_by', (s) => s.servedBy],
+  ['requests_per_second_low', (s) => s.requestsPerSecond.low],
+  ['requests_per_second', (s) => s.requestsPerSecond.estimate],
+  ['requests_per_second_high', (s) => s.requestsPerSecond.high],
+  ['replicas', (s) => s.replicasFor?.replicas.high],
+  ['usd_per_million_output_tokens', (s) => s.usdPerMillionOutputTokens?.estimate],
+  ['limited_by', (s) => s.limitedBy],
+  ['p99_ttft_ms', (s) => s.atEstimate?.p99_ttft_ms],
+  ['p99_tpot_ms', (s) => s.atEstimate?.p99_tpot_ms],
+  ['output_throughput', (s) => (s.atEstimate ? s.outputTokensPerSecond : '')],
+];
 
-export function planMarkdown(report: PlanReport): string {
+export const ratesCsv = (candidates: readonly SustainedRate[]): string => csvTable(RATES, candidates);
+
+/** The rows as a Markdown table. */
+export function planRowsMarkdown(report: PlanReport, plans: readonly Plan[] = report.plans): string[] {
   const quality = qualityColumn(report);
   const each = report.settings.gpus > 1 ? '/GPU' : '';
-  const step = timeColumn(report.plans.map((p) => shownDecode(p).secondsPerStep));
-  const first = timeColumn(report.plans.map((p) => p.prefill.secondsPerPrompt));
-  const head = [
-    '',
-    'codec',
-    'path',
-    'eviction',
-    `KV/token${each}`,
-    `KV at 1M${each}`,
-    'max batch (grid)',
-    'run',
-    `${step.unit}/token (interval)`,
-    'tok/s',
-    'as published',
-    `first token ${first.unit} (interval)`,
-    'keeps',
-    quality.title,
-    'limit',
-    'kernels',
-    'pays at',
-  ];
-  const lines = [
-    `## ${markdownText(report.model.name)} on ${markdownText(report.device.name)}, ${formatDecimalBytes(report.device.vramBytes)}, ${formatTokens(report.contextTokens)} tokens`,
-    '',
-    ...(report.scenario.name === null
-      ? []
-      : [
-          `**${markdownText(report.scenario.name)}**${report.scenario.description === null ? '' : `: ${markdownText(report.scenario.description)}`}`,
-          '',
-        ]),
-    `| ${head.join(' | ')} |`,
-    `|${head.map((_, i) => (i >= 4 && i <= 12 ? '--:' : '---')).join('|')}|`,
-  ];
-  for (const [i, p] of report.plans.entries()) {
-    const d = shownDecode(p);
-    const cells = [
-      p.id === report.answer.deploy?.planId
-        ? '**>**'
-        : p.id === report.answer.upside?.planId
-          ? '**+**'
-          : p.pareto
-            ? '\\*'
-            : '',
-      p.id.split('/')[0] as string,
-      pathLabel(p),
-      evictionLabel(p.eviction),
-      formatBytes(p.memory.kvBytesPerToken),
-      formatBytes(p.memory.kvBytesAt1M),
-      batchLabel(p),
-      String(d.batch),
-      step.cells[i]!,
-      rateLabel(d),
-      asPublishedLabel(p),
-      first.cells[i]!,
-      keepsLabel(p),
-      quality.cell(p),
-      LIMIT_LABEL[p.limitedBy],
-      kernelsLabel(p),
-      breakEvenLabel(p),
-    ];
-    lines.push(`| ${cells.join(' | ')} |`);
-  }
-  lines.push(
-    '',
-    '**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch. As published: tok/s with kernels of latents as fast as those that exist.',
+  const step = timeColumn(plans.map((p) => shownDecode(p).secondsPerStep));
+  const first = timeColumn(plans.map((p) => p.prefill.secondsPerPrompt));
+  const cellOf =
+    ({ cells }: { readonly cells: readonly string[] }) =>
+    (p: Plan): string =>
+      cells[plans.indexOf(p)]!;
+  const titled = (title: string, field: Omit<Field, 'value'>): Column<Plan> => ({ ...field, title });
+  return markdownTable<Plan>(
+    [
+      left<Plan>('', ({ id, pareto }) =>
+        id === report.answer.deploy?.planId
+          ? '**>**'
+          : id === report.answer.upside?.planId
+            ? '**+**'
+            : pareto
+              ? '\\*'
+              : '',
+      ),
+      left<Plan>('codec', (p) => p.id.split('/')[0] as string),
+      titled('path', FIELDS.path),
+      titled('eviction', FIELDS.eviction),
+      titled(`KV/token${each}`, FIELDS.kvToken),
+      titled(`KV at 1M${each}`, FIELDS.kvMillion),
+      titled('max batch (grid)', FIELDS.batch),
+      titled('run', FIELDS.run),
+      right(`${step.unit}/token (interval)`, cellOf(step)),
+      titled('tok/s', FIELDS.rate),
+      titled('as published', FIELDS.published),
+      right(`first token ${first.unit} (interval)`, cellOf(first)),
+      titled('keeps', FIELDS.keeps),
+      { ...quality, align: 'left' },
+      titled('limit', FIELDS.limit),
+      titled('kernels', FIELDS.kernels),
+      { ...titled('pays at', FIELDS.paysAt), align: 'left' },
+    ],
+    plans,
+    (text) => text,
   );
-  lines.push('', `**${markdownText(report.answer.question)}**`);
-  for (const { label, text } of answerLines(report)) lines.push('', `**${label}:** ${markdownText(text)}`);
-  if (report.warnings.length > 0) lines.push('', ...report.warnings.map((w) => `- ${markdownText(w.message)}`));
+}
+
+export const planTitleMarkdown = ({ model, device, contextTokens }: PlanReport): string =>
+  `## ${markdownText(model.name)} on ${markdownText(device.name)}, ${formatDecimalBytes(device.vramBytes)}, ${formatTokens(contextTokens)} tokens`;
+
+export function planMarkdown(report: PlanReport): string {
+  const { name, description } = report.scenario;
+  const about = description === null ? '' : `: ${markdownText(description)}`;
+  const lines = [
+    planTitleMarkdown(report),
+    '',
+    ...(name === null ? [] : [`**${markdownText(name)}**${about}`, '']),
+    ...planRowsMarkdown(report),
+    '',
+    `**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch. ${AS_PUBLISHED}`,
+    '',
+    `**${markdownText(report.answer.question)}**`,
+    ...answerLines(report).flatMap(({ label, text }) => ['', `**${label}:** ${markdownText(text)}`]),
+    ...(report.warnings.length > 0 ? ['', ...report.warnings.map((w) => `- ${markdownText(w.message)}`)] : []),
+  ];
   return `${lines.join('\n')}\n`;
 }
+
+const AS_PUBLISHED = 'As published: tok/s with kernels of latents as fast as those that exist.';

@@ -1,16 +1,81 @@
 /** Fields of a row as text, for every printer of a plan. */
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
+import { evictionLabel } from '../eviction/policy.js';
 import { isBuilt } from '../plan/evaluate/as-published.js';
 import { choicesOf } from '../plan/decide/decide.js';
 import { HERE, klLabel } from '../plan/evaluate/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/decide/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
-import { guessMark, shownDecode } from '../plan/words/words.js';
-import { formatCount, formatTokens } from '../numbers/units.js';
+import { pathLabel } from '../plan/words/names.js';
+import { guessMark, shownDecode, timeLabel } from '../plan/words/words.js';
+import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
 import { shareText } from './text/text.js';
 
-export const batchLabel = (p: Plan): string =>
+/** What is known of a row, as text, and as what a table sorts by; null sorts last. */
+export interface Field {
+  readonly align: 'left' | 'right';
+  readonly cell: (p: Plan) => string;
+  readonly value: (p: Plan) => string | number | null;
+}
+
+const words = (cell: (p: Plan) => string): Field => ({ align: 'left', cell, value: cell });
+const figure = (cell: Field['cell'], value: Field['value']): Field => ({ align: 'right', cell, value });
+
+/** Columns of every table of rows; each printer gives them titles. */
+export const FIELDS = {
+  codec: words((p) => p.codec.label),
+  path: words((p) => pathLabel(p)),
+  eviction: words((p) => evictionLabel(p.eviction)),
+  ratio: figure(
+    (p) => formatNumber(p.codec.ratio),
+    (p) => p.codec.ratio,
+  ),
+  kvToken: figure(
+    (p) => formatBytes(p.memory.kvBytesPerToken),
+    (p) => p.memory.kvBytesPerToken,
+  ),
+  kvMillion: figure(
+    (p) => formatBytes(p.memory.kvBytesAt1M),
+    (p) => p.memory.kvBytesAt1M,
+  ),
+  batch: figure(
+    (p) => batchLabel(p),
+    (p) => p.maxBatch.exact,
+  ),
+  run: figure(
+    (p) => String(shownDecode(p).batch),
+    (p) => shownDecode(p).batch,
+  ),
+  time: figure(
+    (p) => timeLabel(shownDecode(p).secondsPerStep),
+    (p) => shownDecode(p).secondsPerStep?.estimate ?? null,
+  ),
+  rate: figure(
+    (p) => rateLabel(shownDecode(p)),
+    (p) => shownDecode(p).tokensPerSecond?.estimate ?? null,
+  ),
+  published: figure(
+    (p) => asPublishedLabel(p),
+    (p) => p.asPublished?.tokensPerSecond.estimate ?? null,
+  ),
+  usd: figure(
+    (p) => usdLabel(shownDecode(p)),
+    (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null,
+  ),
+  keeps: figure(
+    (p) => keepsLabel(p),
+    (p) => p.qualityKept?.share ?? null,
+  ),
+  kernels: words((p) => kernelsLabel(p)),
+  paysAt: figure(
+    (p) => breakEvenLabel(p),
+    (p) => p.breakEven?.estimate ?? null,
+  ),
+  limit: words((p) => LIMIT_LABEL[p.limitedBy]),
+} as const satisfies Record<string, Field>;
+
+const batchLabel = (p: Plan): string =>
   p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
 
 /** What the column `run` holds. */
@@ -23,6 +88,9 @@ export const runWords = ({ settings: { targets, batch } }: PlanReport): string =
 
 export const rateLabel = (d: Pick<DecodeFigures, 'tokensPerSecond'>): string =>
   d.tokensPerSecond ? `${guessMark(d.tokensPerSecond)}${formatCount(d.tokensPerSecond.estimate)}` : '–';
+
+export const usdLabel = ({ usdPerMillionTokens: usd }: Pick<DecodeFigures, 'usdPerMillionTokens'>): string =>
+  usd ? formatNumber(usd.estimate) : '–';
 
 /** Most of a time is priced by these kernels. */
 const MOST = 0.5;
@@ -40,7 +108,7 @@ export function kernelsLabel(p: Plan): string {
 }
 
 /** Share of the attainable rate from which a row without measured kernels beats the full cache. */
-export function breakEvenLabel({ breakEven }: Plan): string {
+function breakEvenLabel({ breakEven }: Plan): string {
   if (!breakEven) return '';
   return breakEven.cannot ? 'cannot' : `${Math.ceil(breakEven.estimate * 100)} %`;
 }
@@ -55,19 +123,17 @@ export function shownMetric(report: PlanReport): string {
 }
 
 /** The quality column of a report: the published metric that is shown, or the KL that was measured here. */
-export function qualityColumn(report: PlanReport): {
-  readonly title: string;
-  readonly cell: (p: Plan) => string;
-  readonly value: (p: Plan) => number | null;
-} {
+export function qualityColumn(report: PlanReport): Field & { readonly title: string } {
   if (report.fidelity)
     return {
+      align: 'right',
       title: `KL, nats (${HERE})`,
       cell: (p) => klLabel(p.measured?.kl ?? null),
       value: (p) => p.measured?.kl?.estimate ?? null,
     };
   const metric = shownMetric(report);
   return {
+    align: 'right',
     title: metric,
     cell: (p) => qualityLabel(p, metric, report.contextTokens),
     value: (p) => p.quality.find((q) => q.metric === metric)?.value ?? null,
@@ -85,7 +151,7 @@ export function qualityLabel(p: Plan, metric: string, contextTokens = Infinity):
   return low === high ? low : `${low.replace(/0$/, '')}–${high.replace(/0$/, '')}`;
 }
 
-export const LIMIT_LABEL: Record<LimitedBy, string> = {
+const LIMIT_LABEL: Record<LimitedBy, string> = {
   'kv-cache': 'KV',
   workspace: 'work',
   'in-flight': 'state',

@@ -1,14 +1,14 @@
 /** The report in Markdown, with its pictures beside it: the decision first, appendices last. */
 import type { Plan, PlanReport } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words/words.js';
-import { formatDecimalBytes } from '../numbers/units.js';
 import { commandLine } from './command-line.js';
-import { beforeSigning, costWords, decisionRows, lossTable, scoreCell, sheetTable } from './decision.js';
+import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from './decision.js';
 import { fleetLines, questionWords, replicaWords } from './text/fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
-import { batchOf, memoryParts, PARTS } from './pictures/memory-breakdown.js';
+import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
-import { markdownText, planMarkdown } from './plan-csv.js';
+import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
+import { markdownTable, markdownText } from './tables.js';
 import { rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
@@ -50,11 +50,10 @@ export function reportMarkdown(
   if (report.scenario.description !== null) lines.push(markdownText(report.scenario.description), '');
   lines.push('The same from the command line:', '', '```sh', commandLine(scenario), '```', '');
   // The table as plan --format markdown has it, of the rows that a short table shows.
-  const table = planMarkdown({ ...report, plans: shortList(report) }).split('\n\n');
   lines.push(
-    table[0] as string,
+    planTitleMarkdown(report),
     '',
-    table.find((block) => block.startsWith('|')) as string,
+    ...planRowsMarkdown(report, shortList(report)),
     '',
     '**>** deploy, **+** upside, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. plans.csv has every combination.',
     '',
@@ -110,27 +109,16 @@ function picture(p: Picture, drawn: boolean, level: number): string[] {
   ];
 }
 
-const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
-
 function numbers(report: PlanReport): string[] {
   const rows = decisionRows(report);
-  if (rows.length === 0) return [];
-  const table = sheetTable(rows);
-  return [
-    row(table.head),
-    `|${table.head.map((_, i) => (i === 0 ? '---' : '--:')).join('|')}|`,
-    ...table.cells.map(row),
-    '',
-  ];
+  return rows.length === 0 ? [] : [...markdownTable(sheetColumns(rows), rows), ''];
 }
 
 function losses(report: PlanReport): string[] {
   const table = lossTable(report);
   if (table === null) return [];
   return section('What it loses, by task', [
-    row(['task', 'uncompressed', ...table.plans]),
-    `|---|${'--:|'.repeat(table.plans.length + 1)}`,
-    ...table.rows.map((r) => row([r.task, String(r.teacher), ...r.scores.map((s) => (s ? scoreCell(s) : 'unknown'))])),
+    ...markdownTable(lossColumns(table), table.rows),
     ...(table.more > 0 ? ['', `${table.more} more tasks lose less.`] : []),
   ]);
 }
@@ -144,17 +132,11 @@ function memory(view: View): string[] {
   const plan = shownPlan(view);
   if (!plan) return ['Nothing fits.'];
   const vram = view.report.device.vramBytes;
-  const parts = memoryParts(plan, vram);
   const d = shownDecode(plan);
   return [
     `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'})${firstToken(plan)}.`,
     '',
-    `| part, at batch ${batchOf(plan)} | bytes | size | share |`,
-    '|---|--:|--:|--:|',
-    ...PARTS.map(
-      (part) =>
-        `| ${part} | ${parts[part]} | ${formatDecimalBytes(parts[part])} | ${((100 * parts[part]) / vram).toFixed(1)} % |`,
-    ),
+    ...markdownTable(memoryColumns(plan, vram, `part, at batch ${batchOf(plan)}`), PARTS),
     ...(plan.marks.length > 0 ? ['', ...plan.marks.map((m) => `- ${markdownText(m.message)}`)] : []),
   ];
 }

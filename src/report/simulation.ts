@@ -2,10 +2,11 @@
 import type { ServingMost } from '../plan/decide/decide.js';
 import type { PlanReport } from '../plan/types.js';
 import { formatNumber } from '../numbers/units.js';
-import type { Run, RunFigures, SimulatedFleet, SimulationReport } from '../serving/types.js';
+import type { Run, SimulatedFleet, SimulationReport } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
 import { answerLines, type AnswerLine } from './text/answer-text.js';
-import { markdownText } from './plan-csv.js';
+import { htmlTable, markdownTable, markdownText } from './tables.js';
+import { left, right, type Column } from './text/text.js';
 import { findingWords, knownBetween, limitWords, machineWords, targetWords, verdictWords } from './simulation-words.js';
 
 export interface Simulated {
@@ -53,21 +54,19 @@ const STATISTICS = [
   ['p99', 'p99'],
 ] as const;
 
-const HEAD = ['plan', 'metric', ...STATISTICS.map(([name]) => name)];
+const columnsOf = (): Column<readonly [Run, (typeof METRICS)[number]]>[] => [
+  left('plan', ([run]) => run.id),
+  left('metric', ([, [name]]) => name),
+  // Estimate, fast end and slow end: `12.3 (11–14)`.
+  ...STATISTICS.map(([title, statistic]) =>
+    right<readonly [Run, (typeof METRICS)[number]]>(title, ([{ low, estimate, high }, [, metric, unit]]) => {
+      const key = `${statistic}_${metric}_ms` as const;
+      return knownBetween(low[key], estimate[key], high[key], unit);
+    }),
+  ),
+];
 
-/** `12.3 (11–14)`: estimate, fast end and slow end. */
-function cell({ low, estimate, high }: Run, key: keyof RunFigures & `${string}_ms`, unit: number): string {
-  return knownBetween(low[key], estimate[key], high[key], unit);
-}
-
-const rowsOf = ({ runs }: SimulationReport): string[][] =>
-  runs.flatMap((run) =>
-    METRICS.map(([name, metric, unit]) => [
-      run.id,
-      name,
-      ...STATISTICS.map(([, statistic]) => cell(run, `${statistic}_${metric}_ms`, unit)),
-    ]),
-  );
+const rowsOf = ({ runs }: SimulationReport) => runs.flatMap((run) => METRICS.map((metric) => [run, metric] as const));
 
 /** What is simulated, then a sentence for each plan. */
 function sentences(r: SimulationReport): string[] {
@@ -89,41 +88,32 @@ function sentences(r: SimulationReport): string[] {
 const NOTE =
   'In parentheses: every iteration takes the fast, or the slow end of its interval. The same from the command line: lla-sim simulate. simulation.json has every figure.';
 
-const left = ({ left: words }: Simulated): string[] => (words === null ? [] : [words]);
+const leftWords = ({ left: words }: Simulated): string[] => (words === null ? [] : [words]);
 
 export function simulationHtml(simulated: Simulated): Html {
   const { report } = simulated;
   const paragraphs = (texts: readonly string[]): Html => html`${texts.map((t) => html`<p>${t}</p>`)}`;
-  if (report === null) return paragraphs(left(simulated));
+  if (report === null) return paragraphs(leftWords(simulated));
+  const last = `${NOTE} This part is of the report's own question: the controls do not change it.`;
   return html`${paragraphs(sentences(report))}
-<div class="scroll" role="region" aria-label="Latencies" tabindex="0"><table><thead><tr>${HEAD.map((h, i) => html`<th scope="col"${i < 2 ? '' : html` class="number"`}>${h}</th>`)}</tr></thead><tbody>${rowsOf(
-    report,
-  ).map(
-    (
-      cells,
-    ) => html`<tr>${cells.map((c, i) => (i === 0 ? html`<th scope="row">${c}</th>` : html`<td${i === 1 ? '' : html` class="number"`}>${c}</td>`))}</tr>
-`,
-  )}</tbody></table></div>
-${paragraphs([...left(simulated), `${NOTE} This part is of the report's own question: the controls do not change it.`])}`;
+${htmlTable('Latencies', columnsOf(), rowsOf(report))}
+${paragraphs([...leftWords(simulated), last])}`;
 }
 
 /** Begins with a heading of the second level. */
 export function simulationMarkdown(simulated: Simulated): string[] {
   const { report } = simulated;
-  const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
   const paragraphs = (texts: readonly string[]): string[] => texts.flatMap((t) => [markdownText(t), '']);
   return [
     `## ${SIMULATION_TITLE}`,
     '',
     ...(report === null
-      ? paragraphs(left(simulated))
+      ? paragraphs(leftWords(simulated))
       : [
           ...paragraphs(sentences(report)),
-          row(HEAD),
-          `|---|---|${STATISTICS.map(() => '--:|').join('')}`,
-          ...rowsOf(report).map(row),
+          ...markdownTable(columnsOf(), rowsOf(report)),
           '',
-          ...paragraphs([...left(simulated), NOTE]),
+          ...paragraphs([...leftWords(simulated), NOTE]),
         ]),
   ];
 }

@@ -1,6 +1,6 @@
 /** A validation as a page for a terminal or as Markdown: the verdict first, then its evidence. */
 import { OUT_OF_TIME } from '../io/budget.js';
-import { markdownText } from '../report/plan-csv.js';
+import { markdownText } from '../report/tables.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';

@@ -14,9 +14,19 @@ import type { Teacher } from '../../fit/capture.js';
 import { openDevice } from '../../gpu/index.js';
 import { fidelityFrom } from '../../plan/ask/read-fidelity.js';
 import type { FidelityFile } from '../../schema/fidelity.js';
-import { parseNumber } from '../../numbers/units.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
-import { choiceFlag, formatOption, textFlag, type Args, type Command } from '../command.js';
+import {
+  choiceFlag,
+  formatOption,
+  isSet,
+  option,
+  seedFlag,
+  showsProgress,
+  textFlag,
+  toggle,
+  type Args,
+  type Command,
+} from '../command.js';
 import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { interruptible } from '../interrupt.js';
@@ -30,34 +40,18 @@ const FORMATS = ['text', 'json'] as const;
 export const fidelityCommand: Command = {
   options: {
     ...TEACHER_OPTIONS,
-    'codec-weights': {
-      type: 'string',
-      help: 'judge these codec weights on all paths [fit a grid of codecs]',
-      group: 'Codec',
-    },
-    constants: { type: 'string', help: `judge these ${SETTINGS.constants.help}`, group: 'Codec' },
-    full: { type: 'boolean', help: 'every codec, ratio, path, storage and eviction', group: 'Codec' },
-    claims: {
-      type: 'boolean',
-      help: "try the paper's claims on this model and on its untrained twin",
-      group: 'Codec',
-    },
-    only: {
-      type: 'string',
-      help: 'judge configurations whose name contains this; several: lla-4x|mla-head-4x; speculation: acceptance by the first loops',
-      group: 'Codec',
-    },
-    picture: {
-      type: 'string',
-      help: 'PNG files of KL by ratio, retrieval and rollouts: NAME-….png',
-      group: 'Output',
-    },
-    output: {
-      type: 'string',
+    'codec-weights': option('judge these codec weights on all paths [fit a grid of codecs]', 'Codec'),
+    constants: option(`judge these ${SETTINGS.constants.help}`, 'Codec'),
+    full: toggle('every codec, ratio, path, storage and eviction', 'Codec'),
+    claims: toggle("try the paper's claims on this model and on its untrained twin", 'Codec'),
+    only: option(
+      'judge configurations whose name contains this; several: lla-4x|mla-head-4x; speculation: acceptance by the first loops',
+      'Codec',
+    ),
+    picture: option('PNG files of KL by ratio, retrieval and rollouts: NAME-….png', 'Output'),
+    output: option('JSON file, saved after every configuration; one that exists is continued', 'Output', {
       short: 'o',
-      help: 'JSON file, saved after every configuration; one that exists is continued',
-      group: 'Output',
-    },
+    }),
     ...formatOption(FORMATS),
   },
   shown: ['model', 'text', 'tokens', 'codec-weights', 'full', 'claims', 'only', 'seed', 'output', 'format', 'quiet'],
@@ -72,9 +66,9 @@ export const fidelityCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const output = textFlag(args, 'output');
-  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const seed = seedFlag(args);
   const loaded = teacherOf(args);
   let device;
   let file: SafetensorsFile | undefined;
@@ -97,12 +91,12 @@ async function run(args: Args): Promise<ExitCode> {
       seed,
       inputs,
     };
-    if (args.flags['claims'] === true) {
+    if (isSet(args, 'claims')) {
       const { claims } = await import('./fidelity-claims.js');
       await claims(args, loaded, device, head, format, quiet);
       return EXIT.ok;
     }
-    const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output, quiet);
+    const report = await judgeAll(args, loaded, loaded.teacher(device, seed), rows, file, head, output);
     await print(format === 'json' ? asJson(report) : fidelityText(report, loaded.geometry.loops), {
       file: null,
       quiet,
@@ -155,11 +149,11 @@ const isAsked = (args: Args, name: string): boolean => {
 };
 
 function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
-  if (file && args.flags.full === true)
+  if (file && isSet(args, 'full'))
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
   const facts = file && codecFacts(file);
   const constants = textFlag(args, 'constants');
-  if (constants !== null && (facts || args.flags.full === true))
+  if (constants !== null && (facts || isSet(args, 'full')))
     throw new UserError('--constants judges one codec, and --codec-weights or --full others', 'leave one of them out');
   const all =
     constants !== null
@@ -168,7 +162,7 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
         ? gridOf(codecOf(facts)).map((row) =>
             isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
           )
-        : args.flags.full === true
+        : isSet(args, 'full')
           ? fullGrid(geometry)
           : defaultGrid(geometry);
   const only = textFlag(args, 'only');
@@ -204,7 +198,6 @@ async function judgeAll(
   file: TensorSource | undefined,
   head: Head,
   output: string | null,
-  quiet: boolean,
 ): Promise<FidelityReport> {
   const { geometry } = loaded;
   const known = earlier(output, head);
@@ -213,7 +206,7 @@ async function judgeAll(
   const save = (): void => {
     if (output !== null) writeWhole(output, jsonOf(head, [...done.values()], acceptance), '--output');
   };
-  const shows = !quiet && process.stderr.isTTY === true;
+  const shows = showsProgress(args);
   const began = Date.now();
   await interruptible(async (signal) => {
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));

@@ -12,8 +12,7 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { randomFrom } from '../../numbers/random.js';
 import { sha256 } from '../../numbers/sha256.js';
 import type { Distillation, Distilled } from '../../training/distil.js';
-import { parseNumber } from '../../numbers/units.js';
-import { textFlag, type Args, type OptionTable } from '../command.js';
+import { isSet, numberFlag, option, textFlag, toggle, type Args, type OptionTable } from '../command.js';
 import { progressLine } from '../progress.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
@@ -29,30 +28,24 @@ const BRANCH_SEED = 1;
 const ON_POLICY = 1 / 2;
 
 export const DISTIL_OPTIONS: OptionTable = {
-  distil: {
-    type: 'boolean',
-    help: 'train the fitted weights until the model with them predicts as without; small models, on the CPU',
-    group: 'Training',
-  },
-  path: {
-    type: 'string',
-    help: 'decode path that the weights are for; absorbed has a rotary branch [reconstruct]',
+  distil: toggle(
+    'train the fitted weights until the model with them predicts as without; small models, on the CPU',
+    'Training',
+  ),
+  path: option('decode path that the weights are for; absorbed has a rotary branch [reconstruct]', 'Training', {
     choices: PATHS,
-    group: 'Training',
-  },
-  steps: { type: 'string', help: `steps of the training [${DEFAULT_STEPS}]`, group: 'Training' },
-  rate: { type: 'string', help: `highest learning rate [${DEFAULT_RATE}]`, group: 'Training' },
-  'lambda-attn': {
-    type: 'string',
-    help: `λ_attn, weight of attention-output matching in the loss; 0 is KL alone [${LAMBDA_ATTN}]`,
-    group: 'Training',
-  },
-  'on-policy': {
-    type: 'boolean',
-    help: 'the last half of the steps trains on texts that the model with the codec goes on with itself',
-    group: 'Training',
-  },
-  temperature: { type: 'string', help: `at which --on-policy draws them [${DEFAULT_TEMPERATURE}]`, group: 'Training' },
+  }),
+  steps: option(`steps of the training [${DEFAULT_STEPS}]`, 'Training'),
+  rate: option(`highest learning rate [${DEFAULT_RATE}]`, 'Training'),
+  'lambda-attn': option(
+    `λ_attn, weight of attention-output matching in the loss; 0 is KL alone [${LAMBDA_ATTN}]`,
+    'Training',
+  ),
+  'on-policy': toggle(
+    'the last half of the steps trains on texts that the model with the codec goes on with itself',
+    'Training',
+  ),
+  temperature: option(`at which --on-policy draws them [${DEFAULT_TEMPERATURE}]`, 'Training'),
 };
 
 /** Options that say how a training is made. */
@@ -76,19 +69,19 @@ export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: P
   }
   const reason = refuseDistil(geometry, codec, path);
   if (reason !== undefined) throw new UserError(`--distil: ${reason}`, 'leave --distil out');
-  const onPolicy = args.flags['on-policy'] === true;
+  const onPolicy = isSet(args, 'on-policy');
   if (!onPolicy && textFlag(args, 'temperature') !== null)
     throw new UserError('--temperature is of drawn texts, and none are drawn', 'add --on-policy');
-  const steps = parseNumber(textFlag(args, 'steps') ?? DEFAULT_STEPS, '--steps', { min: 1, max: 1e6, whole: true });
+  const steps = numberFlag(args, 'steps', DEFAULT_STEPS, { min: 1, max: 1e6, whole: true });
   return {
     steps,
     onPolicySteps: onPolicy ? Math.ceil(ON_POLICY * steps) : 0,
-    temperature: parseNumber(textFlag(args, 'temperature') ?? DEFAULT_TEMPERATURE, '--temperature', {
+    temperature: numberFlag(args, 'temperature', DEFAULT_TEMPERATURE, {
       min: 0.01,
       max: 100,
     }),
-    rate: parseNumber(textFlag(args, 'rate') ?? DEFAULT_RATE, '--rate', { min: 1e-9, max: 1 }),
-    lambdaAttn: parseNumber(textFlag(args, 'lambda-attn') ?? String(LAMBDA_ATTN), '--lambda-attn', {
+    rate: numberFlag(args, 'rate', DEFAULT_RATE, { min: 1e-9, max: 1 }),
+    lambdaAttn: numberFlag(args, 'lambda-attn', String(LAMBDA_ATTN), {
       min: 0,
       max: 1e6,
     }),

@@ -15,7 +15,7 @@ import { PRESET_NAMES } from '../../geometry/presets.js';
 import type { Device } from '../../gpu/index.js';
 import { randomFrom } from '../../numbers/random.js';
 import { parseTokens } from '../../numbers/units.js';
-import { choiceFlag, textFlag, type Args, type OptionTable } from '../command.js';
+import { choiceFlag, option, textFlag, type Args, type OptionTable } from '../command.js';
 import { loadModel, modelFingerprint, WEIGHTS } from './run-question.js';
 
 /** Tokens of a window, where the model reaches as far. */
@@ -31,21 +31,20 @@ const LONG_SEED = 0x6c6f6e67;
 const TWIN_SEED = 1;
 
 export const TEACHER_OPTIONS: OptionTable = {
-  model: {
-    type: 'string',
-    help: 'folder with config.json and safetensors, a bundled model, or a preset with fabricated weights [lla-tiny]',
-    proposals: PRESET_NAMES,
-    group: 'Model',
-  },
-  layers: { type: 'string', help: 'core layers of a model with fabricated weights [all]', group: 'Model' },
-  vocab: { type: 'string', help: 'vocabulary of a model with fabricated weights [all]', group: 'Model' },
-  weights: { type: 'string', help: 'element type of the weights [f16]', choices: WEIGHTS, group: 'Model' },
-  text: { type: 'string', help: 'text file to fit to', group: 'Text' },
-  tokens: { type: 'string', help: 'file of token numbers to fit to, instead of a text', group: 'Text' },
-  tokenizer: { type: 'string', help: 'tokenizer.json [the one of the checkpoint]', group: 'Text' },
-  'max-tokens': { type: 'string', help: 'tokens of it that are used [16k]', group: 'Text' },
-  window: { type: 'string', help: 'tokens of a sequence that the text is cut into [256]', group: 'Text' },
-  seed: { type: 'string', help: 'of fabricated weights and random directions [0]', group: 'Model' },
+  model: option(
+    'folder with config.json and safetensors, a bundled model, or a preset with fabricated weights [lla-tiny]',
+    'Model',
+    { proposals: PRESET_NAMES },
+  ),
+  layers: option('core layers of a model with fabricated weights [all]', 'Model'),
+  vocab: option('vocabulary of a model with fabricated weights [all]', 'Model'),
+  weights: option('element type of the weights [f16]', 'Model', { choices: WEIGHTS }),
+  text: option('text file to fit to', 'Text'),
+  tokens: option('file of token numbers to fit to, instead of a text', 'Text'),
+  tokenizer: option('tokenizer.json [the one of the checkpoint]', 'Text'),
+  'max-tokens': option('tokens of it that are used [16k]', 'Text'),
+  window: option('tokens of a sequence that the text is cut into [256]', 'Text'),
+  seed: option('of fabricated weights and random directions [0]', 'Model'),
 };
 
 /** A model whose codec is fitted or judged. */

@@ -14,9 +14,22 @@ import { openDevice } from '../../gpu/index.js';
 import { SETTINGS } from '../../schema/settings.js';
 import { displayPath } from '../../io/files.js';
 import { sha256 } from '../../numbers/sha256.js';
-import { parseBytes, parseNumber } from '../../numbers/units.js';
+import { parseBytes } from '../../numbers/units.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
-import { choiceFlag, formatOption, textFlag, type Args, type Command, type OptionTable } from '../command.js';
+import {
+  choiceFlag,
+  formatOption,
+  isSet,
+  option,
+  outputOf,
+  seedFlag,
+  showsProgress,
+  textFlag,
+  toggle,
+  type Args,
+  type Command,
+  type OptionTable,
+} from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { interruptible } from '../interrupt.js';
@@ -30,15 +43,12 @@ const KINDS = ['lla', 'lla-2d', 'mla-head', 'hla'] as const;
 const DEFAULT_MEMORY = '2GB';
 
 const CODEC_OPTIONS: OptionTable = {
-  codec: { type: 'string', help: 'codec to fit [lla]', choices: KINDS, group: 'Codec' },
-  ratio: { type: 'string', help: 'compression ratio [4]', group: 'Codec' },
-  ranks: { type: 'string', help: SETTINGS.ranks.help, group: 'Codec' },
-  init: {
-    type: 'string',
-    help: 'directions that the latent keeps: those of most variance, or a control [svd]',
+  codec: option('codec to fit [lla]', 'Codec', { choices: KINDS }),
+  ratio: option('compression ratio [4]', 'Codec'),
+  ranks: option(SETTINGS.ranks.help, 'Codec'),
+  init: option('directions that the latent keeps: those of most variance, or a control [svd]', 'Codec', {
     choices: INITIALISATIONS,
-    group: 'Codec',
-  },
+  }),
 };
 
 export const fitCommand: Command = {
@@ -46,14 +56,10 @@ export const fitCommand: Command = {
     ...TEACHER_OPTIONS,
     ...CODEC_OPTIONS,
     ...DISTIL_OPTIONS,
-    memory: { type: 'string', help: `memory for covariances and the work on them [${DEFAULT_MEMORY}]`, group: 'Codec' },
-    spectra: {
-      type: 'boolean',
-      help: 'fit nothing: show how redundant keys and values are along loops, heads and layers',
-      group: 'Spectra',
-    },
-    picture: { type: 'string', help: 'PNG file of the spectra', group: 'Spectra' },
-    output: { type: 'string', short: 'o', help: 'file of the codec weights', group: 'Output' },
+    memory: option(`memory for covariances and the work on them [${DEFAULT_MEMORY}]`, 'Codec'),
+    spectra: toggle('fit nothing: show how redundant keys and values are along loops, heads and layers', 'Spectra'),
+    picture: option('PNG file of the spectra', 'Spectra'),
+    output: option('file of the codec weights', 'Output', { short: 'o' }),
     ...formatOption(FORMATS),
   },
   shown: [
@@ -81,12 +87,12 @@ export const fitCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = args.flags['quiet'] === true;
-  if (args.flags['spectra'] === true) return spectra(args, format, quiet);
+  const quiet = isSet(args, 'quiet');
+  if (isSet(args, 'spectra')) return spectra(args, format);
   const output = textFlag(args, 'output');
   if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
   const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
-  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+  const seed = seedFlag(args);
   const loaded = teacherOf(args);
   let device;
   let folder: FitFolder | undefined;
@@ -113,12 +119,12 @@ async function run(args: Args): Promise<ExitCode> {
     const fingerprint = loaded.fingerprint(seed);
     device = await openDevice();
     const teacher = loaded.teacher(device, seed);
-    const showsProgress = !quiet && process.stderr.isTTY === true;
+    const shows = showsProgress(args);
     const request = { codec, initialisation, seed };
     const question = sha256(JSON.stringify([fingerprint, teacher.weights.storage, request, memoryBytes, texts]));
     // What is fitted: the rotary branch of a path comes later.
     folder = new FitFolder(`${output}.capture`, question, codecTensors(geometry, codec, 'reconstruct', branch));
-    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, showsProgress);
+    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, shows);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
     const distilled = training
@@ -129,11 +135,11 @@ async function run(args: Args): Promise<ExitCode> {
             fingerprint,
             `${output}.state`,
             signal,
-            showsProgress,
+            shows,
           ),
         )
       : null;
-    if (showsProgress) process.stderr.write('\r\u001b[K');
+    if (shows) process.stderr.write('\r\u001b[K');
     writeCodecFile(output, codecTensors(geometry, codec, path, branch), distilled?.tensors ?? start, {
       codec: codec.kind,
       rankK: codec.rankK as number,
@@ -216,8 +222,8 @@ function fitShown(
 /** Windows that spectra are taken over, and the items that the logit lens reads. */
 const SPECTRA_WINDOWS = 16;
 
-async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Promise<ExitCode> {
-  const seed = parseNumber(textFlag(args, 'seed') ?? '0', '--seed', { min: 0, max: 2 ** 32 - 1, whole: true });
+async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
+  const seed = seedFlag(args);
   const picture = textFlag(args, 'picture');
   const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
   const loaded = teacherOf(args);
@@ -243,10 +249,7 @@ async function spectra(args: Args, format: 'text' | 'json', quiet: boolean): Pro
       const { png } = await import('../../report/pictures/png.js');
       writeWhole(picture, png(spectraPicture(report)), '--picture');
     }
-    await print(format === 'json' ? asJson(report) : spectraText(report), {
-      file: textFlag(args, 'output'),
-      quiet,
-    });
+    await print(format === 'json' ? asJson(report) : spectraText(report), outputOf(args));
     return EXIT.ok;
   } catch (error) {
     throw explained(error);

@@ -30,7 +30,7 @@ import type { Configuration } from '../../schedule/schedule.js';
 import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../../tiny/model.js';
 import { passkeyTask, type Task } from '../../tiny/tasks.js';
 import { parseBytes, parseNumber, parseTokens } from '../../numbers/units.js';
-import { choiceFlag, textFlag, type Args } from '../command.js';
+import { choiceFlag, numberFlag, textFlag, type Args } from '../command.js';
 import { readDraft } from './run-speculate.js';
 
 export const WEIGHTS = ['f16', 'f32'] as const;
@@ -157,8 +157,8 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
   const batch = whole('batch', 1, 1, 2 ** 20);
   if (stop !== null && batch > 1)
     throw new UserError('--stop ends one sequence, and --batch asks for several', 'leave one of them out');
-  const temperature = parseNumber(textFlag(args, 'temperature') ?? '0', '--temperature', { min: 0, max: 100 });
-  const topP = parseNumber(textFlag(args, 'top-p') ?? '1', '--top-p', { min: 1e-6, max: 1 });
+  const temperature = numberFlag(args, 'temperature', '0', { min: 0, max: 100 });
+  const topP = numberFlag(args, 'top-p', '1', { min: 1e-6, max: 1 });
   const vram = textFlag(args, 'vram');
   const prefill = textFlag(args, 'prefill') === null ? undefined : choiceFlag(args, 'prefill', PREFILL_METHODS);
   const chunkTokens = parseTokens(textFlag(args, 'prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');

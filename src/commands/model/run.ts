@@ -7,7 +7,18 @@ import { PRESET_NAMES } from '../../geometry/presets.js';
 import { GpuError, openDevice, type Device } from '../../gpu/index.js';
 import { SERVER_SETTINGS } from '../../schema/serving.js';
 import { SETTINGS } from '../../schema/settings.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from '../command.js';
+import {
+  OUTPUT,
+  choiceFlag,
+  formatOption,
+  isSet,
+  option,
+  outputOf,
+  textFlag,
+  toggle,
+  type Args,
+  type Command,
+} from '../command.js';
 import { asJson, print } from '../output.js';
 import { interruptible } from '../interrupt.js';
 import { generate } from './run-generate.js';
@@ -19,98 +30,60 @@ const FORMATS = ['text', 'json'] as const;
 
 export const runCommand: Command = {
   options: {
-    tokens: { type: 'string', help: 'prompt as token numbers: 1,2,3', group: 'Prompt' },
-    text: { type: 'string', help: 'prompt as text; needs a tokenizer.json', group: 'Prompt' },
-    tokenizer: { type: 'string', help: 'tokenizer.json [the one of the checkpoint]', group: 'Prompt' },
-    fill: {
-      type: 'string',
-      help: 'begin with a fabricated cache of this many tokens, such as 4k, instead of a long prompt',
-      group: 'Prompt',
-    },
-    prefill: {
-      type: 'string',
-      help: 'method of prefill [accumulated; by-token after --fill]',
-      choices: PREFILL_METHODS,
-      group: 'Prompt',
-    },
-    'prefill-chunk': { type: 'string', help: 'prompt tokens in a chunk [2k]', group: 'Prompt' },
-    model: {
-      type: 'string',
-      help: 'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors; lla-tiny and lla-small are bundled [lla-tiny; ouro-1.4b where a size or a filled cache is asked for]',
-      proposals: PRESET_NAMES,
-      group: 'Model',
-    },
-    layers: {
-      type: 'string',
-      help: 'core layers of a model with fabricated weights, where the device cannot hold all [all]',
-      group: 'Model',
-    },
-    loops: { type: 'string', help: SETTINGS.loops.help, group: 'Model' },
-    vocab: {
-      type: 'string',
-      help: 'vocabulary of a model with fabricated weights, where the device cannot bind its embedding [all]',
-      group: 'Model',
-    },
-    weights: { type: 'string', help: 'element type of the weights [f16]', choices: WEIGHTS, group: 'Model' },
-    'codec-weights': {
-      type: 'string',
-      help: 'codec weights of this model, from lla-sim fit [fabricated]',
-      group: 'Model',
-    },
-    codec: { type: 'string', help: 'codec of the cache [full]', choices: SETTINGS.codec.choices, group: 'Cache' },
-    ratio: { type: 'string', help: 'compression ratio of the codec [the first published]', group: 'Cache' },
-    ranks: { type: 'string', help: 'K/V ranks instead of a ratio, such as 96/160', group: 'Cache' },
-    path: {
-      type: 'string',
-      help: 'decode path [the first that the codec has, reconstruct where it has that]',
+    tokens: option('prompt as token numbers: 1,2,3', 'Prompt'),
+    text: option('prompt as text; needs a tokenizer.json', 'Prompt'),
+    tokenizer: option('tokenizer.json [the one of the checkpoint]', 'Prompt'),
+    fill: option('begin with a fabricated cache of this many tokens, such as 4k, instead of a long prompt', 'Prompt'),
+    prefill: option('method of prefill [accumulated; by-token after --fill]', 'Prompt', { choices: PREFILL_METHODS }),
+    'prefill-chunk': option('prompt tokens in a chunk [2k]', 'Prompt'),
+    model: option(
+      'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors; lla-tiny and lla-small are bundled [lla-tiny; ouro-1.4b where a size or a filled cache is asked for]',
+      'Model',
+      { proposals: PRESET_NAMES },
+    ),
+    layers: option('core layers of a model with fabricated weights, where the device cannot hold all [all]', 'Model'),
+    loops: option(SETTINGS.loops.help, 'Model'),
+    vocab: option(
+      'vocabulary of a model with fabricated weights, where the device cannot bind its embedding [all]',
+      'Model',
+    ),
+    weights: option('element type of the weights [f16]', 'Model', { choices: WEIGHTS }),
+    'codec-weights': option('codec weights of this model, from lla-sim fit [fabricated]', 'Model'),
+    codec: option('codec of the cache [full]', 'Cache', { choices: SETTINGS.codec.choices }),
+    ratio: option('compression ratio of the codec [the first published]', 'Cache'),
+    ranks: option('K/V ranks instead of a ratio, such as 96/160', 'Cache'),
+    path: option('decode path [the first that the codec has, reconstruct where it has that]', 'Cache', {
       choices: SETTINGS.path.choices,
-      group: 'Cache',
-    },
-    window: { type: 'string', help: SETTINGS.window.help, group: 'Cache' },
-    constants: { type: 'string', help: SETTINGS.constants.help, group: 'Cache' },
-    shared: {
-      type: 'string',
-      help: 'when all loops read one set of rows, of final-loop and mean-loop [the first that the codec has]',
-      choices: SETTINGS.shared.choices,
-      group: 'Cache',
-    },
-    eviction: { type: 'string', help: SETTINGS.eviction.help, group: 'Cache' },
-    'cache-type': {
-      type: 'string',
-      help: 'element type of the cache [f16]',
-      choices: SETTINGS.cacheType.choices,
-      group: 'Cache',
-    },
-    'group-size': { type: 'string', help: 'scalars that share a scale in a quantised cache [64]', group: 'Cache' },
-    ctx: { type: 'string', help: 'tokens that a sequence may reach [prompt and max-tokens]', group: 'Cache' },
-    vram: {
-      type: 'string',
-      help: 'on a software adapter: memory that the decoder may take, by a limit on this process',
-      group: 'Cache',
-    },
-    reference: {
-      type: 'boolean',
-      help: 'decode one sequence in float64 on the processor, without a GPU: slow, and the only way of some codecs',
-      group: 'Generation',
-    },
-    batch: { type: 'string', help: 'sequences decoded together, all with this prompt [1]', group: 'Generation' },
-    'max-tokens': { type: 'string', help: 'tokens to generate [32]', group: 'Generation' },
-    temperature: { type: 'string', help: '0 is greedy [0]', group: 'Generation' },
-    'top-p': {
-      type: 'string',
-      help: 'draw from the fewest tokens whose probabilities sum to this [1]',
-      group: 'Generation',
-    },
-    stop: { type: 'string', help: 'token number that ends the text, with one sequence [none]', group: 'Generation' },
-    'draft-tokens': {
-      type: 'string',
-      help: 'speculate: the first loops propose so many tokens, and one pass of all loops accepts or rejects them [none]',
-      group: 'Generation',
-    },
-    'draft-loops': { type: 'string', help: SERVER_SETTINGS.draftLoops.help, group: 'Generation' },
-    seed: { type: 'string', help: 'of sampling and of fabricated weights [0]', group: 'Generation' },
-    adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
-    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
+    }),
+    window: option(SETTINGS.window.help, 'Cache'),
+    constants: option(SETTINGS.constants.help, 'Cache'),
+    shared: option(
+      'when all loops read one set of rows, of final-loop and mean-loop [the first that the codec has]',
+      'Cache',
+      { choices: SETTINGS.shared.choices },
+    ),
+    eviction: option(SETTINGS.eviction.help, 'Cache'),
+    'cache-type': option('element type of the cache [f16]', 'Cache', { choices: SETTINGS.cacheType.choices }),
+    'group-size': option('scalars that share a scale in a quantised cache [64]', 'Cache'),
+    ctx: option('tokens that a sequence may reach [prompt and max-tokens]', 'Cache'),
+    vram: option('on a software adapter: memory that the decoder may take, by a limit on this process', 'Cache'),
+    reference: toggle(
+      'decode one sequence in float64 on the processor, without a GPU: slow, and the only way of some codecs',
+      'Generation',
+    ),
+    batch: option('sequences decoded together, all with this prompt [1]', 'Generation'),
+    'max-tokens': option('tokens to generate [32]', 'Generation'),
+    temperature: option('0 is greedy [0]', 'Generation'),
+    'top-p': option('draw from the fewest tokens whose probabilities sum to this [1]', 'Generation'),
+    stop: option('token number that ends the text, with one sequence [none]', 'Generation'),
+    'draft-tokens': option(
+      'speculate: the first loops propose so many tokens, and one pass of all loops accepts or rejects them [none]',
+      'Generation',
+    ),
+    'draft-loops': option(SERVER_SETTINGS.draftLoops.help, 'Generation'),
+    seed: option('of sampling and of fabricated weights [0]', 'Generation'),
+    adapter: option('part of the name of the adapter, where there are several'),
+    backend: option("Dawn backend: vulkan, metal, d3d12 [the platform's own]"),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -134,7 +107,7 @@ export const runCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = args.flags['quiet'] === true;
+  const quiet = isSet(args, 'quiet');
   const loaded = loadModel(args);
   const codecFile = textFlag(args, 'codec-weights');
   let codec: SafetensorsFile | undefined;
@@ -148,17 +121,14 @@ async function run(args: Args): Promise<ExitCode> {
         : openCodecFile(codecFile, modelFingerprint(loaded, question.seed), question.candidate.codec);
     const weights = codec;
     const report = await interruptible(async (signal) => {
-      if (args.flags['reference'] === true) return generateInFloat64(loaded, question, weights, signal);
+      if (isSet(args, 'reference')) return generateInFloat64(loaded, question, weights, signal);
       refuseCodec(question.candidate.codec, 'gpu');
       device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
       return generate(device, loaded, question, codec, quiet, signal);
     });
     if (!quiet && format === 'text')
       for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
-    await print(format === 'json' ? asJson(report) : runText(report), {
-      file: textFlag(args, 'output'),
-      quiet,
-    });
+    await print(format === 'json' ? asJson(report) : runText(report), outputOf(args));
     return EXIT.ok;
   } catch (error) {
     throw explained(error);

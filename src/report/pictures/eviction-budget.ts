@@ -7,10 +7,10 @@ import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
 import { formatBytes, formatCount, formatTokens } from '../../numbers/units.js';
 import type { Evaluated, View } from '../view.js';
 import { shownPlan } from '../view.js';
-import { endLabels, frame, notes } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { endLabels, notes } from './marks.js';
+import { picture, type Picture } from './picture.js';
 import { byteScale, countScale, powersOfTwo, spread, tokenScale } from './scales.js';
-import { colourOf, common, markOf } from './theme.js';
+import { colourOf, markOf } from './theme.js';
 
 const SMALLEST_BUDGET = 128;
 const MOST_LINES = 5;
@@ -71,11 +71,9 @@ export function evictionPictures(view: View): Picture[] {
   if (budgets.length < 2) return [];
   const { report } = view;
   const range = { min: budgets[0] as number, max: budgets.at(-1) as number };
-  const subtitle = `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens of which the budget stays in the cache`;
-  const source = 'memory model of lla-sim; a policy without state of its own (H2O keeps one token and its masses more)';
   const atSmallest = (text: (p: BudgetLine['points'][number]) => string): string =>
     lines.map((l) => `${l.label} ${text(l.points[0] as BudgetLine['points'][number])}`).join(', ');
-  const picture = (
+  const drawn = (
     id: string,
     title: string,
     summary: string,
@@ -83,36 +81,35 @@ export function evictionPictures(view: View): Picture[] {
     label: (v: number) => string,
     yTitle: string,
     scale: typeof byteScale,
-  ): Picture => ({
-    id,
-    title,
-    subtitle,
-    source,
-    summary,
-    evidence: 'exact',
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
-      const shown = lines.map((l) => ({
-        label: l.label,
-        data: l.points.map((p) => ({ x: p.budget, y: value(p) })).filter((p) => p.y > 0),
-      }));
-      const colour = (i: number): string =>
-        lines[i]?.uncompressed ? theme.ink : colourOf(theme, i - (lines[0]?.uncompressed ? 1 : 0));
-      return {
-        type: 'line',
-        data: {
-          datasets: shown.map((l, i) => ({
-            ...l,
-            borderColor: colour(i),
-            backgroundColor: colour(i),
-            pointBackgroundColor: colour(i),
-            borderWidth: 2.2,
-            pointRadius: 4.5,
-            pointStyle: markOf(i),
-          })),
-        },
-        options: {
-          ...common(theme, words, 86),
+  ): Picture =>
+    picture({
+      id,
+      title,
+      subtitle: `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens of which the budget stays in the cache`,
+      source: 'memory model of lla-sim; a policy without state of its own (H2O keeps one token and its masses more)',
+      summary,
+      evidence: 'exact',
+      right: 86,
+      draw: (theme) => {
+        const shown = lines.map((l) => ({
+          label: l.label,
+          data: l.points.map((p) => ({ x: p.budget, y: value(p) })).filter((p) => p.y > 0),
+        }));
+        const colour = (i: number): string =>
+          lines[i]?.uncompressed ? theme.ink : colourOf(theme, i - (lines[0]?.uncompressed ? 1 : 0));
+        return {
+          type: 'line',
+          data: {
+            datasets: shown.map((l, i) => ({
+              ...l,
+              borderColor: colour(i),
+              backgroundColor: colour(i),
+              pointBackgroundColor: colour(i),
+              borderWidth: 2.2,
+              pointRadius: 4.5,
+              pointStyle: markOf(i),
+            })),
+          },
           scales: {
             x: tokenScale(theme, 'budget, tokens that stay', range),
             y: scale(
@@ -124,25 +121,23 @@ export function evictionPictures(view: View): Picture[] {
               ),
             ),
           },
-        },
-        plugins: [
-          frame(theme, words),
-          notes(
-            theme,
-            shown.flatMap((l) =>
-              l.data.slice(0, 1).map((p) => ({ x: p.x, y: p.y, text: label(p.y), side: 'right' as const })),
+          plugins: [
+            notes(
+              theme,
+              shown.flatMap((l) =>
+                l.data.slice(0, 1).map((p) => ({ x: p.x, y: p.y, text: label(p.y), side: 'right' as const })),
+              ),
             ),
-          ),
-          endLabels(
-            theme,
-            shown.flatMap((l, i) => l.data.slice(-1).map((p) => ({ y: p.y, text: label(p.y), colour: colour(i) }))),
-          ),
-        ],
-      };
-    },
-  });
+            endLabels(
+              theme,
+              shown.flatMap((l, i) => l.data.slice(-1).map((p) => ({ y: p.y, text: label(p.y), colour: colour(i) }))),
+            ),
+          ],
+        };
+      },
+    });
   return [
-    picture(
+    drawn(
       'eviction-memory',
       'Eviction budget against cache memory',
       `With ${formatTokens(range.min)} tokens a sequence's cache takes: ${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without eviction only.`,
@@ -151,7 +146,7 @@ export function evictionPictures(view: View): Picture[] {
       'cache of one sequence, bytes',
       byteScale,
     ),
-    picture(
+    drawn(
       'eviction-batch',
       'Eviction budget against batch',
       `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. Below that, weights and workspace limit.`,

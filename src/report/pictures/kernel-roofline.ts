@@ -8,10 +8,9 @@ import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
 import { median } from '../../numbers/statistics.js';
 import { formatCount, formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
-import { frame } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
-import { colourOf, common, faded, markOf } from './theme.js';
+import { colourOf, faded, markOf } from './theme.js';
 
 type Measured = NonNullable<View['sources']['calibration']>;
 
@@ -75,8 +74,6 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
   const kernels = kernelPoints(calibration, attainable);
   if (kernels.length === 0) return null;
   const { readBytesPerSecond: bandwidth, f32FlopsPerSecond: flops } = calibration.content.ceilings;
-  const title = 'Roofline of the measured kernels';
-  const subtitle = `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ${formatCount(flops / 1e9)} GFLOP/s in f32`;
   const source = calibration.file;
   const best = kernels
     .map((k) => ({ kernel: k.kernel, best: Math.max(...k.points.map((p) => p.y / Math.min(flops, p.x * bandwidth))) }))
@@ -85,15 +82,14 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
   const reached =
     shares.length === 0 ? '' : ` Median share of what tuned kernels reach on this GPU: ${shares.join(', ')}.`;
   const staleNames = kernels.filter((k) => k.stale).map((k) => k.kernel);
-  return {
+  return picture({
     id: 'kernel-roofline',
-    title,
-    subtitle,
+    title: 'Roofline of the measured kernels',
+    subtitle: `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ${formatCount(flops / 1e9)} GFLOP/s in f32`,
     source,
     evidence: 'measured',
     summary: `Best share of its ceiling: ${best.map((b) => `${b.kernel} ${formatNumber(b.best * 100)} %`).join(', ')} (over 100 %: small shapes that stay in the processor's caches).${reached}${staleNames.length > 0 ? ` Hollow: the source has changed since (${staleNames.join(', ')}), so planning does not use these times.` : ''}`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.measured };
+    draw: (theme) => {
       const tuned = kernels.flatMap((k) => k.tuned);
       const all = [...kernels.flatMap((k) => k.points), ...tuned];
       const x = spread([...all.map((p) => p.x), flops / bandwidth], 2);
@@ -138,15 +134,11 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
             })),
           ],
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: numberScale(theme, 'operations a byte (log scale)', x),
-            y: countScale(theme, 'operations a second (log scale)', spread([...all.map((p) => p.y), flops], 2)),
-          },
+        scales: {
+          x: numberScale(theme, 'operations a byte (log scale)', x),
+          y: countScale(theme, 'operations a second (log scale)', spread([...all.map((p) => p.y), flops], 2)),
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

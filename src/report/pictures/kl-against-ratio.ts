@@ -3,11 +3,11 @@ import type { ChartDataset } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { klNumber, type Fidelity, type MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { formatNumber } from '../../numbers/units.js';
-import { frame, whiskers } from './marks.js';
+import { whiskers } from './marks.js';
 import { plainRows, sourceOf } from './measured-rows.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { picture, type Picture } from './picture.js';
 import { logScale, numberScale, spread } from './scales.js';
-import { bandOf, colourOf, common, markOf, type Theme } from './theme.js';
+import { bandOf, colourOf, markOf, type Theme } from './theme.js';
 
 interface Line {
   readonly label: string;
@@ -51,14 +51,11 @@ const alike = (a: readonly MeasuredRow[], b: readonly MeasuredRow[]): boolean =>
 export function klAgainstRatio(f: Fidelity): Picture | null {
   const lines = klLines(f);
   if (lines.length === 0) return null;
-  const title = 'What does compression cost?';
-  const subtitle = `${f.model.name}, f16; KL from the uncompressed cache on forced texts; bands and bars: 95 % intervals`;
-  const source = sourceOf(f);
-  return {
+  return picture({
     id: 'kl-against-ratio',
-    title,
-    subtitle,
-    source,
+    title: 'What does compression cost?',
+    subtitle: `${f.model.name}, f16; KL from the uncompressed cache on forced texts; bands and bars: 95 % intervals`,
+    source: sourceOf(f),
     evidence: 'measured-here',
     summary: lines
       .map(
@@ -66,8 +63,7 @@ export function klAgainstRatio(f: Fidelity): Picture | null {
           `${label}: ${points.map(({ x, y }) => `${klNumber(y)} at ${formatNumber(x)}×`).join(', ')}.`,
       )
       .join(' '),
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS['measured-here'] };
+    draw: (theme) => {
       const points = lines.flatMap((l) => l.points);
       const ratios = [...new Set(points.map(({ x }) => x))].sort((a, b) => a - b);
       const x = { min: (ratios[0] ?? 1) / 1.15, max: (ratios.at(-1) ?? 1) * 1.15 };
@@ -78,21 +74,17 @@ export function klAgainstRatio(f: Fidelity): Picture | null {
       return {
         type: 'line',
         data: { datasets: lines.flatMap((line, i) => datasets(theme, line, i)) },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: logScale(
-              theme,
-              'compression ratio (log)',
-              x,
-              () => thinned(ratios),
-              (v) => `${formatNumber(v)}×`,
-            ),
-            y: numberScale(theme, 'KL, nats a token (log)', klRange),
-          },
+        scales: {
+          x: logScale(
+            theme,
+            'compression ratio (log)',
+            x,
+            () => thinned(ratios),
+            (v) => `${formatNumber(v)}×`,
+          ),
+          y: numberScale(theme, 'KL, nats a token (log)', klRange),
         },
         plugins: [
-          frame(theme, words),
           whiskers(
             lines.flatMap((line, i) =>
               line.points.length > 1 ? [] : line.points.map((p) => ({ ...p, colour: colourOf(theme, i) })),
@@ -101,7 +93,7 @@ export function klAgainstRatio(f: Fidelity): Picture | null {
         ],
       };
     },
-  };
+  });
 }
 
 /** Without ratios so close to the one before that their words would touch. */

@@ -4,10 +4,10 @@ import type { Plan } from '../../plan/types.js';
 import { planName } from '../../plan/words/names.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { commonBatch, decisionRows, FAILS } from '../decision.js';
+import { left, right, type Column } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
-import { frame } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
-import { axis, colourOf, common, type Theme } from './theme.js';
+import { picture, type Picture } from './picture.js';
+import { axis, colourOf, type Theme } from './theme.js';
 
 export const PARTS = [
   'weights',
@@ -44,6 +44,17 @@ export function memoryParts(plan: Plan, vramBytes: number, batch = batchOf(plan)
 /** Sequences that `memory` is counted for: those decoded; one where none fits. */
 export const batchOf = (plan: Plan): number => Math.max(1, plan.decode.batch);
 
+/** A table of the parts. @param title of its first column */
+export function memoryColumns(plan: Plan, vramBytes: number, title: string): Column<Part>[] {
+  const parts = memoryParts(plan, vramBytes);
+  return [
+    left(title, (part) => part),
+    right('bytes', (part) => String(parts[part])),
+    right('size', (part) => formatDecimalBytes(parts[part])),
+    right('share', (part) => `${((100 * parts[part]) / vramBytes).toFixed(1)} %`),
+  ];
+}
+
 /** The plans that the answer names, and the full cache. */
 function breakdownRows(view: View): Plan[] {
   const { report } = view;
@@ -75,24 +86,19 @@ export function memoryBreakdown(view: View): Picture | null {
   const batch = commonBatch(report);
   const parts = rows.map((p) => memoryParts(p, vram, batch));
   const used = parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0) - p.free);
-  const title = `What fills the memory at ${batch} sequence${batch === 1 ? '' : 's'}?`;
-  const subtitle = `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`;
-  const source = 'memory model of lla-sim';
   const labels = rows.map((p) => [
     planName(p),
     p.maxBatch.exact < 1 ? 'does not fit' : `at most ${p.maxBatch.exact} sequences`,
   ]);
-  return {
+  return picture({
     id: 'memory-breakdown',
-    title,
-    subtitle,
-    source,
+    title: `What fills the memory at ${batch} sequence${batch === 1 ? '' : 's'}?`,
+    subtitle: `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`,
+    source: 'memory model of lla-sim',
     evidence: 'exact',
     summary: `${rows.map((p, i) => `${planName(p)} takes ${formatDecimalBytes(used[i] as number)}${(used[i] as number) > vram ? ', which does not fit' : ''}`).join('; ')}.`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.exact };
+    draw: (theme) => {
       const colour = colours(theme);
-      const options = common(theme, words);
       const x = axis(theme, 'memory, GB');
       const y = axis(theme, '');
       return {
@@ -108,22 +114,18 @@ export function memoryBreakdown(view: View): Picture | null {
             maxBarThickness: 34,
           })),
         },
-        options: {
-          ...options,
-          indexAxis: 'y',
-          scales: {
-            x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...used) / 1e9 },
-            y: {
-              ...y,
-              stacked: true,
-              ticks: { ...y.ticks, color: theme.ink, autoSkip: false },
-              grid: { display: false },
-              title: { display: false },
-            },
+        options: { indexAxis: 'y' },
+        scales: {
+          x: { ...x, stacked: true, min: 0, max: Math.max(vram, ...used) / 1e9 },
+          y: {
+            ...y,
+            stacked: true,
+            ticks: { ...y.ticks, color: theme.ink, autoSkip: false },
+            grid: { display: false },
+            title: { display: false },
           },
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

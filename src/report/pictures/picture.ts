@@ -1,7 +1,8 @@
 /** What a picture is: numbers from the planner, and a chart.js configuration that draws them on any canvas. */
-import type { ChartConfiguration } from 'chart.js';
+import type { ChartConfiguration, Plugin } from 'chart.js';
 import type { Evidence } from '../../cost/evidence.js';
-import type { Theme } from './theme.js';
+import { frame } from './marks.js';
+import { common, type Theme } from './theme.js';
 
 /** How a picture's numbers are known: sizes are counted exactly, scores are others', times carry their evidence. */
 export type PictureEvidence = 'exact' | 'published' | 'measured-here' | Evidence;
@@ -18,6 +19,35 @@ export interface Picture {
   readonly source: string;
   readonly chart: (theme: Theme) => ChartConfiguration;
 }
+
+/** What a picture draws with the colours of a theme; the rest of its configuration is that of all pictures. */
+interface Drawn {
+  readonly type: 'line' | 'bar' | 'scatter';
+  readonly data: ChartConfiguration['data'];
+  readonly scales: object;
+  readonly options?: object;
+  /** Over the paper, the evidence and the source. */
+  readonly plugins?: readonly Plugin[];
+}
+
+/** @param right pixels kept free on the right, for words beside the last points */
+export const picture = ({
+  draw,
+  right,
+  ...words
+}: Omit<Picture, 'chart'> & { readonly draw: (theme: Theme) => Drawn; readonly right?: number }): Picture => ({
+  ...words,
+  chart: (theme) => {
+    const shown = { ...words, evidence: EVIDENCE_WORDS[words.evidence] };
+    const { type, data, scales, options, plugins = [] } = draw(theme);
+    return {
+      type,
+      data,
+      options: { ...common(theme, shown, right), ...options, scales },
+      plugins: [frame(theme, shown), ...plugins],
+    } as ChartConfiguration;
+  },
+});
 
 export const EVIDENCE_WORDS: Readonly<Record<PictureEvidence, string>> = {
   exact: 'exact: counted from the cache layout',

@@ -3,10 +3,10 @@ import { weaker, type Evidence } from '../../cost/evidence.js';
 import { median } from '../../numbers/statistics.js';
 import { formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
-import { frame, whiskers } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { whiskers } from './marks.js';
+import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
-import { colourOf, common, evidenceStyle, faded, markOf } from './theme.js';
+import { colourOf, evidenceStyle, faded, markOf } from './theme.js';
 
 export function predictedAgainstMeasured({ validation }: View): Picture | null {
   const steps = validation?.latency?.steps ?? [];
@@ -17,18 +17,14 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
   const inside = steps.filter(
     (s) => s.predicted.low <= s.measuredSeconds && s.measuredSeconds <= s.predicted.high,
   ).length;
-  const title = 'Predicted against measured steps';
-  const subtitle = `${validation.latency.model} on ${validation.device.description}; milliseconds a step; whiskers: the predicted interval`;
-  const source = validation.file;
-  return {
+  return picture({
     id: 'predicted-against-measured',
-    title,
-    subtitle,
-    source,
+    title: 'Predicted against measured steps',
+    subtitle: `${validation.latency.model} on ${validation.device.description}; milliseconds a step; whiskers: the predicted interval`,
+    source: validation.file,
     evidence,
     summary: `${steps.length} decode steps: the prediction is off by ${formatNumber(median(errors) * 100)} % in the median, ${inside} of ${steps.length} measured times lie in their interval.${validation.device.software ? ' A software adapter: this says nothing about a GPU.' : ''}`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       const range = spread(
         steps.flatMap((s) => [s.measuredSeconds, s.predicted.low, s.predicted.high]).map((s) => s * 1e3),
         1.2,
@@ -64,15 +60,11 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
             }),
           ],
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: numberScale(theme, 'measured, ms (log scale)', range),
-            y: numberScale(theme, 'predicted, ms (log scale)', range),
-          },
+        scales: {
+          x: numberScale(theme, 'measured, ms (log scale)', range),
+          y: numberScale(theme, 'predicted, ms (log scale)', range),
         },
         plugins: [
-          frame(theme, words),
           whiskers(
             steps.map((s) => ({
               x: s.measuredSeconds * 1e3,
@@ -84,5 +76,5 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
         ],
       };
     },
-  };
+  });
 }

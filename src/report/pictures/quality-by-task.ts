@@ -3,9 +3,8 @@ import type { Plugin } from 'chart.js';
 import { lossTable, type LossTable } from '../decision.js';
 import { shareText } from '../text/text.js';
 import type { View } from '../view.js';
-import { frame } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
-import { axis, colourOf, common, markOf, type Theme } from './theme.js';
+import { picture, type Picture } from './picture.js';
+import { axis, colourOf, markOf, type Theme } from './theme.js';
 
 const MOST_TASKS = 12;
 
@@ -16,27 +15,23 @@ export function qualityByTask(view: View): Picture | null {
   if (!table) return null;
   const { report } = view;
   const { keep } = report.settings;
-  const title = 'Which tasks lose how much?';
   const here = report.fidelity;
   const evidence = here ? 'measured-here' : 'published';
-  const subtitle = here
-    ? `${report.model.name}, low end of each 95 % interval; 100 %: its uncompressed cache; line: the share that a recommended plan keeps`
-    : `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the same table; line: the share that a recommended plan keeps`;
-  const source = here ? here.file : 'the published tables';
   const worst = table.plans.map((plan, i) => {
     const scores = table.rows.flatMap((r) => r.scores[i] ?? []);
     const lowest = scores.reduce((a, b) => (a.share <= b.share ? a : b));
     return `${plan}: ${lowest.metric} ${shareText(lowest.share)}`;
   });
-  return {
+  return picture({
     id: 'quality-by-task',
-    title,
-    subtitle,
-    source,
+    title: 'Which tasks lose how much?',
+    subtitle: here
+      ? `${report.model.name}, low end of each 95 % interval; 100 %: its uncompressed cache; line: the share that a recommended plan keeps`
+      : `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the same table; line: the share that a recommended plan keeps`,
+    source: here ? here.file : 'the published tables',
     evidence,
     summary: `Worst by plan: ${worst.join('; ')}. A task without a mark was not ${here ? 'measured' : 'published'} for that plan.`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       const shares = table.rows.flatMap((r) => r.scores.flatMap((s) => (s ? [s.share * 100] : [])));
       const x = axis(theme, 'share of the uncompressed model’s score, %');
       const y = axis(theme, '');
@@ -57,22 +52,19 @@ export function qualityByTask(view: View): Picture | null {
             backgroundColor: colourOf(theme, i + 1),
           })),
         },
-        options: {
-          ...common(theme, words),
-          indexAxis: 'y',
-          scales: {
-            x: {
-              ...x,
-              min: Math.max(0, Math.floor((Math.min(keep * 100, ...shares) - 3) / 5) * 5),
-              max: Math.max(102, Math.ceil(Math.max(...shares) + 2)),
-            },
-            y: { ...y, type: 'category', offset: true, ticks: { ...y.ticks, color: theme.ink, autoSkip: false } },
+        options: { indexAxis: 'y' },
+        scales: {
+          x: {
+            ...x,
+            min: Math.max(0, Math.floor((Math.min(keep * 100, ...shares) - 3) / 5) * 5),
+            max: Math.max(102, Math.ceil(Math.max(...shares) + 2)),
           },
+          y: { ...y, type: 'category', offset: true, ticks: { ...y.ticks, color: theme.ink, autoSkip: false } },
         },
-        plugins: [frame(theme, words), limits(theme, [100, keep * 100])],
+        plugins: [limits(theme, [100, keep * 100])],
       };
     },
-  };
+  });
 }
 
 /** Vertical lines: the uncompressed model, and what must be kept. */

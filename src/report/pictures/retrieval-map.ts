@@ -4,10 +4,9 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { ratioLabel } from '../../codecs/ranks.js';
 import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { formatTokens } from '../../numbers/units.js';
-import { frame } from './marks.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
-import { axis, common, type Theme } from './theme.js';
+import { picture, type Picture } from './picture.js';
+import { axis, type Theme } from './theme.js';
 
 /** Wider maps have no room for the words of a column. */
 const MOST_COLUMNS = 16;
@@ -38,17 +37,14 @@ function mapOf(f: Fidelity): Map | null {
 export function retrievalMap(f: Fidelity): Picture | null {
   const map = mapOf(f);
   if (!map) return null;
-  const title = 'How far back is a passkey found?';
-  const subtitle = `${f.model.name}, f16; share of ${map.count} passkeys a cell, over all depths`;
-  const source = sourceOf(f);
   const labels = map.rows.map((row) =>
     isUncompressed(row.codec) ? [row.codec.kind] : [row.codec.kind, `${ratioLabel(row.ratio)}×`],
   );
-  return {
+  return picture({
     id: 'retrieval-by-context',
-    title,
-    subtitle,
-    source,
+    title: 'How far back is a passkey found?',
+    subtitle: `${f.model.name}, f16; share of ${map.count} passkeys a cell, over all depths`,
+    source: sourceOf(f),
     evidence: 'measured-here',
     summary: map.rows
       .map(
@@ -56,39 +52,34 @@ export function retrievalMap(f: Fidelity): Picture | null {
           `${nameOf(row)}: ${row.retrieval.map(({ contextTokens, score }) => `${score.toFixed(2)} at ${formatTokens(contextTokens)}`).join(', ')}.`,
       )
       .join(' '),
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS['measured-here'] };
-      const shared = common(theme, words);
+    draw: (theme) => {
       const [x, y] = [axis(theme, 'codec and ratio'), axis(theme, 'context, tokens')];
       const grid = { display: false };
       return {
         type: 'line',
         // The cells are drawn below: a series of nothing carries the labels.
         data: { labels: map.rows.map((_, i) => i), datasets: [{ label: '', data: [] }] },
-        options: {
-          ...shared,
-          scales: {
-            x: {
-              ...x,
-              type: 'category',
-              offset: true,
-              grid,
-              ticks: { ...x.ticks, color: theme.ink, autoSkip: false, callback: (i: number) => labels[i] ?? '' },
-            },
-            y: {
-              ...y,
-              type: 'category',
-              labels: map.contexts.map((c) => formatTokens(c)),
-              offset: true,
-              grid,
-              ticks: { ...y.ticks, color: theme.ink },
-            },
+        scales: {
+          x: {
+            ...x,
+            type: 'category',
+            offset: true,
+            grid,
+            ticks: { ...x.ticks, color: theme.ink, autoSkip: false, callback: (i: number) => labels[i] ?? '' },
+          },
+          y: {
+            ...y,
+            type: 'category',
+            labels: map.contexts.map((c) => formatTokens(c)),
+            offset: true,
+            grid,
+            ticks: { ...y.ticks, color: theme.ink },
           },
         },
-        plugins: [frame(theme, words), cells(theme, map)],
-      } as ReturnType<Picture['chart']>;
+        plugins: [cells(theme, map)],
+      };
     },
-  };
+  });
 }
 
 /** Two colours that differ for any vision and in grey, mixed by the share. */

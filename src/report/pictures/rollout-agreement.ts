@@ -1,9 +1,8 @@
 /** How long a greedy rollout follows that of the uncompressed cache. */
 import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
-import { frame } from './marks.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
-import { axis, colourOf, common, markOf } from './theme.js';
+import { picture, type Picture } from './picture.js';
+import { axis, colourOf, markOf } from './theme.js';
 
 /** More lines than colours cannot be told apart. */
 const MOST_LINES = 7;
@@ -25,20 +24,16 @@ export function rolloutAgreement(f: Fidelity): Picture | null {
   const longest = Math.max(f.rolloutTokens, ...rows.flatMap(({ rollouts }) => rollouts));
   if (rows.length === 0 || longest < 1) return null;
   const rollouts = Math.max(...rows.map((row) => row.rollouts.length));
-  const title = 'How long does a rollout follow the uncompressed model?';
-  const subtitle = `${f.model.name}, f16; ${rollouts} greedy rollouts of ${longest} tokens; share that has not left it yet`;
-  const source = sourceOf(f);
-  return {
+  return picture({
     id: 'rollout-agreement',
-    title,
-    subtitle,
-    source,
+    title: 'How long does a rollout follow the uncompressed model?',
+    subtitle: `${f.model.name}, f16; ${rollouts} greedy rollouts of ${longest} tokens; share that has not left it yet`,
+    source: sourceOf(f),
     evidence: 'measured-here',
     summary: rows
       .map((row) => `${nameOf(row)}: ${(row.agreedTokens?.estimate ?? 0).toFixed(1)} tokens of ${longest} on average.`)
       .join(' '),
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS['measured-here'] };
+    draw: (theme) => {
       const y = axis(theme, 'rollouts that still agree, %');
       return {
         type: 'line',
@@ -58,22 +53,18 @@ export function rolloutAgreement(f: Fidelity): Picture | null {
             pointRadius: ({ dataIndex }: { dataIndex: number }) => (dataIndex % rows.length === i ? 6 : 0),
           })),
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: { ...axis(theme, 'tokens generated'), type: 'linear', min: 0, max: longest },
-            y: {
-              ...y,
-              type: 'linear',
-              min: 0,
-              // Room for marks at 100.
-              max: 104,
-              ticks: { ...y.ticks, stepSize: 20, callback: (v: number | string) => (Number(v) > 100 ? '' : v) },
-            },
+        scales: {
+          x: { ...axis(theme, 'tokens generated'), type: 'linear', min: 0, max: longest },
+          y: {
+            ...y,
+            type: 'linear',
+            min: 0,
+            // Room for marks at 100.
+            max: 104,
+            ticks: { ...y.ticks, stepSize: 20, callback: (v: number | string) => (Number(v) > 100 ? '' : v) },
           },
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

@@ -2,10 +2,9 @@
 import type { SimulationReport } from '../../serving/types.js';
 import { machineWords } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
-import { frame } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
-import { axis, colourOf, common } from './theme.js';
+import { axis, colourOf } from './theme.js';
 
 const CURVES = [
   ['TTFT', 'ttft'],
@@ -18,21 +17,17 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
   const run = r.runs[0];
   if (!run || run.completed === 0) return null;
   const rate = r.workload.requestsPerSecond;
-  const title = 'Requests by their latency';
-  const subtitle = `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`;
   const evidence = run.evidence ?? 'roofline';
-  const source = `lla-sim simulate, the estimate; prices of ${r.device.pricing}`;
   const { percentiles } = run;
   const at = (key: 'ttft' | 'tpot'): string => formatNumber(run.estimate[`p99_${key}_ms`] ?? 0);
-  return {
+  return picture({
     id: 'serving-percentiles',
-    title,
-    subtitle,
-    source,
+    title: 'Requests by their latency',
+    subtitle: `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`,
+    source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
     evidence,
     summary: `The 99th percentile of TTFT is ${at('ttft')} ms, that of TPOT ${at('tpot')} ms.`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       const seconds = CURVES.flatMap(([, key]) => percentiles[key].map((ms) => ms / 1e3));
       return {
         type: 'line',
@@ -47,15 +42,11 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
             pointStyle: 'line' as const,
           })),
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: numberScale(theme, 'at most so many seconds', spread(seconds)),
-            y: { ...axis(theme, 'share of the requests, %'), type: 'linear', min: 0, max: 100 },
-          },
+        scales: {
+          x: numberScale(theme, 'at most so many seconds', spread(seconds)),
+          y: { ...axis(theme, 'share of the requests, %'), type: 'linear', min: 0, max: 100 },
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

@@ -2,10 +2,9 @@
 import type { SimulationReport, SustainedRate } from '../../serving/types.js';
 import { machineWords } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
-import { frame } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
-import { colourOf, common } from './theme.js';
+import { colourOf } from './theme.js';
 
 /** Null where no candidate has a curve. */
 export function servingRate(r: SimulationReport): Picture | null {
@@ -18,15 +17,12 @@ export function servingRate(r: SimulationReport): Picture | null {
   const first = shown[0];
   if (!first) return null;
   const { ttftSeconds, tpotSeconds, percentile } = r.targets;
-  const title = 'Latency against the rate of requests';
-  const subtitle = `p99 of ${r.model.name} on ${machineWords(r)}, ${r.workload.label}`;
   const evidence = shown.some((s) => s.servedBy === null) ? 'attainable' : 'extrapolated';
-  const source = `lla-sim simulate --find-rate, the estimate; prices of ${r.device.pricing}`;
-  return {
+  return picture({
     id: 'serving-rate',
-    title,
-    subtitle,
-    source,
+    title: 'Latency against the rate of requests',
+    subtitle: `p99 of ${r.model.name} on ${machineWords(r)}, ${r.workload.label}`,
+    source: `lla-sim simulate --find-rate, the estimate; prices of ${r.device.pricing}`,
     evidence,
     summary: shown
       .map(
@@ -34,8 +30,7 @@ export function servingRate(r: SimulationReport): Picture | null {
           `${s.id} meets both targets for ${formatNumber(percentile)} % of the requests up to ${formatNumber(s.requestsPerSecond.estimate)} a second; up to ${formatNumber(s.requestsPerSecond.low)} even if every step takes the slow end of its interval.`,
       )
       .join(' '),
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       const rates = shown.flatMap((s) => s.curve!.map((p) => p.requestsPerSecond));
       const [least, most] = [Math.min(...rates), Math.max(...rates)];
       const seconds = shown.flatMap((s) => s.curve!.flatMap((p) => [p.p99_ttft_ms / 1e3, p.p99_tpot_ms / 1e3]));
@@ -77,15 +72,11 @@ export function servingRate(r: SimulationReport): Picture | null {
             target(`target of TPOT: ${formatNumber(tpotSeconds)} s`, tpotSeconds),
           ],
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: numberScale(theme, 'requests a second', spread(rates)),
-            y: numberScale(theme, 'p99, seconds', spread([...seconds, ttftSeconds, tpotSeconds])),
-          },
+        scales: {
+          x: numberScale(theme, 'requests a second', spread(rates)),
+          y: numberScale(theme, 'p99, seconds', spread([...seconds, ttftSeconds, tpotSeconds])),
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

@@ -9,10 +9,10 @@ import { formatNumber, formatTokens } from '../../numbers/units.js';
 import { commonBatch, drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { allCrossings, type Crossing } from './crossings.js';
-import { frame, notes } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { notes } from './marks.js';
+import { picture, type Picture } from './picture.js';
 import { numberScale, powersOfTwo, spread, tokenScale } from './scales.js';
-import { bandOf, colourOf, common, evidenceStyle, markOf, type Theme } from './theme.js';
+import { bandOf, colourOf, evidenceStyle, markOf, type Theme } from './theme.js';
 
 const [SHORTEST, LONGEST] = [1024, 2 ** 20];
 
@@ -72,41 +72,33 @@ export function timeAgainstContext(view: View): Picture | null {
   if (!data) return null;
   const { batch, lines, crossings } = data;
   const evidence = lines.reduce<Evidence>((a, l) => weaker(a, l.evidence), 'measured');
-  const title = `How long does a token take as the context grows, at ${batch} sequence${batch === 1 ? '' : 's'}?`;
-  const subtitle = `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % intervals; lines end where memory does`;
-  const source = timeSource(view);
   const ends = lines.map((l) => `${l.label} reaches ${formatTokens(l.points.at(-1)?.x ?? 0)} tokens`);
-  return {
+  return picture({
     id: 'time-against-context',
-    title,
-    subtitle,
+    title: `How long does a token take as the context grows, at ${batch} sequence${batch === 1 ? '' : 's'}?`,
+    subtitle: `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % intervals; lines end where memory does`,
     evidence,
-    source,
+    source: timeSource(view),
     summary: `At ${batch} sequence${batch === 1 ? '' : 's'} ${ends.join(', ')}.${crossings.length === 0 ? '' : ` By the estimates ${crossings.map(crossingWords).join('; ')}.`}`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       return {
         type: 'line',
         data: { datasets: lines.flatMap((l, i) => datasets(theme, l, i)) },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: tokenScale(theme, 'context, tokens a sequence', {
-              min: Math.min(...lines.flatMap((l) => l.points.map((p) => p.x))),
-              max: Math.max(...lines.flatMap((l) => l.points.map((p) => p.x))),
-            }),
-            y: numberScale(
-              theme,
-              'milliseconds a token (log scale)',
-              spread(
-                lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])),
-                1.1,
-              ),
+        scales: {
+          x: tokenScale(theme, 'context, tokens a sequence', {
+            min: Math.min(...lines.flatMap((l) => l.points.map((p) => p.x))),
+            max: Math.max(...lines.flatMap((l) => l.points.map((p) => p.x))),
+          }),
+          y: numberScale(
+            theme,
+            'milliseconds a token (log scale)',
+            spread(
+              lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])),
+              1.1,
             ),
-          },
+          ),
         },
         plugins: [
-          frame(theme, words),
           notes(
             theme,
             lines.flatMap((l) => {
@@ -119,7 +111,7 @@ export function timeAgainstContext(view: View): Picture | null {
         ],
       };
     },
-  };
+  });
 }
 
 /** A band and the line of the estimates. Lines that end early, where memory ends, lie above those that go on. */

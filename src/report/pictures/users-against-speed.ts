@@ -8,10 +8,10 @@ import { shownDecode } from '../../plan/words/words.js';
 import { formatNumber, formatTokens } from '../../numbers/units.js';
 import { drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
-import { frame, notes } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
+import { notes } from './marks.js';
+import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
-import { bandOf, colourOf, common, evidenceStyle, faded, markOf, type Theme } from './theme.js';
+import { bandOf, colourOf, evidenceStyle, faded, markOf, type Theme } from './theme.js';
 
 export interface SpeedLine {
   readonly id: string;
@@ -63,35 +63,27 @@ export function usersAgainstSpeed(view: View): Picture | null {
   const { secondsPerToken } = report.settings.targets;
   const wanted = { users: report.settings.batch, speed: secondsPerToken === null ? null : 1 / secondsPerToken };
   const gpus = report.settings.gpus;
-  const title = `How many users does ${gpus > 1 ? 'the group of GPUs' : 'one GPU'} serve, and how fast?`;
-  const subtitle = `${report.model.name} on ${gpus > 1 ? `${gpus} × ` : ''}${report.device.name}, ${formatTokens(report.contextTokens)} tokens each; bands: 90 % intervals; lines end where memory does${wanted.speed === null ? '' : '; shaded: the target'}`;
-  const source = timeSource(view);
-  return {
+  return picture({
     id: 'users-against-speed',
-    title,
-    subtitle,
+    title: `How many users does ${gpus > 1 ? 'the group of GPUs' : 'one GPU'} serve, and how fast?`,
+    subtitle: `${report.model.name} on ${gpus > 1 ? `${gpus} × ` : ''}${report.device.name}, ${formatTokens(report.contextTokens)} tokens each; bands: 90 % intervals; lines end where memory does${wanted.speed === null ? '' : '; shaded: the target'}`,
     evidence,
-    source,
+    source: timeSource(view),
     summary: `${lines.map((l) => `${l.label}: ${users(l.at.x)} at ${formatNumber(l.at.y)} tokens a second each, at most ${users(l.points.at(-1)?.x ?? 0)}`).join('; ')}.${isEstimate(evidence) ? ' Dashed: kernels that nobody has measured.' : ''}`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       const most = Math.max(...lines.map((l) => l.points.at(-1)?.x ?? 1));
       return {
         type: 'line',
         data: { datasets: lines.flatMap((l, i) => datasets(theme, l, i)) },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: countScale(theme, 'users served at once (sequences, log scale)', { min: 1, max: most * 1.1 }),
-            y: numberScale(
-              theme,
-              'tok/s for each user (log)',
-              spread([...lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])), wanted.speed ?? 0], 1.15),
-            ),
-          },
+        scales: {
+          x: countScale(theme, 'users served at once (sequences, log scale)', { min: 1, max: most * 1.1 }),
+          y: numberScale(
+            theme,
+            'tok/s for each user (log)',
+            spread([...lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])), wanted.speed ?? 0], 1.15),
+          ),
         },
         plugins: [
-          frame(theme, words),
           region(theme, wanted),
           notes(
             theme,
@@ -106,7 +98,7 @@ export function usersAgainstSpeed(view: View): Picture | null {
         ],
       };
     },
-  };
+  });
 }
 
 /** Shades where targets are met: fast enough for each, and many enough. */

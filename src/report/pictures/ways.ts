@@ -2,9 +2,9 @@
 import type { SimulationReport, WayRow } from '../../serving/types.js';
 import { formatNumber } from '../../numbers/units.js';
 import { machineWords } from '../simulation-words.js';
-import { frame, notes, whiskers } from './marks.js';
-import { EVIDENCE_WORDS, type Picture } from './picture.js';
-import { axis, colourOf, common, markOf } from './theme.js';
+import { notes, whiskers } from './marks.js';
+import { picture, type Picture } from './picture.js';
+import { axis, colourOf, markOf } from './theme.js';
 
 const percentKept = ({ quality }: WayRow): number => 100 * (quality.share ?? 0);
 const cacheOf = ({ id }: WayRow): string => id.split('/')[0] as string;
@@ -15,15 +15,12 @@ export function servingWays(r: SimulationReport): Picture | null {
   if (rows.length === 0) return null;
   const unscored = (r.ways ?? []).filter((row) => row.quality.share === null && row.requestsPerSecond.low > 0);
   const ways = [...new Set(rows.map((row) => row.way))];
-  const title = 'Early exit, speculation, compression: which serves most, and what does each keep?';
-  const subtitle = `highest rate of ${r.model.name} within the targets on ${machineWords(r)}; bars: from the slow end of the prices to the estimate; filled: runs today`;
   const evidence = rows.some((row) => row.servedBy === null) ? 'attainable' : 'extrapolated';
-  const source = `lla-sim simulate --find-rate --ways; prices of ${r.device.pricing}`;
-  return {
+  return picture({
     id: 'serving-ways',
-    title,
-    subtitle,
-    source,
+    title: 'Early exit, speculation, compression: which serves most, and what does each keep?',
+    subtitle: `highest rate of ${r.model.name} within the targets on ${machineWords(r)}; bars: from the slow end of the prices to the estimate; filled: runs today`,
+    source: `lla-sim simulate --find-rate --ways; prices of ${r.device.pricing}`,
     evidence,
     summary: `${rows
       .filter((row) => row.onFront || row.servedBy !== null)
@@ -32,8 +29,7 @@ export function servingWays(r: SimulationReport): Picture | null {
           `${row.way} with ${cacheOf(row)}: ${formatNumber(row.requestsPerSecond.low)} to ${formatNumber(row.requestsPerSecond.estimate)} requests a second, keeps ${formatNumber(Math.round(percentKept(row)))} %${row.servedBy === null ? '' : ', runs today'}.`,
       )
       .join(' ')}${unscored.length > 0 ? ` Not drawn, as nobody scored them: ${unscored.length}.` : ''}`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS[evidence] };
+    draw: (theme) => {
       const most = Math.max(...rows.map((row) => row.requestsPerSecond.estimate));
       const kept = rows.map(percentKept);
       const of = (row: WayRow) => ({ x: percentKept(row), y: row.requestsPerSecond.low });
@@ -57,25 +53,21 @@ export function servingWays(r: SimulationReport): Picture | null {
             };
           }),
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: {
-              ...axis(theme, 'worst published score kept, % of all loops with the full cache'),
-              type: 'linear',
-              min: Math.floor(Math.min(...kept) - 2),
-              max: Math.ceil(Math.max(...kept) + 2),
-            },
-            y: {
-              ...axis(theme, 'requests a second within the targets'),
-              type: 'linear',
-              min: 0,
-              max: Math.ceil(most * 1.1),
-            },
+        scales: {
+          x: {
+            ...axis(theme, 'worst published score kept, % of all loops with the full cache'),
+            type: 'linear',
+            min: Math.floor(Math.min(...kept) - 2),
+            max: Math.ceil(Math.max(...kept) + 2),
+          },
+          y: {
+            ...axis(theme, 'requests a second within the targets'),
+            type: 'linear',
+            min: 0,
+            max: Math.ceil(most * 1.1),
           },
         },
         plugins: [
-          frame(theme, words),
           whiskers(
             rows.map((row) => ({
               x: percentKept(row),
@@ -91,5 +83,5 @@ export function servingWays(r: SimulationReport): Picture | null {
         ],
       };
     },
-  };
+  });
 }

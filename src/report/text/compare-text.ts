@@ -6,7 +6,7 @@ import { shownDecode } from '../../plan/words/words.js';
 import { formatTokens } from '../../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
 import { asPublishedLabel } from '../plan-rows.js';
-import { columns, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 
 /** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */
 const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answer.upside ?? answer.fallback;
@@ -50,46 +50,37 @@ export function compareText(
   const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
   const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
-  const column = (
-    title: string,
-    cell: (r: PlanReport) => string,
-    align: 'left' | 'right' = 'right',
-  ): Column<PlanReport> => ({
-    title,
-    align,
-    cell,
-  });
   const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
   const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] => [
-    column('device', (r) => r.device.id ?? r.device.name, 'left'),
-    ...(differ((r) => r.contextTokens) ? [column('ctx', (r) => formatTokens(r.contextTokens))] : []),
-    ...(differ((r) => r.settings.cacheType) ? [column('cache', (r) => r.settings.cacheType, 'left')] : []),
-    column('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–', 'left'),
-    ...(narrow ? [] : [column('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate', 'left')]),
-    column('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
-    column('run', (r) => String(lead(r)?.batch ?? '–')),
-    column('ms/token', (r) => {
+    left('device', (r) => r.device.id ?? r.device.name),
+    ...(differ((r) => r.contextTokens) ? [right<PlanReport>('ctx', (r) => formatTokens(r.contextTokens))] : []),
+    ...(differ((r) => r.settings.cacheType) ? [left<PlanReport>('cache', (r) => r.settings.cacheType)] : []),
+    left('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–'),
+    ...(narrow ? [] : [left<PlanReport>('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate')]),
+    right('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
+    right('run', (r) => String(lead(r)?.batch ?? '–')),
+    right('ms/token', (r) => {
       const s = lead(r)?.secondsPerStep;
       return s
         ? `${milliseconds(s.estimate)}${narrow ? '' : ` (${milliseconds(s.low)}–${milliseconds(s.high)})`}`
         : '–';
     }),
-    column('tok/s', (r) => rate(r, leadOf(r))),
+    right('tok/s', (r) => rate(r, leadOf(r))),
     ...(unpriced.length < reports.length
       ? [
-          column('$/Mtok', (r) => {
+          right<PlanReport>('$/Mtok', (r) => {
             const usd = lead(r)?.usdPerMillionTokens;
             return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
           }),
         ]
       : []),
-    ...(narrowest ? [] : [column('full cache', fullLabel)]),
-    column('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–', 'left'),
+    ...(narrowest ? [] : [right<PlanReport>('full cache', fullLabel)]),
+    left('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–'),
     ...(narrow
       ? []
       : [
-          column('tok/s', (r) => rate(r, r.answer.upside)),
-          column('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
+          right<PlanReport>('tok/s', (r) => rate(r, r.answer.upside)),
+          right<PlanReport>('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
         ]),
   ];
   const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];

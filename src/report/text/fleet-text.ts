@@ -9,7 +9,7 @@ import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { brief, hadWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
-import { columns, shareText, wrap, type Column } from './text.js';
+import { columns, left, right, shareText, wrap, type Column } from './text.js';
 import type { View } from '../view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
@@ -223,29 +223,18 @@ function fitting(spec: readonly Column<FleetRow>[], rows: readonly FleetRow[], w
 /** What a table of codecs says, `>` to deploy and `+` the upside. */
 export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
   const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
-  const column = (
-    title: string,
-    cell: (row: FleetRow) => string,
-    align: 'left' | 'right' = 'right',
-  ): Column<FleetRow> => ({
-    title,
-    align,
-    cell,
-  });
   return [
-    column(' ', mark, 'left'),
-    column('codec', (row) => row.planId.split('/')[0] as string, 'left'),
-    column('GPUs', (row) => String(row.gpus)),
-    column('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
-    column('users', (row) => `${row.usersPerReplica}/${row.mostUsersPerReplica}`),
-    column('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
+    left(' ', mark),
+    left('codec', (row) => row.planId.split('/')[0] as string),
+    right('GPUs', (row) => String(row.gpus)),
+    right('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
+    right('users', (row) => `${row.usersPerReplica}/${row.mostUsersPerReplica}`),
+    right('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
     ...(fleet.rows.some((row) => row.usdPerHour !== null)
-      ? [column('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
+      ? [right<FleetRow>('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
       : []),
-    column('kernels', (row) => row.servedBy ?? row.evidence ?? '–', 'left'),
-    column('keeps', (row) =>
-      row.quality === 'unknown' ? 'unknown' : row.worst ? shareText(row.worst.share) : '100 %',
-    ),
+    left('kernels', (row) => row.servedBy ?? row.evidence ?? '–'),
+    right('keeps', (row) => (row.quality === 'unknown' ? 'unknown' : row.worst ? shareText(row.worst.share) : '100 %')),
   ];
 }
 

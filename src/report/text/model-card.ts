@@ -22,7 +22,7 @@ import type { QualityFigure } from '../../quality/figure.js';
 import { publishedFor, teacherOf } from '../../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import type { ModelSource } from '../../plan/ask/prepare.js';
-import { columns, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 import { layersTimesLoops } from './words.js';
 
 interface CachedBy {
@@ -126,15 +126,11 @@ function comparedWithTeacher(f: QualityFigure): { teacher: number | null; share:
 }
 
 const CACHE_COLUMNS: readonly Column<CachedBy>[] = [
-  { title: 'codec', align: 'left', cell: (c) => c.codec },
-  { title: 'ranks K/V', align: 'right', cell: (c) => c.ranks ?? '–' },
-  { title: 'KV/token', align: 'right', cell: (c) => formatBytes(c.kvBytesPerToken) },
-  { title: 'KV at 1M', align: 'right', cell: (c) => formatBytes(c.kvBytesAt1M) },
-  {
-    title: 'codec matrices',
-    align: 'right',
-    cell: (c) => (c.codecParameters === 0 ? '–' : `${(c.codecParameters / 1e6).toFixed(0)} M`),
-  },
+  left('codec', (c) => c.codec),
+  right('ranks K/V', (c) => c.ranks ?? '–'),
+  right('KV/token', (c) => formatBytes(c.kvBytesPerToken)),
+  right('KV at 1M', (c) => formatBytes(c.kvBytesAt1M)),
+  right('codec matrices', (c) => (c.codecParameters === 0 ? '–' : `${(c.codecParameters / 1e6).toFixed(0)} M`)),
 ];
 
 const value = (f: QualityFigure, v: number): string => {
@@ -146,22 +142,20 @@ const value = (f: QualityFigure, v: number): string => {
 const nearestShare = (share: number): string => `${Math.round(share * 100)} %`;
 
 const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
-  {
-    title: '  task',
-    align: 'left',
-    cell: (f) =>
+  left(
+    '  task',
+    (f) =>
       `${f.disputed ? '!' : ' '} ${f.metric}${f.contextTokens === null ? '' : ` ${formatTokens(f.contextTokens)}`}`,
-  },
-  { title: 'value', align: 'right', cell: (f) => value(f, f.value) },
-  { title: 'teacher', align: 'right', cell: (f) => (f.teacher === null ? '–' : value(f, f.teacher)) },
-  { title: 'kept', align: 'right', cell: (f) => (f.share === null ? '–' : nearestShare(f.share)) },
-  {
-    title: 'table',
-    align: 'left',
-    cell: (f) =>
+  ),
+  right('value', (f) => value(f, f.value)),
+  right('teacher', (f) => (f.teacher === null ? '–' : value(f, f.teacher))),
+  right('kept', (f) => (f.share === null ? '–' : nearestShare(f.share))),
+  left(
+    'table',
+    (f) =>
       [f.source.replace('Table ', ''), ...(f.variant === null ? [] : [f.variant])].join(': ') +
       (f.decoder === null || f.isTeacher ? '' : ` (${f.decoder})`),
-  },
+  ),
 ];
 
 /** The card for a terminal. @param width in columns, of paragraphs */

@@ -7,23 +7,20 @@ import { klLabel } from '../../plan/evaluate/fidelity.js';
 import { pathLabel } from '../../plan/words/names.js';
 import { representatives } from '../../plan/decide/representatives.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
-import { guessMark, shownDecode, timeLabel } from '../../plan/words/words.js';
-import { formatBytes, formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
+import { guessMark, shownDecode } from '../../plan/words/words.js';
+import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import { answerText } from './answer-text.js';
 import {
-  asPublishedLabel,
-  breakEvenLabel,
+  FIELDS,
   keepsLabel,
   kernelsLabel,
-  LIMIT_LABEL,
   qualityLabel,
-  rateLabel,
   shortList,
   shownMetric,
   TWO_PASSES,
   runWords,
 } from '../plan-rows.js';
-import { columns, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 import { layersTimesLoops } from './words.js';
 
 /** Where the width of a terminal is not known. */
@@ -160,53 +157,45 @@ export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
   const [metric] = r.settings.targets.minimums.length > 0 ? [shownMetric(r)] : [];
-  const column = (title: string, cell: (p: Plan) => string, align: 'left' | 'right' = 'right'): Column<Plan> => ({
-    title,
-    align,
-    cell,
-  });
+  const titled = (title: string, field: Omit<Column<Plan>, 'title'>): Column<Plan> => ({ ...field, title });
+  const withoutInterval = (text: string, dropped: string): string =>
+    without.includes(dropped) ? (text.split(' ')[0] as string) : text;
   const given = (condition: boolean, ...list: Column<Plan>[]): Column<Plan>[] => (condition ? list : []);
   const list: Column<Plan>[] = [
-    column(' ', mark, 'left'),
-    column('codec', (p) => codecCell(p, shortNames), 'left'),
-    column('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p)), 'left'),
-    column(`KV at 1M${each}`, (p) => formatBytes(p.memory.kvBytesAt1M)),
-    column('fits', (p) => String(p.maxBatch.exact)),
-    column('run', (p) => String(shownDecode(p).batch)),
-    column('ms/token', (p) => {
-      const time = timeLabel(shownDecode(p).secondsPerStep);
-      return without.includes('interval') ? (time.split(' ')[0] as string) : time;
-    }),
+    left(' ', mark),
+    left('codec', (p) => codecCell(p, shortNames)),
+    left('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p))),
+    titled(`KV at 1M${each}`, FIELDS.kvMillion),
+    right('fits', (p) => String(p.maxBatch.exact)),
+    titled('run', FIELDS.run),
+    right('ms/token', (p) => withoutInterval(FIELDS.time.cell(p), 'interval')),
     ...given(
       r.plans.some((p) => p.decode.attainable),
-      column('tuned', tunedLabel),
+      right('tuned', tunedLabel),
     ),
-    column('tok/s', (p) => rateLabel(shownDecode(p))),
-    column('a user', (p) => userLabel(p)),
+    titled('tok/s', FIELDS.rate),
+    right('a user', userLabel),
     ...given(
       shown.some((p) => p.asPublished),
-      column('published', asPublishedLabel),
+      titled('published', FIELDS.published),
     ),
-    ...given(timed, column('sure', sureLabel)),
-    ...given(r.settings.usdPerHour !== null, column('$/Mtok', usdLabel)),
+    ...given(timed, right('sure', sureLabel)),
+    ...given(r.settings.usdPerHour !== null, titled('$/Mtok', FIELDS.usd)),
     ...given(
       r.plans.some((p) => p.decode.pricedBy),
-      column('kernels', (p) => (shortNames ? kernelsLabel(p).replace(/ [\d.]+(?=\)?$)/, '') : kernelsLabel(p)), 'left'),
+      left('kernels', (p) => (shortNames ? kernelsLabel(p).replace(/ [\d.]+(?=\)?$)/, '') : kernelsLabel(p))),
     ),
     ...given(
       r.plans.some((p) => p.breakEven),
-      column('pays at', breakEvenLabel),
+      titled('pays at', FIELDS.paysAt),
     ),
-    column('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
+    right('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
     ...given(
       r.fidelity !== undefined,
-      column('KL here', (p) => {
-        const kl = klLabel(p.measured?.kl ?? null);
-        return without.includes('interval of KL') ? (kl.split(' ')[0] as string) : kl;
-      }),
+      right('KL here', (p) => withoutInterval(klLabel(p.measured?.kl ?? null), 'interval of KL')),
     ),
-    ...(metric === undefined ? [] : [column(metric, (p) => qualityLabel(p, metric, r.contextTokens))]),
-    column('limit', (p) => LIMIT_LABEL[p.limitedBy], 'left'),
+    ...(metric === undefined ? [] : [right<Plan>(metric, (p) => qualityLabel(p, metric, r.contextTokens))]),
+    titled('limit', FIELDS.limit),
   ];
   return list.filter((c) => !without.includes(c.title));
 }
@@ -222,11 +211,6 @@ const codecCell = ({ id, eviction }: Plan, short: boolean): string =>
 const tunedLabel = (p: Plan): string => {
   const { attainable } = shownDecode(p);
   return attainable ? formatNumber(attainable.estimate * 1e3) : '–';
-};
-
-const usdLabel = (p: Plan): string => {
-  const usd = shownDecode(p).usdPerMillionTokens;
-  return usd ? formatNumber(usd.estimate) : '–';
 };
 
 const userLabel = (p: Plan): string => {

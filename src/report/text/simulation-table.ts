@@ -6,7 +6,7 @@ import type { PublishedDepths } from '../../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { knownBetween, LIMIT_WORDS, limitWords, replicaWords, targetWords, verdictWords } from '../simulation-words.js';
-import { columns, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';
 
 const WIDTH = 100;
@@ -104,29 +104,25 @@ const millis = (ms: number | null): string => (ms === null ? '–' : formatMilli
 
 function runTable(runs: readonly Run[]): string[] {
   const list: Column<Run>[] = [
-    { title: 'candidate', align: 'left', cell: (s) => s.id },
-    { title: 'req/s', align: 'right', cell: (s) => formatNumber(s.estimate.request_throughput) },
-    { title: 'goodput', align: 'right', cell: (s) => formatNumber(s.estimate.request_goodput) },
-    { title: 'out tok/s', align: 'right', cell: (s) => formatCount(s.estimate.output_throughput) },
-    { title: 'running', align: 'right', cell: (s) => `${formatNumber(s.meanRunning)}/${s.mostRunning}` },
-    {
-      title: 'KV used',
-      align: 'right',
-      cell: (s) =>
-        `${Math.round((100 * s.meanBlocks) / s.kvBlocks)}/${Math.round((100 * s.mostBlocks) / s.kvBlocks)} %`,
-    },
-    { title: 'busy', align: 'right', cell: (s) => `${Math.round(100 * s.utilization)} %` },
-    { title: 'preempted', align: 'right', cell: (s) => String(s.preemptions) },
+    left('candidate', (s) => s.id),
+    right('req/s', (s) => formatNumber(s.estimate.request_throughput)),
+    right('goodput', (s) => formatNumber(s.estimate.request_goodput)),
+    right('out tok/s', (s) => formatCount(s.estimate.output_throughput)),
+    right('running', (s) => `${formatNumber(s.meanRunning)}/${s.mostRunning}`),
+    right(
+      'KV used',
+      (s) => `${Math.round((100 * s.meanBlocks) / s.kvBlocks)}/${Math.round((100 * s.mostBlocks) / s.kvBlocks)} %`,
+    ),
+    right('busy', (s) => `${Math.round(100 * s.utilization)} %`),
+    right('preempted', (s) => String(s.preemptions)),
     ...(runs.some((s) => s.prefixHitShare !== null)
       ? [
-          {
-            title: 'prefix hits',
-            align: 'right' as const,
-            cell: (s: Run) => (s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`),
-          },
+          right<Run>('prefix hits', (s) =>
+            s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`,
+          ),
         ]
       : []),
-    { title: 'refused', align: 'right', cell: (s) => String(s.rejected) },
+    right('refused', (s) => String(s.rejected)),
   ];
   return columns(list, runs);
 }
@@ -143,27 +139,20 @@ function percentiles(run: Run | undefined): string[] {
   if (!run) return [];
   const { low, estimate, high } = run;
   type Row = (typeof METRICS)[number];
-  const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') => ({
-    title: statistic,
-    align: 'right' as const,
-    cell: ([, key]: Row) => millis(estimate[`${statistic}_${key}_ms`]),
-  });
+  const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') =>
+    right<Row>(statistic, ([, key]) => millis(estimate[`${statistic}_${key}_ms`]));
   return [
     '',
     `${run.id}, milliseconds:`,
     ...columns<Row>(
       [
-        { title: 'metric', align: 'left', cell: ([name]) => name },
+        left('metric', ([name]) => name),
         cell('mean'),
         cell('median'),
         cell('p90'),
         cell('p95'),
         cell('p99'),
-        {
-          title: 'p99 fast–slow',
-          align: 'right',
-          cell: ([, key]) => `${millis(low[`p99_${key}_ms`])}–${millis(high[`p99_${key}_ms`])}`,
-        },
+        right('p99 fast–slow', ([, key]) => `${millis(low[`p99_${key}_ms`])}–${millis(high[`p99_${key}_ms`])}`),
       ],
       METRICS,
     ),
@@ -202,14 +191,14 @@ function speculationTable(run: Run | undefined, maxNumSeqs: number): string[] {
 const figureColumns = (title: string, rows: readonly (readonly [string, RunFigures])[]): string[] =>
   columns<readonly [string, RunFigures]>(
     [
-      { title, align: 'left', cell: ([name]) => name },
-      { title: 'req/s', align: 'right', cell: ([, f]) => formatNumber(f.request_throughput) },
-      { title: 'goodput', align: 'right', cell: ([, f]) => formatNumber(f.request_goodput) },
-      { title: 'out tok/s', align: 'right', cell: ([, f]) => formatCount(f.output_throughput) },
-      { title: 'mean TPOT', align: 'right', cell: ([, f]) => millis(f.mean_tpot_ms) },
-      { title: 'p99 TPOT', align: 'right', cell: ([, f]) => millis(f.p99_tpot_ms) },
-      { title: 'p99 TTFT', align: 'right', cell: ([, f]) => millis(f.p99_ttft_ms) },
-      { title: 'preempted', align: 'right', cell: ([, f]) => String(f.preemptions) },
+      left(title, ([name]) => name),
+      right('req/s', ([, f]) => formatNumber(f.request_throughput)),
+      right('goodput', ([, f]) => formatNumber(f.request_goodput)),
+      right('out tok/s', ([, f]) => formatCount(f.output_throughput)),
+      right('mean TPOT', ([, f]) => millis(f.mean_tpot_ms)),
+      right('p99 TPOT', ([, f]) => millis(f.p99_tpot_ms)),
+      right('p99 TTFT', ([, f]) => millis(f.p99_ttft_ms)),
+      right('preempted', ([, f]) => String(f.preemptions)),
     ],
     [...rows],
   );
@@ -234,28 +223,21 @@ function depthTable(run: Run | undefined): string[] {
 function rateTables(candidates: readonly SustainedRate[]): string[] {
   const usd = candidates.some((s) => s.usdPerMillionOutputTokens);
   const list: Column<SustainedRate>[] = [
-    { title: 'candidate', align: 'left', cell: (s) => s.id },
-    { title: 'slow req/s', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.low) },
-    { title: 'estimate', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.estimate) },
-    { title: 'fast', align: 'right', cell: (s) => formatNumber(s.requestsPerSecond.high) },
-    {
-      title: 'out tok/s',
-      align: 'right',
-      cell: (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–'),
-    },
-    { title: 'p99 TTFT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_ttft_ms ?? null) },
-    { title: 'p99 TPOT', align: 'right', cell: (s) => millis(s.atEstimate?.p99_tpot_ms ?? null) },
+    left('candidate', (s) => s.id),
+    right('slow req/s', (s) => formatNumber(s.requestsPerSecond.low)),
+    right('estimate', (s) => formatNumber(s.requestsPerSecond.estimate)),
+    right('fast', (s) => formatNumber(s.requestsPerSecond.high)),
+    right('out tok/s', (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–')),
+    right('p99 TTFT', (s) => millis(s.atEstimate?.p99_ttft_ms ?? null)),
+    right('p99 TPOT', (s) => millis(s.atEstimate?.p99_tpot_ms ?? null)),
     ...(usd
       ? [
-          {
-            title: '$/Mtok',
-            align: 'right' as const,
-            cell: (s: SustainedRate) =>
-              s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–',
-          },
+          right<SustainedRate>('$/Mtok', (s) =>
+            s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–',
+          ),
         ]
       : []),
-    { title: 'limit', align: 'left', cell: (s) => s.refused ?? missedWords(s) },
+    left('limit', (s) => s.refused ?? missedWords(s)),
   ];
   const groups: [string, SustainedRate[]][] = [
     ['Runs today:', candidates.filter((s) => s.servedBy !== null)],

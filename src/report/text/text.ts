@@ -6,6 +6,10 @@ export interface Column<T> {
   readonly cell: (row: T) => string;
 }
 
+/** A column of words, and one of figures. */
+export const left = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'left', cell });
+export const right = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'right', cell });
+
 /** Rows as aligned columns with one space between; the header first. */
 export function columns<T>(spec: readonly Column<T>[], rows: readonly T[]): string[] {
   const cells = [spec.map((c) => c.title), ...rows.map((row) => spec.map((c) => c.cell(row)))];

@@ -1,7 +1,7 @@
 /** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
 import type { WayRow } from '../../serving/types.js';
 import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { columns, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 
 const millis = (ms: number | null | undefined): string =>
   ms === null || ms === undefined ? '–' : formatMilliseconds(ms / 1e3);
@@ -11,16 +11,16 @@ const keepsWords = ({ share, of }: WayRow['quality']): string =>
   share === null ? 'unknown' : `${Math.round(100 * share)} %${of === null ? '' : ' †'}`;
 
 const LIST: readonly Column<WayRow>[] = [
-  { title: '', align: 'left', cell: (r) => (r.onFront ? '*' : '') },
-  { title: 'tokens come', align: 'left', cell: (r) => r.way },
-  { title: 'cache', align: 'left', cell: (r) => r.id },
-  { title: 'slow req/s', align: 'right', cell: (r) => formatNumber(r.requestsPerSecond.low) },
-  { title: 'estimate', align: 'right', cell: (r) => formatNumber(r.requestsPerSecond.estimate) },
-  { title: 'users', align: 'right', cell: (r) => (r.users === null ? '–' : formatNumber(r.users)) },
-  { title: 'p99 TTFT', align: 'right', cell: (r) => millis(r.atEstimate?.p99_ttft_ms) },
-  { title: 'p99 TPOT', align: 'right', cell: (r) => millis(r.atEstimate?.p99_tpot_ms) },
-  { title: 'keeps', align: 'right', cell: (r) => keepsWords(r.quality) },
-  { title: 'needs', align: 'left', cell: (r) => r.refused ?? r.needs },
+  left('', (r) => (r.onFront ? '*' : '')),
+  left('tokens come', (r) => r.way),
+  left('cache', (r) => r.id),
+  right('slow req/s', (r) => formatNumber(r.requestsPerSecond.low)),
+  right('estimate', (r) => formatNumber(r.requestsPerSecond.estimate)),
+  right('users', (r) => (r.users === null ? '–' : formatNumber(r.users))),
+  right('p99 TTFT', (r) => millis(r.atEstimate?.p99_ttft_ms)),
+  right('p99 TPOT', (r) => millis(r.atEstimate?.p99_tpot_ms)),
+  right('keeps', (r) => keepsWords(r.quality)),
+  left('needs', (r) => r.refused ?? r.needs),
 ];
 
 const described = (r: WayRow): string =>
