@@ -15,7 +15,7 @@
  * (`latentGroups`).
  */
 import { CODEC_KINDS, PATHS, type Codec, type CodecKind, type Path } from '../codecs/codec.js';
-import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
+import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla.js';
 import { ranksText } from '../codecs/ranks.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
