@@ -1,13 +1,12 @@
 /** `fit --distil`: its options, and the training of a fitted codec against the model. */
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { combined, type TensorSource } from '../decoder/index.js';
+import { combined, inMemory, type TensorSource } from '../decoder/index.js';
 import { UserError } from '../errors.js';
 import type { Need } from '../fidelity/claims/claim.js';
 import { branchTensors } from '../fit/branch.js';
 import { exactConfiguration, tensorsOf, type Teacher } from '../fit/capture.js';
 import { LAMBDA_ATTN, refuseDistil } from '../fit/distillable.js';
-import { sourceOf } from '../fit/fit.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { randomFrom } from '../random.js';
 import { sha256 } from '../sha256.js';
@@ -114,7 +113,7 @@ export function heldOutOf(windows: readonly (readonly number[])[]): {
 /** The tensors of a codec on a path: those that were fitted, and an untrained rotary branch where the path has one. */
 export const onPath = (teacher: Teacher, path: Path, branch: Branch, fitted: TensorSource): TensorSource =>
   pathSpec(path).branch
-    ? combined(fitted, sourceOf(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
+    ? combined(fitted, inMemory(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
     : fitted;
 
 export interface DistilRun {
