@@ -13,7 +13,7 @@ import { loadModel } from '../src/decoder/reference/model.js';
 import { parameterCount } from '../src/geometry/geometry.js';
 import { bundledFolder, bundledName, untrainedTwin } from '../src/tiny/model.js';
 import type { TaskKind } from '../src/tiny/tasks.js';
-import { startJax } from '../src/training/arrays.js';
+import { startJax } from '../src/training/jax.js';
 import { card } from '../src/training/card.js';
 import { PLANS } from '../src/training/plans.js';
 import { questionOf, scores, TASK_KINDS, type Score } from '../src/training/scores.js';

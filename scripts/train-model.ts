@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { SafetensorsFile } from '../src/decoder/safetensors.js';
 import { modelTensors } from '../src/decoder/tensors.js';
-import { safetensorsBytes, type NamedTensor } from '../src/decoder/write-safetensors.js';
+import type { NamedTensor } from '../src/decoder/weights.js';
+import { safetensorsBytes } from '../src/decoder/write-safetensors.js';
 import {
   BUNDLED_CONFIGS,
   bundledFolder,
@@ -19,7 +20,7 @@ import {
   tinyTokenizer,
   untrainedTwin,
 } from '../src/tiny/model.js';
-import { startJax } from '../src/training/arrays.js';
+import { startJax } from '../src/training/jax.js';
 import { PLANS } from '../src/training/plans.js';
 import { stageOf, totalSteps, Trainer } from '../src/training/trainer.js';
 
@@ -61,7 +62,7 @@ for (let step = done + 1; step <= last; step++) {
     );
   }
   if (step % STATE_STEPS === 0 || step === last) {
-    writeFileSync(stateFile, safetensorsBytes(await trainer.state()));
+    writeFileSync(stateFile, safetensorsBytes(await trainer.saved()));
     writeFileSync(progressFile, JSON.stringify({ done: step, loss }));
   }
 }

@@ -9,7 +9,8 @@ import type { Geometry } from '../geometry/geometry.js';
 import { FLASHLOOP_TOKENS, type Codec, type CodecSpec, type FlashloopConstants, type Streams } from './codec.js';
 import { constantsOf, constantsRefusal, constantsText } from './flashloop-constants.js';
 import { bitsOfLoop, ENTRY_BYTES, FLASHLOOP, PAIR_BYTES, valueStreamBytes } from './flashloop.js';
-import { cacheTensor, fullTensors, type CacheTensor } from './layout.js';
+import { cacheTensor, windowTensors, type CacheTensor } from './layout.js';
+import { ROWS } from './uncompressed.js';
 
 const runsOf = ({ loops }: Geometry, codec: Codec): readonly number[] => constantsOf(codec).rows.slice(0, loops);
 const storedOf = (g: Geometry, codec: Codec): readonly number[] =>
@@ -57,14 +58,12 @@ const both = FLASHLOOP_TOKENS.map((tokens): Codec => ({ kind: 'flashloop', token
 const CLOSE = 0.01;
 
 export const flashloop: CodecSpec = {
+  ...ROWS,
   title: 'FlashLoop, loops as packed differences',
-  paths: ['full'],
   settings: ['tokens', 'constants'],
   untrained: true,
   streams,
   referenceOnly: 'packs groups of tokens, and selects tokens and keys by scores, for which there are no kernels',
-  closes: 'always',
-  loopAxis: false,
   refusesEviction: 'rows are packed by groups of tokens, and loops after the second select their keys',
   ratio: ratioOf,
   label: ({ kind, tokens, constants }) => `${kind}-${tokens}${constants ? constantsText(constants) : ''}`,
@@ -101,11 +100,7 @@ export const flashloop: CodecSpec = {
         // Where a row of the loop is, of each packed token, and of which token each row is.
         ...(loop < of.dense ? [] : [{ ...index, packed: { bytes: ENTRY_BYTES, share: 1 + share } }]),
       ]),
-      ...fullTensors(core, g.kvHeads, d, 'f16', groupSize).map((tensor) => ({
-        ...tensor,
-        windowTokens: streams(g, codec).tail.most,
-      })),
+      ...windowTensors(core, g, { storage: 'f16', groupSize }, streams(g, codec).tail.most),
     ];
   },
-  parameters: () => 0,
 };

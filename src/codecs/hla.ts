@@ -8,7 +8,7 @@
  */
 import type { Geometry } from '../geometry/geometry.js';
 import type { Codec, CodecSpec } from './codec.js';
-import { cacheTensor, fullTensors, latentTensors, sharedByLoops } from './layout.js';
+import { cacheTensor, latentTensors, sharedByLoops, windowTensors } from './layout.js';
 import { exactRatio, isOuroStack, ratioLabel } from './ranks.js';
 
 /** The paper's setting for both sizes of Ouro: r_k = r_v = 512, r_1 = 256, W = 128. */
@@ -58,9 +58,9 @@ function ofRatio(g: Geometry, ratio: number): Codec | string {
     : { kind: 'hla', rankK, rankV, rankFirst, windowTokens: PUBLISHED_WINDOW_TOKENS };
 }
 
-/** Scalars of the matrices E, which every GPU holds whole: the input that they encode is that of all heads. */
-const encoderScalars = (g: Geometry, { rankK = 0, rankV = 0, rankFirst = 0 }: Codec): number =>
-  g.layers * g.hidden * ((g.loops - 1) * (rankK + rankV) + 2 * rankFirst);
+/** Scalars of matrices of a row's width by the latents of each loop, in all layers. */
+const matrixScalars = (g: Geometry, width: number, { rankK = 0, rankV = 0, rankFirst = 0 }: Codec): number =>
+  g.layers * width * ((g.loops - 1) * (rankK + rankV) + 2 * rankFirst);
 
 export const hla: CodecSpec = {
   title: 'HLA, one rotated latent of the later loops, one of the first, and an exact window',
@@ -75,31 +75,23 @@ export const hla: CodecSpec = {
   ratio: (g, codec) => (2 * g.loops * g.kvHeads * g.headDim) / scalars(codec),
   publishedRatios: (g) => (isOuroStack(g) ? [PUBLISHED_RATIO] : []),
   fromRatio: ofRatio,
-  refuse: (g, codec) => refusal(g, codec),
+  refuse: refusal,
   core: (g, core, codec, choice) => {
     const { first, shared } = ranksOfLoops(codec);
     const block = sharedByLoops(core);
     const { storage, groupSize } = choice;
-    const ring = codec.windowTokens
-      ? fullTensors(core, g.kvHeads, g.headDim, storage, groupSize).map((tensor) => ({
-          ...tensor,
-          windowTokens: codec.windowTokens,
-        }))
-      : [];
     return [
       ...latentTensors(block, 1, shared.rankK, shared.rankV, choice),
       cacheTensor(block, 'first-key-latent', 1, first.rankK, storage, groupSize),
       cacheTensor(block, 'first-value-latent', 1, first.rankV, storage, groupSize),
-      ...ring,
+      ...(codec.windowTokens ? windowTensors(core, g, choice, codec.windowTokens) : []),
     ];
   },
   // E: attention's input to latents, of each loop. A and B: latents to queries and outputs of each loop and head.
-  parameters: (g, codec) => encoderScalars(g, codec) + headScalars(g, codec),
-  wholeParameters: encoderScalars,
+  parameters: (g, codec) => matrixScalars(g, g.hidden, codec) + matrixScalars(g, g.kvHeads * g.headDim, codec),
+  // E, as the input that it encodes is that of all heads.
+  wholeParameters: (g, codec) => matrixScalars(g, g.hidden, codec),
 };
-
-const headScalars = (g: Geometry, { rankK = 0, rankV = 0, rankFirst = 0 }: Codec): number =>
-  g.layers * g.kvHeads * g.headDim * ((g.loops - 1) * (rankK + rankV) + 2 * rankFirst);
 
 function refusal(g: Geometry, { rankK, rankV, rankFirst, windowTokens }: Codec): string | undefined {
   if (g.loops < 2) return ONE_LOOP;

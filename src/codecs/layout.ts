@@ -5,9 +5,10 @@
  * A tensor holds `layers × loops × heads` slots; a slot holds one row of `width` scalars a token. Tokens come in tiles
  * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
  */
-import { GROUP_SIZE, storedBytes, type Storage } from '../../kernels/spec.js';
+import { storedBytes, type Storage } from '../../kernels/spec.js';
 import { residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
-import type { LayerBlock } from '../geometry/geometry.js';
+import type { Geometry, LayerBlock } from '../geometry/geometry.js';
+import type { StorageChoice } from './codec.js';
 
 /** Tokens in one tile of the cache: 32 scalars of n bits are n words. Pages are whole tiles. */
 export const TILE_TOKENS = 32;
@@ -145,17 +146,25 @@ export const cacheTensor = (
   groupSize,
 });
 
+type Heads = Pick<Geometry, 'kvHeads' | 'headDim'>;
+
 /** An uncompressed K and V pair for a block of layers. */
 export const fullTensors = (
   block: LayerBlock,
-  heads: number,
-  headDim: number,
-  storage: Storage,
-  groupSize = GROUP_SIZE,
+  { kvHeads, headDim }: Heads,
+  { storage, groupSize }: StorageChoice,
 ): CacheTensor[] => [
-  cacheTensor(block, 'key', heads, headDim, storage, groupSize),
-  cacheTensor(block, 'value', heads, headDim, storage, groupSize),
+  cacheTensor(block, 'key', kvHeads, headDim, storage, groupSize),
+  cacheTensor(block, 'value', kvHeads, headDim, storage, groupSize),
 ];
+
+/** The same of a ring that holds the last tokens. */
+export const windowTensors = (
+  block: LayerBlock,
+  g: Heads,
+  choice: StorageChoice,
+  windowTokens: number | undefined,
+): CacheTensor[] => fullTensors(block, g, choice).map((tensor) => ({ ...tensor, windowTokens }));
 
 /** The block of rows that serve all loops. */
 export const sharedByLoops = ({ name, layers }: LayerBlock): LayerBlock => ({ name, layers, loops: 1 });
@@ -166,7 +175,7 @@ export const latentTensors = (
   heads: number,
   rankK: number,
   rankV: number,
-  { storage, groupSize }: { readonly storage: Storage; readonly groupSize: number },
+  { storage, groupSize }: StorageChoice,
 ): CacheTensor[] => [
   cacheTensor(block, 'key-latent', heads, rankK, storage, groupSize),
   cacheTensor(block, 'value-latent', heads, rankV, storage, groupSize),

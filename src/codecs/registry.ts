@@ -17,15 +17,10 @@ import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from
 import { choiceOf, pathSpec } from './paths.js';
 import { flashloop } from './flashloop-codec.js';
 import { hla } from './hla.js';
-import { lla } from './lla.js';
-import { llaWindow } from './lla-window.js';
-import { lla2d } from './lla-2d.js';
-import { loopWindow } from './loop-window.js';
-import { melt } from './melt.js';
-import { mlaHead } from './mla-head.js';
+import { lla, lla2d, llaWindow, mlaHead } from './lla.js';
 import { ratioLabel } from './ranks.js';
 import { residualQuant } from './residual-quant.js';
-import { finalLoop, meanLoop } from './shared-loops.js';
+import { finalLoop, loopWindow, meanLoop, melt } from './shared-loops.js';
 import { cla, full, kvQuant } from './uncompressed.js';
 
 /** Every codec by its kind: what it stores, and what can be asked of it. */
@@ -143,7 +138,7 @@ export function layoutOf(g: Geometry, codec: Codec, path: Path, choice: StorageC
   const tensors = blocksOf(g).flatMap((block) =>
     block.name === 'core'
       ? keptOfLoops(g, coreTensors(g, block, codec, path, choice, branch))
-      : fullTensors(block, g.kvHeads, g.headDim, outside, choice.groupSize),
+      : fullTensors(block, g, { ...choice, storage: outside }),
   );
   return g.valuesAreKeys ? tensors.filter(({ role }) => role !== 'value') : tensors;
 }
@@ -192,7 +187,7 @@ function coreTensors(
   choice: StorageChoice,
   branch: Branch,
 ): CacheTensor[] {
-  if (pathSpec(path).restores) return fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize);
+  if (pathSpec(path).restores) return fullTensors(core, g, choice);
   const tensors = codecSpec(codec).core(g, core, codec, choice);
   if (!pathSpec(path).branch) return tensors;
   const latent = tensors[0] as CacheTensor;

@@ -6,6 +6,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { anchorGroupOf, residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import { RESIDUAL_FORMS, type Codec, type CodecSpec, type ResidualForm } from './codec.js';
 import { fullTensors, sharedByLoops } from './layout.js';
+import { ROWS } from './uncompressed.js';
 
 const FORMS: Readonly<Record<ResidualForm, Pick<ResidualRow, 'anchorBits' | 'residualGroup'>>> = {
   'mixed-g32': { anchorBits: 4, residualGroup: 32 },
@@ -36,8 +37,8 @@ const bitsOf = (g: Geometry, codec: Codec): number => {
 const CLOSE = 0.01;
 
 export const residualQuant: CodecSpec = {
+  ...ROWS,
   title: 'differences to the last loop, quantised',
-  paths: ['full'],
   settings: ['residual'],
   untrained: true,
   closes: 'anchor-loop',
@@ -47,7 +48,6 @@ export const residualQuant: CodecSpec = {
   label: ({ kind, residual }) => `${kind}-${residual}`,
   // Prelude and coda, which have no loops.
   storage: () => 'f16',
-  loopAxis: false,
   publishedRatios: (g) =>
     g.loops > 1 && hasGroups(g)
       ? [...new Set(RESIDUAL_FORMS.map((residual) => 16 / bitsOf(g, { kind: 'residual-quant', residual })))]
@@ -72,10 +72,7 @@ export const residualQuant: CodecSpec = {
   core: (g, core, codec, choice) => {
     const row = rowOf(g, codec);
     const anchors = { ...sharedByLoops(core), loops: core.loops / row.loops };
-    return fullTensors(anchors, g.kvHeads, row.loops * g.headDim, 'f16', choice.groupSize).map((tensor) => ({
-      ...tensor,
-      residual: row,
-    }));
+    const wide = { kvHeads: g.kvHeads, headDim: row.loops * g.headDim };
+    return fullTensors(anchors, wide, { ...choice, storage: 'f16' }).map((t) => ({ ...t, residual: row }));
   },
-  parameters: () => 0,
 };

@@ -1,34 +1,38 @@
 /** Codecs that keep rows of full width: the plain cache, and those that share or quantise it. No parameters. */
-import type { Codec, CodecSpec } from './codec.js';
+import type { CodecSpec } from './codec.js';
 import { fullTensors } from './layout.js';
 import type { Storage } from '../../kernels/spec.js';
 
-export const full: CodecSpec = {
-  title: 'full cache, one K and V per loop',
+/** What codecs have in common whose rows attention reads as they are stored. */
+export const ROWS = {
   paths: ['full'],
   settings: [],
+  closes: 'always',
+  loopAxis: false,
+  parameters: () => 0,
+} as const satisfies Partial<CodecSpec>;
+
+export const full: CodecSpec = {
+  ...ROWS,
+  title: 'full cache, one K and V per loop',
   uncompressed: true,
   untrained: true,
   rowByRow: true,
-  closes: 'always',
   ratio: () => 1,
   label: ({ kind }) => kind,
-  loopAxis: false,
   publishedRatios: () => [1],
   fromRatio: (_g, ratio) => (ratio === 1 ? { kind: 'full' } : 'the full cache has ratio 1'),
   refuse: () => undefined,
-  core: (g, core, _codec, choice) => fullTensors(core, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
-  parameters: () => 0,
+  core: (g, core, _codec, choice) => fullTensors(core, g, choice),
 };
 
 /** cla: `shareLayers` adjacent layers share one cache; every layer and loop re-reads it. */
 export const cla: CodecSpec = {
+  ...ROWS,
   title: 'cross-layer sharing',
-  paths: ['full'],
   settings: ['shareLayers'],
   closes: 'closing-layer',
   ratio: (_g, { shareLayers = 1 }) => shareLayers,
-  loopAxis: false,
   publishedRatios: (g) => [4, 6, 12, 24].filter((s) => g.layers % s === 0),
   fromRatio: (_g, ratio) =>
     Number.isInteger(ratio) ? { kind: 'cla', shareLayers: ratio } : 'cla shares a whole number of layers',
@@ -37,8 +41,7 @@ export const cla: CodecSpec = {
       ? `cla shares a number of layers of at least 2 that divides the ${g.layers} core layers, not ${s}`
       : undefined,
   core: (g, core, { shareLayers = 1 }, choice) =>
-    fullTensors({ ...core, layers: core.layers / shareLayers }, g.kvHeads, g.headDim, choice.storage, choice.groupSize),
-  parameters: () => 0,
+    fullTensors({ ...core, layers: core.layers / shareLayers }, g, choice),
 };
 
 const BITS = [2, 3, 4, 8] as const;
@@ -46,16 +49,14 @@ const QUANT_STORAGE: Record<2 | 3 | 4 | 8, Storage> = { 2: 'q2', 3: 'q3', 4: 'q4
 
 /** kv-quant: n-bit scalars with an f16 scale a group. The nominal ratio 16/n leaves the scales out. */
 export const kvQuant: CodecSpec = {
+  ...ROWS,
   title: 'quantised cache',
-  paths: ['full'],
   settings: ['bits'],
   untrained: true,
   rowByRow: true,
-  closes: 'always',
   ratio: (_g, { bits = 16 }) => 16 / bits,
   label: ({ kind, bits }) => `${kind}-${bits}bit`,
   storage: ({ bits }) => QUANT_STORAGE[bits ?? 8],
-  loopAxis: false,
   publishedRatios: () => [2, 4, 16 / 3, 8],
   fromRatio: (_g, ratio) => {
     const bits = BITS.find((b) => Math.abs(16 / b - ratio) < 0.01);
@@ -63,7 +64,5 @@ export const kvQuant: CodecSpec = {
   },
   refuse: (_g, { bits }) =>
     bits !== undefined && BITS.includes(bits) ? undefined : `kv-quant takes 2, 3, 4 or 8 bits, not ${bits}`,
-  core: (g, core, codec: Codec, choice) =>
-    fullTensors(core, g.kvHeads, g.headDim, QUANT_STORAGE[codec.bits ?? 8], choice.groupSize),
-  parameters: () => 0,
+  core: (g, core, { bits = 8 }, choice) => fullTensors(core, g, { ...choice, storage: QUANT_STORAGE[bits] }),
 };

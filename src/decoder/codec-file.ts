@@ -15,15 +15,15 @@
  * (`latentGroups`).
  */
 import { CODEC_KINDS, PATHS, type Codec, type CodecKind, type Path } from '../codecs/codec.js';
-import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla-window.js';
+import { DEFAULT_WINDOW_TOKENS } from '../codecs/lla.js';
 import { ranksText } from '../codecs/ranks.js';
 import { codecSpec } from '../codecs/registry.js';
 import { UserError, show } from '../errors.js';
 import { writeWhole } from '../io/write.js';
 import { SafetensorsFile } from './safetensors.js';
-import { elementsOf, type TensorSpec } from './tensors.js';
-import { bytesOf, headerBytes } from './write-safetensors.js';
+import type { TensorSpec } from './tensors.js';
 import type { TensorSource } from './weights.js';
+import { safetensorsParts } from './write-safetensors.js';
 
 export const INITIALISATIONS = ['svd', 'first-loop', 'random'] as const;
 export type Initialisation = (typeof INITIALISATIONS)[number];
@@ -77,37 +77,28 @@ export function writeCodecFile(
   source: TensorSource,
   facts: CodecFacts,
 ): void {
-  const header: Record<string, unknown> = {
-    __metadata__: {
-      schema: SCHEMA,
-      schemaVersion: VERSION,
-      codec: facts.codec,
-      ranks: ranksText(facts),
-      model: facts.model,
-      initialisation: facts.initialisation,
-      tokens: String(facts.tokens),
-      ...(facts.distilled
-        ? {
-            distilledSteps: String(facts.distilled.steps),
-            distilledPath: facts.distilled.path,
-            heldOutKlBefore: String(facts.distilled.klBefore),
-            heldOutKlAfter: String(facts.distilled.klAfter),
-          }
-        : {}),
-    },
+  const { distilled } = facts;
+  const metadata = {
+    schema: SCHEMA,
+    schemaVersion: VERSION,
+    codec: facts.codec,
+    ranks: ranksText(facts),
+    model: facts.model,
+    initialisation: facts.initialisation,
+    tokens: String(facts.tokens),
+    ...(distilled && {
+      distilledSteps: String(distilled.steps),
+      distilledPath: distilled.path,
+      heldOutKlBefore: String(distilled.klBefore),
+      heldOutKlAfter: String(distilled.klAfter),
+    }),
   };
-  let at = 0;
-  for (const spec of specs) {
-    const bytes = elementsOf(spec.shape) * (isHalf(spec) ? 2 : 4);
-    header[spec.name] = { dtype: isHalf(spec) ? 'F16' : 'F32', shape: spec.shape, data_offsets: [at, at + bytes] };
-    at += bytes;
-  }
   // One tensor at a time: a codec of all heads is larger than what it was fitted in.
-  const parts = function* (): Generator<Uint8Array> {
-    yield headerBytes(header);
-    for (const spec of specs) yield bytesOf(source.read(spec.name), isHalf(spec));
-  };
-  writeWhole(path, parts(), '--output');
+  writeWhole(
+    path,
+    safetensorsParts(specs, ({ name }) => source.read(name), metadata, isHalf),
+    '--output',
+  );
 }
 
 /** The facts of an open file. @throws UserError for a file that lla-sim fit did not make */

@@ -12,4 +12,4 @@ export { SafetensorsFile } from './safetensors.js';
 export { GREEDY, sample, type Sampling } from './sampler.js';
 export { codecTensors, modelTensors, type TensorSpec } from './tensors.js';
 export { readTokenizer, type Tokenizer } from './tokenizer.js';
-export { combined, fabricate, storedAs, type TensorSource } from './weights.js';
+export { combined, fabricate, inMemory, storedAs, type NamedTensor, type TensorSource } from './weights.js';

@@ -18,6 +18,30 @@ export interface TensorSource {
   read(name: string, from?: number, count?: number): Float32Array;
 }
 
+/** A tensor in memory. */
+export interface NamedTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
+
+/** Tensors in memory as a source; their values are not copied. */
+export function inMemory(tensors: readonly NamedTensor[]): TensorSource {
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  return {
+    shapes: new Map(tensors.map(({ name, shape }) => [name, shape])),
+    read(name, from = 0, count) {
+      const tensor = byName.get(name);
+      if (!tensor) throw new RangeError(`no tensor ${name}`);
+      return tensor.values.slice(from, count === undefined ? undefined : from + count);
+    },
+  };
+}
+
+/** All tensors of a source, read. @param prefix before their names */
+export const listed = (source: TensorSource, prefix = ''): NamedTensor[] =>
+  [...source.shapes].map(([name, shape]) => ({ name: prefix + name, shape: [...shape], values: source.read(name) }));
+
 /** The two words that a tensor's values depend on beside the index: from the seed and the name (FNV-1a). */
 export function tensorSeed(seed: number, name: string): readonly [number, number] {
   let hash = 0x811c9dc5;

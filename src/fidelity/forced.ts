@@ -5,7 +5,7 @@
 import { setImmediate as breathe } from 'node:timers/promises';
 import { codecSpec } from '../codecs/registry.js';
 import { openDecoder } from '../decoder/gpu/index.js';
-import type { TensorSource } from '../decoder/index.js';
+import { inMemory, type TensorSource } from '../decoder/index.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
 import { tensorsOf, type Teacher } from '../fit/capture.js';
@@ -99,12 +99,7 @@ async function predictInFloat64(
 }
 
 /** Weights of a codec that has none. */
-export const NO_TENSORS: TensorSource = {
-  shapes: new Map(),
-  read: (name) => {
-    throw new RangeError(`no tensor ${name}`);
-  },
-};
+export const NO_TENSORS = inMemory([]);
 
 /** The token that a step reads: the prompt's last, then the continuation's, or the prediction before it. */
 function inputOf({ prompt, continuation }: Item, step: number, made: readonly Float32Array[]): number {

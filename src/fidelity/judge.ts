@@ -3,12 +3,11 @@ import { createHash } from 'node:crypto';
 import { isLatent } from '../codecs/registry.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import type { Branch, Codec } from '../codecs/codec.js';
-import { combined, fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
+import { combined, inMemory, storedAs, type TensorSource } from '../decoder/index.js';
 import { branchTensor } from '../decoder/tensors.js';
 import { loadModel, type Model } from '../decoder/reference/model.js';
 import { branchTensors } from '../fit/branch.js';
-import { exactConfiguration, type Teacher } from '../fit/capture.js';
-import { sourceOf } from '../fit/fit.js';
+import { exactConfiguration, givenTensors, type Teacher } from '../fit/capture.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { evictionLabel } from '../eviction/policy.js';
 import type { Configuration } from '../schedule/schedule.js';
@@ -68,9 +67,7 @@ export class Judge {
     const items = asked.map((item, i) =>
       item.kind === 'rollout' ? { ...item, continuation: (expected[i] as Predictions).map(argmax) } : item,
     );
-    const tensors =
-      weights.model ??
-      fabricate(modelTensors(g), { seed: weights.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+    const tensors = givenTensors(teacher);
     let reference = null;
     if (parameterCount(g) <= REFERENCE_PARAMETERS) {
       const model = loadModel(g, storedAs(tensors, weights.storage), teacher.normEpsilon);
@@ -80,7 +77,7 @@ export class Judge {
         .map(({ prompt }) => observe(model, prompt.slice(0, REFERENCE_TOKENS)));
       reference = { model, observed };
     }
-    const branchOf = (branch: Branch): TensorSource => sourceOf(branchTensors(g, branch, tensors));
+    const branchOf = (branch: Branch): TensorSource => inMemory(branchTensors(g, branch, tensors));
     return new Judge(teacher, items, expected, branchOf, reference);
   }
 

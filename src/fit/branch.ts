@@ -5,10 +5,8 @@
  */
 import type { Branch } from '../codecs/codec.js';
 import { branchTensor, layerTensor } from '../decoder/tensors.js';
-import type { TensorSource } from '../decoder/index.js';
+import type { NamedTensor, TensorSource } from '../decoder/index.js';
 import type { Geometry } from '../geometry/geometry.js';
-
-type Tensors = Map<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
 
 /** Component `half` (0 or 1) of rotary pair `pair` in a vector of this width. */
 export const component = (pairing: 'half-split' | 'adjacent', width: number, pair: number, half: number): number =>
@@ -31,11 +29,11 @@ function fillZeroRows(matrix: Float32Array, width: number, random: () => number)
  * @param model tensors of the model
  * @param random draws for the keys of such pairs, without which training could not begin to use them; zero unless given
  */
-export function branchTensors(g: Geometry, branch: Branch, model: TensorSource, random?: () => number): Tensors {
+export function branchTensors(g: Geometry, branch: Branch, model: TensorSource, random?: () => number): NamedTensor[] {
   const { headDim: d, hidden, heads, kvHeads } = g;
   const { pairing } = g.rope;
   const { width, perHead } = branch;
-  const out: Tensors = new Map();
+  const out: NamedTensor[] = [];
   for (let layer = 0; layer < g.layers; layer++) {
     const rowsOf = (letter: 'q' | 'k'): Float32Array =>
       model.read(layerTensor(g.preludeLayers + layer, `self_attn.${letter}_proj.weight`));
@@ -60,8 +58,10 @@ export function branchTensors(g: Geometry, branch: Branch, model: TensorSource, 
     const allHeads = Array.from({ length: kvHeads }, (_, head) => head);
     for (let slot = 0; slot < keySlots; slot++) copy(rowsOf('k'), perHead ? [slot] : allHeads, key, slot);
     if (random) fillZeroRows(key, hidden, random);
-    out.set(branchTensor(layer, 'query'), { shape: [heads * width, hidden], values: query });
-    out.set(branchTensor(layer, 'key'), { shape: [keySlots * width, hidden], values: key });
+    out.push(
+      { name: branchTensor(layer, 'query'), shape: [heads * width, hidden], values: query },
+      { name: branchTensor(layer, 'key'), shape: [keySlots * width, hidden], values: key },
+    );
   }
   return out;
 }

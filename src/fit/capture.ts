@@ -19,13 +19,12 @@ export interface Teacher {
   readonly weights: DecoderWeights;
 }
 
-/** The model's tensors, as its weights are given. */
-export const tensorsOf = ({ geometry: g, weights }: Teacher): TensorSource =>
-  storedAs(
-    weights.model ??
-      fabricate(modelTensors(g), { seed: weights.seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' }),
-    weights.storage,
-  );
+/** The model's tensors, not rounded. */
+export const givenTensors = ({ geometry: g, weights }: Teacher): TensorSource =>
+  weights.model ?? fabricate(modelTensors(g), { ...weights, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+
+/** The same as the decoder stores them. */
+export const tensorsOf = (teacher: Teacher): TensorSource => storedAs(givenTensors(teacher), teacher.weights.storage);
 
 /** The configuration of an uncompressed f32 cache. */
 export const exactConfiguration = ({ device, geometry }: Teacher): Configuration => ({

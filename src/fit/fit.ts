@@ -3,9 +3,8 @@
  * without training, layer by layer.
  */
 import type { Codec } from '../codecs/codec.js';
-import { elementsOf, codecTensor, latentGroups, type CodecAxis } from '../decoder/tensors.js';
-import { INITIALISATIONS, type Initialisation, type TensorSource } from '../decoder/index.js';
-import type { NamedTensor } from '../decoder/write-safetensors.js';
+import { codecTensor, latentGroups, type CodecAxis } from '../decoder/tensors.js';
+import { INITIALISATIONS, type Initialisation, type NamedTensor, type TensorSource } from '../decoder/index.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
@@ -92,18 +91,4 @@ export function fitLayer(request: FitRequest, layer: number, moments: LayerMomen
     put('mean', [count, width], mean);
   }
   return { tensors, energy, shares };
-}
-
-/** Tensors in memory. */
-export function sourceOf(
-  tensors: ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>,
-): TensorSource {
-  return {
-    shapes: new Map([...tensors].map(([name, { shape }]) => [name, shape])),
-    read(name, from = 0, count) {
-      const tensor = tensors.get(name);
-      if (!tensor) throw new RangeError(`no tensor ${name}`);
-      return tensor.values.slice(from, from + (count ?? elementsOf(tensor.shape) - from));
-    },
-  };
 }

@@ -6,8 +6,7 @@
  */
 import { ranksOfLoops } from '../codecs/hla.js';
 import type { Codec } from '../codecs/codec.js';
-import type { Initialisation, TensorSource } from '../decoder/index.js';
-import type { NamedTensor } from '../decoder/write-safetensors.js';
+import type { Initialisation, NamedTensor, TensorSource } from '../decoder/index.js';
 import { biasedProjections, hybridTensor, layerTensor, type CodecAxis } from '../decoder/tensors.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';

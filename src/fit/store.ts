@@ -13,13 +13,13 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { SafetensorsFile } from '../decoder/safetensors.js';
-import { combined, type TensorSource, type TensorSpec } from '../decoder/index.js';
+import { combined, inMemory, type TensorSource, type TensorSpec } from '../decoder/index.js';
 import { requireTensors } from '../decoder/tensors.js';
 import { headerBytes, safetensorsParts } from '../decoder/write-safetensors.js';
 import { UserError } from '../errors.js';
 import { displayPath } from '../io/files.js';
 import { cannotWrite, writeWhole } from '../io/write.js';
-import { sourceOf, type FittedLayer } from './fit.js';
+import type { FittedLayer } from './fit.js';
 import type { Moments } from './covariance.js';
 
 /** What a fit says of a finished layer beside its tensors. */
@@ -49,7 +49,7 @@ export class LayersInMemory implements LayerStore {
   }
 
   tensors(): TensorSource {
-    return sourceOf(new Map([...this.layers.values()].flatMap(({ tensors }) => tensors.map((t) => [t.name, t]))));
+    return inMemory([...this.layers.values()].flatMap(({ tensors }) => tensors));
   }
 }
 
@@ -125,7 +125,8 @@ export class FitFolder implements LayerStore {
 
   put(layer: number, { tensors, ...facts }: FittedLayer): void {
     const name = layerFile(layer);
-    writeWhole(join(this.path, name), safetensorsParts(tensors, { facts: JSON.stringify(facts) }), '--output');
+    const parts = safetensorsParts(tensors, ({ values }) => values, { facts: JSON.stringify(facts) });
+    writeWhole(join(this.path, name), parts, '--output');
     this.known.set(layer, this.factsOf(layer));
   }
 

@@ -1,23 +1,17 @@
-/** Tensors of a model to and from jax-js. Matrices are [outputs, inputs] in files and [inputs, outputs] in training. */
-import { defaultDevice, init, numpy as np } from '@jax-js/jax';
+/** Tensors to and from jax-js. Matrices are [outputs, inputs] in files and [inputs, outputs] in training. */
+import { numpy as np } from '@jax-js/jax';
 import { modelTensors, type TensorSpec } from '../decoder/tensors.js';
-import type { TensorSource } from '../decoder/weights.js';
-import type { NamedTensor } from '../decoder/write-safetensors.js';
+import type { NamedTensor, TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { UserError } from '../errors.js';
 import { isTrained } from '../tiny/model.js';
+import { initialMoments, type Moments } from './adamw.js';
 import type { Parameters } from './looped.js';
-
-/** Prepares jax-js to compute in WebAssembly. Call once before anything else. */
-export async function startJax(): Promise<void> {
-  const devices = await init('cpu', 'wasm');
-  if (!devices.includes('wasm'))
-    throw new UserError('this Node.js runs no WebAssembly with SIMD', 'use Node.js 20.19 or later');
-  defaultDevice('wasm');
-}
 
 /** The tensors that training changes. */
 export const trainedTensors = (g: Geometry): TensorSpec[] => modelTensors(g).filter(isTrained);
+
+/** A tensor that is trained; matrices alone are transposed. */
+export type Trained = Pick<TensorSpec, 'name' | 'shape'> & Partial<Pick<TensorSpec, 'role'>>;
 
 function transposed(values: Float32Array, rows: number, columns: number): Float32Array {
   const out = new Float32Array(values.length);
@@ -27,9 +21,9 @@ function transposed(values: Float32Array, rows: number, columns: number): Float3
 }
 
 /** @param prefix of the names in the source */
-export function parametersFrom(g: Geometry, source: TensorSource, prefix = ''): Parameters {
+export function parametersFrom(trained: readonly Trained[], source: TensorSource, prefix = ''): Parameters {
   const out: Parameters = {};
-  for (const { name, shape, role } of trainedTensors(g)) {
+  for (const { name, shape, role } of trained) {
     const values = source.read(prefix + name);
     const [rows, columns] = shape as [number, number];
     out[name] =
@@ -41,9 +35,13 @@ export function parametersFrom(g: Geometry, source: TensorSource, prefix = ''): 
 }
 
 /** The tensors as files have them. The parameters stay usable. */
-export async function tensorsOf(g: Geometry, parameters: Parameters, prefix = ''): Promise<NamedTensor[]> {
+export async function tensorsOf(
+  trained: readonly Trained[],
+  parameters: Parameters,
+  prefix = '',
+): Promise<NamedTensor[]> {
   const out: NamedTensor[] = [];
-  for (const { name, shape, role } of trainedTensors(g)) {
+  for (const { name, shape, role } of trained) {
     const values = Float32Array.from((await (parameters[name] as np.Array).ref.data()) as Float32Array);
     const [rows, columns] = shape as [number, number];
     out.push({
@@ -54,3 +52,27 @@ export async function tensorsOf(g: Geometry, parameters: Parameters, prefix = ''
   }
   return out;
 }
+
+/** Parameters and moments: what a training goes on from. */
+export interface State {
+  readonly parameters: Parameters;
+  readonly moments: Moments;
+}
+
+/** A state that `savedState` gave; or tensors to begin with, whose moments are zero. */
+export function stateFrom(trained: readonly Trained[], source: TensorSource): State {
+  const parameters = parametersFrom(trained, source);
+  const moments = source.shapes.has(`first.${trained[0]?.name}`)
+    ? { first: parametersFrom(trained, source, 'first.'), second: parametersFrom(trained, source, 'second.') }
+    : initialMoments(parameters);
+  return { parameters, moments };
+}
+
+export const savedState = async (
+  trained: readonly Trained[],
+  { parameters, moments: { first, second } }: State,
+): Promise<NamedTensor[]> => [
+  ...(await tensorsOf(trained, parameters)),
+  ...(await tensorsOf(trained, first, 'first.')),
+  ...(await tensorsOf(trained, second, 'second.')),
+];

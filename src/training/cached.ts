@@ -7,6 +7,7 @@ import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { pathSpec } from '../codecs/paths.js';
 import { branchTensor, codecTensor, latentGroups, type CodecAxis } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import type { Arrays } from './jax.js';
 import {
   firstPlaces,
   positionsOf,
@@ -31,9 +32,6 @@ export interface Setting {
   readonly normEpsilon: number;
   readonly length: number;
 }
-
-/** Arrays by name. */
-export type Arrays = Record<string, np.Array>;
 
 /** What depends on the length of the texts alone, for a student. `before`: 0 for tokens before, −1e9 for the others. */
 export function studentPositions({ geometry: g, length }: Setting, { branch }: Swap): Positions {

@@ -2,14 +2,13 @@
 import { existsSync, rmSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 import { SafetensorsFile } from '../decoder/safetensors.js';
-import type { TensorSource } from '../decoder/weights.js';
-import { safetensorsBytes, type NamedTensor } from '../decoder/write-safetensors.js';
+import { inMemory, listed, type NamedTensor, type TensorSource } from '../decoder/weights.js';
+import { safetensorsBytes } from '../decoder/write-safetensors.js';
 import { UserError } from '../errors.js';
 import { displayPath } from '../io/files.js';
-import { sourceOf } from '../fit/fit.js';
 import { bootstrapMean, type Interval } from '../numbers/statistics.js';
 import { writeWhole } from '../io/write.js';
-import { startJax } from './arrays.js';
+import { startJax } from './jax.js';
 import type { Setting, Swap } from './cached.js';
 import { Distiller, isOnPolicy, type DistilPlan } from './distiller.js';
 
@@ -51,6 +50,8 @@ export interface Distilled {
 /** Steps between looks at the held-out texts, and between saved states. */
 const LOOK_EVERY = 20;
 const SEED = 1;
+/** Before the names of the best weights in a state. */
+const BEST = 'best.';
 
 /** KL of the held-out texts: at first, and with the best weights. */
 interface Looks {
@@ -69,9 +70,6 @@ interface Progress {
   readonly tensors: TensorSource;
 }
 
-const named = (source: TensorSource, names: readonly string[], prefix: string): NamedTensor[] =>
-  names.map((name) => ({ name: prefix + name, shape: source.shapes.get(name) ?? [], values: source.read(name) }));
-
 const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
 
 /**
@@ -85,8 +83,7 @@ export async function distil(asked: Distillation, { signal, state, onProgress }:
   const saved = state ? earlier(state.path, state.question, names) : null;
   const distiller = new Distiller(setting, swap, plan, model, saved?.tensors ?? asked.start, names, texts);
   try {
-    const now = async (): Promise<TensorSource> =>
-      sourceOf(new Map((await distiller.tensors()).map((tensor) => [tensor.name, tensor])));
+    const now = async (): Promise<TensorSource> => inMemory(await distiller.tensors());
     let at: Progress;
     if (saved) at = saved.progress;
     else {
@@ -94,7 +91,7 @@ export async function distil(asked: Distillation, { signal, state, onProgress }:
       at = { step: 0, forced: { first, best: first }, drawn: null, bestStep: 0, tensors: asked.start };
     }
     const save = async (): Promise<void> => {
-      if (state) writeWhole(state.path, stateBytes(at, await distiller.state(), names, state.question), '--output');
+      if (state) writeWhole(state.path, stateBytes(at, await distiller.saved(), state.question), '--output');
     };
     const from = at.step;
     while (at.step < plan.steps && !signal.aborted) {
@@ -134,13 +131,8 @@ export async function distil(asked: Distillation, { signal, state, onProgress }:
   }
 }
 
-const stateBytes = (
-  at: Progress,
-  now: readonly NamedTensor[],
-  names: readonly string[],
-  question: string,
-): Uint8Array =>
-  safetensorsBytes([...now, ...named(at.tensors, names, 'best.')], {
+const stateBytes = (at: Progress, now: readonly NamedTensor[], question: string): Uint8Array =>
+  safetensorsBytes([...now, ...listed(at.tensors, BEST)], {
     question,
     step: String(at.step),
     bestStep: String(at.bestStep),
@@ -163,22 +155,20 @@ function earlier(
         `${displayPath(path)} is of a distillation of another model, text or setting`,
         'remove it, or give another --output',
       );
-    const all = new Map([...file.shapes].map(([name, shape]) => [name, { shape, values: file.read(name) }]));
-    const best = new Map(
-      names.flatMap((name) => {
-        const tensor = all.get(`best.${name}`);
-        return tensor ? [[name, tensor] as const] : [];
-      }),
-    );
+    const all = listed(file);
+    const best = names.flatMap((name) => {
+      const tensor = all.find((own) => own.name === BEST + name);
+      return tensor ? [{ ...tensor, name }] : [];
+    });
     const looksOf = (name: string): Looks | null => JSON.parse(metadata[name] ?? 'null') as Looks | null;
     return {
-      tensors: sourceOf(all),
+      tensors: inMemory(all),
       progress: {
         step: Number(metadata['step']),
         bestStep: Number(metadata['bestStep']),
         forced: looksOf('forced') as Looks,
         drawn: looksOf('drawn'),
-        tensors: sourceOf(best),
+        tensors: inMemory(best),
       },
     };
   } finally {

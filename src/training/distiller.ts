@@ -3,18 +3,26 @@
  * refinement"): AdamW, warm-up and cosine. A step depends on the seed, its number and the state before it alone, so that
  * a resumed training goes on as if it had not stopped.
  */
-import { jit, nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
-import type { TensorSource } from '../decoder/weights.js';
-import type { NamedTensor } from '../decoder/write-safetensors.js';
+import { nn, numpy as np, tree } from '@jax-js/jax';
+import type { NamedTensor, TensorSource } from '../decoder/weights.js';
 import { UserError } from '../errors.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
-import { ADAMW, initialMoments, stepSizes, update, type Moments } from './adamw.js';
-import { parametersFrom } from './arrays.js';
-import { studentPositions, type Arrays, type Setting, type Swap } from './cached.js';
+import { stepSizes, update, type Moments } from './adamw.js';
+import {
+  parametersFrom,
+  savedState,
+  stateFrom,
+  tensorsOf,
+  trainedTensors,
+  type State,
+  type Trained,
+} from './arrays.js';
+import { studentPositions, type Setting, type Swap } from './cached.js';
+import { compiled, free, withGradients, type Arrays } from './jax.js';
 import type { Parameters, Positions } from './looped.js';
 import { Rollout, tokenArray } from './rollout.js';
-import { distillationLoss, exactPass, studentDivergences, type Frozen } from './student.js';
+import { distillationLoss, exactPass, studentDivergences } from './student.js';
 
 export interface DistilPlan {
   readonly seed: number;
@@ -65,26 +73,6 @@ type Step = (
 ) => [np.Array, Parameters, Moments];
 type Judge = (p: Parameters, base: Parameters, at: Positions, tokens: np.Array, rows: Arrays) => np.Array;
 
-/** Tensors as jax-js takes them. @param prefix of the names in the source */
-const arraysOf = (source: TensorSource, names: readonly string[], prefix = ''): Parameters =>
-  Object.fromEntries(
-    names.map((name) => [
-      name,
-      np.array(source.read(prefix + name)).reshape([...(source.shapes.get(prefix + name) as readonly number[])]),
-    ]),
-  );
-
-async function tensorsOf(parameters: Parameters, prefix = ''): Promise<NamedTensor[]> {
-  const out: NamedTensor[] = [];
-  for (const [name, array] of Object.entries(parameters))
-    out.push({
-      name: prefix + name,
-      shape: array.shape,
-      values: Float32Array.from((await array.ref.data()) as Float32Array),
-    });
-  return out;
-}
-
 /** Weights of texts of `length` tokens, of which those from `first` on count. */
 function weightsOf(texts: number, length: number, first: number): np.Array {
   const weights = new Float32Array(texts * length);
@@ -93,8 +81,8 @@ function weightsOf(texts: number, length: number, first: number): np.Array {
 }
 
 export class Distiller {
-  private parameters: Parameters;
-  private moments: Moments;
+  private readonly trained: readonly Trained[];
+  private state: State;
   private readonly base: Parameters;
   private readonly at: Positions;
   private readonly rollout: Rollout;
@@ -103,7 +91,7 @@ export class Distiller {
 
   /**
    * @param model tensors of the model, which stay as they are
-   * @param start the codec's tensors to begin with, or a state that `state` gave
+   * @param start the codec's tensors to begin with, or what `saved` gave
    * @param names of the codec's tensors
    * @param texts of `setting.length` tokens each
    */
@@ -113,33 +101,28 @@ export class Distiller {
     private readonly plan: DistilPlan,
     model: TensorSource,
     start: TensorSource,
-    private readonly names: readonly string[],
+    names: readonly string[],
     private readonly texts: readonly (readonly number[])[],
   ) {
     const g = setting.geometry;
-    this.base = parametersFrom(g, model);
+    this.base = parametersFrom(trainedTensors(g), model);
     this.at = studentPositions(setting, swap);
     this.rollout = new Rollout(setting, swap);
-    this.parameters = arraysOf(start, names);
-    this.moments = start.shapes.has(`first.${names[0]}`)
-      ? { first: arraysOf(start, names, 'first.'), second: arraysOf(start, names, 'second.') }
-      : initialMoments(this.parameters);
-    const lossAndGradients = valueAndGrad(distillationLoss(setting, swap, plan.lambdaAttn) as never) as unknown as (
-      p: Parameters,
-      frozen: Frozen,
-    ) => [np.Array, Parameters];
-    this.run = jit(((p, moments, base, at, tokens, rows, weights, sizes) => {
+    this.trained = names.map((name) => ({ name, shape: start.shapes.get(name) as readonly number[] }));
+    this.state = stateFrom(this.trained, start);
+    const lossAndGradients = withGradients(distillationLoss(setting, swap, plan.lambdaAttn));
+    this.run = compiled<Step>((p, moments, base, at, tokens, rows, weights, sizes) => {
       const oneHot = nn.oneHot(tokens, g.vocab);
       const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);
       const [loss, gradients] = lossAndGradients(tree.ref(p), { base, at, exact, rows, oneHot, weights });
-      const next = update(p, gradients, moments, sizes, ADAMW);
+      const next = update(p, gradients, moments, sizes);
       return [loss, next.parameters, next.moments];
-    }) as Step as never) as unknown as Step;
-    this.judge = jit(((p, base, at, tokens, rows) => {
+    });
+    this.judge = compiled<Judge>((p, base, at, tokens, rows) => {
       const oneHot = nn.oneHot(tokens, g.vocab);
       const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);
       return studentDivergences(setting, swap, p, { base, at, exact, rows, oneHot });
-    }) as Judge as never) as unknown as Judge;
+    });
   }
 
   /** Makes step `step` (from 1). @returns its loss @throws UserError where that is no number any more */
@@ -152,10 +135,10 @@ export class Distiller {
     const draws = isOnPolicy(plan, step) ? { temperature: plan.temperature, seed } : null;
     const [shortest, longest] = draws ? DRAWN_PROMPTS : FORCED_PROMPTS;
     const prompt = Math.max(1, Math.floor(length * (shortest + (longest - shortest) * random())));
-    const rolled = await this.rollout.run(this.parameters, this.base, this.at, batch, prompt, draws);
+    const rolled = await this.rollout.run(this.state.parameters, this.base, this.at, batch, prompt, draws);
     const [loss, parameters, moments] = this.run(
-      this.parameters,
-      this.moments,
+      this.state.parameters,
+      this.state.moments,
       tree.ref(this.base),
       tree.ref(this.at),
       tokenArray(rolled.texts.flat()),
@@ -163,8 +146,7 @@ export class Distiller {
       weightsOf(plan.texts, length, draws ? prompt : 0),
       stepSizes(step, distilRate(plan, step)),
     );
-    this.parameters = parameters;
-    this.moments = moments;
+    this.state = { parameters, moments };
     const [value] = (await loss.data()) as Float32Array;
     if (!Number.isFinite(value))
       throw new UserError(`the loss of step ${step} is ${String(value)}`, 'choose a lower --rate');
@@ -182,7 +164,7 @@ export class Distiller {
     tensors?: TensorSource,
   ): Promise<readonly number[]> {
     const { length } = this.setting;
-    const parameters = tensors ? arraysOf(tensors, this.names) : tree.ref(this.parameters);
+    const parameters = tensors ? parametersFrom(this.trained, tensors) : tree.ref(this.state.parameters);
     const prompt = Math.max(1, Math.floor(JUDGED_PROMPT * length));
     const out: number[] = [];
     for (let from = 0; from < texts.length; from += this.plan.texts) {
@@ -202,27 +184,23 @@ export class Distiller {
         out.push(own.reduce((sum, x) => sum + x, 0) / own.length);
       }
     }
-    for (const array of Object.values(parameters)) array.dispose();
+    free(parameters);
     return out;
   }
 
   /** The codec's tensors as they are now. */
   tensors(): Promise<NamedTensor[]> {
-    return tensorsOf(this.parameters);
+    return tensorsOf(this.trained, this.state.parameters);
   }
 
   /** Tensors and moments: what a training goes on from. */
-  async state(): Promise<NamedTensor[]> {
-    return [
-      ...(await this.tensors()),
-      ...(await tensorsOf(this.moments.first, 'first.')),
-      ...(await tensorsOf(this.moments.second, 'second.')),
-    ];
+  saved(): Promise<NamedTensor[]> {
+    return savedState(this.trained, this.state);
   }
 
   /** Frees the memory of jax-js. */
   close(): void {
-    for (const arrays of [this.parameters, this.moments.first, this.moments.second, this.base, this.at])
-      for (const array of Object.values(arrays)) array.dispose();
+    const { parameters, moments } = this.state;
+    free(parameters, moments.first, moments.second, this.base, this.at);
   }
 }

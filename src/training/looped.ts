@@ -8,9 +8,10 @@
 import { nn, numpy as np } from '@jax-js/jax';
 import type { Geometry } from '../geometry/geometry.js';
 import { EMBEDDING, FINAL_NORM, HEAD, layerTensor } from '../decoder/tensors.js';
+import { free, type Arrays } from './jax.js';
 
 /** Arrays by tensor name. */
-export type Parameters = Record<string, np.Array>;
+export type Parameters = Arrays;
 
 /** What depends on the length of the texts alone. */
 export interface Positions {
@@ -143,7 +144,7 @@ export function forward(
     x = rmsNorm(x, use(FINAL_NORM), normEpsilon);
   }
   const logits = np.matmul(x, use(HEAD));
-  for (const array of [...Object.values(parameters), ...Object.values(at)]) array.dispose();
+  free(parameters, at);
   return logits;
 }
 

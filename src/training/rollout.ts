@@ -2,9 +2,10 @@
  * A student that goes on from prompts, token by token, as the decoder does: a prompt's rows are those of its first pass,
  * those of every later token are what the student computed at it, reading the tokens before through their latents.
  */
-import { jit, nn, numpy as np, tree } from '@jax-js/jax';
+import { nn, numpy as np, tree } from '@jax-js/jax';
 import { sample } from '../decoder/sampler.js';
-import { capture, readBack, type Arrays, type Setting, type Swap } from './cached.js';
+import { capture, readBack, type Setting, type Swap } from './cached.js';
+import { compiled, free, type Arrays } from './jax.js';
 import type { Parameters, Positions } from './looped.js';
 import { promptPass, studentPass } from './student.js';
 
@@ -46,13 +47,13 @@ export class Rollout {
   ) {
     const { geometry: g, length } = setting;
     const single: Setting = { ...setting, length: 1 };
-    this.begin = jit(((p, base, at, tokens) => {
+    this.begin = compiled<Begin>((p, base, at, tokens) => {
       const rows = promptPass(setting, swap, tree.ref(p), base, tree.ref(at), nn.oneHot(tokens, g.vocab));
       const cached = readBack(setting, swap, p, at, tree.ref(rows));
-      for (const array of [...Object.values(p), ...Object.values(at)]) array.dispose();
+      free(p, at);
       return [rows, cached];
-    }) as Begin as never) as unknown as Begin;
-    this.step = jit(((p, base, at, here, tokens, [rows, cached]) => {
+    });
+    this.step = compiled<Step>((p, base, at, here, tokens, [rows, cached]) => {
       const own = Object.fromEntries(
         Object.entries(at).map(([name, table]) => [name, np.matmul(here.ref, table)]),
       ) as unknown as Positions;
@@ -78,9 +79,9 @@ export class Rollout {
           ]),
         );
       const out: [np.Array, ...Cache] = [student, joined(rows, made), joined(cached, back)];
-      for (const array of [place, others, ...Object.values(p), ...Object.values(own)]) array.dispose();
+      free({ place, others }, p, own);
       return out;
-    }) as Step as never) as unknown as Step;
+    });
   }
 
   /**
@@ -119,7 +120,7 @@ export class Rollout {
       });
     }
     const [rows, cached] = cache;
-    for (const array of Object.values(cached)) array.dispose();
+    free(cached);
     return { texts, rows };
   }
 }

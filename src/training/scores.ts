@@ -1,5 +1,5 @@
 /** How often a model answers right, by task and length of the prompt: greedy decoding, every token of the answer. */
-import { jit, nn, numpy as np, tree } from '@jax-js/jax';
+import { nn, numpy as np, tree } from '@jax-js/jax';
 import type { TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
@@ -14,7 +14,8 @@ import {
   type Task,
   type TaskKind,
 } from '../tiny/tasks.js';
-import { parametersFrom } from './arrays.js';
+import { parametersFrom, trainedTensors } from './arrays.js';
+import { compiled, free } from './jax.js';
 import { forward, positionsOf, type Parameters, type Positions } from './looped.js';
 
 const TASKS: Readonly<Record<TaskKind, (random: () => number, length: number) => Task>> = {
@@ -56,7 +57,7 @@ export async function scores(
   questionsOf: (length: number) => number,
   kinds: readonly TaskKind[],
 ): Promise<Score[]> {
-  const parameters = parametersFrom(g, source);
+  const parameters = parametersFrom(trainedTensors(g), source);
   const out: Score[] = [];
   for (const length of lengths) {
     const questions = questionsOf(length);
@@ -64,12 +65,9 @@ export async function scores(
     const most = Math.floor(Math.min(BATCH_TOKENS, BATCH_SCORES / tokens) / tokens);
     const texts = Math.max(1, Math.min(most, questions));
     const at = positionsOf(g, tokens);
-    const run = jit(((p: Parameters, positions: Positions, inputs: np.Array) =>
-      forward(g, normEpsilon, p, positions, nn.oneHot(inputs, g.vocab), tokens)) as never) as unknown as (
-      p: Parameters,
-      positions: Positions,
-      inputs: np.Array,
-    ) => np.Array;
+    const run = compiled((p: Parameters, positions: Positions, inputs: np.Array) =>
+      forward(g, normEpsilon, p, positions, nn.oneHot(inputs, g.vocab), tokens),
+    );
     for (const kind of kinds) {
       let right = 0;
       for (let from = 0; from < questions; from += texts) {
@@ -93,7 +91,7 @@ export async function scores(
       }
       out.push({ kind, length, asked: questions, right });
     }
-    for (const array of Object.values(at)) array.dispose();
+    free(at);
   }
   return out;
 }

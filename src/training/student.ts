@@ -20,10 +20,10 @@ import {
   firstLoop,
   readBack,
   rowName,
-  type Arrays,
   type Setting,
   type Swap,
 } from './cached.js';
+import { free, type Arrays } from './jax.js';
 import {
   exactAttention,
   forward,
@@ -111,7 +111,7 @@ export function promptPass(
   };
   const logits = forward(g, normEpsilon, base, { ...at }, oneHot, length, { attend });
   branch.dispose();
-  for (const array of [logits, ...Object.values(p)]) array.dispose();
+  free({ logits }, p);
   return rows;
 }
 
@@ -173,7 +173,7 @@ export function studentPass(
   };
   const logits = forward(g, normEpsilon, base, { ...at }, oneHot, setting.length, { attend });
   branch.dispose();
-  for (const array of [...Object.values(p), ...Object.values(cached)]) array.dispose();
+  free(p, cached);
   return nn.logSoftmax(logits, -1);
 }
 
@@ -227,6 +227,6 @@ export function studentDivergences(
   const cached = readBack(setting, swap, p, at, rows);
   const student = studentPass(setting, swap, p, base, at, cached, oneHot);
   const { logProbabilities, ...outputs } = exact;
-  for (const array of Object.values(outputs)) array.dispose();
+  free(outputs);
   return divergences(logProbabilities as np.Array, student);
 }

@@ -2,15 +2,15 @@
  * Trains a looped model on lessons (tiny/tasks.ts): AdamW, warm-up and cosine, lengths by a curriculum. A step depends
  * on the seed, its number and the state before it alone, so that a resumed training goes on as if it had not stopped.
  */
-import { blockUntilReady, jit, nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
-import type { TensorSource } from '../decoder/weights.js';
-import type { NamedTensor } from '../decoder/write-safetensors.js';
+import { blockUntilReady, nn, numpy as np, tree } from '@jax-js/jax';
+import type { NamedTensor, TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
 import { lesson, lessonOptions, type LessonOptions } from '../tiny/tasks.js';
-import { initialMoments, stepSizes, update, type Moments } from './adamw.js';
-import { parametersFrom, tensorsOf } from './arrays.js';
+import { stepSizes, update, type Moments } from './adamw.js';
+import { savedState, stateFrom, tensorsOf, trainedTensors, type State, type Trained } from './arrays.js';
+import { compiled, withGradients } from './jax.js';
 import { crossEntropy, forward, positionsOf, rotations, type Parameters, type Positions } from './looped.js';
 
 export interface Stage {
@@ -189,23 +189,20 @@ export function guideOf(plan: TrainingPlan, step: number): number {
 }
 
 export class Trainer {
-  private parameters: Parameters;
-  private moments: Moments;
+  private readonly trained: readonly Trained[];
+  private state: State;
   /** Compiled steps, by length and number of texts. */
   private readonly programs = new Map<string, { at: Positions; step: Step }>();
 
-  /** @param weights to begin with, or a state that `state` gave, to go on from */
+  /** @param weights to begin with, or what `saved` gave, to go on from */
   constructor(
     private readonly g: Geometry,
     private readonly normEpsilon: number,
     private readonly plan: TrainingPlan,
     weights: TensorSource,
   ) {
-    this.parameters = parametersFrom(g, weights);
-    const first = Object.keys(this.parameters)[0] as string;
-    this.moments = weights.shapes.has(`first.${first}`)
-      ? { first: parametersFrom(g, weights, 'first.'), second: parametersFrom(g, weights, 'second.') }
-      : initialMoments(this.parameters);
+    this.trained = trainedTensors(g);
+    this.state = stateFrom(this.trained, weights);
   }
 
   private program({ length, texts, loops = this.g.loops, guide = 0 }: Stage): { at: Positions; step: Step } {
@@ -214,10 +211,8 @@ export class Trainer {
     const known = this.programs.get(key);
     if (known) return known;
     const g = { ...this.g, loops };
-    const lossAndGradients = valueAndGrad(lossOf(g, this.normEpsilon, length, guided) as never) as unknown as (
-      ...args: [Parameters, Positions, Inputs]
-    ) => [np.Array, Parameters];
-    const step = jit(((parameters, moments, at, batch, sizes) => {
+    const lossAndGradients = withGradients(lossOf(g, this.normEpsilon, length, guided));
+    const step = compiled<Step>((parameters, moments, at, batch, sizes) => {
       const [loss, gradients] = lossAndGradients(tree.ref(parameters), at, {
         ...batch,
         inputs: nn.oneHot(batch.inputs, g.vocab),
@@ -225,7 +220,7 @@ export class Trainer {
       });
       const next = update(parameters, gradients, moments, sizes);
       return [loss, next.parameters, next.moments];
-    }) as Step as never) as unknown as Step;
+    });
     const made = { at: positionsOf(g, length), step };
     this.programs.set(key, made);
     return made;
@@ -242,8 +237,8 @@ export class Trainer {
       ? { mask: at.mask.ref, ...rotations(this.g, placesOf(this.plan, step, stage), this.g.headDim) }
       : tree.ref(at);
     const [loss, parameters, moments] = run(
-      this.parameters,
-      this.moments,
+      this.state.parameters,
+      this.state.moments,
       positions,
       {
         inputs: np.array(batch.inputs, { dtype: np.int32 }),
@@ -254,8 +249,7 @@ export class Trainer {
       },
       stepSizes(step, rateOf(this.plan, step)),
     );
-    this.parameters = parameters;
-    this.moments = moments;
+    this.state = { parameters, moments };
     const [value] = (await loss.data()) as Float32Array;
     await blockUntilReady(parameters);
     return value as number;
@@ -263,15 +257,11 @@ export class Trainer {
 
   /** The weights, as files have them. */
   weights(): Promise<NamedTensor[]> {
-    return tensorsOf(this.g, this.parameters);
+    return tensorsOf(this.trained, this.state.parameters);
   }
 
   /** Weights and moments: what a training goes on from. */
-  async state(): Promise<NamedTensor[]> {
-    return [
-      ...(await this.weights()),
-      ...(await tensorsOf(this.g, this.moments.first, 'first.')),
-      ...(await tensorsOf(this.g, this.moments.second, 'second.')),
-    ];
+  saved(): Promise<NamedTensor[]> {
+    return savedState(this.trained, this.state);
   }
 }

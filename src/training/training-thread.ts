@@ -1,12 +1,11 @@
 /** Trains on a thread of its own, so that the program can use the GPU meanwhile. It loads what trains. */
 import { Worker } from 'node:worker_threads';
 import { UserError } from '../errors.js';
-import { sourceOf } from '../fit/fit.js';
 import { PACKAGE_ROOT } from '../io/root.js';
-import type { TensorSource } from '../decoder/index.js';
+import { inMemory, listed, type NamedTensor, type TensorSource } from '../decoder/weights.js';
 import type { Distillation } from './distil.js';
 
-type Sent = ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
+type Sent = readonly NamedTensor[];
 
 /** What the thread is asked. */
 export interface Asked {
@@ -18,11 +17,6 @@ export interface Asked {
 export type Said = { readonly id: number } & (
   { readonly step: number } | { readonly tensors: Sent } | { readonly message: string; readonly hint: string | null }
 );
-
-export const sent = (source: TensorSource): Sent =>
-  new Map([...source.shapes].map(([name, shape]) => [name, { shape: [...shape], values: source.read(name) }]));
-
-export const received = (tensors: Sent): TensorSource => sourceOf(tensors);
 
 interface Waiting {
   readonly onStep: (step: number) => void;
@@ -50,7 +44,7 @@ export class TrainingThread {
     const made = new Promise<TensorSource>((resolve, reject) => this.waiting.set(id, { onStep, resolve, reject }));
     // Whoever asked may have failed before it waits.
     made.catch(() => undefined);
-    const asked: Asked = { id, distillation: { ...others, model: sent(model), start: sent(start) } };
+    const asked: Asked = { id, distillation: { ...others, model: listed(model), start: listed(start) } };
     this.worker.postMessage(asked);
     return made;
   }
@@ -60,7 +54,7 @@ export class TrainingThread {
     if (!waiting) return;
     if ('step' in said) return waiting.onStep(said.step);
     this.waiting.delete(said.id);
-    if ('tensors' in said) waiting.resolve(received(said.tensors));
+    if ('tensors' in said) waiting.resolve(inMemory(said.tensors));
     else waiting.reject(said.hint === null ? new Error(said.message) : new UserError(said.message, said.hint));
   }
 

@@ -63,7 +63,7 @@ describe('lla-sim paper', () => {
   it('5: a planner that counts a cache wrongly; the report is still printed, and stderr names the figures', () => {
     const at = join(program.cli, '../codecs/lla.js');
     const source = readFileSync(at, 'utf8');
-    const broken = source.replace('g.kvHeads, rankK', 'g.kvHeads + 1, rankK');
+    const broken = source.replace('g.kvHeads : 1, rankK', 'g.kvHeads + 1 : 1, rankK');
     expect(broken).not.toBe(source);
     writeFileSync(at, broken);
     const o = program.run(['paper', '--format', 'json']);

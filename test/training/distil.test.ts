@@ -20,18 +20,12 @@ import { refuseDistil } from '../../src/fit/distillable.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
-import { parametersFrom, startJax } from '../../src/training/arrays.js';
+import { parametersFrom, trainedTensors } from '../../src/training/arrays.js';
+import { startJax, type Arrays } from '../../src/training/jax.js';
 import { distil, type Distillation, type Distilled } from '../../src/training/distil.js';
 import { distilRate } from '../../src/training/distiller.js';
 import type { Parameters } from '../../src/training/looped.js';
-import {
-  readBack,
-  rowName,
-  studentPositions,
-  type Arrays,
-  type Setting,
-  type Swap,
-} from '../../src/training/cached.js';
+import { readBack, rowName, studentPositions, type Setting, type Swap } from '../../src/training/cached.js';
 import { Rollout } from '../../src/training/rollout.js';
 import { distillationLoss, exactPass, studentPass, type Frozen } from '../../src/training/student.js';
 import { temporaryFolder } from '../decoder/files.js';
@@ -195,7 +189,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
       const swap: Swap = { codec, path, branch };
       const source = codecOf(of);
       const at = studentPositions(setting, swap);
-      const base = parametersFrom(g, twinOf(g));
+      const base = parametersFrom(trainedTensors(g), twinOf(g));
       const arrays = codecArrays(source);
       const rollout = new Rollout(setting, swap);
       const { rows } = await rollout.run(arrays, base, at, texts, PROMPT, null);

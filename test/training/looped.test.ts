@@ -5,10 +5,10 @@ import { forward as exactForward } from '../../src/decoder/reference/forward.js'
 import { loadModel } from '../../src/decoder/reference/model.js';
 import type { Site } from '../../src/decoder/reference/network.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
-import type { TensorSource } from '../../src/decoder/weights.js';
-import type { NamedTensor } from '../../src/decoder/write-safetensors.js';
+import { inMemory, type TensorSource } from '../../src/decoder/weights.js';
 import { tinyGeometry, untrainedTwin } from '../../src/tiny/model.js';
-import { parametersFrom, startJax, tensorsOf, trainedTensors } from '../../src/training/arrays.js';
+import { parametersFrom, tensorsOf, trainedTensors } from '../../src/training/arrays.js';
+import { startJax } from '../../src/training/jax.js';
 import { forward, positionsOf } from '../../src/training/looped.js';
 import {
   batchOf,
@@ -85,10 +85,10 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
       valueAndGrad(lossOf(g, EPSILON, LENGTH, guided) as never) as unknown as (
         ...args: unknown[]
       ) => [np.Array, Record<string, np.Array>]
-    )(parametersFrom(g, twin), positionsOf(g, LENGTH), inputs(guide));
+    )(parametersFrom(trainedTensors(g), twin), positionsOf(g, LENGTH), inputs(guide));
 
   it('computes the logits of the float64 decoder, to f32', async () => {
-    const parameters = parametersFrom(g, twin);
+    const parameters = parametersFrom(trainedTensors(g), twin);
     const first = batch.inputs.slice(0, LENGTH);
     const logits = (await forward(
       g,
@@ -109,7 +109,7 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     const [loss, gradients] = lossAndGradients(false, 0);
     expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(twin), 4);
     const random = randomFrom(SEED);
-    for (const { name, values } of await tensorsOf(g, gradients)) {
+    for (const { name, values } of await tensorsOf(trainedTensors(g), gradients)) {
       const length = Math.hypot(...values);
       expect(length, name).toBeGreaterThan(0);
       const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
@@ -167,20 +167,13 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('goes on from a state as if it had not stopped', async () => {
-    const sourceOf = (tensors: readonly NamedTensor[]): TensorSource => {
-      const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
-      return {
-        shapes: new Map(tensors.map(({ name, shape }) => [name, shape])),
-        read: (name) => (byName.get(name) as NamedTensor).values.slice(),
-      };
-    };
     const trainer = new Trainer(g, EPSILON, plan, twin);
     expect(await trainer.step(1)).toBeCloseTo(exactLoss(twin), 4);
-    const between = await trainer.state();
+    const between = await trainer.saved();
     const loss = await trainer.step(2);
-    const resumed = new Trainer(g, EPSILON, plan, sourceOf(between));
+    const resumed = new Trainer(g, EPSILON, plan, inMemory(between));
     expect(await resumed.step(2)).toBe(loss);
-    expect(await resumed.state()).toEqual(await trainer.state());
+    expect(await resumed.saved()).toEqual(await trainer.saved());
     expect(between.length).toBe(3 * trainedTensors(g).length);
     expect(modelTensors(g).length).toBe(trainedTensors(g).length + 2);
   });

@@ -7,7 +7,7 @@ import type { Need } from '../../fidelity/claims/claim.js';
 import { branchTensors } from '../../fit/branch.js';
 import { exactConfiguration, tensorsOf, type Teacher } from '../../fit/capture.js';
 import { LAMBDA_ATTN, refuseDistil } from '../../fit/distillable.js';
-import { sourceOf } from '../../fit/fit.js';
+import { combined, inMemory, type TensorSource } from '../../decoder/index.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { randomFrom } from '../../numbers/random.js';
 import { sha256 } from '../../numbers/sha256.js';
@@ -107,7 +107,7 @@ export function heldOutOf(windows: readonly (readonly number[])[]): {
 /** The tensors of a codec on a path: those that were fitted, and an untrained rotary branch where the path has one. */
 export const onPath = (teacher: Teacher, path: Path, branch: Branch, fitted: TensorSource): TensorSource =>
   pathSpec(path).branch
-    ? combined(fitted, sourceOf(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
+    ? combined(fitted, inMemory(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
     : fitted;
 
 export interface DistilRun {

@@ -23,7 +23,7 @@ import {
   refusalOf,
   sharedAs,
 } from '../../codecs/registry.js';
-import { DEFAULT_WINDOW_TOKENS } from '../../codecs/lla-window.js';
+import { DEFAULT_WINDOW_TOKENS } from '../../codecs/lla.js';
 import { rankFirstOf } from '../../codecs/hla.js';
 import { exactRatio, genericRatios, ranksText, ratioLabel, type Ranks } from '../../codecs/ranks.js';
 import { UserError } from '../../errors.js';
