@@ -16,7 +16,8 @@ export interface Work {
 
 export type Shape = Readonly<Record<string, number>>;
 
-export interface KernelSpec {
+/** @typeParam D the fields of its shape */
+export interface KernelSpec<D extends string = string> {
   /**
    * WGSL files with an entry point (without .wgsl) that calls of the kernel can use, over all shapes and variants; the
    * one of the kernel's name unless given.
@@ -30,7 +31,7 @@ export interface KernelSpec {
   /** Dispatches of a call; 1 unless given. */
   dispatches?(options: OperationOptions): number;
   /** Names of the shape fields, in order. They are also the axes on which the predictor interpolates (in log2). */
-  readonly dims: readonly string[];
+  readonly dims: readonly D[];
   readonly variants: readonly string[];
   work(shape: Shape, variant: string): Work;
   /** Operations as this kernel's threads execute them, padding included; those of `work` unless given. */

@@ -1,9 +1,12 @@
 /** The house rules that only a look at all imports can keep: which room may know which. */
+import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, posix, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
+import { KERNEL_NAMES } from '../kernels/registry.js';
+import * as TERMS from '../kernels/tables/terms.js';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 
@@ -176,9 +179,15 @@ describe('architecture', () => {
     ).toEqual([]);
     // A folder is a kernel, shared, or WGSL alone.
     const folders = new Set(kernels.filter((f) => f.split('/').length === 3).map((f) => f.split('/')[1]));
+    folders.delete('tables');
     for (const folder of folders)
       if (folder !== 'shared')
         for (const part of ['terms', 'launch', 'reference']) expect(kernels).toContain(`kernels/${folder}/${part}.ts`);
+  });
+
+  it('has one list of kernels: their folders, in tables that are written from them', () => {
+    execFileSync(process.execPath, ['scripts/write-kernel-tables.mjs', '--check'], { cwd: ROOT });
+    expect([...KERNEL_NAMES].sort()).toEqual(Object.keys(TERMS).sort());
   });
 
   it('measures without Node: no module of the measuring page imports it', () => {

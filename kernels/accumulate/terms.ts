@@ -8,7 +8,7 @@ const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
  * The sum over loops of `width` scalars of `rows` tokens, each loop's by one factor: `begin` writes the first loop's,
  * `add` adds another's.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'width'> = {
   dims: ['rows', 'width'],
   variants: ['begin', 'add'],
   ...elementwise((s, v) => scalars(s) * (v === 'begin' ? 1 : 2), scalars, 2),

@@ -4,7 +4,7 @@ import { field, STORAGES, storageOfVariant, storedBytes, type KernelSpec } from 
  * Writes one token's K, V or latent rows to the cache in its storage type: `heads` rows of `width` scalars for each
  * of `rows` tokens.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'heads' | 'width' | 'groupSize'> = {
   dims: ['rows', 'heads', 'width', 'groupSize'],
   variants: STORAGES,
   work: (s, v) => {

@@ -46,7 +46,18 @@ function executed(s: Shape, v: string): { operations: number; begun: number } {
  * with an absorbed query. `branchWidth`: rotary key scalars beside the content key (0 without), shared by all KV heads
  * when `branchHeads` is 1. `group`: query heads that read the same cached row. `+scores` also writes every score.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<
+  | 'sequences'
+  | 'kvHeads'
+  | 'group'
+  | 'context'
+  | 'keyWidth'
+  | 'valueWidth'
+  | 'branchWidth'
+  | 'branchHeads'
+  | 'groupSize'
+  | 'splits'
+> = {
   dims: [
     'sequences',
     'kvHeads',

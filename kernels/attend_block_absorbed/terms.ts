@@ -21,7 +21,20 @@ const scoreFlops = (s: Shape) =>
  * expressed in few functions of the position, so that K is never rebuilt. `blockTokens`: positions of a block;
  * `functions`: functions of the offset in a block, with a basis vector each (schedule/block-absorbed.ts).
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<
+  | 'sequences'
+  | 'kvHeads'
+  | 'latentHeads'
+  | 'group'
+  | 'context'
+  | 'rankK'
+  | 'rankV'
+  | 'headDim'
+  | 'blockTokens'
+  | 'functions'
+  | 'groupSize'
+  | 'splits'
+> = {
   sources: ['attend_block_absorbed', 'attend_block_components'],
   dims: [
     'sequences',

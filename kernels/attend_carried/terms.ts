@@ -9,7 +9,7 @@ import { tunedPrefill, type TunedCall } from '../tuned.js';
  * to call. `+own` is causal attention to the run itself. In the others every query attends to all `context` rows, of
  * the storage named. The first call, which has nothing to read of those before it, is usually `+own`.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<(typeof attendPrefill.dims)[number] | 'groupSize'> = {
   dims: [...attendPrefill.dims, 'groupSize'],
   variants: [...STORAGES, ...attendPrefill.variants.map((v) => `${v}+own`)],
   work: (s, v) => {

@@ -7,7 +7,7 @@ import { field, type KernelSpec } from '../spec.js';
  * subtracts the mean of the keys from the current key: absorbed scores of cached tokens leave out q · μ_k, equal for
  * all of them. `rows`: sequences × query heads; `keyWidth`: content and rotary branch together where the path has one.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'keyWidth' | 'valueWidth'> = {
   dims: ['rows', 'keyWidth', 'valueWidth'],
   variants: ['f32', 'absorbed'],
   work: (s, v) => {

@@ -5,7 +5,7 @@ import { field, type KernelSpec } from '../spec.js';
  * Joins two softmax parts of the same query, one of exact rows and one of latents, and adds the mean of the latter's
  * values. `rows`: sequences × query heads; `width`: of the value rows.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'width'> = {
   dims: ['rows', 'width'],
   variants: ['f32'],
   work: (s) => {

@@ -5,7 +5,7 @@ import { field, padded, type KernelSpec } from '../spec.js';
  * also folds in the exact key and value of the current token, which no cache holds yet. `rows`: sequences × query
  * heads; `keyWidth`: width of that key (0 for `f32`).
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'splits' | 'width' | 'keyWidth'> = {
   dims: ['rows', 'splits', 'width', 'keyWidth'],
   variants: ['f32', 'current'],
   work: (s, v) => {

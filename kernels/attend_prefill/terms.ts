@@ -5,7 +5,7 @@ import { tunedPrefill } from '../tuned.js';
  * Causal attention of a run of prompt tokens over K and V rows of the type named: `queries` new tokens a sequence, each
  * over the `context` tokens before the run and those of the run up to itself.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'sequences' | 'kvHeads' | 'group' | 'queries' | 'context' | 'keyWidth' | 'valueWidth'> = {
   dims: ['sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {

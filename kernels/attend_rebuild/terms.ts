@@ -76,7 +76,9 @@ function executed(s: Shape, v: string): { keys: number; weights: number } {
  * Split-KV decode attention over latents with K rebuilt and rotated in registers; V stays latent (its
  * up-projection is applied after the merge). `+scores` also writes every score.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<
+  'sequences' | 'kvHeads' | 'latentHeads' | 'group' | 'context' | 'rankK' | 'rankV' | 'headDim' | 'groupSize' | 'splits'
+> = {
   dims: ['sequences', 'kvHeads', 'latentHeads', 'group', 'context', 'rankK', 'rankV', 'headDim', 'groupSize', 'splits'],
   variants: withScores,
   work: (s, v) => {

@@ -42,7 +42,9 @@ const executedFlops = (s: Shape): number =>
  * functions (schedule/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and
  * latent component.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<
+  'sequences' | 'heads' | 'context' | 'rankK' | 'headDim' | 'blockTokens' | 'functions' | 'setupPerRank'
+> = {
   dims: ['sequences', 'heads', 'context', 'rankK', 'headDim', 'blockTokens', 'functions', 'setupPerRank'],
   variants: ['f32'],
   work: (s) => {

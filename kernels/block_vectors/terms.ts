@@ -12,7 +12,7 @@ export const blockComponents = (rankK: number): number => evenRow(rankK + 1);
  * every query head, from the rotated query and the key up-projection (f16) with its mean (f32). `heads`: sequences ×
  * query heads.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'heads' | 'kvHeads' | 'rankK' | 'headDim'> = {
   dims: ['heads', 'kvHeads', 'rankK', 'headDim'],
   variants: ['f16'],
   work: (s) => {

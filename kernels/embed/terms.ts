@@ -2,7 +2,7 @@ import { field, type KernelSpec } from '../spec.js';
 import { moving } from '../tuned.js';
 
 /** Token embedding: rows of the f16 table, gathered to f32. */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'width'> = {
   dims: ['rows', 'width'],
   variants: ['f16'],
   work: (s) => {

@@ -7,7 +7,7 @@ import { field, storedIn, type KernelSpec } from '../spec.js';
  * `width`: scalars of all rows of a token that are evicted together (key, value and, where there is one, rotary
  * branch).
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'context' | 'width' | 'groupSize'> = {
   sources: ['evict', 'evict_copy'],
   dims: ['rows', 'context', 'width', 'groupSize'],
   ...evicting((s, v) => {

@@ -6,7 +6,7 @@ import { field, storedIn, type KernelSpec } from '../spec.js';
  * The same after a chunk that follows `held` cached tokens; tokens are chosen from both (`context`). Tokens that keep
  * their slot are not copied; at most those of the chunk, and as many that leave the ring, are.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'held' | 'context' | 'kept' | 'width' | 'groupSize'> = {
   sources: ['evict_chunk', 'evict_gather'],
   dims: ['rows', 'held', 'context', 'kept', 'width', 'groupSize'],
   ...evicting((s, v) => {

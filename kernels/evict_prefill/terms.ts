@@ -8,7 +8,7 @@ export const CHOOSING_PASSES = 6;
  * H2O after the prefill of a whole prompt: of its `context` tokens `kept` stay, the last ones and the heaviest of the
  * others, and are copied with their masses and positions. `rows` and `width` are those of `evict`.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'context' | 'kept' | 'width' | 'groupSize'> = {
   sources: ['evict_prefill', 'evict_gather'],
   dims: ['rows', 'context', 'kept', 'width', 'groupSize'],
   ...evicting((s, v) => {

@@ -8,7 +8,7 @@ const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
  * `f32`: y *= sigmoid(g), `width` scalars a row. `mix`: y = sigmoid(g + b) y + (1 - sigmoid(g + b)) x, one g a row and one
  * b a head.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'width'> = {
   sources: ['gate', 'gate_mix'],
   dims: ['rows', 'width'],
   variants: ['f32', 'mix'],

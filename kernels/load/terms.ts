@@ -3,7 +3,7 @@ import { STORAGES, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /** The inverse of append: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'heads' | 'width' | 'groupSize'> = {
   dims: ['rows', 'heads', 'width', 'groupSize'],
   variants: STORAGES,
   work: (s, v) => {

@@ -5,7 +5,7 @@ import { unlisted } from '../tuned.js';
  * H2O: turns the scores of this step into softmax weights and adds them to the mass of each cached token. `rows`:
  * sequences × rows that evict on their own; `group`: query heads pooled into one of them.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'group' | 'context'> = {
   dims: ['rows', 'group', 'context'],
   variants: ['f32'],
   work: (s) => {

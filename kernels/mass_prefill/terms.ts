@@ -6,7 +6,7 @@ import { unlisted } from '../tuned.js';
  * before them. The scores are computed again, and divided by the statistics of attention. `rows`: rows of a sequence
  * that evict on their own; the variant is the type of the keys.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'sequences' | 'kvHeads' | 'rows' | 'group' | 'queries' | 'context' | 'keyWidth'> = {
   dims: ['sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {

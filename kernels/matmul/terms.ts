@@ -14,7 +14,7 @@ const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
  * y[g] = x[g] · W[g] for every group g: m × k by k × n. groups = 1 is a projection; groups = heads is a per-head
  * product (query absorption, value up-projection, latent encoding).
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'groups' | 'm' | 'k' | 'n'> = {
   sources: ['matvec', 'matvec_quads', 'matmul', 'matmul_matrix'],
   dims: ['groups', 'm', 'k', 'n'],
   variants: ['f16', 'f32'],

@@ -3,7 +3,7 @@ import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
 
 /** `norm`: y = n(x). `norm-add`: x += n(y) (sandwich norm). `add`: x += y. RMSNorm over the width. */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'width'> = {
   sources: ['rmsnorm', 'add'],
   dims: ['rows', 'width'],
   variants: ['norm', 'norm-add', 'add'],

@@ -3,7 +3,7 @@ import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
 
 /** Rotary embedding, in place, over all rows and heads (queries and the new keys together). */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'heads' | 'headDim'> = {
   dims: ['rows', 'heads', 'headDim'],
   variants: ['half-split', 'adjacent'],
   ...elementwise(

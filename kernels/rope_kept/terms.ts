@@ -1,8 +1,7 @@
 import { spec as rope } from '../rope/terms.js';
-import type { KernelSpec } from '../spec.js';
 
 /**
  * Rotary embedding of keys rebuilt from latents of tokens that H2O pinned: every row that evicts on its own has
  * positions of its own.
  */
-export const spec: KernelSpec = rope;
+export const spec = rope;

@@ -11,7 +11,7 @@ const NUCLEUS_PASSES = 20;
  * Choice of a token from the logits: the likeliest, or drawn from the nucleus (`top-p`, arXiv 1904.09751), whose
  * threshold is found digit by digit: the logits are read from memory once and passed over many times.
  */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'vocab'> = {
   sources: ['sample', 'sample_top_p'],
   dims: ['rows', 'vocab'],
   variants: ['greedy', 'top-p'],

@@ -3,7 +3,7 @@ import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
 
 /** silu(gate) · up; `width` is the MLP width, the input holds gate and up side by side. */
-export const spec: KernelSpec = {
+export const spec: KernelSpec<'rows' | 'width'> = {
   dims: ['rows', 'width'],
   variants: ['f32'],
   ...elementwise(

@@ -32,7 +32,7 @@ export async function relativeError(
   seed: number,
   mostFlops = REFERENCE_FLOPS,
 ): Promise<number> {
-  const checker = REFERENCES[call.kernel];
+  const checker = REFERENCES[call.kernel].reference;
   const outputs = new Map<string, { scalars: Scalars; words: Scalars }>();
   for (const name of checker.outputs) outputs.set(name, await download(device, plan, operands, name));
   const output = (name: string): { scalars: Scalars; words: Scalars } => {

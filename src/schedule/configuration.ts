@@ -4,7 +4,7 @@ import { anchoredLoops, codecSpec, isLatent, latentHeads, storageOfCodec } from 
 import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
-import type { KernelName } from '../../kernels/registry.js';
+import type { KernelName, ShapeOf } from '../../kernels/registry.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 
 /** What is decoded, and how. */
@@ -92,11 +92,11 @@ export const storageOf = (c: Pick<Configuration, 'codec' | 'choice'>): Storage =
 /** Scalars of a scale in the cache, 0 without scales. */
 export const groupSizeOf = (c: Configuration): number => groupOf(storageOf(c), c.choice.groupSize);
 
-export const op = (
+export const op = <K extends KernelName>(
   label: string,
-  kernel: KernelName,
+  kernel: K,
   variant: string,
-  shape: Shape,
+  shape: ShapeOf<K>,
   when: When = 'always',
   repeat = 1,
 ): Op => ({ label, kernel, variant, shape, when, repeat });

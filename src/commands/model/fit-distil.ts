@@ -1,7 +1,6 @@
 /** `fit --distil`: its options, and the training of a fitted codec against the model. */
 import type { Branch, Codec, Path } from '../../codecs/codec.js';
 import { pathOf, pathSpec } from '../../codecs/paths.js';
-import { combined, type TensorSource } from '../../decoder/index.js';
 import { UserError } from '../../errors.js';
 import type { Need } from '../../fidelity/claims/claim.js';
 import { branchTensors } from '../../fit/branch.js';
