@@ -18,7 +18,7 @@ import { tuningOf } from '../bench/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelCall, type KernelName } from '../../kernels/registry.js';
-import { formatDuration } from './progress.js';
+import { asJson, formatDuration, print } from './output.js';
 import {
   OUTPUT,
   choiceFlag,
@@ -34,7 +34,6 @@ import {
   type Command,
 } from './command.js';
 import { checkWritable } from '../io/write.js';
-import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */

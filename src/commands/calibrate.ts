@@ -36,9 +36,7 @@ import { textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../io/write.js';
-import { interruptible } from './interrupt.js';
-import { print } from './output.js';
-import { progressLine } from './progress.js';
+import { interruptible, print, progressLine } from './output.js';
 
 export const calibrateCommand: Command = {
   options: {

@@ -10,9 +10,7 @@ import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from 
 import { validate } from '../validate/validate.js';
 import { choiceFlag, choicesFlag, formatOption, OUTPUT, textFlag, type Args, type Command } from './command.js';
 import { checkWritable, writeWhole } from '../io/write.js';
-import { onInterrupt } from './interrupt.js';
-import { asJson, print } from './output.js';
-import { progressLine } from './progress.js';
+import { asJson, onInterrupt, print, progressLine } from './output.js';
 import { explained } from './model/run.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
