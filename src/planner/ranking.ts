@@ -1,5 +1,5 @@
 /// <reference lib="dom" />
-/** All codecs in order, as `plan --rank` prints them: asked for by a button, as it plans once for every published claim. */
+/** All codecs in order, as `plan --rank` prints them: by a button, as it plans once for every published claim. */
 import { UserError } from '../errors.js';
 import { answer, type ModelSource } from '../plan/ask/prepare.js';
 import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';

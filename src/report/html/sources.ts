@@ -1,4 +1,4 @@
-/** What a changed question rests on, from the tables that the page carries: as the command line reads them from files. */
+/** What a changed question rests on: tables that the page carries, where the command line reads files. */
 import { findDevice } from '../../devices/find.js';
 import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
