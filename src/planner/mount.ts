@@ -123,16 +123,23 @@ export function mountPlanner(): void {
     const several = comparedText(answered);
     fill(
       'answer',
-      html`${several === null ? '' : html`<div class="scroll" role="region" aria-label="Side by side" tabindex="0"><pre>${several}</pre></div>`}${
+      html`${
+        several === null
+          ? ''
+          : html`<div class="scroll" role="region" aria-label="Side by side" tabindex="0">\
+<pre>${several}</pre></div>`
+      }${
         answered.length === 1
           ? answerHtml(answered[0]!)
           : answered.map(
               (a) =>
-                html`<details><summary>${a.view.report.answer.question}</summary>${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
+                html`<details><summary>${a.view.report.answer.question}</summary>\
+${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
             )
       }${
         scenario.users !== undefined && scenario.workload !== undefined
-          ? html`<p class="units">On the command line these requests are simulated on the replicas, too, and may ask for more of them.</p>`
+          ? html`<p class="units">On the command line these requests are simulated on the replicas, too, \
+and may ask for more of them.</p>`
           : ''
       }`,
     );
