@@ -1,7 +1,7 @@
 /** Which share of the attainable speed a published implementation reached, by this program's prices. */
 import type { PathChoice } from '../src/codecs/codec.js';
 import { findPreset } from '../src/geometry/presets.js';
-import { pathLabel } from '../src/plan/words/names.js';
+import { pathLabel } from '../src/plan/words/words.js';
 import { ask } from '../src/plan/ask/on-disk.js';
 import type { Implementation } from '../src/quality/implementations.js';
 

@@ -15,9 +15,7 @@ import {
   type Args,
   type Command,
 } from './command.js';
-import { onInterrupt } from './interrupt.js';
-import { asJson, print } from './output.js';
-import { progressLine } from './progress.js';
+import { asJson, onInterrupt, print, progressLine } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
 

@@ -1,4 +1,5 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
+import { asJson, print, ProgressLine, timeText } from './output.js';
 import { bench, type BenchOptions } from '../bench/regression/bench.js';
 import { CASE_GROUPS, type CaseGroup } from '../bench/regression/cases.js';
 import { benchMarkdown, benchTable } from '../bench/regression/print.js';
@@ -13,7 +14,6 @@ import { tuningOf } from '../bench/calibrate/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
-import { ProgressLine, timeText } from './progress.js';
 import {
   adapterFlags,
   choiceFlag,
@@ -29,7 +29,6 @@ import {
   type Command,
 } from './command.js';
 import { checkWritable } from '../io/write.js';
-import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */

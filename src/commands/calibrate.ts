@@ -1,5 +1,6 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import type { Tuning } from '../../kernels/options.js';
+import { interruptible, print, ProgressLine, timeText } from './output.js';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { callsOf } from '../bench/calibrate/lists.js';
@@ -28,9 +29,6 @@ import { adapterFlags, textFlag, type Args, type Command } from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../io/write.js';
-import { interruptible } from './interrupt.js';
-import { print } from './output.js';
-import { ProgressLine, timeText } from './progress.js';
 
 export const calibrateCommand: Command = {
   options: {

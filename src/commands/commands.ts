@@ -9,7 +9,7 @@ export const COMMANDS: Readonly<Record<string, { readonly help: string; readonly
   plan: { help: 'what fits, how fast it decodes, what to take', load: () => Promise.resolve(planCommand) },
   open: {
     help: 'the plan that a link asks for (plan --link, or the page)',
-    load: async () => (await import('./open.js')).openCommand,
+    load: async () => (await import('./link.js')).openCommand,
   },
   simulate: {
     help: 'what happens when requests arrive: latencies, throughput, the rate that a configuration sustains',

@@ -1,14 +1,16 @@
-/** `lla-sim plan --link`: the question and its answer as a link. */
+/** `lla-sim plan --link`: the question and its answer as a link. `lla-sim open LINK`: the plan that a link asks for. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { isPreset } from '../geometry/presets.js';
 import { answer, type ModelSource } from '../plan/ask/prepare.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import { planFleet, readUsers } from '../plan/decide/fleet.js';
 import { runsOf } from '../plan/ask/runs.js';
-import { fleetGist, gistOf } from '../report/gist.js';
-import { linkOf, type LinkedModel } from '../report/link.js';
+import { changedWords, fleetGist, gistOf } from '../report/gist.js';
+import { linkOf, linkedModel, readLink, type LinkedModel } from '../report/link.js';
 import { isPath, type Scenario } from '../schema/settings.js';
 import { print, type OutputOptions } from './output.js';
+import type { Args, Command } from './command.js';
+import { planOutput, planScenario } from './plan.js';
 
 /** The page that opens links, as the package has it: whoever publishes it elsewhere puts its address in front. */
 const PAGE = 'plan.html';
@@ -51,4 +53,29 @@ export async function answeredBy(scenario: Scenario, model: ModelSource | null):
     );
   }
   return gists.join(',');
+}
+
+export const openCommand: Command = {
+  positional: {
+    name: 'link',
+    help: 'address with a fragment, or the fragment alone, as plan --link and the page make',
+  },
+  options: planOutput,
+  examples: [
+    ['open plan.html#v0.1.0/ctx=4096/device=h200', 'the plan, as a table'],
+    ['open plan.html#v0.1.0/ctx=4096/device=h200 --format json', 'the same bytes as plan --format json'],
+  ],
+  run,
+};
+
+/** The answer goes to stdout, what changed since the link was made to stderr. */
+async function run(args: Args): Promise<ExitCode> {
+  if (args.positional === null)
+    throw new UserError('no link is given', 'lla-sim plan --link prints one; write it after open');
+  const link = readLink(args.positional);
+  const model = linkedModel(link);
+  const changed = changedWords(link, await answeredBy(link.scenario, model));
+  if (changed !== null && args.flags['quiet'] !== true) process.stderr.write(`${changed}\n`);
+  // No file was named: errors name flags.
+  return planScenario(link.scenario, { ...args, positional: null }, model);
 }

@@ -1,7 +1,7 @@
-/** Results to stdout or a file, messages to stderr. */
+/** The terminal: results to stdout or a file, messages and progress to stderr, and ending early. */
 import { displayPath } from '../io/files.js';
 import { jsonText } from '../io/json.js';
-import { cannotWrite, writeWhole } from '../io/write.js';
+import { END_SIGNALS, cannotWrite, writeWhole } from '../io/write.js';
 import type { Output } from './outputs.js';
 
 /** A result as JSON: only what has a schema. */
@@ -29,3 +29,64 @@ export async function print(text: string, options: OutputOptions): Promise<void>
   writeWhole(options.file, text, '--output');
   if (!options.quiet) process.stderr.write(`written to ${displayPath(options.file)}\n`);
 }
+
+/**
+ * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.
+ * @returns the function that removes the handler
+ */
+export function onInterrupt(stop: () => void): () => void {
+  const release = (): void => {
+    for (const name of END_SIGNALS) process.removeListener(name, stopped);
+  };
+  const stopped = (): void => {
+    release();
+    stop();
+  };
+  for (const name of END_SIGNALS) process.on(name, stopped);
+  return release;
+}
+
+/** Runs `work` with a signal that is aborted when the program is asked to end. */
+export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const abort = new AbortController();
+  const release = onInterrupt(() => abort.abort());
+  try {
+    return await work(abort.signal);
+  } finally {
+    release();
+  }
+}
+
+/** The line that says what a command does, rewritten in place: on a terminal alone, and not with --quiet. */
+export class ProgressLine {
+  readonly isShown: boolean;
+
+  constructor(quiet: boolean) {
+    this.isShown = !quiet && process.stderr.isTTY === true;
+  }
+
+  show(text: string): void {
+    if (this.isShown) process.stderr.write(`\r${text}\u001b[K`);
+  }
+
+  clear(): void {
+    this.show('');
+  }
+}
+
+/** `3 min 20 s`, `45 s`: time left, whole seconds. */
+export function formatDuration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+}
+
+/** A bar, percent of the time and what is left of it, then what is being done. */
+export function timeText(elapsed: number, left: number, doing: string): string {
+  const share = elapsed + left > 0 ? elapsed / (elapsed + left) : 1;
+  const bar = '#'.repeat(Math.round(share * 20)).padEnd(20, '.');
+  return `[${bar}] ${Math.floor(100 * share)} %, ${formatDuration(left)} left  ${doing}`;
+}
+
+/** The same as one line, rewritten in place. */
+export const progressLine = (elapsed: number, left: number, doing: string): string =>
+  `\r${timeText(elapsed, left, doing)}\u001b[K`;

@@ -6,7 +6,7 @@ import type { ModelSource, Sources } from '../plan/ask/prepare.js';
 import { remedyWords } from '../plan/decide/remedies.js';
 import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
-import { fleetJson, type AnsweredFleet } from '../report/fleet-json.js';
+import { fleetJson, type AnsweredFleet } from '../report/plan-json.js';
 import { fleetText } from '../report/text/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
 import { asJson, print, type OutputOptions } from './output.js';

@@ -196,7 +196,7 @@ async function planOne(
   const explained =
     explain === null ? null : (await import('../plan/evaluate/explain.js')).explainRow(request, report, explain);
   if (!sweep) return { report, scenario, sources, sweeps: null, explained };
-  const { sweepOf } = await import('../plan/evaluate/sweep.js');
+  const { sweepOf } = await import('../plan/evaluate/explain.js');
   const { deploy, upside, fallback } = report.answer;
   const named = report.plans.filter((p) => [deploy, upside, fallback].some((c) => c?.planId === p.id));
   const sweeps = named.map((p) => ({ planId: p.id, points: sweepOf(request, p) }));
@@ -246,7 +246,7 @@ async function renderAll(
     if (explained)
       blocks.push((await import('../report/text/explain-text.js')).explainText(explained, terminal(output)));
     if (sweeps && format === 'table')
-      blocks.push((await import('../report/text/sweep-text.js')).sweepText(report, sweeps));
+      blocks.push((await import('../report/text/explain-text.js')).sweepText(report, sweeps));
   }
   const parts = several && format === 'table' ? [compared, ...blocks] : blocks;
   return parts.join(several ? `\n${'─'.repeat(format === 'table' ? 60 : 0)}\n` : '\n');

@@ -38,7 +38,7 @@ async function run(args: Args): Promise<ExitCode> {
   const [{ viewOf }, { refuseOthers, reportFiles, writeFolder }, { pageScript }] = await Promise.all([
     import('../report/view.js'),
     import('../report/folder.js'),
-    import('../report/page-script.js'),
+    import('../report/folder.js'),
   ]);
   const validationFile = textFlag(args, 'validation');
   const validation =

@@ -19,10 +19,8 @@ import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
 import { checkWritable, writeWhole } from '../io/write.js';
 import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
-import { onInterrupt } from './interrupt.js';
-import { asJson, print, type OutputOptions } from './output.js';
+import { asJson, onInterrupt, print, progressLine, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
-import { progressLine } from './progress.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
 
@@ -228,10 +226,10 @@ async function progressing<T>(
 
 /** @throws UserError where nothing was simulated long enough to draw */
 async function draw(report: SimulationReport, file: string): Promise<void> {
-  const { servingTimeline } = await import('../report/pictures/serving-timeline.js');
-  const { servingPercentiles } = await import('../report/pictures/serving-percentiles.js');
-  const { servingRate } = await import('../report/pictures/serving-rate.js');
-  const { servingWays } = await import('../report/pictures/ways.js');
+  const { servingTimeline } = await import('../report/pictures/serving.js');
+  const { servingPercentiles } = await import('../report/pictures/serving.js');
+  const { servingRate } = await import('../report/pictures/serving.js');
+  const { servingWays } = await import('../report/pictures/serving.js');
   const pictures = report.ways
     ? ([[file, servingWays(report)]] as const)
     : report.candidates

@@ -1,4 +1,5 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
+import { asJson, onInterrupt, print, ProgressLine, timeText } from './output.js';
 import { readBudget } from '../io/budget.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
@@ -19,9 +20,6 @@ import {
   type Command,
 } from './command.js';
 import { checkWritable, writeWhole } from '../io/write.js';
-import { onInterrupt } from './interrupt.js';
-import { asJson, print } from './output.js';
-import { ProgressLine, timeText } from './progress.js';
 import { explained } from './model/run.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;

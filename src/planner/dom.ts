@@ -29,7 +29,7 @@ export async function later(): Promise<Later> {
   return page.later;
 }
 
-/** Figures of pictures, in place of those before. A picture that stays keeps its canvas, so that its chart stays too. */
+/** Figures of pictures, in place of those before. A picture that stays keeps its canvas, and so its chart. */
 export function showFigures(id: string, pictures: readonly Picture[]): void {
   const place = element(id);
   const chartOf = (figure: Element): Element | null => figure.querySelector('.chart');

@@ -1,4 +1,4 @@
-/** Files that are dropped on the page: a model's config.json, or a calibration. Read by the rules of the command line. */
+/** Files that are dropped on the page: a config.json, or a calibration. Read by the rules of the command line. */
 import { UserError } from '../errors.js';
 import {
   geometryFromConfig,

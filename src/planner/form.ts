@@ -59,10 +59,17 @@ function control(field: Field): Html {
     catalogue ?? (setting.kind === 'text' && setting.choices ? setting.choices.map((c) => [c, c]) : null);
   const proposals = setting.kind === 'list' && setting.choices ? setting.choices : null;
   const none = unless(field);
+  const unset = none === '' ? '–' : `default: ${none}`;
+  const options = choices?.map(([value, title]) => html`<option value="${value}">${title}</option>`) ?? [];
+  const several = key === 'device' ? html`<option value="${SEVERAL}">several, to be typed …</option>` : '';
+  const list = proposals ? html` list="${id}-list"` : '';
+  const datalist = proposals?.map((p) => html`<option value="${p}">`);
   const input = choices
-    ? html`<select id="${id}" name="${key}"><option value="">${none === '' ? '–' : `default: ${none}`}</option>${choices.map(([value, title]) => html`<option value="${value}">${title}</option>`)}${key === 'device' ? html`<option value="${SEVERAL}">several, to be typed …</option>` : ''}</select>`
-    : html`<input type="text" id="${id}" name="${key}" placeholder="${none}" autocomplete="off" autocapitalize="off" spellcheck="false"${proposals ? html` list="${id}-list"` : ''}>${proposals ? html`<datalist id="${id}-list">${proposals.map((p) => html`<option value="${p}">`)}</datalist>` : ''}`;
-  return html`<div class="field"><label for="${id}">${setting.title ?? field.flag}</label>${input}<small id="${id}-hint">${hint(field)}</small></div>
+    ? html`<select id="${id}" name="${key}"><option value="">${unset}</option>${options}${several}</select>`
+    : html`<input type="text" id="${id}" name="${key}" placeholder="${none}" autocomplete="off" autocapitalize="off" \
+spellcheck="false"${list}>${datalist ? html`<datalist id="${id}-list">${datalist}</datalist>` : ''}`;
+  return html`<div class="field"><label for="${id}">${setting.title ?? field.flag}</label>${input}\
+<small id="${id}-hint">${hint(field)}</small></div>
 `;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The page's second script: what the first answer does not need. A browser compiles a program before it runs it, and this is
- * most of its text.
+ * The page's second script: what the first answer does not need. A browser compiles a program before it runs it, and
+ * this is most of its text.
  */
 import { z } from 'zod';
 import { hasKernelFile, readKernelFile } from '../../kernels/files.js';

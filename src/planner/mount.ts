@@ -5,11 +5,10 @@ import { jsonText } from '../io/json.js';
 import type { ModelSource } from '../plan/ask/prepare.js';
 import type { NamedCalibration } from '../plan/ask/measured.js';
 import { commandLine, shellWord } from '../report/command-line.js';
-import { fleetJson } from '../report/fleet-json.js';
+import { fleetJson, plansJson } from '../report/plan-json.js';
 import { changedWords } from '../report/gist.js';
 import { html } from '../report/html/html.js';
 import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
-import { plansJson } from '../report/plan-json.js';
 import type { Scenario } from '../schema/settings.js';
 import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
 import { drawingLater, element, fill, later, showFigures, whole } from './dom.js';
@@ -124,16 +123,23 @@ export function mountPlanner(): void {
     const several = comparedText(answered);
     fill(
       'answer',
-      html`${several === null ? '' : html`<div class="scroll" role="region" aria-label="Side by side" tabindex="0"><pre>${several}</pre></div>`}${
+      html`${
+        several === null
+          ? ''
+          : html`<div class="scroll" role="region" aria-label="Side by side" tabindex="0">\
+<pre>${several}</pre></div>`
+      }${
         answered.length === 1
           ? answerHtml(answered[0]!)
           : answered.map(
               (a) =>
-                html`<details><summary>${a.view.report.answer.question}</summary>${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
+                html`<details><summary>${a.view.report.answer.question}</summary>\
+${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
             )
       }${
         scenario.users !== undefined && scenario.workload !== undefined
-          ? html`<p class="units">On the command line these requests are simulated on the replicas, too, and may ask for more of them.</p>`
+          ? html`<p class="units">On the command line these requests are simulated on the replicas, too, \
+and may ask for more of them.</p>`
           : ''
       }`,
     );

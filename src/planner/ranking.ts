@@ -1,5 +1,5 @@
 /// <reference lib="dom" />
-/** All codecs in order, as `plan --rank` prints them: asked for by a button, as it plans once for every published claim. */
+/** All codecs in order, as `plan --rank` prints them: by a button, as it plans once for every published claim. */
 import { UserError } from '../errors.js';
 import { answer, type ModelSource } from '../plan/ask/prepare.js';
 import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
@@ -47,7 +47,9 @@ export function mountRanking({ asked, source, link, shelf }: Ranked): () => void
       const opened = link();
       fill(
         'ranked',
-        html`<div class="scroll" role="region" aria-label="All codecs in order" tabindex="0"><pre>${texts.join('\n')}</pre></div>${opened === null ? '' : html`<p>The same from the command line: <code class="command">lla-sim open ${shellWord(`plan.html#${opened}`)} --rank</code></p>`}`,
+        html`<div class="scroll" role="region" aria-label="All codecs in order" tabindex="0">\
+<pre>${texts.join('\n')}</pre></div>\
+${opened === null ? '' : html`<p>The same from the command line: <code class="command">lla-sim open ${shellWord(`plan.html#${opened}`)} --rank</code></p>`}`,
       );
       status('');
     } catch (error) {

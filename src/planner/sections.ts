@@ -4,6 +4,7 @@ import type { JudgedFigure, JudgedGroup } from '../plan/ask/tested.js';
 import type { Plan } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words/words.js';
 import { brief, chosenId } from '../report/text/answer-text.js';
+import type { FleetRow } from '../plan/decide/fleet.js';
 import { FLEET_LEGEND, fleetColumns, shownRows } from '../report/text/fleet-text.js';
 import { html, type Html } from '../report/html/html.js';
 import { answerSection, questionSection, sheetSection } from '../report/html/sections.js';
@@ -40,19 +41,27 @@ function columnsHtml<T>(
 ): Html {
   const number = (c: Column<T>): Html | string => (c.align === 'right' ? html` class="number"` : '');
   const title = (c: Column<T>): Html | string => (c.title === ' ' ? html`<span class="unseen">mark</span>` : c.title);
-  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0"><table class="rows"><thead><tr>${spec.map((c) => html`<th scope="col"${number(c)}>${title(c)}</th>`)}</tr></thead>
-<tbody>${rows.map(
-    (row) =>
-      html`<tr class="${classOf(row)}">${spec.map((c) => (c.title === 'codec' ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${number(c)}>${c.cell(row)}</td>`))}</tr>
+  const cell = (c: Column<T>, row: T): Html =>
+    c.title === 'codec' ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${number(c)}>${c.cell(row)}</td>`;
+  const head = spec.map((c) => html`<th scope="col"${number(c)}>${title(c)}</th>`);
+  const body = rows.map(
+    (row) => html`<tr class="${classOf(row)}">${spec.map((c) => cell(c, row))}</tr>
 `,
-  )}</tbody></table></div>`;
+  );
+  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">\
+<table class="rows"><thead><tr>${head}</tr></thead>
+<tbody>${body}</tbody></table></div>`;
 }
 
 /** The table of `plan`. @param all every combination that answers, not one row a codec */
 export function tableHtml({ view }: Answered, all: boolean): Html {
   const { report, fleet } = view;
-  if (fleet)
-    return html`${columnsHtml('GPUs by codec', fleetColumns(fleet.fleet), shownRows(fleet.fleet), (row) => (row === fleet.fleet.deploy ? 'recommended' : ''))}<p class="units">${FLEET_LEGEND}</p>`;
+  if (fleet) {
+    const { fleet: own } = fleet;
+    const classOf = (row: FleetRow): string => (row === own.deploy ? 'recommended' : '');
+    const table = columnsHtml('GPUs by codec', fleetColumns(own), shownRows(own), classOf);
+    return html`${table}<p class="units">${FLEET_LEGEND}</p>`;
+  }
   const shown = all ? report.plans : shortList(report);
   if (shown.length === 0) return html`<p>No combination is left.</p>`;
   const spec = tableColumns(report, shown, { shortNames: false, without: [] });
@@ -88,9 +97,15 @@ export function nearHtml({ view, nearest }: Answered): Html {
     .flatMap(({ server, device, figures }) => figures.map((f): NearRow => ({ ...f, server, device })))
     .sort((a, b) => Number(b.model === model.name) - Number(a.model === model.name));
   if (tested === null || rows.length === 0)
-    return html`<p>No published figure of these kernels judges this answer. <code>lla-sim accuracy</code> has those of others.</p>`;
-  const left = rows.length - MOST_NEAR;
-  return html`<p class="units">${tested.on}: ${tested.inside} of ${tested.figures} inside the interval, median error ${percent(tested.medianError)} %. error: predicted / measured − 1. inside: in the 90 % interval of the prediction.</p>${columnsHtml('Nearest published figures', NEAR_COLUMNS, rows.slice(0, MOST_NEAR), () => '')}${left > 0 ? html`<p class="units">${left} more: <code>lla-sim accuracy --format csv</code> has all.</p>` : ''}`;
+    return html`<p>No published figure of these kernels judges this answer. \
+<code>lla-sim accuracy</code> has those of others.</p>`;
+  const hidden = rows.length - MOST_NEAR;
+  const inside = `${tested.inside} of ${tested.figures} inside the interval`;
+  const table = columnsHtml('Nearest published figures', NEAR_COLUMNS, rows.slice(0, MOST_NEAR), () => '');
+  const more = html`<p class="units">${hidden} more: <code>lla-sim accuracy --format csv</code> has all.</p>`;
+  return html`<p class="units">${tested.on}: ${inside}, median error ${percent(tested.medianError)} %. \
+error: predicted / measured − 1. inside: in the 90 % interval of the prediction.</p>\
+${table}${hidden > 0 ? more : ''}`;
 }
 
 export const notesHtml = ({ view }: Answered): Html =>
@@ -134,11 +149,13 @@ export function compareHtml(kept: readonly Answered[], now: readonly Answered[])
   const sides = [kept[0], now[0]].filter((a) => a !== undefined);
   const figures = sides.map((a) => new Map(figuresOf(a)));
   const names = [...new Set(figures.flatMap((f) => [...f.keys()]))];
-  return html`<div class="scroll" role="region" aria-label="Two settings side by side" tabindex="0"><table class="compared"><thead><tr><th scope="col"></th><th scope="col">kept</th><th scope="col">now</th></tr></thead>
+  return html`<div class="scroll" role="region" aria-label="Two settings side by side" tabindex="0">\
+<table class="compared"><thead><tr><th scope="col"></th><th scope="col">kept</th><th scope="col">now</th></tr></thead>
 <tbody><tr><th scope="row">asked</th>${sides.map((a) => html`<td><code>${commandLine(a.scenario)}</code></td>`)}</tr>
 ${names.map((name) => {
   const cells = figures.map((f) => f.get(name) ?? '–');
-  return html`<tr${cells[0] === cells[1] ? '' : html` class="differs"`}><th scope="row">${name}</th>${cells.map((c) => html`<td>${c}</td>`)}</tr>
+  const differs = cells[0] === cells[1] ? '' : html` class="differs"`;
+  return html`<tr${differs}><th scope="row">${name}</th>${cells.map((c) => html`<td>${c}</td>`)}</tr>
 `;
 })}</tbody></table></div>`;
 }

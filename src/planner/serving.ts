@@ -77,7 +77,8 @@ export function mountServing({ asked, source, shelf }: Asking): void {
     const command = `${commandLine(scenario, 'simulate')}${findRate ? ' --find-rate' : ''}${ways ? ' --ways' : ''}`;
     fill(
       'served-text',
-      html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0"><pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
+      html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0">\
+<pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
     );
     showFigures('served', pictures);
     void charts.draw(pictures);

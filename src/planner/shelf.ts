@@ -19,7 +19,7 @@ export interface Carried {
 
 /** A stack's tables of a device: `h200-vllm`. Those that are ready lie in an element of this name. */
 export const tableName = ({ device, stack }: Pick<StackFile, 'device' | 'stack'>): string => `${device}-${stack}`;
-/** The element that holds the other tables: JSON, gzip, base64. A browser reads a page of millions of characters slowly. */
+/** The element that holds the other tables: JSON, gzip, base64. A browser reads millions of characters slowly. */
 export const PACKED = 'tables';
 
 /**

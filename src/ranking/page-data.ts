@@ -1,10 +1,9 @@
 /** What docs/codecs.md holds: every codec of a model on one H200, and what was measured of bundled models. */
 import { CODEC_KINDS } from '../codecs/codec.js';
 import { ask } from '../plan/ask/on-disk.js';
-import { representatives } from '../plan/decide/representatives.js';
+import { isUseless, representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
-import { isUseless } from '../plan/decide/unfit.js';
 import type { Claim } from './claims.js';
 import { measuredModels, type Here } from './measured.js';
 import { claimsOnDisk } from './claim-rows.js';

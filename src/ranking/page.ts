@@ -2,7 +2,7 @@
 import { isUncompressed } from '../codecs/registry.js';
 import { klLabel, shareLabel } from '../plan/evaluate/fidelity.js';
 import type { Score } from '../plan/types.js';
-import { guessMark, shownDecode } from '../plan/words/words.js';
+import { guessMark, needsOf, shownDecode } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, kernelsLabel } from '../report/plan-rows.js';
 import { markdownText } from '../report/tables.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
@@ -10,7 +10,6 @@ import { claimsInOrder } from './print.js';
 import { codecsPicture } from './codecs-picture.js';
 import { hereFor, type Here, type HereRow } from './measured.js';
 import { PAGE_CONTEXTS, type Page, type PageModel, type PageRow } from './page-data.js';
-import { needsOf } from '../plan/words/needs.js';
 import { fixedBytes } from './ranking.js';
 
 const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;

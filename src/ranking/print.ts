@@ -1,12 +1,11 @@
 /** The ranking and what became of published claims, for a terminal. */
 import { HERE } from '../plan/evaluate/fidelity.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { guessMark, shownDecode, timeLabel } from '../plan/words/words.js';
+import { guessMark, needsOf, shownDecode, timeLabel } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatBytes } from '../numbers/units.js';
 import type { Claim } from './claims.js';
-import { needsOf } from '../plan/words/needs.js';
 import { fixedBytes, type Ranked, type Ranking } from './ranking.js';
 
 const percent = (share: number): string => `${Math.round(share * 100)} %`;

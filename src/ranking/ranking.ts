@@ -1,8 +1,7 @@
 /** Codecs of a plan in the order of the users that they serve, those without scores apart. */
 import { verdictOn } from '../plan/decide/decide.js';
-import { representatives } from '../plan/decide/representatives.js';
+import { isUseless, representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { isUseless } from '../plan/decide/unfit.js';
 
 /** A codec setting by its best path. */
 export interface Ranked {

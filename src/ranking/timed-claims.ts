@@ -5,7 +5,7 @@
 import { CODEC_KINDS, type CodecKind } from '../codecs/codec.js';
 import type { Interval } from '../cost/evidence.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { isUseless } from '../plan/decide/unfit.js';
+import { isUseless } from '../plan/decide/representatives.js';
 import type { LedgerRow } from '../schema/ledger.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Scenario } from '../schema/settings.js';

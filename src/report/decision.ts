@@ -2,9 +2,8 @@
 import { isUncompressed } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
-import { planName } from '../plan/words/names.js';
+import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
 import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
-import { shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { valueWords } from './text/answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';

@@ -1,7 +1,7 @@
 /** A report's folder: what each file holds, and writing them so that a folder is never left half old and half new. */
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { printable, show, UserError } from '../errors.js';
+import { UserError, printable, show } from '../errors.js';
 import { readTextFile } from '../io/files.js';
 import { jsonText } from '../io/json.js';
 import type { Sources } from '../plan/ask/prepare.js';
@@ -14,8 +14,9 @@ import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
 import { reportMarkdown } from './report-markdown.js';
 import type { Simulated } from './simulation.js';
-import { cannotWrite, Replacement } from '../io/write.js';
+import { Replacement, cannotWrite } from '../io/write.js';
 import type { View } from './view.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 
 const MAX_REPORT_BYTES = 2 ** 24;
 const SIMULATION_FILE = 'simulation.json';
@@ -121,3 +122,6 @@ export function writeFolder(folder: string, files: ReadonlyMap<string, string | 
     throw cannotWrite('--output', folder, error);
   }
 }
+
+/** @throws when the package was not built: that is a defect of the package, not of its user */
+export const pageScript = (): string => readFileSync(join(PACKAGE_ROOT, 'dist/page/page.js'), 'utf8').trim();

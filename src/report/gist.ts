@@ -1,5 +1,5 @@
 /** An answer in a few characters, with which a link tells whether a later version answers otherwise. */
-import type { Fleet } from '../plan/decide/fleet-types.js';
+import type { Fleet } from '../plan/decide/fleet.js';
 import type { PlanReport } from '../plan/types.js';
 import { shownDecode } from '../plan/words/words.js';
 import { VERSION } from '../version.js';

@@ -1,6 +1,8 @@
-/** Plans as JSON: what `plan --format json` prints, and what the page saves. */
+/** Plans and fleets as JSON: what `plan --format json` prints, and what the pages save. */
 import type { Explained } from '../plan/evaluate/explain.js';
 import type { DecodeFigures, PlanReport } from '../plan/types.js';
+import type { PlannedFleet } from '../plan/decide/fleet.js';
+import type { SimulatedFleet } from '../serving/types.js';
 
 /** A plan and its figures by batch. */
 export interface Sweep {
@@ -24,3 +26,28 @@ export interface PlanRuns<R extends PlanReport = PlanJson> {
 /** Reports as JSON: one as it is, several as `runs`. */
 export const plansJson = <R extends PlanReport = PlanJson>(reports: readonly R[]): R | PlanRuns<R> =>
   reports.length === 1 ? (reports[0] as R) : { schema: 'lla-sim/plan', schemaVersion: 2, runs: reports };
+
+/** A fleet, and what simulating its workload says where it has one. */
+export interface AnsweredFleet extends PlannedFleet {
+  readonly simulated?: SimulatedFleet | null;
+}
+
+/** Fleets, one run a device, context and cache type. */
+export interface FleetJson {
+  readonly schema: 'lla-sim/fleet';
+  readonly schemaVersion: 1;
+  readonly runs: readonly (Pick<PlanReport, 'device' | 'contextTokens' | 'settings'> & {
+    readonly fleet: PlannedFleet['fleet'];
+    /** With a workload. */
+    readonly simulated?: SimulatedFleet;
+  })[];
+}
+
+export const fleetJson = (planned: readonly AnsweredFleet[]): FleetJson => ({
+  schema: 'lla-sim/fleet',
+  schemaVersion: 1,
+  runs: planned.map(({ fleet, reports, simulated }) => {
+    const { device, contextTokens, settings } = reports[0] as PlanReport;
+    return { device, contextTokens, settings, fleet, ...(simulated ? { simulated } : {}) };
+  }),
+});

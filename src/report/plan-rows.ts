@@ -7,8 +7,7 @@ import { choicesOf } from '../plan/decide/decide.js';
 import { HERE, klLabel } from '../plan/evaluate/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/decide/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
-import { pathLabel } from '../plan/words/names.js';
-import { guessMark, shownDecode, timeLabel } from '../plan/words/words.js';
+import { guessMark, pathLabel, shownDecode, timeLabel } from '../plan/words/words.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
 import { shareText } from './text/text.js';
 

@@ -5,10 +5,9 @@
 import type { Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { served } from '../plan/decide/decide.js';
-import type { PlannedFleet } from '../plan/decide/fleet.js';
-import type { FleetRow } from '../plan/decide/fleet-types.js';
+import type { FleetRow, PlannedFleet } from '../plan/decide/fleet.js';
 import type { Plan } from '../plan/types.js';
-import { isUnfit } from '../plan/decide/unfit.js';
+import { isUnfit } from '../plan/decide/representatives.js';
 import type { Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle } from './answer.js';

@@ -6,7 +6,7 @@
 import { isUncompressed } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import type { Sources } from '../plan/ask/prepare.js';
-import { needsOf } from '../plan/words/needs.js';
+import { needsOf } from '../plan/words/words.js';
 import { representatives } from '../plan/decide/representatives.js';
 import type { Plan } from '../plan/types.js';
 import { depthNames } from '../quality/exit-depths.js';

@@ -1,7 +1,7 @@
 /** The line that says how far a calibration is. */
 import { expect, test } from 'vitest';
 import { secondsLeft } from '../../src/bench/calibrate/calibrate.js';
-import { formatDuration, progressLine } from '../../src/commands/progress.js';
+import { formatDuration, progressLine } from '../../src/commands/output.js';
 
 test('percent and time left', () => {
   expect(progressLine(30, 90, 'attend f16: 3 points')).toBe(

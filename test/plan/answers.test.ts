@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { KNEE_SHARE, KNEE_TOLERANCE, kneeOf, lastWithin } from '../../src/plan/evaluate/operating.js';
-import { markPareto } from '../../src/plan/decide/pareto.js';
+import { markPareto } from '../../src/plan/decide/representatives.js';
 import { chanceWithin } from '../../src/plan/evaluate/chance.js';
 import type { Interval } from '../../src/cost/evidence.js';
 import { hasSolution } from '../../src/plan/plan.js';

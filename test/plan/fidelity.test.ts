@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Codec, PathChoice } from '../../src/codecs/codec.js';
 import { fingerprintOfFolder } from '../../src/io/fingerprint.js';
 import { ask, readSources } from '../../src/plan/ask/on-disk.js';
-import { pathLabel } from '../../src/plan/words/names.js';
+import { pathLabel } from '../../src/plan/words/words.js';
 import { knownStacks } from '../../src/plan/ask/stacks.js';
 import type { Plan } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/numbers/random.js';

@@ -9,7 +9,7 @@ import type { PlanReport } from '../../src/plan/types.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import type { PlannedFleet } from '../../src/plan/decide/fleet.js';
 import { randomFrom } from '../../src/numbers/random.js';
-import { fleetJson } from '../../src/report/fleet-json.js';
+import { fleetJson } from '../../src/report/plan-json.js';
 import { viewOf, type View } from '../../src/report/view.js';
 import { UserError } from '../../src/errors.js';
 import type { Scenario } from '../../src/schema/settings.js';

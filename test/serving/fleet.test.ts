@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { planFleet, type PlannedFleet } from '../../src/plan/decide/fleet.js';
 import type { PlanReport } from '../../src/plan/types.js';
-import { fleetJson } from '../../src/report/fleet-json.js';
+import { fleetJson } from '../../src/report/plan-json.js';
 import { fleetText } from '../../src/report/text/fleet-text.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { simulateFleet } from '../../src/serving/fleet.js';

@@ -27,9 +27,7 @@ import { textFlag, type Args } from '../command.js';
 import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
-import { interruptible } from '../interrupt.js';
-import { asJson, print } from '../output.js';
-import { progressLine } from '../progress.js';
+import { asJson, interruptible, print, progressLine } from '../output.js';
 
 /** Windows of text that are studied one by one for how keys and values lie. */
 const STUDIED_WINDOWS = 12;

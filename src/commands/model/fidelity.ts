@@ -29,9 +29,7 @@ import {
 } from '../command.js';
 import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
-import { interruptible } from '../interrupt.js';
-import { asJson, print } from '../output.js';
-import { progressLine } from '../progress.js';
+import { asJson, interruptible, print, progressLine } from '../output.js';
 import { explained } from './run.js';
 import { readCandidate, WEIGHTS } from './run-question.js';
 

@@ -12,7 +12,7 @@ import { randomFrom } from '../../numbers/random.js';
 import { sha256 } from '../../numbers/sha256.js';
 import type { Distillation, Distilled } from '../../training/distil.js';
 import { isSet, numberFlag, option, textFlag, toggle, type Args, type OptionTable } from '../command.js';
-import { progressLine } from '../progress.js';
+import { progressLine } from '../output.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
 const DEFAULT_STEPS = '200';

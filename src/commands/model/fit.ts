@@ -32,9 +32,7 @@ import {
 } from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
-import { interruptible } from '../interrupt.js';
-import { asJson, print } from '../output.js';
-import { progressLine } from '../progress.js';
+import { asJson, interruptible, print, progressLine } from '../output.js';
 import { explained } from './run.js';
 import { readCandidate } from './run-question.js';
 

@@ -7,7 +7,7 @@ import { EXIT, UserError } from '../../errors.js';
 import type { Device } from '../../gpu/index.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { limitAddressSpace } from '../../validate/memory/process-memory.js';
-import { progressLine } from '../progress.js';
+import { progressLine } from '../output.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, onDevice, type RunReport } from './run-report.js';
 import { Rounds } from './run-speculate.js';

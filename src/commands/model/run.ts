@@ -19,8 +19,7 @@ import {
   type Args,
   type Command,
 } from '../command.js';
-import { asJson, print } from '../output.js';
-import { interruptible } from '../interrupt.js';
+import { asJson, interruptible, print } from '../output.js';
 import { generate } from './run-generate.js';
 import { generateInFloat64 } from './run-reference.js';
 import { loadModel, modelFingerprint, readRun, WEIGHTS } from './run-question.js';

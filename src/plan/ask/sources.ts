@@ -64,14 +64,15 @@ export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: Model
       : null;
   if (!spec && scenario.stack !== undefined && scenario.stack !== 'lla-sim')
     throw new UserError('--stack needs a device of the catalogue', 'name it with --device');
-  const used = chosen?.gpu ? null : loaded;
+  const gpu = chosen?.gpu ?? null;
+  const used = gpu ? null : loaded;
   return {
     model,
     device: { ...device, calibration: describeCalibration(used) },
     spec,
     calibration: used && { file: used.file, content: used.calibration, stale: await shelf.stale(used.calibration) },
-    gpu: chosen?.gpu ?? null,
-    ...(spec && chosen?.gpu ? { otherStacks: otherStacksOn(shelf, spec, chosen.gpu) } : {}),
+    gpu,
+    ...(spec && gpu ? { otherStacks: () => otherStacksOn(shelf, spec, gpu) } : {}),
     ...(used && spec ? { attainable: tunedOn(shelf, spec) } : {}),
     stack: chosen?.stack ?? (loaded ? 'lla-sim' : null),
     ...(fidelity ? { fidelity } : {}),
@@ -204,8 +205,12 @@ async function smallOperations(shelf: Shelf, device: string): Promise<StackTable
   return measured === undefined ? null : shelf.tables(measured, 'vidur');
 }
 
-/** The program's tables of the other stacks on a device. @param chosen whose tables price */
-const otherStacksOn = (shelf: Shelf, spec: DeviceSpec, chosen: GpuSources) => (): readonly GpuSources[] =>
+/** Tables of the other stacks on a device. @param chosen whose tables price */
+export const otherStacksOn = (
+  shelf: Pick<Shelf, 'bundled' | 'files'>,
+  spec: DeviceSpec,
+  chosen: GpuSources,
+): readonly GpuSources[] =>
   STACKS.filter((stack) => stack !== chosen.stack?.file.stack).flatMap((stack) => {
     const tables = shelf.bundled(spec.id, stack);
     return tables ? [gpuSources(spec, tables, chosen.small, shelf.files())] : [];

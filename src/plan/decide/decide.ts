@@ -5,10 +5,9 @@ import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { servedBy, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
-import { planName } from '../words/names.js';
-import { representatives } from './representatives.js';
+import { planName } from '../words/words.js';
+import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
 import { risksOf } from './risks.js';
-import { isRuined, isUnfit, isUseless } from './unfit.js';
 import type { Alternative, Answer, Choice, Plan, PlanRequest } from '../types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */

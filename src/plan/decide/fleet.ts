@@ -8,12 +8,11 @@ import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin } from '../evaluate/chance.js';
 import { likelySpeed, served, verdictOn } from './decide.js';
 import { configurationOf } from '../evaluate/evaluate.js';
-import { planName } from '../words/names.js';
+import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
-import { representatives } from './representatives.js';
-import { isUnfit } from './unfit.js';
-import type { Fleet, FleetRow } from './fleet-types.js';
-import type { Plan, PlanReport, PlanRequest } from '../types.js';
+import { isUnfit, representatives } from './representatives.js';
+import type { Choice, Plan, PlanReport, PlanRequest, Score } from '../types.js';
+import type { Evidence, Interval } from '../../cost/evidence.js';
 
 /** GPUs that share a model within one server. */
 const DEGREES = [1, 2, 4, 8] as const;
@@ -162,4 +161,52 @@ function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
       servedBy: p.servedBy,
     },
   ];
+}
+
+/** One codec for a number of users: how many GPUs, and how they are divided. */
+export interface FleetRow {
+  readonly planId: string;
+  readonly name: string;
+  readonly label: string;
+  /** GPUs that share the model: one replica. */
+  readonly tensorParallel: number;
+  /** Where the users are divided evenly: of the fullest replica. */
+  readonly usersPerReplica: number;
+  /** Largest batch that meets --tpot, without that target the largest that fits; beside the prefill of a prompt. */
+  readonly mostUsersPerReplica: number;
+  /** What keeps one more user out of a replica: memory, --tpot, or the server's --max-num-seqs. */
+  readonly limitedBy: 'memory' | 'tpot' | 'max-num-seqs';
+  readonly replicas: number;
+  readonly gpus: number;
+  /** Of all GPUs; null without a price. */
+  readonly usdPerHour: number | null;
+  /** With `usersPerReplica`. Null where no speed is known. */
+  readonly secondsPerStep: Interval | null;
+  readonly evidence: Evidence | null;
+  /** Probability that --tpot is met. */
+  readonly chance: number | null;
+  /** Of one replica at its operating point. */
+  readonly tokensPerSecond: number;
+  readonly quality: Choice['quality'];
+  readonly worst: Score | null;
+  readonly servedBy: string | null;
+}
+
+/** The GPUs that a number of users needs. */
+export interface Fleet {
+  readonly users: number;
+  /** Of each codec the fewest GPUs, fewest first. */
+  readonly rows: readonly FleetRow[];
+  /** Fewest GPUs with what runs today and keeps quality. */
+  readonly deploy: FleetRow | null;
+  /** Fewer with kernels that would have to be written. */
+  readonly upside: FleetRow | null;
+  /** Where nothing keeps quality: the fewest GPUs that hold the users. */
+  readonly cheapest: FleetRow | null;
+  /** Fewer still with a codec whose scores fail. */
+  readonly fails: FleetRow | null;
+  /** The command of a replica of `deploy`; null where no stack is known to run it. */
+  readonly serve: string | null;
+  /** Users of eight GPUs with the plan of `deploy`: as one replica, and as eight. */
+  readonly eightGpus: { readonly oneReplica: number; readonly eightReplicas: number } | null;
 }

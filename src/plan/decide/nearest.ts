@@ -4,7 +4,7 @@ import { formatTokens } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin, timeAt, type Timed } from '../evaluate/chance.js';
 import { configurationOf } from '../evaluate/evaluate.js';
-import { planName } from '../words/names.js';
+import { planName } from '../words/words.js';
 import { timeLabel } from '../evaluate/targets.js';
 import type { Plan, PlanRequest } from '../types.js';
 

@@ -2,7 +2,7 @@
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
-import { planName } from '../words/names.js';
+import { planName } from '../words/words.js';
 import type { Plan, PlanRequest, QualityKept, Warning } from '../types.js';
 
 /** Below this rate a user waits for words. */

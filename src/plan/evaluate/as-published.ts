@@ -1,11 +1,10 @@
-/** The speed of latents with kernels as they have been built so far, beside what tuned ones would reach. */
+/** Kernels that nobody has measured: what they must reach, and the speed of those that were built so far. */
 import { codecSpec, isHybrid, isUncompressed } from '../../codecs/registry.js';
-import type { Interval } from '../../cost/evidence.js';
+import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../../quality/implementations.js';
-import { pathLabel } from '../words/names.js';
-import { shownDecode } from '../words/words.js';
-import { isUseless } from '../decide/unfit.js';
-import type { AsPublished, Plan } from '../types.js';
+import { pathLabel, shownDecode } from '../words/words.js';
+import { isUseless } from '../decide/representatives.js';
+import type { AsPublished, BreakEven, DecodeFigures, Plan } from '../types.js';
 
 /** Adds to every plan of latents what published implementations would make of it; where there is none, null. */
 export function withAsPublished(plans: readonly Plan[]): Plan[] {
@@ -77,5 +76,36 @@ function asPublished(p: Plan, full: Interval | null): AsPublished | null {
       })),
       ...UNPRICED.filter((u) => u.path === path).map(({ path: _path, ...u }) => ({ ...u, reached: null })),
     ],
+  };
+}
+
+/** Adds to every plan with unmeasured kernels the share of the attainable rate at which it equals the full cache. */
+export function withBreakEven(plans: readonly Plan[]): Plan[] {
+  const reference = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  if (!reference?.decode.tokensPerSecond || !reference.decode.evidenceShare || isUnmeasured(reference.decode))
+    return [...plans];
+  return plans.map((plan) => {
+    // Both where they are run, or both at their largest batch.
+    const [own, full] = plan.knee ? [plan.knee, reference.knee ?? reference.decode] : [plan.decode, reference.decode];
+    return isUnmeasured(own) ? { ...plan, breakEven: breakEven(own, full) } : plan;
+  });
+}
+
+const isUnmeasured = (d: DecodeFigures): boolean => d.evidence !== null && isEstimate(d.evidence);
+
+function breakEven({ batch, unmeasured, secondsPerStep }: DecodeFigures, full: DecodeFigures): BreakEven | null {
+  const rate = full.tokensPerSecond;
+  if (!rate || !unmeasured || !secondsPerStep) return null;
+  const rest = secondsPerStep.estimate - unmeasured.estimate;
+  const share = (attainable: number, tokensPerSecond: number): number => {
+    const left = batch / tokensPerSecond - rest;
+    return left > 0 ? attainable / left : Infinity;
+  };
+  const estimate = share(unmeasured.estimate, rate.estimate);
+  return {
+    estimate: Math.min(1, estimate),
+    low: Math.min(1, share(unmeasured.low, rate.low)),
+    high: Math.min(1, share(unmeasured.high, rate.high)),
+    cannot: estimate > 1,
   };
 }

@@ -1,10 +1,12 @@
-/** Why a row of a plan takes the time that it takes, and is as sure as it is. */
+/** More of one row: why it takes its time and is as sure as it is, and its figures at every batch of the grid. */
 import { explainStep, type StepExplanation } from '../../cost/explain.js';
-import { show, UserError } from '../../errors.js';
+import { UserError, show } from '../../errors.js';
 import { candidateOf } from '../ask/candidates.js';
-import { configurationOf } from './evaluate.js';
+import { configurationOf, figuresAt } from './evaluate.js';
 import { representatives } from '../decide/representatives.js';
-import type { Plan, PlanReport, PlanRequest } from '../types.js';
+import type { DecodeFigures, Plan, PlanReport, PlanRequest } from '../types.js';
+import { priceStep } from '../../cost/latency.js';
+import { onGrid } from '../../cost/memory.js';
 
 /** A row's step, explained. */
 export interface Explained extends StepExplanation {
@@ -38,4 +40,18 @@ function rowOf({ plans }: PlanReport, row: string): Plan {
       ? `write one of ${[...new Set(some)].slice(0, 8).join(', ')}, or the id of a plan`
       : 'no row is left',
   );
+}
+
+/** Figures at 1, 2, 3, 4, 6, 8, 12, 16 … sequences, at the operating batch and at the largest. */
+export function sweepOf(r: PlanRequest, p: Plan): DecodeFigures[] {
+  const candidate = candidateOf(r, p.id);
+  const { pricer } = r;
+  if (!candidate || !pricer) return [];
+  const configuration = configurationOf(r, candidate);
+  const batches = new Set<number>([p.maxBatch.exact, ...(p.knee ? [p.knee.batch] : [])]);
+  for (let batch = onGrid(p.maxBatch.exact); batch >= 1; batch = onGrid(batch - 1)) batches.add(batch);
+  return [...batches]
+    .filter((batch) => batch >= 1)
+    .sort((a, b) => a - b)
+    .map((batch) => figuresAt(r, priceStep(configuration, pricer, batch, r.contextTokens), batch));
 }

@@ -7,7 +7,7 @@ import { formatMilliseconds } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { choicesOf } from '../decide/decide.js';
 import { configurationOf } from './evaluate.js';
-import { planName } from '../words/names.js';
+import { planName } from '../words/words.js';
 import type { Answer, Plan, PlanRequest, Warning } from '../types.js';
 
 /** A step that takes so many times that of tuned kernels is slow because of its kernels. */

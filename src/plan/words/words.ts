@@ -1,7 +1,11 @@
-/** Figures of a plan as text, for sentences and tables. */
+/** Names and figures of a plan as text, for sentences and tables. */
 import type { Interval } from '../../cost/evidence.js';
 import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import type { DecodeFigures, Plan } from '../types.js';
+import type { PathChoice } from '../../codecs/codec.js';
+import { choiceOf } from '../../codecs/paths.js';
+import { codecSpec, hasOwnStorage, isUncompressed } from '../../codecs/registry.js';
+import { evictionLabel } from '../../eviction/policy.js';
 
 /** Decode figures that are shown: at the operating point. */
 export const shownDecode = (p: Plan): DecodeFigures => p.knee ?? p.decode;
@@ -43,4 +47,27 @@ export function timeWords(seconds: Interval | null): string {
 export function shareLabel(d: DecodeFigures): string {
   const parts = Object.entries(d.evidenceShare ?? {}).filter(([, share]) => share >= 0.005);
   return parts.map(([evidence, share]) => `${Math.round(share * 100)} % ${evidence}`).join(', ');
+}
+
+/** A path as users name it. */
+export const pathLabel = (p: Pick<Plan, 'path' | 'variant'>): PathChoice =>
+  choiceOf(p.path, p.variant === 'materialised');
+
+/** `full cache`, `lla-4x by block-absorbed`, `lla-4x by reconstruct with streaming:4+256`. */
+export function planName(p: Pick<Plan, 'codec' | 'path' | 'variant' | 'eviction' | 'cacheType'>): string {
+  const type = ['f16', 'bf16'].includes(p.cacheType) || hasOwnStorage(p.codec) ? '' : ` in ${p.cacheType}`;
+  // A codec with one way to be read has no path to name.
+  const path = codecSpec(p.codec).paths.length === 1 ? '' : ` by ${pathLabel(p)}`;
+  const eviction = p.eviction ? ` with ${evictionLabel(p.eviction)}` : '';
+  return `${isUncompressed(p.codec) ? 'full cache' : p.codec.label}${type}${path}${eviction}`;
+}
+
+/** What somebody needs before a codec runs: `nothing`, `kernels`, `training, kernels`. */
+export function needsOf(p: Plan): string {
+  const spec = codecSpec(p.codec);
+  const needs = [
+    ...(spec.windowsLoops ? ['a model trained so'] : spec.untrained || isUncompressed(p.codec) ? [] : ['training']),
+    ...(p.servedBy === null ? ['kernels'] : []),
+  ];
+  return needs.length === 0 ? 'nothing' : needs.join(', ');
 }

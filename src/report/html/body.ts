@@ -40,6 +40,7 @@ export function reportBody(
   const { report } = view;
   const decision = decisionPicture(pictures);
   const kinds = [...new Set(view.all.map((e) => e.plan.codec.kind))];
+  const simulation = data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : '';
   return html`<header class="sheet">
 <h1>${titleOf(view)}</h1>
 <div id="question">${questionSection(view, data.simulated ?? null)}</div>
@@ -48,7 +49,8 @@ export function reportBody(
 <div id="sheet">${sheetSection(view, data.simulated ?? null)}</div>
 </header>
 <main>
-<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a> <a href="#memory">Memory</a> ${data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : ''}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${parts.map(({ id, title }) => html` <a href="#${id}">${title}</a>`)}</nav>
+<nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a>\
+ <a href="#memory">Memory</a> ${simulation}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${parts.map(({ id, title }) => html` <a href="#${id}">${title}</a>`)}</nav>
 ${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <h2 id="ask">Change the question</h2>
 <form id="controls" aria-labelledby="ask">
@@ -58,13 +60,17 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
   ).map(field)}</div>
 <div class="row"><button type="reset">Back to the first question</button><p id="status" role="status"></p></div>
 <p>The same from the command line: <code class="command" id="command">${commandLine(data.scenario)}</code></p>
-<noscript><p>Without JavaScript the page shows the report's own question; its pictures lie beside this file as PNG.</p></noscript>
+<noscript><p>Without JavaScript the page shows the report's own question;\
+ its pictures lie beside this file as PNG.</p></noscript>
 </form>
 <h2 id="table">All combinations</h2>
 <div class="tools" role="group" aria-label="Filter of the table">
 <label>Find <input type="search" id="find" placeholder="lla 4x" autocomplete="off"></label>
-<label>Codec <select id="kind"><option value="">all</option>${kinds.map((k) => html`<option>${k}</option>`)}</select></label>
-<label>Show <select id="state"><option value="">everything</option><option value="kept"${report.removed.length > 0 && report.plans.length > 0 ? html` selected` : ''}>what meets the targets</option><option value="pareto">Pareto front</option></select></label>
+<label>Codec <select id="kind"><option value="">all</option>${kinds.map((k) => html`<option>${k}</option>`)}</select>\
+</label>
+<label>Show <select id="state"><option value="">everything</option><option \
+value="kept"${report.removed.length > 0 && report.plans.length > 0 ? html` selected` : ''}>\
+what meets the targets</option><option value="pareto">Pareto front</option></select></label>
 <button type="button" id="save">Save these plans as JSON</button>
 <p id="count" role="status"></p>
 </div>
@@ -78,7 +84,8 @@ ${simulationHtml(data.simulated)}
 `
     : ''
 }<h2 id="pictures">Pictures</h2>
-<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that nobody has measured.</p>
+<p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that \
+nobody has measured.</p>
 <div id="figures">${figuresSection(pictures.filter((p) => p !== decision))}</div>
 <h2 id="doubts">Before you believe it</h2>
 <div id="notes">${notesSection(view)}</div>

@@ -1,8 +1,9 @@
 /** The page's controls: which settings they change, what they show, and how their text becomes a scenario again. */
 import { DEVICES, memoryOf } from '../../devices/catalogue.js';
 import type { Sources } from '../../plan/ask/prepare.js';
-import { readBounds, settingText } from '../../schema/setting-text.js';
-import type { Scenario } from '../../schema/settings.js';
+import { FIELDS, fieldText, type Field } from '../../schema/fields.js';
+import { readBounds } from '../../schema/setting-text.js';
+import { flagOf, type Scenario } from '../../schema/settings.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
@@ -38,21 +39,12 @@ export interface Control {
 
 /** What the controls show before anything is changed. */
 export function initialValues({ scenario, sources }: PageData): ControlValues {
-  const text = (value: unknown): string => (value === undefined ? '' : String(value as string | number));
+  const asked = (name: ControlName): string => fieldText(scenario, FIELDS.get(flagOf(name)) as Field) ?? '';
   return {
+    ...(Object.fromEntries(CONTROLS.map((name) => [name, asked(name)])) as ControlValues),
     model: sources.model.publishedAs ?? sources.model.geometry.name,
     device: sources.spec?.id ?? '',
-    gpus: text(scenario.gpus),
-    users: text(scenario.users),
-    stack: text(scenario.stack),
-    usdPerHour: text(scenario.usdPerHour),
-    batch: text(scenario.batch),
-    context: scenario.context === undefined ? formatTokens(4096) : text(scenario.context),
-    tpot: text(scenario.tpot),
-    ttft: text(scenario.ttft),
-    min: settingText(scenario.min ?? {}),
-    retrieval: text(scenario.retrieval),
-    keep: text(scenario.keep),
+    context: asked('context') || formatTokens(4096),
   };
 }
 

@@ -5,7 +5,7 @@
  */
 import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
-import { fleetJson } from '../fleet-json.js';
+import { fleetJson } from '../plan-json.js';
 import type { PageData } from '../page-data.js';
 import { decisionPicture, picturesOf, servingPictures } from '../pictures/index.js';
 import { UserError } from '../../errors.js';

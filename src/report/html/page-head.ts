@@ -4,7 +4,8 @@ import { VERSION } from '../../version.js';
 import { html, Html } from './html.js';
 
 /**
- * From the doctype to the end of the head. The content policy allows one style and these scripts, by hash, and no request.
+ * From the doctype to the end of the head. The content policy allows one style and these scripts, by hash, and no
+ * request.
  * @param scripts the page's programs, which the caller puts at the page's end
  * @param workers the program starts workers from its own text
  * @throws where a script holds what would end its element
@@ -22,7 +23,9 @@ export function pageHead({
 }): Html {
   if (scripts.some((script) => /<\/script|<!--/i.test(script)))
     throw new Error('the page program must not hold the end of a script element');
-  const policy = `default-src 'none'; style-src ${policyHash(style)}; script-src ${scripts.map(policyHash).join(' ')};${workers ? ' worker-src blob:;' : ''} base-uri 'none'; form-action 'none'`;
+  const allowed = `style-src ${policyHash(style)}; script-src ${scripts.map(policyHash).join(' ')};`;
+  const worker = workers ? ' worker-src blob:;' : '';
+  const policy = `default-src 'none'; ${allowed}${worker} base-uri 'none'; form-action 'none'`;
   return html`<!doctype html>
 <html lang="en">
 <head>

@@ -62,7 +62,8 @@ ${checks.length === 0 ? '' : html`<h3>Before you sign</h3><ol class="checks">${c
 function lossSection(report: PlanReport, rows: readonly DecisionRow[]): Html {
   const loss = lossTable(report);
   if (loss === null) {
-    const unknown = `Nothing ${report.fidelity ? 'was measured at this context' : 'that counts at this context is published'}.`;
+    const what = report.fidelity ? 'was measured at this context' : 'that counts at this context is published';
+    const unknown = `Nothing ${what}.`;
     const compressed = rows.some((r) => !isUncompressed(r.plan.codec));
     return html`<p>${compressed ? unknown : 'Nothing: the cache is not compressed.'}</p>`;
   }
@@ -201,8 +202,8 @@ export function tableSection(view: View): Html {
     ...(reasons.size === 0 ? [] : [head('misses', false)]),
   ];
   const caption = [
-    `${report.plans.length} of ${view.all.length} combinations answer the question. run: ${runWords(report)}; times and`,
-    'rates are at this batch. In brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.',
+    `${report.plans.length} of ${view.all.length} combinations answer the question.`,
+    `run: ${runWords(report)}; times and rates are at this batch. In brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.`,
   ].join(' ');
   return html`<table id="plans"><caption><span>${caption}</span></caption>
 <thead><tr>${heads}</tr></thead>

@@ -1,12 +1,12 @@
-/** What a changed question rests on, from the tables that the page carries: as the command line reads them from files. */
+/** What a changed question rests on: tables that the page carries, where the command line reads files. */
 import { findDevice } from '../../devices/find.js';
 import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/ask/prepare.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
-import { decideStack, gpuSources, kernelsAlone, unservedNote } from '../../stacks/choose.js';
-import type { GpuSources } from '../../stacks/gpu-pricer.js';
-import { SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
+import { decideStack, gpuSources, unservedNote } from '../../stacks/choose.js';
+import { otherStacksOn, tunedOn, type Shelf } from '../../plan/ask/sources.js';
+import { SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
 
 /**
@@ -15,16 +15,15 @@ import type { PageData } from '../page-data.js';
  */
 export function sourcesFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
   const sources = chosenFor(data, scenario, changed);
-  return { ...sources, otherStacks: () => otherStacksOf(data, sources) };
+  const { spec, gpu } = sources;
+  return { ...sources, otherStacks: () => (spec && gpu ? otherStacksOn(carriedBy(data), spec, gpu) : []) };
 }
 
-function otherStacksOf(data: PageData, { spec, gpu }: Sources): GpuSources[] {
-  if (!spec || !gpu) return [];
-  return STACKS.filter((stack) => stack !== gpu.stack?.file.stack).flatMap((stack) => {
-    const tables = found(data, spec.id, stack);
-    return tables ? [gpuSources(spec, tables, gpu.small, data.known.files)] : [];
-  });
-}
+/** The tables that the page carries. */
+const carriedBy = (data: PageData): Pick<Shelf, 'bundled' | 'files'> => ({
+  bundled: (device, stack) => found(data, device, stack),
+  files: () => data.known.files,
+});
 
 function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<string>): Sources {
   // What was measured of the report's model says nothing about another one.
@@ -52,8 +51,7 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
   const has = (name: string): boolean => found(data, spec.id, name) !== null;
   const decided = decideStack(stack, spec, own.model.publishedAs, calibrated, has);
   if (decided.stack === 'lla-sim') {
-    const attainable = kernelsAlone(gpuSources(spec, null, null, data.known.files));
-    return { ...own, attainable, stackNotes: decided.notes };
+    return { ...own, attainable: tunedOn(carriedBy(data), spec), stackNotes: decided.notes };
   }
   const tables = decided.tables === null ? null : found(data, spec.id, decided.tables);
   const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];

@@ -1,7 +1,7 @@
 /** What fills the memory when every plan serves the same users: weights, codec, caches, workspace, reserve, the rest. */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
-import { planName } from '../../plan/words/names.js';
+import { planName } from '../../plan/words/words.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { commonBatch, decisionRows, FAILS } from '../decision.js';
 import { left, right, type Column } from '../text/text.js';

@@ -4,7 +4,7 @@ import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
-import { planName } from '../../plan/words/names.js';
+import { planName } from '../../plan/words/words.js';
 import { formatNumber, formatTokens } from '../../numbers/units.js';
 import { commonBatch, drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';

@@ -1,10 +1,14 @@
-/** A step's explanation for a terminal. */
+/** More of one row for a terminal: the explanation of its step, its figures by batch. */
 import { KERNELS } from '../../../kernels/registry.js';
 import type { CallExplanation, WidthContribution } from '../../cost/explain.js';
 import type { Interval } from '../../cost/evidence.js';
 import type { Explained } from '../../plan/evaluate/explain.js';
-import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { shareText, wrap } from './text.js';
+import { formatCount, formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { columns, right, shareText, wrap, type Column } from './text.js';
+import type { DecodeFigures, Plan, PlanReport } from '../../plan/types.js';
+import { timeLabel } from '../../plan/words/words.js';
+import type { Sweep } from '../plan-json.js';
+import { usdLabel } from '../plan-rows.js';
 
 const INDENT = '   ';
 /** A smaller factor of a residual is no news. */
@@ -63,4 +67,21 @@ function explained({ law, data, leftOut }: CallExplanation, { estimate }: Interv
       return `left out: ${what}: ${word}± ${formatNumber(100 * Math.expm1(halfWidth))} %`;
     }),
   ];
+}
+
+export function sweepText(report: PlanReport, sweeps: readonly Sweep[]): string {
+  return sweeps
+    .map(({ planId, points }) => {
+      const plan = report.plans.find((p) => p.id === planId) as Plan;
+      const spec: Column<DecodeFigures>[] = [
+        right(' ', (d) => (d.batch === plan.knee?.batch ? '>' : ' ')),
+        right('batch', (d) => String(d.batch)),
+        right('ms/token', (d) => timeLabel(d.secondsPerStep)),
+        right('tok/s', (d) => (d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–')),
+        right('a user', (d) => (d.secondsPerStep ? formatNumber(1 / d.secondsPerStep.estimate) : '–')),
+        ...(report.settings.usdPerHour === null ? [] : [right<DecodeFigures>('$/Mtok', usdLabel)]),
+      ];
+      return `${planId}, by batch (> the operating point)\n${columns(spec, points).join('\n')}\n`;
+    })
+    .join('\n');
 }

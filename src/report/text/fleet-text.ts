@@ -2,9 +2,9 @@
 import pc from 'picocolors';
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
-import { planName } from '../../plan/words/names.js';
+import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/choose.js';
-import type { Fleet, FleetRow } from '../../plan/decide/fleet-types.js';
+import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, SimulatedFleet } from '../../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';

@@ -4,10 +4,9 @@ import { shortName } from '../../codecs/paths.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { choicesOf } from '../../plan/decide/decide.js';
 import { klLabel } from '../../plan/evaluate/fidelity.js';
-import { pathLabel } from '../../plan/words/names.js';
+import { guessMark, pathLabel, shownDecode } from '../../plan/words/words.js';
 import { representatives } from '../../plan/decide/representatives.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
-import { guessMark, shownDecode } from '../../plan/words/words.js';
 import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import { answerText } from './answer-text.js';
 import {
