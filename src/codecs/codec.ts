@@ -19,7 +19,9 @@ export interface FlashloopConstants {
   readonly group: number;
   /** Last tokens that stay exact, at least. */
   readonly tail: number;
-  /** First loops, which run all of a prompt's tokens and read all keys. The last one says which keys later loops read. */
+  /**
+   * First loops, which run all of a prompt's tokens and read all keys. The last one says which keys later loops read.
+   */
   readonly dense: number;
   /** Of each loop, the share of a prompt's tokens that run it: 1 in dense loops, never rising. */
   readonly rows: readonly number[];
