@@ -39,6 +39,7 @@ function caseOf(r: Random, fixed: Partial<Case>): Case {
       weightGroup: c.groups % weightGroup === 0 ? weightGroup : 1,
       accumulate: r.pick([true, false]),
       transposed: fixed.software === undefined && r.pick([true, false]),
+      ...fixed.options,
     },
   };
 }
@@ -56,7 +57,7 @@ async function check(device: Device, c: Case, seed: number): Promise<void> {
 const EDGES: readonly Partial<Case>[] = [
   { groups: 1, m: 1, k: 1, n: 1 },
   { groups: 4, m: 1, k: 160, n: 128 },
-  { groups: 4, m: 100, k: 33, n: 27 },
+  ...[true, false].map((accumulate) => ({ groups: 4, m: 100, k: 33, n: 27, options: { accumulate } })),
   { groups: 1, m: 1024, k: 64, n: 70 },
   { m: 8 },
   { m: 9 },
