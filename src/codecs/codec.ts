@@ -1,4 +1,4 @@
-/** How K and V are represented in the cache. Each codec kind is a spec in a file beside this one; registry.ts lists them. */
+/** How K and V are represented in the cache: a spec a kind, in files beside this one; registry.ts lists them. */
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 import type { CacheTensor } from './layout.js';
