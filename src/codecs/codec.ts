@@ -1,4 +1,4 @@
-/** How K and V are represented in the cache. Each codec kind is one file beside this one; registry.ts lists them. */
+/** How K and V are represented in the cache: a spec a kind, in files beside this one; registry.ts lists them. */
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 import type { CacheTensor } from './layout.js';
@@ -19,7 +19,9 @@ export interface FlashloopConstants {
   readonly group: number;
   /** Last tokens that stay exact, at least. */
   readonly tail: number;
-  /** First loops, which run all of a prompt's tokens and read all keys. The last one says which keys later loops read. */
+  /**
+   * First loops, which run all of a prompt's tokens and read all keys. The last one says which keys later loops read.
+   */
   readonly dense: number;
   /** Of each loop, the share of a prompt's tokens that run it: 1 in dense loops, never rising. */
   readonly rows: readonly number[];

@@ -1,11 +1,12 @@
 /**
  * FlashLoop (arXiv 2609.29812; code Superone77/FlashLoop, MIT) as a codec of the planner; flashloop.ts has the
- * arithmetic. A token's loops are four streams of 4-bit rows, each the difference to what is rebuilt of the loop before.
- * Loops 3 and 4 of a prompt run on a quarter and a tenth of its tokens, and only these have rows there; a generated
- * token has all four. So a context has a size as a prompt, and a larger one as generated text: what is served lies
- * between. Each is a setting, and both are planned.
+ * arithmetic. A token's loops are four streams of 4-bit rows, each the difference to what is rebuilt of the loop
+ * before. Loops 3 and 4 of a prompt run on a quarter and a tenth of its tokens, and only these have rows there; a
+ * generated token has all four. So a context has a size as a prompt, and a larger one as generated text: what is served
+ * lies between. Each is a setting, and both are planned.
  */
 import type { Geometry } from '../geometry/geometry.js';
+import { sum } from '../numbers/statistics.js';
 import { FLASHLOOP_TOKENS, type Codec, type CodecSpec, type FlashloopConstants, type Streams } from './codec.js';
 import { constantsOf, constantsRefusal, constantsText } from './flashloop-constants.js';
 import { bitsOfLoop, ENTRY_BYTES, FLASHLOOP, PAIR_BYTES, valueStreamBytes } from './flashloop.js';
@@ -15,8 +16,6 @@ import { ROWS } from './uncompressed.js';
 const runsOf = ({ loops }: Geometry, codec: Codec): readonly number[] => constantsOf(codec).rows.slice(0, loops);
 const storedOf = (g: Geometry, codec: Codec): readonly number[] =>
   codec.tokens === 'generated' ? runsOf(g, codec).map(() => 1) : runsOf(g, codec);
-
-const sum = (shares: readonly number[]): number => shares.reduce((a, b) => a + b, 0);
 
 /** Bytes of a head's keys of one token and loop, of whole groups of tokens. */
 const keyBytes = (d: number, bits: number, { group }: FlashloopConstants): number =>
@@ -77,7 +76,8 @@ export const flashloop: CodecSpec = {
     if (refused !== undefined) return refused;
     return (
       both.find((codec) => Math.abs(ratioOf(g, codec) - ratio) < CLOSE) ??
-      `flashloop has the ratios ${both.map((codec) => ratioOf(g, codec).toFixed(2)).join(' (a prompt) and ')} (generated)`
+      `flashloop has the ratios ${both.map((codec) => ratioOf(g, codec).toFixed(2)).join(' (a prompt) and ')} ` +
+        `(generated)`
     );
   },
   refuse: (g, codec) =>

@@ -74,7 +74,10 @@ export function constantsRefusal(
   if (!ANCHOR_BITS.includes(anchorBits))
     return `flashloop stores its first loop in ${ANCHOR_BITS.join(', ')} bits, not in ${anchorBits}`;
   if (!isWhole(dense, 2) || dense > MOST_LOOPS)
-    return `flashloop has 2 to ${MOST_LOOPS} dense loops, as the change from one to the next chooses tokens, not ${dense}`;
+    return (
+      `flashloop has 2 to ${MOST_LOOPS} dense loops, as the change from one to the next chooses tokens, not ` +
+      `${dense}`
+    );
   if (!isShare(keys)) return `flashloop reads a share of the keys above 0 and at most 1, not ${keys}`;
   if (rows.length < loops) return `flashloop has shares of ${rows.length} loops, and ${name} has ${loops}`;
   for (const [loop, share] of rows.slice(0, loops).entries()) {
@@ -84,7 +87,9 @@ export function constantsRefusal(
     if (loop < dense && share !== 1)
       return `flashloop runs all tokens in its ${dense} dense loops, not ${share} of them in loop ${loop + 1}`;
     if (share > before)
-      return `flashloop chooses tokens of loop ${loop + 1} among those of loop ${loop}: ${share} is more than ${before}`;
+      return (
+        `flashloop chooses tokens of loop ${loop + 1} among those of loop ${loop}: ${share} is more than ` + `${before}`
+      );
   }
   return undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * FlashLoop's cache of one head's keys, or values, in a layer: streams of packed tokens, exact rows of the last ones; what
- * is read of it, and how it grows. Rows are [channel]; everything is rounded to the type of the cache.
+ * FlashLoop's cache of one head's keys, or values, in a layer: streams of packed tokens, exact rows of the last ones;
+ * what is read of it, and how it grows. Rows are [channel]; everything is rounded to the type of the cache.
  */
 import type { FlashloopConstants } from './codec.js';
 import {
@@ -103,8 +103,8 @@ function packOldest(cache: PackedRows, packing: Packing, group: number): PackedR
 }
 
 /**
- * Two streams as one. Values, and keys behind whole groups, are joined as they are. Keys behind a group that is not full
- * are all decoded and coded again.
+ * Two streams as one. Values, and keys behind whole groups, are joined as they are. Keys behind a group that is not
+ * full are all decoded and coded again.
  */
 export function joinedStreams(
   left: FlashloopStream,

@@ -1,9 +1,11 @@
 /**
- * FlashLoop (arXiv 2609.29812; code Superone77/FlashLoop, MIT) in float64: bytes, the rows and keys that it selects, and
- * the coding of rows. Loop 1 is stored in 4 bits, each later loop as its 4-bit difference to what is rebuilt of the loop
- * before; loops 3 and 4 of a prompt run on a share of its tokens. flashloop-codec.ts is what the planner has of it.
+ * FlashLoop (arXiv 2609.29812; code Superone77/FlashLoop, MIT) in float64: bytes, the rows and keys that it selects,
+ * and the coding of rows. Loop 1 is stored in 4 bits, each later loop as its 4-bit difference to what is rebuilt of the
+ * loop before; loops 3 and 4 of a prompt run on a share of its tokens. flashloop-codec.ts is what the planner has of
+ * it.
  */
 import type { Geometry } from '../geometry/geometry.js';
+import { sum } from '../numbers/statistics.js';
 import type { FlashloopConstants } from './codec.js';
 import { toBf16, toF16 } from './small-floats.js';
 
@@ -72,7 +74,6 @@ export function flashloopBytes(
       valueStreamBytes(n, headDim, bitsOfLoop(loop, of), of.group),
   );
   const entries = rows.slice(of.dense).map((n) => packed + n);
-  const sum = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
   return {
     streams: layers * kvHeads * sum(streams),
     index: layers * ENTRY_BYTES * sum(entries),
@@ -118,7 +119,7 @@ export function selectedKeys(
   share: number = FLASHLOOP.keys,
 ): SelectedKeys {
   const keys = largest(probabilities, Math.ceil(share * probabilities.length));
-  const mass = keys.reduce((sum, i) => sum + (probabilities[i] as number), 0);
+  const mass = sum(keys.map((i) => probabilities[i] as number));
   return {
     keys,
     mass,
@@ -129,8 +130,9 @@ export function selectedKeys(
   };
 }
 
-const mixed = (weights: readonly number[], rows: readonly (readonly number[])[]): number[] =>
-  (rows[0] as readonly number[]).map((_, c) => rows.reduce((sum, row, i) => sum + weights[i]! * row[c]!, 0));
+/** Σ w x of rows. */
+export const mixed = (weights: readonly number[], rows: readonly (readonly number[])[]): number[] =>
+  rows[0]!.map((_, c) => rows.reduce((total, row, i) => total + weights[i]! * row[c]!, 0));
 
 /**
  * Attention of loop 3 or 4: o_2 + m (softmax over the selected keys · values − s).
@@ -144,7 +146,7 @@ export function sparseAttention(
 ): number[] {
   const top = Math.max(...scores);
   const weights = scores.map((s) => Math.exp(s - top));
-  const total = weights.reduce((a, b) => a + b, 0);
+  const total = sum(weights);
   const own = mixed(
     weights.map((w) => w / total),
     values,

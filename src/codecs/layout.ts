@@ -61,7 +61,10 @@ export function tensorOfLoop(
 /** True for windows of later loops beside rows of the first: a slot for each loop but that. */
 const leavesFirst = (t: CacheTensor, loops: number): boolean => t.windowTokens !== undefined && t.loops === loops - 1;
 
-/** Which of a tensor's loop slots serves a loop: sharing makes several ask for the same; a later loop's window is its own. */
+/**
+ * Which of a tensor's loop slots serves a loop: sharing makes several ask for the same; a later loop's window is its
+ * own.
+ */
 export const loopSlot = (t: CacheTensor, loop: number, loops: number): number =>
   leavesFirst(t, loops) ? loop - 1 : Math.floor((loop * t.loops) / loops);
 

@@ -85,7 +85,9 @@ export const sharedAs = ({ shared: _own, ...codec }: Codec, shared: Sharing): Co
 export const inEverySharing = (codec: Codec): Codec[] =>
   specOf(codec.kind).sharings?.map((shared) => sharedAs(codec, shared)) ?? [codec];
 
-/** Loops whose rows of a token are stored together, and wait for the last of them; 1 where each is stored as it comes. */
+/**
+ * Loops whose rows of a token are stored together, and wait for the last of them; 1 where each is stored as it comes.
+ */
 export const anchoredLoops = (g: Geometry, codec: Pick<Codec, 'kind'>): number =>
   specOf(codec.kind).anchoredLoops?.(g) ?? 1;
 
@@ -159,7 +161,10 @@ function keptOfLoops({ laterLoopsWindow: windowTokens }: Geometry, tensors: Cach
 export function refusalOf(g: Geometry, codec: Codec): string | undefined {
   const spec = codecSpec(codec);
   if (g.loopsInRow && codec.shareLayers !== undefined)
-    return `layers of ${g.name} run all their loops before the next, and ${codec.kind} is defined for layers that follow one another`;
+    return (
+      `layers of ${g.name} run all their loops before the next, and ${codec.kind} is defined for layers that ` +
+      `follow one another`
+    );
   const unlike =
     g.laterLoopsWindow === undefined
       ? g.stacks

@@ -1,6 +1,6 @@
 /**
- * residual-quant: the last loop's K (rotated) and V in 4 or 2 bits, and of each loop before it a coefficient and the rest
- * in 2 bits (ResidualQuant, arXiv 2610.10381, without rotation; residual.ts has the arithmetic). No parameters.
+ * residual-quant: the last loop's K (rotated) and V in 4 or 2 bits, and of each loop before it a coefficient and the
+ * rest in 2 bits (ResidualQuant, arXiv 2610.10381, without rotation; residual.ts has the arithmetic). No parameters.
  */
 import type { Geometry } from '../geometry/geometry.js';
 import { anchorGroupOf, residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';

@@ -30,8 +30,10 @@ export function verificationRefusal(
   if (spec.streams) return `${kind} packs rows of several tokens together, and a rejected proposal cannot be taken out`;
   if (closes === 'always' || closes === 'closing-layer' || windowTokens >= draftTokens) return undefined;
   return windowTokens > 0
-    ? `${kind} keeps ${windowTokens} exact token${windowTokens === 1 ? '' : 's'}, fewer than the ${draftTokens} proposals that read each other`
-    : `${kind} has a token's rows only after ${closes === 'last-loop' ? 'the last loop' : 'several loops'}, and proposals read each other in every loop`;
+    ? `${kind} keeps ${windowTokens} exact token${windowTokens === 1 ? '' : 's'}, fewer than the ${draftTokens} ` +
+        `proposals that read each other`
+    : `${kind} has a token's rows only after ${closes === 'last-loop' ? 'the last loop' : 'several loops'}, and ` +
+        `proposals read each other in every loop`;
 }
 
 /** Why the decoder does not speculate with a model, or undefined. */

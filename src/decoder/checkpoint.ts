@@ -68,7 +68,8 @@ export function openSharded(indexPath: string): OpenTensors {
     // A plain name only: a path could lead anywhere on the machine.
     if (typeof file !== 'string' || !/^[A-Za-z0-9_][A-Za-z0-9._-]*\.safetensors$/.test(file)) {
       throw new UserError(
-        `weights index ${index} says that ${show(tensor)} lies in ${show(file)}, which is not a plain name of a .safetensors file`,
+        `weights index ${index} says that ${show(tensor)} lies in ${show(file)}, which is not a plain name of a ` +
+          `.safetensors file`,
         'correct the index or download it again',
       );
     }
@@ -93,7 +94,8 @@ export function openSharded(indexPath: string): OpenTensors {
       const stranger = [...shard.shapes.keys()].find((tensor) => shardOf.get(tensor) !== name);
       if (stranger !== undefined)
         throw new UserError(
-          `${shard.file} holds ${show(stranger)}, which weights index ${index} places ${shardOf.has(stranger) ? `in ${show(shardOf.get(stranger))}` : 'nowhere'}`,
+          `${shard.file} holds ${show(stranger)}, which weights index ${index} places ` +
+            `${shardOf.has(stranger) ? `in ${show(shardOf.get(stranger))}` : 'nowhere'}`,
           'download both again',
         );
     }
@@ -180,7 +182,8 @@ function decodingFacts(g: Geometry, path: string): DecodingFacts {
 }
 
 const ZERO_STATE =
-  "the recurrent state begins at zero, as where Huginn's own code wants the same text again; by default it is drawn at random";
+  "the recurrent state begins at zero, as where Huginn's own code wants the same text again; by default it is " +
+  'drawn at random';
 
 /**
  * Opens a model folder: geometry from config.json, weights beside it, checked against each other.

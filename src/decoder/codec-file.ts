@@ -105,7 +105,8 @@ export function writeCodecFile(
 export function codecFacts({ file, metadata }: SafetensorsFile): CodecFacts {
   if (metadata['schema'] !== SCHEMA || metadata['schemaVersion'] !== VERSION)
     throw new UserError(
-      `${file} says of itself ${show(metadata['schema'])} version ${show(metadata['schemaVersion'])}, not ${SCHEMA} version ${VERSION}`,
+      `${file} says of itself ${show(metadata['schema'])} version ${show(metadata['schemaVersion'])}, not ` +
+        `${SCHEMA} version ${VERSION}`,
       AGAIN,
     );
   const [rankK, rankV, rankFirst] = (metadata['ranks'] ?? '').split('/').map(Number);

@@ -15,8 +15,9 @@
  *   lm_head.weight                            only where it is not the embedding
  *   freqs_cis                                 a table of angles, computed anew
  *
- * Retrofitted Llamas (github.com/mcleish7/retrofitting-recurrence, convert_llama.py and raven_modeling_minimal_llama.py)
- * have norm_1 and norm_2 before attention and MLP, no qk_bias, an embedding as it is, fewer KV heads, and ln_f once.
+ * Retrofitted Llamas (github.com/mcleish7/retrofitting-recurrence, convert_llama.py and
+ * raven_modeling_minimal_llama.py) have norm_1 and norm_2 before attention and MLP, no qk_bias, an embedding as it is,
+ * fewer KV heads, and ln_f once.
  *
  * Where head and embedding are one matrix, that matrix is kept times √hidden, and the last norm's weights are divided
  * by it: logits stay what they are.

@@ -63,7 +63,8 @@ function entryOf(file: string, name: string, value: unknown): Entry {
   const [begin, end] = offsets as [number, number];
   if (end - begin !== bytes)
     return refuse(
-      `takes ${end - begin} bytes (data_offsets ${show(offsets)}), but its shape ${show(shape)} of ${dtype} takes ${bytes}`,
+      `takes ${end - begin} bytes (data_offsets ${show(offsets)}), but its shape ${show(shape)} of ${dtype} takes ` +
+        `${bytes}`,
     );
   return { name, dtype: dtype as Dtype, shape: shape as number[], elements, begin, end };
 }
@@ -98,7 +99,8 @@ function readHeader(
   for (const { name, begin, end } of byOffset) {
     if (begin < covered)
       throw new UserError(
-        `${file}: tensor ${show(name)} begins at byte ${begin} of the data, inside the tensor before it, which ends at ${covered}`,
+        `${file}: tensor ${show(name)} begins at byte ${begin} of the data, inside the tensor before it, which ` +
+          `ends at ${covered}`,
         WHOLE,
       );
     if (begin > covered)

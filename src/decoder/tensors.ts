@@ -37,7 +37,9 @@ export const ADAPTER = 'model.adapter.weight';
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
 
-/** Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop). */
+/**
+ * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop).
+ */
 export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =>
   `model.gate_projections.${layer}.${part}`;
 
@@ -52,7 +54,8 @@ export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
   const biased = (['q', 'k', 'v'] as const).filter((letter) => extras?.biases.includes(letter));
   if (extras && !extras.norms && extras.biases.length === biased.length) return biased;
   throw new UserError(
-    `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the decoder cannot place`,
+    `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the ` +
+      `decoder cannot place`,
     'choose a model whose only extras are biases of q and k, or of q, k and v',
   );
 }

@@ -1,12 +1,12 @@
 /**
- * How often the first loops of a model propose what all loops say: rounds of greedy speculation on the real decoder, with
- * the uncompressed cache, behind the prompts of texts.
+ * How often the first loops of a model propose what all loops say: rounds of greedy speculation on the real decoder,
+ * with the uncompressed cache, behind the prompts of texts.
  */
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/index.js';
 import { EXIT, UserError } from '../errors.js';
 import { exactConfiguration, type Teacher } from '../fit/capture.js';
 import { acceptanceOf } from '../serving/speculation.js';
-import { bootstrap, type Interval } from '../numbers/statistics.js';
+import { bootstrap, sum, type Interval } from '../numbers/statistics.js';
 import type { Item } from './items.js';
 
 /** Proposals of a round, and tokens that rounds make of each text. */
@@ -59,13 +59,12 @@ export function summariseRounds(
   );
   const share = (places: readonly number[]): Interval => {
     const total = (of: 'judged' | 'accepted', drawn: readonly number[]): number =>
-      drawn.reduce((sum, text) => sum + places.reduce((own, place) => own + (counts[text]?.[place]?.[of] ?? 0), 0), 0);
+      sum(drawn.map((text) => sum(places.map((place) => counts[text]?.[place]?.[of] ?? 0))));
     // A resample that no round of a late place is in says nothing of it.
     return bootstrap((drawn) => total('accepted', drawn) / total('judged', drawn), texts.length, seed);
   };
   const reached = (place: number): boolean => counts.some((text) => (text[place]?.judged ?? 0) > 0);
   const all = Array.from({ length: draftTokens }, (_, place) => place);
-  const sum = (values: readonly number[]): number => values.reduce((total, x) => total + x, 0);
   const tokensPerRound = bootstrap(
     (drawn) =>
       sum(drawn.map((i) => sum((texts[i] as TextRounds).map((accepted) => accepted + 1)))) /

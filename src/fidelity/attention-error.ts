@@ -43,8 +43,8 @@ export function observe(model: Model, tokens: readonly number[]): Observed[] {
 
 /**
  * ‖â − a‖ / ‖a‖ over all outputs of the core but those of the first token.
- * @returns null on the absorbed path, whose scores are others by design, under eviction, and where later loops read keys
- * that an earlier one chooses
+ * @returns null on the absorbed path, whose scores are others by design, under eviction, and where later loops read
+ * keys that an earlier one chooses
  */
 export function attentionError(
   model: Model,

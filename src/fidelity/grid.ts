@@ -20,7 +20,10 @@ export interface Row {
   readonly branch?: Branch;
 }
 
-/** `lla-4x/reconstruct/f16`, with eviction, initialisation and branch where they are not the plain ones. Unique in a grid. */
+/**
+ * `lla-4x/reconstruct/f16`, with eviction, initialisation and branch where they are not the plain ones. Unique in a
+ * grid.
+ */
 export function rowId(g: Geometry, { codec, path, storage, eviction, initialisation, branch }: Row): string {
   const ranks = codec.rankK === undefined ? '' : `(${ranksText(codec, ',')})`;
   return [

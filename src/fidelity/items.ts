@@ -53,7 +53,10 @@ const DEFAULT_COUNTS: ItemCounts = {
 /** Rollouts get their continuation from the uncompressed model. */
 const NOT_YET: readonly number[] = [];
 
-/** Items of the bundled models' tasks, the same for both. A seed gives the same items; other seeds than calibration's are other texts. */
+/**
+ * Items of the bundled models' tasks, the same for both. A seed gives the same items; other seeds than calibration's
+ * are other texts.
+ */
 export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] {
   const random = randomFrom(seed);
   const list = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));

@@ -55,7 +55,8 @@ function acceptanceLines(a: Acceptance, loops: number): string[] {
   });
   return [
     '',
-    `Speculation: ${a.draftTokens} proposals a round by the first loops, ${a.texts} texts of ${a.tokensEach} greedy tokens, full cache.`,
+    `Speculation: ${a.draftTokens} proposals a round by the first loops, ${a.texts} texts of ${a.tokensEach} ` +
+      `greedy tokens, full cache.`,
     ...columns(
       [
         { title: 'first loops', align: 'right', cell: (own) => `${own.draftLoops} of ${loops}` },
@@ -67,7 +68,8 @@ function acceptanceLines(a: Acceptance, loops: number): string[] {
       a.loops,
     ),
     `Passes are those of vllm-rlt, whose verification goes on from the first loops; one by one a token takes ${loops}.`,
-    `Fewest passes: simulate --draft-tokens ${a.draftTokens} --draft-loops ${best.draftLoops} --draft-acceptance ${best.draftAcceptance.toFixed(3)}`,
+    `Fewest passes: simulate --draft-tokens ${a.draftTokens} --draft-loops ${best.draftLoops} --draft-acceptance ` +
+      `${best.draftAcceptance.toFixed(3)}`,
   ];
 }
 
@@ -80,14 +82,16 @@ export function fidelityText(r: FidelityReport, loops: number): string {
     return count === 0 ? 'n/a' : (cells.reduce((sum, c) => sum + c.count * c.score, 0) / count).toFixed(2);
   };
   return [
-    `${r.model.name} (${r.model.trained ? 'trained' : 'fabricated'} weights, ${r.model.fingerprint.slice(0, 12)}…), ${r.rows.length} configurations on ${r.device}`,
+    `${r.model.name} (${r.model.trained ? 'trained' : 'fabricated'} weights, ` +
+      `${r.model.fingerprint.slice(0, 12)}…), ${r.rows.length} configurations on ${r.device}`,
     ...(r.rows.length === 0
       ? []
       : [
           '',
           ...columns(COLUMNS, r.rows),
           '',
-          'KL, top-1 and perplexity on forced tokens beside the uncompressed f32 cache; agrees: tokens that a greedy rollout of 24',
+          'KL, top-1 and perplexity on forced tokens beside the uncompressed f32 cache; agrees: tokens that a ' +
+            'greedy rollout of 24',
           'follows it; attention: relative error of its outputs in float64. Intervals: 95 % bootstrap over texts.',
         ]),
     ...(contexts.length === 0

@@ -1,5 +1,5 @@
 /** Scores of predictions against those of the uncompressed model, item by item, and what they amount to. */
-import { bootstrapMean, type Interval } from '../numbers/statistics.js';
+import { bootstrapMean, mean, type Interval } from '../numbers/statistics.js';
 import { argmax, type Predictions } from './forced.js';
 import type { Item, ItemKind } from './items.js';
 
@@ -22,8 +22,6 @@ export interface ItemScore {
   /** 1 where all are. */
   readonly exact: number;
 }
-
-const mean = (values: readonly number[]): number => values.reduce((sum, v) => sum + v, 0) / values.length;
 
 /** KL(p ‖ q) in nats, from log-probabilities. */
 export function divergence(p: Float32Array, q: Float32Array): number {

@@ -16,7 +16,8 @@ export function spectraPicture(r: SpectraReport): Picture {
     ),
   );
   const title = 'Spectra of keys and values by axis';
-  const subtitle = `${r.model.name}, ${r.trained.tokens} tokens; share of the energy by direction, each unit's mean taken off`;
+  const subtitle =
+    `${r.model.name}, ${r.trained.tokens} tokens; share of the energy by direction, each unit's ` + `mean taken off`;
   const source = 'lla-sim fit --spectra';
   return {
     id: 'spectra-by-axis',
@@ -27,7 +28,8 @@ export function spectraPicture(r: SpectraReport): Picture {
     summary: series
       .map(
         (s) =>
-          `${s.label}: ${(100 * (s.shares[0] ?? 0)).toFixed(0)} % in one direction, effective rank ${s.effectiveRank.toFixed(2)}.`,
+          `${s.label}: ${(100 * (s.shares[0] ?? 0)).toFixed(0)} % in one direction, effective rank ` +
+          `${s.effectiveRank.toFixed(2)}.`,
       )
       .join(' '),
     chart: (theme) => {

@@ -66,7 +66,9 @@ export function spectraText(r: SpectraReport): string {
       of: (s: Studied) => s[side].cosineToLast.map((v) => v.toFixed(2)).join(' '),
     },
     {
-      what: `${letter} energy of stacked loops at rank ${r.trained[side].energyAtRank.map(({ rank }) => rank).join(' ')}`,
+      what:
+        `${letter} energy of stacked loops at rank ` +
+        `${r.trained[side].energyAtRank.map(({ rank }) => rank).join(' ')}`,
       paper: '',
       of: (s: Studied) => s[side].energyAtRank.map(({ share }) => share.toFixed(2)).join(' '),
     },
@@ -93,7 +95,8 @@ export function spectraText(r: SpectraReport): string {
     '',
     ...(r.trained.stacks.studied < r.trained.stacks.all
       ? [
-          `Stacked loops, and variance along them: ${r.trained.stacks.studied} of ${r.trained.stacks.all} layers and heads, as many as --memory holds.`,
+          `Stacked loops, and variance along them: ${r.trained.stacks.studied} of ${r.trained.stacks.all} layers ` +
+            `and heads, as many as --memory holds.`,
         ]
       : []),
     'An axis of two places has one direction left once the mean is taken off: its effective rank says nothing.',

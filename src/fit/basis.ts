@@ -3,6 +3,7 @@
  * implicit QL. The right singular vectors of the centred data are the eigenvectors of its covariance.
  */
 import { EigenvalueDecomposition, Matrix, QrDecomposition, WrapperMatrix1D } from 'ml-matrix';
+import { sum } from '../numbers/statistics.js';
 import type { Covariance } from './covariance.js';
 
 /** Directions as columns: [width][rank], row-major, and the variance along each, largest first. */
@@ -51,8 +52,8 @@ export function randomBasis(width: number, rank: number, normal: () => number): 
  * all (Roy and Vetterli 2007, normalised).
  */
 export function effectiveRank(variances: readonly number[]): number {
-  const total = variances.reduce((sum, v) => sum + v, 0);
+  const total = sum(variances);
   if (total === 0) return 0;
-  const entropy = variances.reduce((sum, v) => (v > 0 ? sum - (v / total) * Math.log(v / total) : sum), 0);
+  const entropy = variances.reduce((all, v) => (v > 0 ? all - (v / total) * Math.log(v / total) : all), 0);
   return Math.exp(entropy) / variances.length;
 }

@@ -1,7 +1,7 @@
 /**
- * What is kept of a stream of vectors: its mean, and its covariance or a sketch of it (sketch.ts). Each block is centred
- * by its own mean and joined to what came before (Chan, Golub and LeVeque 1979, the pairwise update), so that no large
- * mean is subtracted from large squares.
+ * What is kept of a stream of vectors: its mean, and its covariance or a sketch of it (sketch.ts). Each block is
+ * centred by its own mean and joined to what came before (Chan, Golub and LeVeque 1979, the pairwise update), so that
+ * no large mean is subtracted from large squares.
  */
 
 /** Vectors that are centred together: their copy is small beside what is kept. */

@@ -19,7 +19,10 @@ export function refuseDistil(g: Geometry, codec: Codec, path: Path): string | un
   if (!pathSpec(path).latents) return `the path ${path} reads no latents; train for reconstruct or absorbed`;
   const count = parameterCount(g);
   if (count > MOST_PARAMETERS)
-    return `${g.name} has ${formatCount(count)} parameters, and training on one core of the CPU is for at most ${formatCount(MOST_PARAMETERS)}`;
+    return (
+      `${g.name} has ${formatCount(count)} parameters, and training on one core of the CPU is for at most ` +
+      `${formatCount(MOST_PARAMETERS)}`
+    );
   const reason = unknownLayers(g);
   return reason === undefined ? undefined : `training knows Ouro's layers only, and ${g.name} ${reason}`;
 }

@@ -10,6 +10,7 @@ import type { Initialisation, NamedTensor, TensorSource } from '../decoder/index
 import { biasedProjections, hybridTensor, layerTensor, type CodecAxis } from '../decoder/tensors.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { sum } from '../numbers/statistics.js';
 import { principalBasis } from './basis.js';
 import { component } from './branch.js';
 import { Covariance, type Moments } from './covariance.js';
@@ -86,7 +87,6 @@ interface Directions {
 function directionsOf(moments: Moments, rank: number): Directions {
   if (moments instanceof Covariance) {
     const { vectors, variances } = principalBasis(moments, rank);
-    const sum = (of: readonly number[]): number => of.reduce((a, b) => a + b, 0);
     return { vectors, kept: sum(variances.slice(0, rank)), all: sum(variances) };
   }
   const { vectors, kept, below } = (moments as Sketch).basis(rank);
@@ -136,10 +136,10 @@ export function fitHybridLayer(
     const components = directionsOf(moments.value[group] as Moments, rankV);
     for (let row = 0; row < width; row++)
       for (let r = 0; r < rankV; r++) add(values, row, rankK + r, components.vectors[row * rankV + r] as number);
-    const sum = (of: 'kept' | 'all'): number => mixtures.reduce((total, own) => total + own[of], 0);
+    const total = (of: 'kept' | 'all'): number => sum(mixtures.map((own) => own[of]));
     const { kept, all, below } = components;
     energy.push(
-      { layer, axis: 'key', group, kept: sum('kept') / sum('all') },
+      { layer, axis: 'key', group, kept: total('kept') / total('all') },
       { layer, axis: 'value', group, kept: kept / all, ...(below === undefined ? {} : { below }) },
     );
     tensors.push(

@@ -36,7 +36,9 @@ export interface Stack {
   readonly columns: number | null;
   /** Second moments about 0 unless centred. */
   readonly centred: boolean;
-  /** Its vectors, [component][token], out of those of a layer, [loop][KV head][component][token]: one set or several. */
+  /**
+   * Its vectors, [component][token], out of those of a layer, [loop][KV head][component][token]: one set or several.
+   */
   readonly vectors: (layer: readonly Float64Array[][][]) => readonly Float64Array[][];
 }
 
@@ -100,8 +102,8 @@ export const layerBytes = ({ stacks }: MomentsPlan): number =>
   );
 
 /**
- * Bytes beside the moments: keys or values of a layer in a batch and the block that is centred; or, once a pass is over,
- * eigenvectors of one latent and the tensors of one layer.
+ * Bytes beside the moments: keys or values of a layer in a batch and the block that is centred; or, once a pass is
+ * over, eigenvectors of one latent and the tensors of one layer.
  * @param tokens of a batch
  */
 export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): number {
@@ -129,7 +131,9 @@ export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: numb
   const together = Math.floor((memoryBytes - work) / each);
   if (together < 1)
     throw new UserError(
-      `one layer takes ${formatBytes(each)} of ${plan.columns ? 'sketches' : 'covariances'} (${stacks.length} of stacks of at most ${Math.max(...stacks.map(({ width }) => width))}) and ${formatBytes(work)} to work in, more than the ${formatBytes(memoryBytes)} of --memory`,
+      `one layer takes ${formatBytes(each)} of ${plan.columns ? 'sketches' : 'covariances'} (${stacks.length} of ` +
+        `stacks of at most ${Math.max(...stacks.map(({ width }) => width))}) and ${formatBytes(work)} to work in, ` +
+        `more than the ${formatBytes(memoryBytes)} of --memory`,
       `give --memory ${formatBytes(each + work)} or more, a higher --ratio or a shorter --window`,
     );
   const passes: number[][] = [];

@@ -6,7 +6,7 @@ import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { columns } from '../report/text/text.js';
-import type { Interval } from '../numbers/statistics.js';
+import { mean, type Interval } from '../numbers/statistics.js';
 import { formatCount } from '../numbers/units.js';
 import type { LatentEnergy } from './fit.js';
 import type { FitRun } from './run.js';
@@ -91,12 +91,14 @@ const distilText = ({
   drawn,
   seconds,
 }: DistilReport): string[] => [
-  `trained for ${path}, λ_attn ${lambdaAttn}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
-    bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
-  })`,
+  `trained for ${path}, λ_attn ${lambdaAttn}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the ` +
+    `uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
+      bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
+    })`,
   ...(drawn
     ? [
-        `on texts that it goes on with itself, by the on-policy steps: ${nats(drawn.before)} -> ${nats(drawn.after)} nats`,
+        `on texts that it goes on with itself, by the on-policy steps: ${nats(drawn.before)} -> ` +
+          `${nats(drawn.after)} nats`,
       ]
     : []),
 ];
@@ -107,11 +109,13 @@ const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 function sketchText(energy: readonly LatentEnergy[]): string[] {
   const below = energy.flatMap((e) => (e.below === undefined ? [] : [e.below]));
   if (below.length === 0) return [];
-  const mean = below.reduce((sum, b) => sum + b, 0) / below.length;
   return [
-    `shares are lower bounds: directions come from a sketch of the covariance, and no others keep more than ${percent(Math.max(...below))} of the variance beyond them (mean ${percent(mean)})`,
+    `shares are lower bounds: directions come from a sketch of the covariance, and no others keep more than ` +
+      `${percent(Math.max(...below))} of the variance beyond them (mean ${percent(mean(below))})`,
   ];
 }
+
+const letter = ({ axis }: Pick<LatentEnergy, 'axis'>): string => (axis === 'key' ? 'K' : 'V');
 
 /** Latents that are listed as losing most. */
 const WORST = 5;
@@ -138,13 +142,14 @@ export function fitText(g: Geometry, r: FitReport): string {
   const worst = [...r.energy].sort((a, b) => a.kept - b.kept).slice(0, WORST);
   const controls = Object.entries(r.meanKept).filter(([name]) => name !== r.initialisation);
   return [
-    `${codecLabel(g, r.codec)} (ranks ${ranksText(r.codec)}, ${r.initialisation}) fitted to ${g.name} on ${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
+    `${codecLabel(g, r.codec)} (ranks ${ranksText(r.codec)}, ${r.initialisation}) fitted to ${g.name} on ` +
+      `${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
     '',
     'share of the variance kept, by layer and latent:',
     ...columns(
       [
         { title: 'layer', align: 'right', cell: (row) => String(row.layer) },
-        { title: 'axis', align: 'left', cell: (row) => (row.axis === 'key' ? 'K' : 'V') },
+        { title: 'axis', align: 'left', cell: letter },
         ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) => ({
           title: nameOf(group),
           align: 'right' as const,
@@ -154,9 +159,12 @@ export function fitText(g: Geometry, r: FitReport): string {
       rows,
     ),
     '',
-    `loses most: ${worst.map((e) => `layer ${e.layer} ${e.axis === 'key' ? 'K' : 'V'} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', ')}`,
+    'loses most: ' +
+      worst.map((e) => `layer ${e.layer} ${letter(e)} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', '),
     ...sketchText(r.energy),
-    `mean kept: ${percent(r.meanKept[r.initialisation] ?? 0)}${controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join('')}`,
+    'mean kept: ' +
+      percent(r.meanKept[r.initialisation] ?? 0) +
+      controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join(''),
     ...(r.distilled ? ['', ...distilText(r.distilled)] : []),
     '',
   ].join('\n');

@@ -4,6 +4,7 @@ import { isHybrid, isLatent } from '../codecs/registry.js';
 import type { CodecKind } from '../codecs/codec.js';
 import type { Initialisation } from '../decoder/index.js';
 import { EXIT, UserError } from '../errors.js';
+import { mean } from '../numbers/statistics.js';
 import { capture, longestOf, tensorsOf, windowsTogether, type Teacher } from './capture.js';
 import { fitHybridLayer, refuseHybridFit } from './hybrid.js';
 import { fitLayer, type FitRequest, type FittedCodec } from './fit.js';
@@ -40,8 +41,6 @@ export interface FitOptions {
 }
 
 type Request = Omit<FitRequest, 'geometry'>;
-
-const mean = (values: readonly number[]): number => values.reduce((sum, v) => sum + v, 0) / values.length;
 
 /**
  * Fits one codec.

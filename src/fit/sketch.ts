@@ -1,7 +1,7 @@
 /**
- * A covariance C that is too wide to be kept, as Y = C Ω: a random matrix Ω of fewer columns finds the range of C in one
- * pass over the vectors. Ω has eight signs a row (sparse sign embedding), so that C Ω costs little beside the sums that
- * a covariance costs too.
+ * A covariance C that is too wide to be kept, as Y = C Ω: a random matrix Ω of fewer columns finds the range of C in
+ * one pass over the vectors. Ω has eight signs a row (sparse sign embedding), so that C Ω costs little beside the sums
+ * that a covariance costs too.
  *
  * Directions come from Nyström's Ĉ = Y (Ωᵀ Y)⁺ Yᵀ, made stable by a shift (Tropp, Yurtsever, Udell and Cevher 2017,
  * Algorithm 3). Because 0 ⪯ Ĉ ⪯ C, and tr C is summed exactly, what that costs is known without C:

@@ -2,10 +2,10 @@
  * The structure of a model's keys and values (paper, Sec. "Cross-loop structure in the teacher cache"): how much of
  * them lies along the loops, the heads and the layers, and how they change from loop to loop.
  *
- * Along an axis of n places, a unit is a token's n vectors that differ in nothing else. Their mean is taken off, and the
- * squared singular values of what is left are its spectrum. The paper does not say whether it centres. Its figures (60 %
- * in one direction, effective rank 0.61 to 0.63 of 4, and 6 % of the variance along the loops) hold together only so:
- * without centring one direction would carry at least 94 % of K.
+ * Along an axis of n places, a unit is a token's n vectors that differ in nothing else. Their mean is taken off, and
+ * the squared singular values of what is left are its spectrum. The paper does not say whether it centres. Its figures
+ * (60 % in one direction, effective rank 0.61 to 0.63 of 4, and 6 % of the variance along the loops) hold together only
+ * so: without centring one direction would carry at least 94 % of K.
  */
 import { EigenvalueDecomposition, Matrix } from 'ml-matrix';
 import type { CodecAxis } from '../decoder/tensors.js';
@@ -236,8 +236,8 @@ const tokensOf = (columns: readonly Float64Array[][][], chosen: readonly number[
   );
 
 /**
- * Studies a model's keys and values over windows of tokens: single tokens of all layers and heads, and the stacked loops
- * of as many layers and heads as the memory holds.
+ * Studies a model's keys and values over windows of tokens: single tokens of all layers and heads, and the stacked
+ * loops of as many layers and heads as the memory holds.
  * @param memoryBytes for their covariances
  */
 export async function spectraOf(

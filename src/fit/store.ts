@@ -61,8 +61,8 @@ const [QUESTION, PASS] = ['question', 'pass'];
 const OWN_FILE = /^(question|pass|layer-\d{4,}\.safetensors)$/;
 
 /**
- * A folder beside the output: finished layers, and the moments of the pass that is under way. A run of the same question
- * goes on from it; `remove` ends it.
+ * A folder beside the output: finished layers, and the moments of the pass that is under way. A run of the same
+ * question goes on from it; `remove` ends it.
  */
 export class FitFolder implements LayerStore {
   private readonly known = new Map<number, LayerFacts>();

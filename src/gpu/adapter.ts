@@ -58,7 +58,8 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
       options.adapter === undefined
         ? 'no usable GPU: Dawn found no adapter'
         : `no usable GPU: Dawn found no adapter whose name contains "${options.adapter}"`,
-      'install a Vulkan 1.3 driver for the GPU, or a software one with `npm run setup:gpu` (scripts/setup-software-gpu.sh)',
+      'install a Vulkan 1.3 driver for the GPU, or a software one with `npm run setup:gpu` ' +
+        '(scripts/setup-software-gpu.sh)',
       EXIT.noGpu,
     );
   }

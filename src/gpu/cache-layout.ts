@@ -239,40 +239,23 @@ function tokenDecoder(
   layout: RowLayout,
   capacity: number,
 ): (row: number, token: number, out: Float64Array) => void {
-  const { storage, bits, unitComponents, planes, units, tail, tailsAt, scalesAt, groupSize, groups } = layout;
-  const whole = units * unitComponents;
-  const each = Math.floor(32 / bits);
-  const mask = maskOf(bits);
-  const stored = storage === 'f32' ? singleValue : storage === 'f16' ? halfValue : (code: number): number => code;
-  /** Entry `i` of a run of words that is packed as a unit. */
-  const entry = (at: number, i: number): number =>
-    storage === 'q3'
-      ? ((words(at + (i >> 4)) >>> (2 * (i & 15))) & 3) + 4 * ((words(at + 2) >>> i) & 1)
-      : (words(at + Math.floor(i / each)) >>> (bits * (i % each))) & mask;
+  const { storage, bits, width, groups, groupSize } = layout;
+  const valueOf = storage === 'f32' ? singleValue : storage === 'f16' ? halfValue : (code: number): number => code;
+  /** Fields of the tokens of a tile, as those of a cache of one tile: they are asked for again in each. */
+  const known: { readonly components: readonly Field[][]; readonly scales: readonly Field[] }[] = [];
+  const fieldsOfToken = (t: number) =>
+    (known[t] ??= {
+      components: Array.from({ length: width }, (_, c) => fieldsOf(layout, TILE_TOKENS, 0, t, c)),
+      scales: Array.from({ length: groups }, (_, group) => scaleField(layout, TILE_TOKENS, 0, t, group)),
+    });
   return (row, token, out) => {
     const tile = tileWord(layout, capacity, row, token);
-    const t = token % TILE_TOKENS;
-    for (let unit = 0; unit < units; unit++) {
-      const from = unit * unitComponents;
-      if (planes === 1) {
-        let word = words(tile + mainWord(layout, t, unit));
-        if (bits === 32) out[from] = stored(word);
-        else for (let i = 0; i < unitComponents; i++, word >>>= bits) out[from + i] = stored(word & mask);
-        continue;
-      }
-      const [low, next, high] = [0, 1, 2].map((n) => words(tile + mainWord(layout, t, unit * planes + n))) as [
-        number,
-        number,
-        number,
-      ];
-      for (let i = 0; i < unitComponents; i++)
-        out[from + i] = (((i < 16 ? low : next) >>> (2 * (i & 15))) & 3) + 4 * ((high >>> i) & 1);
-    }
-    // The tail's components share words with the tile's other tokens.
-    for (let i = 0; i < tail; i++) out[whole + i] = stored(entry(tile + tailsAt + i * bits, t));
-    for (let group = 0; group < groups; group++) {
-      const scale = halfValue((words(tile + scalesAt + group * SCALE_WORDS + (t >> 1)) >>> (16 * (t & 1))) & 0xffff);
-      const end = Math.min(out.length, (group + 1) * groupSize);
+    const inTile = (word: number): number => words(tile + word);
+    const { components, scales } = fieldsOfToken(token % TILE_TOKENS);
+    for (let i = 0; i < width; i++) out[i] = valueOf(storedBits(inTile, components[i] as readonly Field[]));
+    for (const [group, field] of scales.entries()) {
+      const scale = halfValue(extract(inTile, field));
+      const end = Math.min(width, (group + 1) * groupSize);
       for (let i = group * groupSize; i < end; i++) out[i] = codeValue(out[i] as number, scale, bits);
     }
   };

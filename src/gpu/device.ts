@@ -146,8 +146,8 @@ export class Device {
   }
 
   /**
-   * Copies on the device, from the start of a buffer, or of a part of it, to `offset` of the other; returns the seconds that it took,
-   * submission included.
+   * Copies on the device, from the start of a buffer, or of a part of it, to `offset` of the other; returns the seconds
+   * that it took, submission included.
    * @param times that it is made in one submission
    */
   async copy(from: Buffer, to: Buffer, bytes: number, offset = 0, times = 1): Promise<number> {
@@ -245,7 +245,8 @@ export class Device {
       if (buffer.bytes > this.limits.maxStorageBufferBindingSize) {
         throw new GpuError(
           'unsupported',
-          `${step.source}: buffer ${use.name} of ${buffer.bytes} bytes exceeds the binding limit of ${this.limits.maxStorageBufferBindingSize}`,
+          `${step.source}: buffer ${use.name} of ${buffer.bytes} bytes exceeds the binding limit of ` +
+            `${this.limits.maxStorageBufferBindingSize}`,
         );
       }
       entries.push({

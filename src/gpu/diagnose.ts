@@ -127,7 +127,8 @@ function remediesFor(adapters: readonly AdapterReport[]): string[] {
     ].some((f) => existsSync(f));
     if (!loader)
       remedies.push(
-        `install the Vulkan loader: ${isDebian() ? 'sudo apt-get install libvulkan1' : 'the package that holds libvulkan.so.1'}`,
+        `install the Vulkan loader: ` +
+          `${isDebian() ? 'sudo apt-get install libvulkan1' : 'the package that holds libvulkan.so.1'}`,
       );
     if (nvidia) {
       const icd = NVIDIA_ICD.flatMap((d) =>
@@ -144,7 +145,8 @@ function remediesFor(adapters: readonly AdapterReport[]): string[] {
       );
     } else if (existsSync('/dev/dri')) {
       remedies.push(
-        'a GPU is there (/dev/dri) without a Vulkan driver that Dawn accepts: install Mesa 24 or later (mesa-vulkan-drivers), and give this user access to /dev/dri (group render)',
+        'a GPU is there (/dev/dri) without a Vulkan driver that Dawn accepts: install Mesa 24 or later ' +
+          '(mesa-vulkan-drivers), and give this user access to /dev/dri (group render)',
       );
     }
   } else if (process.platform === 'darwin') {
@@ -155,7 +157,9 @@ function remediesFor(adapters: readonly AdapterReport[]): string[] {
   }
   if (adapters.length === 0 && process.platform === 'linux')
     remedies.push(
-      `without a GPU: ${isDebian() ? 'npm run setup:gpu installs a software driver' : 'install Mesa 24 or later with lavapipe'} (correct results, no GPU speed)`,
+      `without a GPU: ` +
+        `${isDebian() ? 'npm run setup:gpu installs a software driver' : 'install Mesa 24 or later with lavapipe'} ` +
+        `(correct results, no GPU speed)`,
     );
   return remedies;
 }

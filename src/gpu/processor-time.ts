@@ -17,7 +17,10 @@ const MOST_WORKERS = 32;
 /** Three decimal numbers. */
 const RECORD_BYTES = 64;
 
-/** Seconds that a thread ran, from its `schedstat`: nanoseconds run, nanoseconds waited, time slices. Null: no such text. */
+/**
+ * Seconds that a thread ran, from its `schedstat`: nanoseconds run, nanoseconds waited, time slices. Null: no such
+ * text.
+ */
 export function ranSeconds(schedstat: string): number | null {
   const ran = /^(\d+) \d+ \d+\s*$/.exec(schedstat)?.[1];
   return ran === undefined ? null : Number(ran) * 1e-9;
@@ -46,8 +49,8 @@ export function countsThreads(): boolean {
 }
 
 /**
- * A clock of the threads that began since `before`: those of an adapter, where `before` was taken before Dawn looked for
- * it. Threads that end keep the time that they had.
+ * A clock of the threads that began since `before`: those of an adapter, where `before` was taken before Dawn looked
+ * for it. Threads that end keep the time that they had.
  * @returns null where there are none, or the system does not count their time
  */
 export function processorClock(

@@ -2,6 +2,11 @@
 import { quantileSorted } from 'd3-array';
 import { randomFrom } from './random.js';
 
+export const sum = (values: readonly number[]): number => values.reduce((total, x) => total + x, 0);
+
+/** NaN of none. */
+export const mean = (values: readonly number[]): number => sum(values) / values.length;
+
 /** The median, NaN of none. */
 export const median = (values: Iterable<number>): number => quantile(values, 0.5);
 

@@ -12,7 +12,7 @@ export interface AdamWOptions {
   readonly clip: number;
 }
 
-export const ADAMW: AdamWOptions = { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weightDecay: 0.01, clip: 1 };
+const ADAMW: AdamWOptions = { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weightDecay: 0.01, clip: 1 };
 
 /** Moments of the gradient, by parameter. */
 export interface Moments {

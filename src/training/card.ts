@@ -44,7 +44,10 @@ const shares = (kinds: readonly TaskKind[], of: readonly Score[], length: number
 
 function stageText({ steps, texts, length, span, loops, lessons }: Stage, g: Geometry): string {
   const few = loops !== undefined && loops < g.loops ? ` with ${loops} loops` : '';
-  return `${steps} of ${texts} × ${length}${span ? ` over ${span} positions` : ''}${lessons ? ', most of them sums' : ''}${few}`;
+  return (
+    `${steps} of ${texts} × ` +
+    `${length}${span ? ` over ${span} positions` : ''}${lessons ? ', most of them sums' : ''}${few}`
+  );
 }
 
 /** Paragraphs with lines of at most `width` columns; tables and titles stay as they are. */
@@ -76,13 +79,25 @@ export function card({ name, g, parameters, plan, kinds, loss }: Facts, of: Meas
   return wrapped(
     `# ${name}
 
-A looped language model of ${parameters.toLocaleString('en')} parameters that is bundled with lla-sim: ${g.layers} layers × ${g.loops} loops, ${g.heads} heads × ${g.headDim}, width ${g.hidden}, ${g.vocab} words. Layers, tensor names and config.json are those of Ouro, and the code that opens an Ouro checkpoint opens it. It exists to try codecs on; it knows nothing of the world. Licence: that of lla-sim (MIT).
+A looped language model of ${parameters.toLocaleString('en')} parameters that is bundled with lla-sim: ${g.layers} \
+layers × ${g.loops} loops, ${g.heads} heads × ${g.headDim}, width ${g.hidden}, ${g.vocab} words. Layers, tensor names \
+and config.json are those of Ouro, and the code that opens an Ouro checkpoint opens it. It exists to try codecs on; it \
+knows nothing of the world. Licence: that of lla-sim (MIT).
 
-**Texts.** Generated from a seed (\`src/tiny/tasks.ts\`): facts (a name and its thing), a pass code of five different digits${copies}, sentences of filler, and at the end questions with their answers. Sums are of two ${kinds.includes('sum3') ? 'or three ' : ''}numbers up to nine.
+**Texts.** Generated from a seed (\`src/tiny/tasks.ts\`): facts (a name and its thing), a pass code of five different \
+digits${copies}, sentences of filler, and at the end questions with their answers. Sums are of two \
+${kinds.includes('sum3') ? 'or three ' : ''}numbers up to nine.
 
-**Training.** \`npm run train:model -- ${name}\`: ${totalSteps(plan)} steps (texts × tokens: ${plan.stages.map((stage) => stageText(stage, g)).join('; ')}; every fourth step of a later stage takes an earlier one). AdamW (β 0.9, 0.98, decay 0.01, clip 1), highest rate ${plan.rate}, a cosine and a cool-down; loss of answers 1, of all other tokens ${plan.otherWeight}. In some stages a further loss guides attention (the token before; what an answer repeats) and fades to nothing. Seed ${plan.seed}: the same weights again on the same machine.${loss === null ? '' : ` Loss at the end: ${loss} nats a weighted token (mean of the last steps).`}
+**Training.** \`npm run train:model -- ${name}\`: ${totalSteps(plan)} steps (texts × tokens: \
+${plan.stages.map((stage) => stageText(stage, g)).join('; ')}; every fourth step of a later stage takes an earlier \
+one). AdamW (β 0.9, 0.98, decay 0.01, clip 1), highest rate ${plan.rate}, a cosine and a cool-down; loss of answers 1, \
+of all other tokens ${plan.otherWeight}. In some stages a further loss guides attention (the token before; what an \
+answer repeats) and fades to nothing. Seed ${plan.seed}: the same weights again on the same \
+machine.${loss === null ? '' : ` Loss at the end: ${loss} nats a weighted token (mean of the last steps).`}
 
-**Scores.** Share of questions answered right, all tokens of the answer, greedily, from texts of seeds that training does not use; in the last row the untrained twin (the weights that training begins with). ${of.exact.right} of ${of.exact.asked} questions of 32 and 64 tokens are answered right by the float64 decoder too.
+**Scores.** Share of questions answered right, all tokens of the answer, greedily, from texts of seeds that training \
+does not use; in the last row the untrained twin (the weights that training begins with). ${of.exact.right} of \
+${of.exact.asked} questions of 32 and 64 tokens are answered right by the float64 decoder too.
 
 | tokens | questions of a kind | ${columns} |
 ${rule}
@@ -95,7 +110,8 @@ ${lengths.map((length) => `| ${length} | ${asked(of.made, length)} | ${shares(ki
 ${rule}
 ${of.byLoops.map((list, i) => `| ${i + 1} | ${asked(list, ablated)} | ${shares(kinds, list, ablated)} |`).join('\n')}
 
-**Limits.** Names, things and digits that are not in its vocabulary are unknown to it. Contexts beyond ${lengths.at(-1)} tokens were not tried, and the longest texts of its training had ${longest}.
+**Limits.** Names, things and digits that are not in its vocabulary are unknown to it. Contexts beyond \
+${lengths.at(-1)} tokens were not tried, and the longest texts of its training had ${longest}.
 `,
     120,
   );

@@ -6,7 +6,7 @@ import { inMemory, listed, type NamedTensor, type TensorSource } from '../decode
 import { safetensorsBytes } from '../decoder/write-safetensors.js';
 import { UserError } from '../errors.js';
 import { displayPath } from '../io/files.js';
-import { bootstrapMean, type Interval } from '../numbers/statistics.js';
+import { bootstrapMean, mean, type Interval } from '../numbers/statistics.js';
 import { writeWhole } from '../io/write.js';
 import { startJax } from './jax.js';
 import type { Setting, Swap } from './cached.js';
@@ -69,8 +69,6 @@ interface Progress {
   readonly bestStep: number;
   readonly tensors: TensorSource;
 }
-
-const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
 
 /**
  * Trains. The state is removed once all steps are made.

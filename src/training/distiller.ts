@@ -1,7 +1,7 @@
 /**
  * Trains a codec's tensors with the model frozen (paper, Sec. "Initialization and conversion" and "On-policy
- * refinement"): AdamW, warm-up and cosine. A step depends on the seed, its number and the state before it alone, so that
- * a resumed training goes on as if it had not stopped.
+ * refinement"): AdamW, warm-up and cosine. A step depends on the seed, its number and the state before it alone, so
+ * that a resumed training goes on as if it had not stopped.
  */
 import { nn, numpy as np, tree } from '@jax-js/jax';
 import type { NamedTensor, TensorSource } from '../decoder/weights.js';

@@ -1,6 +1,7 @@
 /**
- * A student that goes on from prompts, token by token, as the decoder does: a prompt's rows are those of its first pass,
- * those of every later token are what the student computed at it, reading the tokens before through their latents.
+ * A student that goes on from prompts, token by token, as the decoder does: a prompt's rows are those of its first
+ * pass, those of every later token are what the student computed at it, reading the tokens before through their
+ * latents.
  */
 import { nn, numpy as np, tree } from '@jax-js/jax';
 import { sample } from '../decoder/sampler.js';

@@ -46,8 +46,8 @@ const BATCH_TOKENS = 2048;
 const BATCH_SCORES = 2 ** 19;
 
 /**
- * Asks questions of every length and of each kind named. The answer's tokens are given as far as the next one: a greedy decoder that
- * errs at one of them has not answered right, whatever it says after.
+ * Asks questions of every length and of each kind named. The answer's tokens are given as far as the next one: a greedy
+ * decoder that errs at one of them has not answered right, whatever it says after.
  */
 export async function scores(
   g: Geometry,

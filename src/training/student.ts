@@ -4,12 +4,12 @@
  * The student is a decode step at every token at once: a token attends to the tokens before it through latents, and to
  * its own exact key and value. Latents of a prompt are encoded from the prompt's first pass, those of later tokens from
  * what the student itself computed at them (rollout.ts), as decoder/reference/decoder.ts has it. The gradient takes the
- * encoded rows as they are: it goes through the codec, not through the steps that made them. Full RoPE is one computation
- * for the paths that rebuild keys and for block-absorbed, which is the same sum.
+ * encoded rows as they are: it goes through the codec, not through the steps that made them. Full RoPE is one
+ * computation for the paths that rebuild keys and for block-absorbed, which is the same sum.
  *
- * On the absorbed path content is scored without rotation, beside a rotary branch, in a prompt's first pass too. A linear
- * query adapter needs no tensor of its own there: (A q)ᵀ W_up c = qᵀ (Aᵀ W_up) c, so W_up of K, which no key is rebuilt
- * from, learns it.
+ * On the absorbed path content is scored without rotation, beside a rotary branch, in a prompt's first pass too. A
+ * linear query adapter needs no tensor of its own there: (A q)ᵀ W_up c = qᵀ (Aᵀ W_up) c, so W_up of K, which no key is
+ * rebuilt from, learns it.
  */
 import { lax, nn, numpy as np } from '@jax-js/jax';
 import { pathSpec } from '../codecs/paths.js';

@@ -1,6 +1,6 @@
 /**
- * FlashLoop's decoder against a second account of its definition (arXiv 2609.29812): every loop is computed of all tokens,
- * and what tokens would not have run is put back; rows are packed and rebuilt from the bytes of the cache.
+ * FlashLoop's decoder against a second account of its definition (arXiv 2609.29812): every loop is computed of all
+ * tokens, and what tokens would not have run is put back; rows are packed and rebuilt from the bytes of the cache.
  */
 import { describe, expect, it } from 'vitest';
 import type { Codec, FlashloopConstants } from '../../src/codecs/codec.js';

@@ -1,6 +1,6 @@
 /**
- * Speculation by the first loops in float64: tokens, cache and later logits are those of greedy decoding, for every codec
- * and path, or the combination is refused.
+ * Speculation by the first loops in float64: tokens, cache and later logits are those of greedy decoding, for every
+ * codec and path, or the combination is refused.
  */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';

@@ -306,7 +306,10 @@ describe(`claims (seed ${SEED})`, () => {
     const text = claimsText('mine', { steps: 7, stepTokens: 96 }, tried({ loopRank: 0.4 }, { loopRank: 0.36 }));
     expect(text).toContain('Trained for 7 steps of 96 tokens each');
     expect(text).toMatch(
-      /NOT SHOWN BY THIS: the loop axis .*\n {4}effective rank .*:\n {4}0\.300 \(.*\); untrained 0\.340 \(.*\); beyond it -0\.0400 \(.*\)\n {4}paper: loop 0\.61–0\.63/,
+      new RegExp(
+        String.raw`NOT SHOWN BY THIS: the loop axis .*\n {4}effective rank .*:\n {4}0\.300 \(.*\)` +
+          String.raw`; untrained 0\.340 \(.*\); beyond it -0\.0400 \(.*\)\n {4}paper: loop 0\.61–0\.63`,
+      ),
     );
     expect(text).toMatch(/not shown by this +\d/);
     expect(claimsText('mine', null, [])).not.toContain('Trained');

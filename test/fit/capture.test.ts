@@ -1,4 +1,6 @@
-/** Keys and values captured from the GPU decoder beside those of the float64 network, and a codec that loses nothing. */
+/**
+ * Keys and values captured from the GPU decoder beside those of the float64 network, and a codec that loses nothing.
+ */
 import '../gpu/narrow.js';
 import { expect, it } from 'vitest';
 import { openDecoder } from '../../src/decoder/gpu/index.js';

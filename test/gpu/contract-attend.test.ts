@@ -1,6 +1,6 @@
 /**
- * Attention over cached rows as they lie, and over latents with K rebuilt, against float64 (contract-cached.ts). Of wide
- * rows it adds up across eight threads.
+ * Attention over cached rows as they lie, and over latents with K rebuilt, against float64 (contract-cached.ts). Of
+ * wide rows it adds up across eight threads.
  */
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';

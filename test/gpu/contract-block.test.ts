@@ -7,27 +7,13 @@ import { mix } from '../../src/numbers/hash.js';
 import { attendLatentRow } from '../../kernels/attend_rebuild/reference.js';
 import { mergedRow, runOver } from '../../kernels/shared/attention.reference.js';
 import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
-import { bufferOf, planOperation, type Device, type OperationOptions } from '../../src/gpu/index.js';
-import { relativeError } from '../../src/bench/verify.js';
+import { bufferOf, planOperation, type OperationOptions } from '../../src/gpu/index.js';
 import { blockPlan } from '../../src/schedule/block-absorbed.js';
-import type { KernelCall } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
+import { check, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { everyNth } from './sample.js';
 import { randomOf, SEED, type Random } from './random.js';
-
-const TOLERANCE = 1e-5;
-
-async function errorOf(device: Device, call: KernelCall, options: OperationOptions, seed: number): Promise<number> {
-  const plan = planOperation(call, options);
-  const operands = await makeOperands(device, plan, seed);
-  try {
-    await device.run(await device.bindAll(plan, operands.buffers));
-    return await relativeError(device, call, plan, operands, options, seed);
-  } finally {
-    device.free(...operands.buffers.values());
-  }
-}
 
 /** The shape of a call with the block plan's share. */
 function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape {
@@ -125,7 +111,8 @@ describeGpu('block-absorbed attention against float64', (device) => {
       const own = options(randomOf(mix(SEED)));
       const blocks = withBlock(shape, base, block);
       const all: OperationOptions = { software: true, ropeBase: base, scale: basisScale(blocks), ...own };
-      const error = await errorOf(device, { kernel: 'attend_block_absorbed', variant, shape: blocks }, all, mix(SEED));
+      const call = { kernel: 'attend_block_absorbed', variant, shape: blocks } as const;
+      const { error } = await check(device, call, [all], mix(SEED));
       expect(error <= TOLERANCE, `relative error ${error}, ${JSON.stringify(all)}, LLA_SIM_SEED=${SEED}`).toBe(true);
     });
   }
@@ -135,7 +122,8 @@ describeGpu('block-absorbed attention against float64', (device) => {
     [{ heads: 12, kvHeads: 3, rankK: 96, headDim: 128 }, { blockVectors: { group: 2 } }],
     [{ heads: 1, kvHeads: 1, rankK: 1, headDim: 2 }, {}],
   ] as [Shape, OperationOptions][])('block_vectors %j %j', async (shape, options) => {
-    const error = await errorOf(device, { kernel: 'block_vectors', variant: 'f16', shape }, options, mix(SEED));
+    const call = { kernel: 'block_vectors', variant: 'f16', shape } as const;
+    const { error } = await check(device, call, [options], mix(SEED));
     expect(error <= 1e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
   });
 
@@ -150,10 +138,10 @@ describeGpu('block-absorbed attention against float64', (device) => {
     ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
   ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
     const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim as number);
-    const error = await errorOf(
+    const { error } = await check(
       device,
       { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } },
-      { ropeBase, ...options },
+      [{ ropeBase, ...options }],
       mix(SEED),
     );
     expect(error <= 2e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);

@@ -203,7 +203,9 @@ async function checkAppend(
   const wrong = actual.findIndex((w, i) => w !== expected[i]);
   expect(
     wrong,
-    `append ${storage} ${JSON.stringify({ sequences, heads, width, groupSize, ...options, starts: [...starts] })}: word ${wrong} is ${actual[wrong]}, not ${expected[wrong]}; LLA_SIM_SEED=${SEED}`,
+    `append ${storage} ` +
+      `${JSON.stringify({ sequences, heads, width, groupSize, ...options, starts: [...starts] })}: word ${wrong} ` +
+      `is ${actual[wrong]}, not ${expected[wrong]}; LLA_SIM_SEED=${SEED}`,
   ).toBe(-1);
 }
 

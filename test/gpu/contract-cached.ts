@@ -44,7 +44,9 @@ type Setting = Case<typeof FACTORS>;
  */
 const MOST_BYTES = 64 * 2 ** 20;
 const MOST_REFERENCE = FULL ? 3e9 : 3e7;
-/** Tokens over all rows, each rebuilt for every head: what unoptimised code of a software adapter does in half a second. */
+/**
+ * Tokens over all rows, each rebuilt for every head: what unoptimised code of a software adapter does in half a second.
+ */
 const MOST_ROWS = FULL ? Infinity : 4e7;
 
 interface Contract {
@@ -181,7 +183,8 @@ async function expectContract(device: Device, c: Contract, s: Setting, seed: num
   const tolerance = c.tolerance(largestScore);
   expect(
     error <= tolerance,
-    `relative error ${error}, at most ${tolerance}, at ${call.kernel} ${call.variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`,
+    `relative error ${error}, at most ${tolerance}, at ${call.kernel} ${call.variant} ${JSON.stringify(shape)} ` +
+      `${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`,
   ).toBe(true);
 }
 
@@ -198,7 +201,9 @@ function casesOf(c: Contract, storage: Storage | null): Setting[] {
     .filter(allowed(c));
 }
 
-/** Units of 2-bit codes whose halves lie in different groups. Kernels share what reads them: one, another by each seed. */
+/**
+ * Units of 2-bit codes whose halves lie in different groups. Kernels share what reads them: one, another by each seed.
+ */
 const COMMON = { sequences: 2, kvHeads: 2, context: 37, groupSize: randomOf(mix(SEED + 3)).pick([96, 160]) };
 const TWO_BITS = everyNth<KernelCall>(
   [

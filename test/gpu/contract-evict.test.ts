@@ -154,7 +154,9 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
     expected.mass[base + next] = 0;
     expected.positions[base + next] = span.first + span.ring;
   }
-  const where = `evict ${storage} ${JSON.stringify({ heads, heavy, pinned, ring, capacity, groupSize, caches, spans })}, LLA_SIM_SEED=${SEED}`;
+  const where =
+    `evict ${storage} ` +
+    `${JSON.stringify({ heads, heavy, pinned, ring, capacity, groupSize, caches, spans })}, LLA_SIM_SEED=${SEED}`;
   const different = (name: string, right: Uint32Array): void => {
     const actual = result(name);
     expect(
@@ -236,7 +238,10 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
       }
     }
   }
-  const where = `${kernel} ${storage} ${JSON.stringify({ held, position, tokens, heavy, pinned, ring, capacity, firstRow, room, groupSize, caches, coarse })}, LLA_SIM_SEED=${SEED}`;
+  const at = { firstRow, room, groupSize, caches, coarse };
+  const where =
+    `${kernel} ${storage} ` +
+    `${JSON.stringify({ held, position, tokens, heavy, pinned, ring, capacity, ...at })}, LLA_SIM_SEED=${SEED}`;
   for (const [name, words] of expected) {
     const actual = result(name);
     expect(

@@ -108,6 +108,19 @@ function compare(
   });
 }
 
+/** Which rows have attended to something. */
+const rowsThere = (c: Case, seed: number): boolean[] =>
+  Array.from({ length: c.sequences * c.heads }, (_, i) => c.empty < 1 && (mix(seed + i) % 1000) / 1000 >= c.empty);
+
+/** m and l of every row. @param there rows that have attended to something */
+const statsOf = (c: Case, noise: Float32Array, there: readonly boolean[]): Float32Array<ArrayBuffer> =>
+  Float32Array.from(
+    there.flatMap((is, row) => {
+      const [m, l] = [noise[2 * row] as number, noise[2 * row + 1] as number];
+      return is ? [c.spread * m, 1 + 50 * Math.abs(l)] : [LOWEST, 0];
+    }),
+  );
+
 const single = (words: Uint32Array<ArrayBuffer>): Float32Array => new Float32Array(words.buffer);
 
 async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, seed: number): Promise<void> {
@@ -197,17 +210,7 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
     branch.queries.offset + (c.sequences - 1) * branch.queries.stride + (c.heads - 1) * queryHead + branchWidth,
   );
   const branchKeys = of(9, branch.keys.offset + (c.sequences - 1) * branch.keys.stride + branch.heads * branchWidth);
-  const noise = of(7, 2 * rows);
-  const there = Array.from({ length: rows }, (_, i) => c.empty < 1 && (mix(seed + i) % 1000) / 1000 >= c.empty);
-  const stats = Float32Array.from({ length: 2 * rows }, (_, i) =>
-    !there[i >> 1]
-      ? i & 1
-        ? 0
-        : LOWEST
-      : i & 1
-        ? 1 + 50 * Math.abs(noise[i] as number)
-        : c.spread * (noise[i] as number),
-  );
+  const stats = statsOf(c, of(7, 2 * rows), rowsThere(c, seed));
   const result = await runPlan(device, plan, {
     output: o,
     stats,
@@ -255,20 +258,8 @@ async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
   );
   const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
   const [output, latent, valueMeans] = [of(1, rows * c.width), of(2, rows * c.width), of(3, kvHeads * c.width)];
-  const there = Array.from({ length: rows }, (_, i) => c.empty < 1 && (mix(seed + i) % 1000) / 1000 >= c.empty);
-  const statsOf = (offset: number, is: (row: number) => boolean): Float32Array<ArrayBuffer> => {
-    const noise = of(offset, 2 * rows);
-    return Float32Array.from({ length: 2 * rows }, (_, i) =>
-      i & 1
-        ? is(i >> 1)
-          ? 1 + 50 * Math.abs(noise[i] as number)
-          : 0
-        : is(i >> 1)
-          ? c.spread * (noise[i] as number)
-          : LOWEST,
-    );
-  };
-  const [stats, latentStats] = [statsOf(4, () => true), statsOf(5, (row) => there[row] as boolean)];
+  const stats = statsOf(c, of(4, 2 * rows), Array<boolean>(rows).fill(true));
+  const latentStats = statsOf(c, of(5, 2 * rows), rowsThere(c, seed));
   const result = await runPlan(device, plan, { output, stats, latent, latentStats, valueMeans });
   const sizes: number[] = [];
   const expected = Array.from({ length: rows }, (_, row) => {

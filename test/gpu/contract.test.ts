@@ -189,7 +189,9 @@ describeGpu('kernels against float64', (device) => {
           const shape = edges[i] ?? contract.shape(random);
           const options = contract.options?.(random, shape) ?? {};
           const { error } = await check(device, { kernel: contract.kernel, variant, shape }, [options], seed);
-          const where = `${contract.kernel} ${variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`;
+          const where =
+            `${contract.kernel} ${variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, ` +
+            `LLA_SIM_SEED=${SEED}`;
           expect(error <= (contract.tolerance ?? TOLERANCE), `relative error ${error} at ${where}`).toBe(true);
         }
       });

@@ -1,4 +1,6 @@
-/** Distillation as jax-js computes it against float64: the student's forward pass, its loss and gradients, and steps. */
+/**
+ * Distillation as jax-js computes it against float64: the student's forward pass, its loss and gradients, and steps.
+ */
 import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';

@@ -110,6 +110,18 @@ export function softmax(scores: readonly number[]): number[] {
   return weights.map((w) => w / total);
 }
 
+/** Attention of one query: Σ p v with p = softmax(q·k / √d), and these weights. */
+export function attention(
+  query: Vector,
+  keys: readonly Vector[],
+  values: readonly Vector[],
+): { output: Vector; weights: number[] } {
+  const weights = softmax(keys.map((key) => dot(query, key) / Math.sqrt(query.length)));
+  const output = new Float64Array(query.length);
+  values.forEach((value, i) => accumulate(output, value, weights[i]));
+  return { output, weights };
+}
+
 /** A vector cut into equal parts: one a head. */
 export const split = (x: Vector, width: number): Vector[] =>
   Array.from({ length: x.length / width }, (_, i) => x.slice(i * width, (i + 1) * width));

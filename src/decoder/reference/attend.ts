@@ -2,21 +2,22 @@
  * Attention of one query head over cached tokens and exact ones, on every path.
  *
  *   full, fast            k is the cached row; turned to its place where that is not its position (StreamingLLM)
- *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed kernels compute
- *   block-absorbed        the same sums in another order; materialised rows are rounded to what they are kept in
+ *   reconstruct,          k = RoPE(W_up,t c + mu_t), v = W_up,t c + mu_t. Materialised, fused and block-absorbed
+ *   block-absorbed        kernels compute the same sums in another order; materialised rows are rounded to what they
+ *                         are kept in
  *   lla-window            a step reads the last tokens' own k and v, which a ring keeps
  *   rotated               latents that carry their rotation: hybrid.ts
  *   absorbed              s = ((W_up,tᵀ q)ᵀ c + q·mu_t + RoPE(q_b)·RoPE(k_b)) (d + d_rope)^−½, content without RoPE;
  *                         output = W_up,t (Σ p c_v) + mu_t Σ p
  *
  * The exact token is scored as the path scores cached ones, with its own key and value in place of the decoded ones.
- * Prompts attend to rows of full width on every path, in the type in which these are kept; on the absorbed path they are
- * not rotated.
+ * Prompts attend to rows of full width on every path, in the type in which these are kept; on the absorbed path they
+ * are not rotated.
  */
 import type { Path } from '../../codecs/codec.js';
 import { pathSpec } from '../../codecs/paths.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { accumulate, dot, rotate, softmax, turned, type Vector } from './arithmetic.js';
+import { accumulate, attention, dot, rotate, softmax, turned, type Vector } from './arithmetic.js';
 import type { SequenceCache } from './cache.js';
 import { absorb, decode, expand, meanOf, type AxisCodec, type LayerCodec } from './codec.js';
 import { attendHybrid, type HybridLayer } from './hybrid.js';
@@ -101,7 +102,7 @@ function withRotaryKeys(
   place: (i: number) => number,
   visible: Visible,
 ): { output: Vector; weights: number[] } {
-  const { rope, headDim } = c.geometry;
+  const { rope } = c.geometry;
   const { site, kvHead, cache } = c;
   const latent = c.codec !== undefined && cache.has('key-latent', site) ? c.codec : undefined;
   const { exactFrom = Infinity } = c;
@@ -130,11 +131,7 @@ function withRotaryKeys(
     ...visible.cached.map(valueOf),
     ...visible.exact.map((token) => read(c, token.position, token.values[kvHead] as Vector)),
   ];
-  const rotated = rotate(query, position, rope);
-  const weights = softmax(keys.map((key) => dot(rotated, key) / Math.sqrt(headDim)));
-  const output = new Float64Array(headDim);
-  values.forEach((value, i) => accumulate(output, value, weights[i]));
-  return { output, weights };
+  return attention(rotate(query, position, rope), keys, values);
 }
 
 function absorbed(

@@ -19,8 +19,8 @@
  * memory, exact ones and rebuilt ones: in 16 bits where the cache has 16 or fewer (schedule/prefill-pass.ts). Where
  * captures are encoded, these are the captures.
  *
- * **Loops that share rows** (codecs/codec.ts, `Sharing`). Under `two-pass` the last loop's rows of pass 1 are what pass 2
- * attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
+ * **Loops that share rows** (codecs/codec.ts, `Sharing`). Under `two-pass` the last loop's rows of pass 1 are what pass
+ * 2 attends to in every loop. Under `decode` a prompt is one exact pass, after which the shared rows alone stay. Under
  * `all` a prompt is decoded token by token, whatever the kind of prefill.
  *
  * **Packed loops** (flashloop.ts). A prompt is one exact pass, whole; some of its tokens leave out later loops.
@@ -232,7 +232,8 @@ export class ReferenceDecoder {
     const passes = takesTwoPasses(codec) ? 2 : 1;
     if (takesWhole(codec) && this.tokens > 0)
       throw new UserError(
-        `${codec.kind} takes a prompt in whole: it attends exactly, and the cache keeps no exact rows of ${this.tokens} tokens`,
+        `${codec.kind} takes a prompt in whole: it attends exactly, and the cache keeps no exact rows of ` +
+          `${this.tokens} tokens`,
         'begin another decoder, or decode token by token',
       );
     const inChunks = kind === 'chunked' && !takesWhole(codec);

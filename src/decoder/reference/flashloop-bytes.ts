@@ -21,22 +21,14 @@ interface Head {
 
 /** @param layers heads of each */
 export function flashloopCacheBytes(layers: readonly (readonly Head[])[], of: FlashloopConstants): Uint8Array {
-  return joined(
-    layers.flatMap((heads) => [
-      ...indexOf(heads[0]!.keys, of.dense),
-      ...heads.flatMap(({ keys, values }) => [...rowsOf(keys, of), ...rowsOf(values, of)]),
-    ]),
+  return new Uint8Array(
+    Buffer.concat(
+      layers.flatMap((heads) => [
+        ...indexOf(heads[0]!.keys, of.dense),
+        ...heads.flatMap(({ keys, values }) => [...rowsOf(keys, of), ...rowsOf(values, of)]),
+      ]),
+    ),
   );
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
 }
 
 /** All heads of all layers have rows of the same tokens. */

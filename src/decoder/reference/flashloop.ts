@@ -11,6 +11,7 @@
 import type { Codec } from '../../codecs/codec.js';
 import { constantsOf } from '../../codecs/flashloop-constants.js';
 import {
+  mixed,
   rowScore,
   selectedKeys,
   selectedRows,
@@ -48,9 +49,6 @@ interface Second {
 
 const AXES = ['keys', 'values'] as const;
 const EXACT: RoundTo = (x) => x;
-
-const mixed = (weights: readonly number[], rows: readonly Row[]): number[] =>
-  rows[0]!.map((_, c) => rows.reduce((sum, row, i) => sum + weights[i]! * row[c]!, 0));
 
 export class PackedLoops {
   /** [layer][KV head]. */

@@ -4,8 +4,8 @@
  *
  *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
  *           x = n2(x + attention(n1(x))),  x = n4(x + mlp(n3(x)))  where norms are of the sum (Huginn)
- *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry says so)
- *           or every layer all its loops before the next layer (Nandi)
+ *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry
+ *           says so), or every layer all its loops before the next layer (Nandi)
  *   model:  embedding · prelude · T loops of the core, each begun by the adapter on [state; prelude's output]
  *           · a norm (Huginn) · coda · norm · head; tables of a lower rank have a projection each (Nandi)
  *
@@ -61,8 +61,8 @@ interface AttentionOptions {
 }
 
 /**
- * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 − g)
- * · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0).
+ * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 −
+ * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0).
  */
 function mixedAttention(
   model: Model,

@@ -74,8 +74,8 @@ export class CacheWriter {
   }
 
   /**
-   * cla: the first of the layers that share; final-loop: the last loop; mean-loop: the mean up to the last loop. Keys are
-   * rotated by their position, which all loops share: the mean of rotated keys is the rotated mean.
+   * cla: the first of the layers that share; final-loop: the last loop; mean-loop: the mean up to the last loop. Keys
+   * are rotated by their position, which all loops share: the mean of rotated keys is the rotated mean.
    */
   private writeFullWidth(site: Site, token: Projection): void {
     if (this.cache.holdsLoops(site)) return this.writeTogether(site, token);

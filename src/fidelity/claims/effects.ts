@@ -1,4 +1,5 @@
 /** Effects that several claims share. */
+import { mean, sum } from '../../numbers/statistics.js';
 import type { ItemScore } from '../score.js';
 import type { Asked, Claim, Need, Seen } from './claim.js';
 import { textsOf } from './claim.js';
@@ -7,8 +8,10 @@ import { meanEffect, type Effect } from './verdict.js';
 /** Below this a divergence is rounding, nats. */
 const LEAST_KL = 1e-9;
 
-const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
-const mean = (values: readonly number[]): number => sum(values) / values.length;
+/** What a claim needs; null where a part of it is not there. */
+export const whole = (needs: readonly (Need | null)[]): readonly Need[] | null =>
+  needs.every((need) => need !== null) ? needs : null;
+
 export const klsOf = (scores: readonly ItemScore[], asked: readonly Asked[] = ['text']): readonly number[] =>
   asked.flatMap((kind) => textsOf(scores, kind)).map(({ kl }) => kl);
 
@@ -39,7 +42,7 @@ export const worseThan = (
   return {
     ...what,
     effect: `log10 of KL of ${worse} / KL of ${better}`,
-    needs: needs.every((need) => need !== null) ? needs : null,
+    needs: whole(needs),
     effectOf: ({ scores }) => klRatio(...both(scores)),
     figures: ({ scores }) => `${both(scores).map(nats).join(' against ')} nats`,
   };
@@ -55,7 +58,7 @@ export const followsFurther = (
     [a, b].map((scores) => textsOf(scores, asked).map(({ agreed }) => agreed));
   return {
     ...what,
-    needs: needs.every((need) => need !== null) ? needs : null,
+    needs: whole(needs),
     effectOf: ({ scores }) => {
       const [further = [], other = []] = both(scores);
       return meanEffect(further.map((agreed, i) => agreed - (other[i] as number)));

@@ -6,11 +6,12 @@ import { parseEviction } from '../../eviction/policy.js';
 import { LAMBDA_ATTN } from '../../fit/distillable.js';
 import type { SideStructure, Structure } from '../../fit/spectra.js';
 import type { Geometry } from '../../geometry/geometry.js';
+import { mean } from '../../numbers/statistics.js';
 import { codecsAt, pathFor, type Row } from '../grid.js';
 import { LONG_ROLLOUT } from '../items.js';
 import type { ItemScore } from '../score.js';
 import { textsOf, type Asked, type Claim, type Need, type Training } from './claim.js';
-import { followsFurther, klRatio, klsOf, nats, ofStructure, worseThan } from './effects.js';
+import { followsFurther, whole, klRatio, klsOf, nats, ofStructure, worseThan } from './effects.js';
 import type { Effect } from './verdict.js';
 
 /** A score of at least this counts as reliable retrieval (paper, Sec. "Long-generation stability"). */
@@ -126,7 +127,9 @@ export function paperClaims(g: Geometry): Claim[] {
     followsFurther(
       {
         claim: 'on-policy training helps long rollouts',
-        effect: `tokens that a greedy rollout of ${LONG_ROLLOUT} follows: on-policy in the last half of the steps − off-policy`,
+        effect:
+          `tokens that a greedy rollout of ${LONG_ROLLOUT} follows: on-policy in the last half of the steps ` +
+          `− off-policy`,
         paper: 'MATH-500 0.690 against 0.650 at 10.67×, 0.660 against 0.430 at 4× (Table onpolicy)',
         note: `both trained as long, at ${ratioLabel(costly)}×`,
       },
@@ -140,7 +143,6 @@ export function paperClaims(g: Geometry): Claim[] {
 }
 
 const SIDES = ['key', 'value'] as const satisfies readonly CodecAxis[];
-const average = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
 /** The loop axis beside the other axes of more than two places: an axis of two has one direction left. */
 function loopAxis(): Claim {
@@ -156,15 +158,15 @@ function loopAxis(): Claim {
       paper: 'loop 0.61–0.63, head and layer near 1 (Sec. structure)',
       note: "each unit's mean is taken off; axes of more than two places",
     },
-    (text) => average(SIDES.flatMap((side) => gaps(text[side]))),
+    (text) => mean(SIDES.flatMap((side) => gaps(text[side]))),
   );
 }
 
 /** "K stabilizes earlier, while V moves slower and carries more cross-loop variance" (Sec. structure). */
 function valuesSlower(): Claim[] {
-  const settled = ({ cosineToLast }: SideStructure): number => average(cosineToLast.slice(0, -1));
+  const settled = ({ cosineToLast }: SideStructure): number => mean(cosineToLast.slice(0, -1));
   const percent = (structure: readonly Structure[], side: CodecAxis): string =>
-    `${(100 * average(structure.map((text) => text[side].varianceAlongLoops))).toFixed(0)} %`;
+    `${(100 * mean(structure.map((text) => text[side].varianceAlongLoops))).toFixed(0)} %`;
   return [
     {
       ...ofStructure(
@@ -188,7 +190,7 @@ function valuesSlower(): Claim[] {
       ),
       figures: ({ structure }) =>
         (['value', 'key'] as const)
-          .map((side) => `${side === 'key' ? 'K' : 'V'} ${average(structure.map((t) => settled(t[side]))).toFixed(2)}`)
+          .map((side) => `${side === 'key' ? 'K' : 'V'} ${mean(structure.map((t) => settled(t[side]))).toFixed(2)}`)
           .join(', '),
     },
   ];
@@ -236,7 +238,7 @@ function composes(lla: (choice: Choice) => Need | null): Claim {
     claim: 'eviction composes with LLA: together they cost no more than both apart',
     effect: 'log10 of (KL of LLA + KL of eviction) / KL of both together',
     paper: 'GSM8K 0.520 with both, 0.510 evicted alone (Table evict)',
-    needs: needs.every((need) => need !== null) ? needs : null,
+    needs: whole(needs),
     effectOf: ({ scores }): Effect => {
       const [alone, evicted, together] = kls(scores);
       return klRatio(
@@ -255,7 +257,7 @@ function composes(lla: (choice: Choice) => Need | null): Claim {
 function reach(scores: readonly ItemScore[]): number {
   let reached = 0;
   for (const context of [...new Set(scores.map((s) => s.context))].sort((a, b) => a - b)) {
-    if (average(scores.filter((s) => s.context === context).map(({ exact }) => exact)) < RELIABLE) break;
+    if (mean(scores.filter((s) => s.context === context).map(({ exact }) => exact)) < RELIABLE) break;
     reached = context;
   }
   return reached;
