@@ -12,8 +12,8 @@ import {
   storedBits,
   type RowLayout,
   type Words,
-} from '../../src/gpu/cache-layout.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+} from '../host/cache-layout.js';
+import { halfBits, halfValue } from '../host/half.js';
 import { isQuantised } from '../spec.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));

@@ -3,7 +3,7 @@
  * and a shape that the slowest so far says would take too long is left out.
  */
 import type { Device } from '../gpu/device.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Calibration } from '../schema/calibration.js';
 import { median } from '../statistics.js';

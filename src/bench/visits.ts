@@ -6,7 +6,7 @@
  */
 import { best } from '../best.js';
 import { Budget } from '../budget.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { correctedSeconds, typicalSeconds } from '../schema/drift.js';

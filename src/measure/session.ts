@@ -8,7 +8,7 @@ import { clockNow } from '../clock.js';
 import { outliers } from '../cost/fit.js';
 import { fitting, nextPoints } from '../cost/fit-calibration.js';
 import type { Device } from '../gpu/device.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import type { Calibration } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
 

@@ -8,7 +8,8 @@ import { drawByShare } from '../../src/bench/choose.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../kernels/registry.js';
-import { forEachOp, schedule } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { stepGrid, validationModel } from '../../src/validate/grid.js';
 
 const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);

@@ -6,7 +6,7 @@ import { DRIFT_RETRIED, isBeyond } from '../../src/bench/repetitions.js';
 import { randomFrom } from '../../src/bench/regression/statistics.js';
 import { median } from '../../src/statistics.js';
 import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/visits.js';
-import { GpuError } from '../../src/gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { calibrationSchema, cutSamples, sampleSchema, type Sample } from '../../src/schema/calibration.js';
 import { randomOf } from '../gpu/random.js';
 import { correctedSeconds, driftExponentOf, slowdownOf, typicalSeconds } from '../../src/schema/drift.js';

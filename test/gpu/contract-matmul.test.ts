@@ -6,7 +6,7 @@ import type { MatmulOptions, Rows, Tuning } from '../../kernels/options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { pairsOf } from '../../kernels/matmul/launch.js';
 import { describeGpu } from './device.js';

@@ -8,7 +8,7 @@ import './narrow.js';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/hash.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import {
   capacityOf,
   openDevice,

@@ -1,7 +1,7 @@
 /** What a cache holds, read back: for whoever studies or checks it, not for decoding. */
 import { weighsTokens } from '../../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import { cacheRow } from '../../gpu/cache-layout.js';
+import { cacheRow } from '../../../kernels/host/cache-layout.js';
 import { loopsRow } from '../../gpu/residual-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
