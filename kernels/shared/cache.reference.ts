@@ -1,6 +1,6 @@
 /**
  * Contents of a cache after an append, in float64: the specification of append.wgsl, with the addresses of
- * gpu/cache-layout.ts.
+ * host/cache-layout.ts.
  */
 import { codePosition, quantisationScale, quantise } from '../../src/codecs/quantise.js';
 import {

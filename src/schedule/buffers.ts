@@ -1,6 +1,6 @@
 /**
- * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it, and
- * operations bind it (bind/). All sizes are of one GPU.
+ * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
+ * and operations bind it (bind/). All sizes are of one GPU.
  */
 import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
@@ -42,8 +42,9 @@ import { meanRow } from './rows.js';
 const WORD = 4;
 
 /**
- * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all of
- * these for prompts. `control` is memory that the model counts in its reserve: tables of angles, positions and spans.
+ * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all
+ * of these for prompts. `control` is memory that the model counts in its reserve: tables of angles, positions and
+ * spans.
  */
 export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
 

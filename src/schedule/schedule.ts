@@ -67,8 +67,8 @@ export interface StepOptions {
   /** How tokens are chosen; greedily unless given. */
   readonly choice?: Choice;
   /**
-   * Rows are tokens that follow each other (verification of proposals): each joins the cache before the next one attends,
-   * and attends by itself.
+   * Rows are tokens that follow each other (verification of proposals): each joins the cache before the next one
+   * attends, and attends by itself.
    */
   readonly inTurn?: boolean;
 }

@@ -23,8 +23,8 @@ export interface CachedRows {
   /** Positions of the cached tokens, ascending. */
   positions(sequence: number, head: number): number[];
   /**
-   * A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated; loops
-   * that are stored together lie end to end.
+   * A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated;
+   * loops that are stored together lie end to end.
    */
   row(sequence: number, head: number, position: number): Float64Array | undefined;
 }

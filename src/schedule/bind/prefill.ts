@@ -233,7 +233,9 @@ const appendStaying =
   };
 
 const shift = (f: PromptFrame): number => shiftOf(f.c, f.before);
-/** Heads of full width: queries, or keys. @param positionOffset in place of the position of the operation's first row */
+/**
+ * Heads of full width: queries, or keys. @param positionOffset in place of the position of the operation's first row
+ */
 const rotateHeads = (f: PromptFrame, visit: Visit, what: 'queries' | 'keys', positionOffset?: number): Bound =>
   rotate(f, visit, f.inPacked(what), f.c.geometry.headDim, positionOffset === undefined ? {} : { positionOffset });
 
