@@ -286,8 +286,8 @@ class Decoder implements GpuDecoder {
     if (broken >= 0)
       throw new GpuError(
         'internal',
-        `the logits of ${machine === this.machine ? 'sequence' : 'row'} ${broken} hold NaN at position ${position(broken)}: ` +
-          `check the weights for NaN and overflow`,
+        `the logits of ${machine === this.machine ? 'sequence' : 'row'} ${broken} hold NaN at ` +
+          `position ${position(broken)}: check the weights for NaN and overflow`,
       );
     return next;
   }
