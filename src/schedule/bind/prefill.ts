@@ -31,7 +31,6 @@ import { append, rotate } from './rows.js';
 type PromptBind = Bind<PromptFrame>;
 /** Rows that a layer caches. */
 type Cached = RowAxis | 'rotary-key';
-const AXES = { k: 'key', v: 'value' } as const;
 
 /** Where attention's queries lie, with those of the rotary branch. */
 function queriesOf(f: PromptFrame, visit: Visit): Pick<PrefillOptions, 'queries' | 'branch'> {
@@ -346,8 +345,10 @@ const evict: PromptBind = (f, visit) => {
 };
 
 /** Operations of both axes. */
-const ofAxes = (list: (name: 'k' | 'v', axis: RowAxis) => Binds<PromptFrame>): Binds<PromptFrame> =>
-  Object.assign({}, ...(['k', 'v'] as const).map((name) => list(name, AXES[name])));
+const ofAxes = (list: (name: 'k' | 'v', axis: RowAxis) => Binds<PromptFrame>): Binds<PromptFrame> => ({
+  ...list('k', 'key'),
+  ...list('v', 'value'),
+});
 /** The same, and of the rotary branch. */
 const ofCached = (list: (name: string, what: Cached) => Binds<PromptFrame>): Binds<PromptFrame> => ({
   ...ofAxes(list),
