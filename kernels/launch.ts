@@ -1,6 +1,6 @@
 /** Inputs and outputs of every launch, and a benchmark's values for what a shape does not state. */
 import type { OperationOptions, Tuning } from './options.js';
-import type { OperationPlan } from '../src/gpu/plan.js';
+import type { OperationPlan } from './host/plan.js';
 import type { KernelCall } from './registry.js';
 
 export interface Tunable {

@@ -1,11 +1,10 @@
 /** From a call of the registry to its launches. */
 import type { OperationOptions } from './options.js';
-import type { Device } from '../src/gpu/device.js';
-import type { OperationPlan } from '../src/gpu/plan.js';
+import type { OperationPlan } from './host/plan.js';
 import type { Launch, Tunable } from './launch.js';
 import type { KernelCall, KernelName } from './registry.js';
 import * as TABLE from './tables/launch.js';
-import { matrixUnitsObstacle } from './shared/matrix.launch.js';
+import { matrixUnitsObstacle, type DeviceTraits } from './shared/matrix.launch.js';
 
 const LAUNCHES: Readonly<Record<KernelName, { readonly launch: Launch }>> = TABLE;
 
@@ -16,7 +15,7 @@ export const TUNABLES: Partial<Record<KernelName, readonly Tunable[]>> = Object.
 
 /** Options that the device decides: launch constants of software adapters and of small subgroups, and matrix units. */
 export const deviceOptions = (
-  device: Device,
+  device: DeviceTraits,
 ): Pick<OperationOptions, 'software' | 'matrixUnits' | 'subgroupThreads'> => ({
   software: device.description.software,
   matrixUnits: matrixUnitsObstacle(device) === null,

@@ -267,7 +267,7 @@ export interface CurrentOptions {
  * A rotary branch: its width, where the vectors of query heads lie (`head`: floats from one to the next), and its keys,
  * side by side.
  */
-export interface CurrentBranch {
+interface CurrentBranch {
   readonly width: number;
   readonly queries: Placement & { readonly head: number };
   readonly keys: Placement;

@@ -1,7 +1,7 @@
 /** Types for comparing a kernel's outputs with its float64 reference. */
 import type { OperationOptions } from './options.js';
-import type { Words } from '../src/gpu/cache-layout.js';
-import type { OperationPlan } from '../src/gpu/plan.js';
+import type { Words } from './host/cache-layout.js';
+import type { OperationPlan } from './host/plan.js';
 import type { KernelCall } from './registry.js';
 import type { Shape } from './spec.js';
 

@@ -10,7 +10,7 @@ import type { KernelSpec, Shape, Work } from './spec.js';
 import * as TERMS from './tables/terms.js';
 
 /** Every kernel by the name of its folder. The order is that of printing. */
-export const KERNEL_NAMES: KernelName[] = [
+const NAMES = [
   'embed',
   'rmsnorm',
   'rope',
@@ -41,9 +41,10 @@ export const KERNEL_NAMES: KernelName[] = [
   'mass_prefill',
   'evict_prefill',
   'evict_chunk',
-];
+] as const satisfies readonly (keyof typeof TERMS)[];
 
-export type KernelName = keyof typeof TERMS;
+export type KernelName = (typeof NAMES)[number];
+export const KERNEL_NAMES: KernelName[] = [...NAMES];
 
 /** The fields of a kernel's shape. */
 export type ShapeOf<K extends KernelName> =

@@ -1,6 +1,6 @@
 /**
- * Resolves the WGSL of kernels/, which the package ships beside dist/ (files.ts reads it). A file is known by its name alone,
- * which no two folders share. Four directives exist, each on a line of its own:
+ * Resolves the WGSL of kernels/, which the package ships beside dist/ (files.ts reads it). A file is known by its name
+ * alone, which no two folders share. Four directives exist, each on a line of its own:
  *
  *   #include "name.wgsl"   the text of another file, once
  *   #element               the element type of weights: element_f16.wgsl or element_f32.wgsl

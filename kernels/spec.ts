@@ -52,6 +52,9 @@ export type Storage = keyof typeof STORAGE_BITS;
 /** Element types that kernels of this project read and write. */
 export type OwnStorage = Exclude<Storage, 'f8'>;
 export const STORAGES = (Object.keys(STORAGE_BITS) as Storage[]).filter((s): boolean => s !== 'f8');
+/** Tokens of a tile of cached rows: 32, so that any bit width fills whole 32-bit words without padding. */
+export const TILE_TOKENS = 32;
+
 /** Scalars that share one f16 scale in a quantised cache row, unless a plan says otherwise. */
 export const GROUP_SIZE = 64;
 

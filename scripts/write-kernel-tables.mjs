@@ -11,7 +11,7 @@ const KERNELS = join(dirname(fileURLToPath(import.meta.url)), '../kernels');
 const WHAT = {
   terms: "Every kernel's part for the planner, by the name of its folder.",
   launch: 'How every kernel is run.',
-  reference: 'What every kernel is checked against. One without a reference cannot be measured.',
+  reference: 'What every kernel is checked against; one without cannot be measured.',
 };
 
 const names = readdirSync(KERNELS)
@@ -19,7 +19,7 @@ const names = readdirSync(KERNELS)
   .sort();
 for (const [part, what] of Object.entries(WHAT)) {
   const lines = names.map((name) => `export * as ${name} from '../${name}/${part}.js';\n`);
-  const text = `/** ${what} Written by scripts/write-kernel-tables.mjs. */\n${lines.join('')}`;
+  const text = `/** ${what} scripts/write-kernel-tables.mjs wrote it. */\n${lines.join('')}`;
   const file = join(KERNELS, 'tables', `${part}.ts`);
   if (!process.argv.includes('--check')) writeFileSync(file, text);
   else if (readFileSync(file, 'utf8') !== text) {

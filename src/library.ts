@@ -29,6 +29,7 @@ import { planCsv as csv, planMarkdown as markdown } from './report/plan-csv.js';
 import { planTable as table } from './report/text/plan-table.js';
 import { KERNELS, KERNEL_NAMES, workOf as work } from '../kernels/registry.js';
 import { STORAGES } from '../kernels/spec.js';
+import { forEachOp as forEveryOp } from './schedule/expand.js';
 import * as schedules from './schedule/schedule.js';
 import type { Configuration, Op, Schedule } from './schedule/schedule.js';
 import { codecSchema } from './schema/codec.js';
@@ -381,7 +382,7 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
     'forEachOp: visit',
   );
   const found: [Op, number][] = [];
-  checked(schedules.forEachOp, aConfiguration, ['schedule', made])(c, s, (op, calls) => {
+  checked(forEveryOp, aConfiguration, ['schedule', made])(c, s, (op, calls) => {
     found.push([op, calls]);
   });
   // What a visitor throws is its caller's own.

@@ -1,13 +1,13 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
 import type { AppendOptions } from '../options.js';
-import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storeConstants, storeUniforms } from '../shared/store.launch.js';
-import { isQuantised, storageOfVariant } from '../spec.js';
+import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Components of a workgroup where no scale joins them. */
 const BLOCK = 64;

@@ -1,9 +1,9 @@
 /** The float64 reference of append, and the comparison of its outputs with it. */
-import { TILE_TOKENS, cacheRow, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
+import { cacheRow, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
 import { storedRow } from '../shared/cache.reference.js';
-import { storageOfVariant } from '../spec.js';
+import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** The tile of a cached row that its new token lies in, component by component. */
 export const reference: Checker = {

@@ -1,9 +1,10 @@
 /** Coding rows of all loops that share an anchor, and writing them to a cache: append_residual.wgsl. */
+import { TILE_TOKENS } from '../spec.js';
 import type { AppendResidualOptions } from '../options.js';
-import { TILE_TOKENS, capacityOf } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { capacityOf } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';

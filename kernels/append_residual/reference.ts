@@ -1,4 +1,5 @@
 /** The float64 reference of append_residual, and the comparison of its outputs with it. */
+import { TILE_TOKENS } from '../spec.js';
 import type { AppendResidualOptions } from '../options.js';
 import {
   anchorOf,
@@ -10,7 +11,7 @@ import {
   type CodedGroup,
 } from '../../src/codecs/residual.js';
 import { toBf16, toFp8 } from '../../src/codecs/small-floats.js';
-import { TILE_TOKENS, capacityOf } from '../../src/gpu/cache-layout.js';
+import { capacityOf } from '../host/cache-layout.js';
 import { rebuiltLoops, storedLoops, type StoredLoops } from '../../src/gpu/residual-layout.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS } from '../launch.js';

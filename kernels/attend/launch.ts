@@ -1,9 +1,9 @@
 /** Split-KV decode attention over rows as they are stored: attend.wgsl. */
 import type { RunOptions, Tuning } from '../options.js';
-import { cacheBytes } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { cacheBytes } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf } from '../shared/fold.launch.js';

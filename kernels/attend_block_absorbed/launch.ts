@@ -1,10 +1,10 @@
 /** Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_basis. */
 import type { RunOptions, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import type { RotaryOptions } from '../../src/gpu/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { phiTable } from '../../src/schedule/block-basis.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import type { RotaryOptions } from '../host/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { phiTable } from '../shared/block-basis.js';
 import { rotaryOf, tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';

@@ -14,8 +14,8 @@
  * - Sums in f32 over pairs and functions: 2^-24 times the square root of a few hundred additions, about 1e-6, relative
  *   to their terms, which are the parts of ‖q‖·‖w‖·‖c‖.
  */
-import { bufferOf } from '../../src/gpu/plan.js';
-import { phiTable } from '../../src/schedule/block-basis.js';
+import { bufferOf } from '../host/plan.js';
+import { phiTable } from '../shared/block-basis.js';
 import { blockBasisScalars } from '../block_basis/terms.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Subject, type Scalars } from '../reference.js';

@@ -1,8 +1,8 @@
 /** The current token's exact key and value: attend_current.wgsl. */
 import type { CurrentOptions, Tuning, Placement as Vectors } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/current.launch.js';

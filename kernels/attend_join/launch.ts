@@ -1,8 +1,8 @@
 /** The join of two parts of attention: attend_join.wgsl. */
 import type { CurrentOptions } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE, rowGrid, WORKGROUP } from '../shared/current.launch.js';

@@ -1,7 +1,7 @@
 /** Causal attention of a chunk: attend_prefill.wgsl. */
 import type { PrefillOptions, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import type { OperationPlan } from '../../src/gpu/plan.js';
+import { requireShape } from '../host/errors.js';
+import type { OperationPlan } from '../host/plan.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { planChunk } from '../shared/prefill.launch.js';

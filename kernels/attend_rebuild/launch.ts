@@ -1,9 +1,9 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
 import type { AttendRebuildOptions, RunOptions, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf, pinnedPositions } from '../shared/fold.launch.js';

@@ -1,8 +1,8 @@
 /** Split-KV decode attention over rows of residual-quant: attend_residual.wgsl. */
 import type { ResidualOptions, RunOptions, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf } from '../shared/fold.launch.js';

@@ -1,10 +1,10 @@
 /** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
 import type { RunOptions, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { rotaryFrequencies, type RotaryOptions } from '../../src/gpu/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
-import { psiTable } from '../../src/schedule/block-basis.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { rotaryFrequencies, type RotaryOptions } from '../host/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { psiTable } from '../shared/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';

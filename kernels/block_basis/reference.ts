@@ -1,7 +1,7 @@
 /** The float64 reference of block_basis, and the comparison of its outputs with it. */
-import { bufferOf } from '../../src/gpu/plan.js';
-import { rotaryFrequencies } from '../../src/gpu/rotary.js';
-import { psiTable, type BlockBasis } from '../../src/schedule/block-basis.js';
+import { bufferOf } from '../host/plan.js';
+import { rotaryFrequencies } from '../host/rotary.js';
+import { psiTable, type BlockBasis } from '../shared/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Scalars } from '../reference.js';

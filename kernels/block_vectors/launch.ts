@@ -1,8 +1,8 @@
 /** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
 import type { BlockVectorsOptions, Pairing, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { evenRow } from '../spec.js';

@@ -1,7 +1,7 @@
 /** Token embedding: embed.wgsl. */
 import type { PlacementOptions } from '../options.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../../src/gpu/shape.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, rowsOf } from '../shared/rows.launch.js';

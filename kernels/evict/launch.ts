@@ -1,9 +1,9 @@
 /** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
 import type { EvictOptions } from '../options.js';
-import { cacheBytes } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { cacheBytes } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { capacityOfRow, layoutsOf } from '../shared/evict.launch.js';

@@ -1,5 +1,5 @@
 /** The float64 reference of evict, and the comparison of its outputs with it. */
-import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
+import { cacheRow, capacityOf } from '../host/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { storageOfVariant } from '../spec.js';
 

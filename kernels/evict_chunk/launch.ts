@@ -1,8 +1,8 @@
 /** H2O: which tokens of a chunk and of the cache before it stay: evict_chunk.wgsl, evict_gather.wgsl. */
 import type { EvictChunkOptions } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Step } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { EVICT_WORKGROUP } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';

@@ -1,7 +1,7 @@
 /** H2O: which tokens of a prompt stay: evict_prefill.wgsl, evict_gather.wgsl. */
 import type { EvictPrefillOptions } from '../options.js';
-import { read, write, type OperationPlan, type Step } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { read, write, type OperationPlan, type Step } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { choiceOf } from '../shared/evict.launch.js';

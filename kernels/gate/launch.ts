@@ -1,8 +1,8 @@
 /** The gate of attention's output, and the mixture of two attentions: gate.wgsl, gate_mix.wgsl. */
 import type { CurrentOptions, PlacementOptions } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE } from '../shared/current.launch.js';

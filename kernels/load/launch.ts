@@ -1,15 +1,15 @@
 /** Cached rows back to f32: load.wgsl. */
 import type { LoadOptions } from '../options.js';
-import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/fold.terms.js';
 import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/prefill.launch.js';
-import { isQuantised, storageOfVariant } from '../spec.js';
+import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Buffers: cache, rows. */
 function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {

@@ -1,5 +1,5 @@
 /** The float64 reference of load, and the comparison of its outputs with it. */
-import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
+import { cacheRow, capacityOf } from '../host/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { GROUP_SIZE, storageOfVariant } from '../spec.js';
 

@@ -1,9 +1,9 @@
 /** H2O: the mass of cached tokens: mass.wgsl. */
 import type { MassOptions } from '../options.js';
-import { capacityOf } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { capacityOf } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 

@@ -1,5 +1,5 @@
 /** The float64 reference of mass, and the comparison of its outputs with it. */
-import { capacityOf } from '../../src/gpu/cache-layout.js';
+import { capacityOf } from '../host/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 
 export const reference: Checker = {

@@ -1,9 +1,9 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
 import type { MassPrefillOptions, Tuning } from '../options.js';
-import { TILE_TOKENS, cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/fold.launch.js';
@@ -18,7 +18,7 @@ import {
   rowsAt,
   wholeQuads,
 } from '../shared/prefill.launch.js';
-import { storageOfVariant } from '../spec.js';
+import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */
 const HELD = 16;

@@ -1,8 +1,8 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
 import type { MatmulOptions, Rows, Tuning } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../host/shape.js';
 import { tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { matrixFits, matrixStep, type Launch } from '../shared/matrix.launch.js';

@@ -1,10 +1,10 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
 import type { Pairing, RunOptions, Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { pinnedPositions, rowUniforms } from '../shared/fold.launch.js';

@@ -1,6 +1,6 @@
 /** The float64 reference of rebuild, and the comparison of its outputs with it. */
-import { cacheRow } from '../../src/gpu/cache-layout.js';
-import { rotaryFrequencies } from '../../src/gpu/rotary.js';
+import { cacheRow } from '../host/cache-layout.js';
+import { rotaryFrequencies } from '../host/rotary.js';
 import { dim, type Checker } from '../reference.js';
 import { cachedRows, runOf, type CachedRows, type Dims } from '../shared/attention.reference.js';
 import {

@@ -1,7 +1,7 @@
 /** Norms and residuals: rmsnorm.wgsl, add.wgsl. */
 import type { PlacementOptions, Tuning } from '../options.js';
-import { read, write, type OperationPlan, type Step } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { read, write, type OperationPlan, type Step } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, placeUniforms, rowGrid, rowsOf } from '../shared/rows.launch.js';

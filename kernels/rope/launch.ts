@@ -1,9 +1,9 @@
 /** Rotary embedding of new tokens: rope.wgsl. */
 import type { RopeOptions } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { rotaryTable, type RotaryOptions } from '../../src/gpu/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';

@@ -1,5 +1,5 @@
 /** The float64 reference of rope, and the comparison of its outputs with it. */
-import { rotaryFrequencies } from '../../src/gpu/rotary.js';
+import { rotaryFrequencies } from '../host/rotary.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Scalars } from '../reference.js';
 import { packed, type Input } from '../shared/rows.reference.js';

@@ -1,7 +1,7 @@
 /** Attention over cached rows in float64, by its definition: which tokens a call reads, and the softmax. */
 import type { Span } from '../options.js';
-import { cacheRow, capacityOf } from '../../src/gpu/cache-layout.js';
-import { bufferOf } from '../../src/gpu/plan.js';
+import { cacheRow, capacityOf } from '../host/cache-layout.js';
+import { bufferOf } from '../host/plan.js';
 import { dim, type Row, type Subject, type Scalars } from '../reference.js';
 import { GROUP_SIZE, storageOfVariant, type Shape } from '../spec.js';
 

@@ -1,11 +1,11 @@
 /** Launch parts that the kernels of block-absorbed attention share: blocks, their basis, and its tables. */
 import type { RunOptions } from '../options.js';
-import { capacityOf } from '../../src/gpu/cache-layout.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import type { BufferPlan } from '../../src/gpu/plan.js';
-import type { RotaryOptions } from '../../src/gpu/rotary.js';
-import { BLOCK_SIZES, blockPlan } from '../../src/schedule/block-absorbed.js';
-import type { BlockBasis } from '../../src/schedule/block-basis.js';
+import { capacityOf } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import type { BufferPlan } from '../host/plan.js';
+import type { RotaryOptions } from '../host/rotary.js';
+import { BLOCK_SIZES, blockPlan } from './block-absorbed.js';
+import type { BlockBasis } from './block-basis.js';
 import { blockBasisScalars } from '../block_basis/terms.js';
 import type { KernelCall } from '../registry.js';
 import { spansOf } from './fold.launch.js';

@@ -1,6 +1,6 @@
 /** The basis of a block of positions, as block-absorbed attention takes it. */
-import { blockPlan } from '../../src/schedule/block-absorbed.js';
-import type { BlockBasis } from '../../src/schedule/block-basis.js';
+import { blockPlan } from './block-absorbed.js';
+import type { BlockBasis } from './block-basis.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Subject } from '../reference.js';
 

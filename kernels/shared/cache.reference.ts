@@ -1,6 +1,6 @@
 /**
  * Contents of a cache after an append, in float64: the specification of append.wgsl, with the addresses of
- * gpu/cache-layout.ts.
+ * host/cache-layout.ts.
  */
 import { codePosition, quantisationScale, quantise } from '../../src/codecs/quantise.js';
 import {
@@ -12,8 +12,8 @@ import {
   storedBits,
   type RowLayout,
   type Words,
-} from '../../src/gpu/cache-layout.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+} from '../host/cache-layout.js';
+import { halfBits, halfValue } from '../host/half.js';
 import { isQuantised } from '../spec.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));

@@ -1,4 +1,4 @@
-// Where the words of a cached row lie, for kernels that read them. Described in src/gpu/cache-layout.ts, which has the
+// Where the words of a cached row lie, for kernels that read them. Described in host/cache-layout.ts, which has the
 // same addresses in TypeScript. A row is read unit by unit (storage_*.wgsl): 16 bytes at a time where they are there.
 const TILE_TOKENS = 32u;
 

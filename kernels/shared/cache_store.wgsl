@@ -1,4 +1,4 @@
-// Where the words of a cached row lie, for kernels that write them. The layout is described in src/gpu/cache-layout.ts,
+// Where the words of a cached row lie, for kernels that write them. The layout is described in host/cache-layout.ts,
 // which has the same addresses in TypeScript. One invocation owns a word at a time: tails and scales are shared by the
 // tokens of a tile, so a kernel gives all of a tile's words of a group to one workgroup, and replaces the bits of its
 // own tokens only.

@@ -1,5 +1,5 @@
 /** Which tokens stay under H2O, in float64, and what lies in their slots. */
-import { cacheRow, capacityOf, type Words } from '../../src/gpu/cache-layout.js';
+import { cacheRow, capacityOf, type Words } from '../host/cache-layout.js';
 import { dim, type Row, type Subject } from '../reference.js';
 import { GROUP_SIZE, storageOfVariant } from '../spec.js';
 import { runOf } from './evict.terms.js';

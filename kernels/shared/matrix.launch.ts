@@ -3,9 +3,8 @@
  * The kernels are checked with the units emulated and compiled with them; on hardware they have not run yet.
  */
 import type { Tuning } from '../options.js';
-import type { Device } from '../../src/gpu/device.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import type { OperationPlan, Step } from '../../src/gpu/plan.js';
+import { requireShape } from '../host/errors.js';
+import type { OperationPlan, Step } from '../host/plan.js';
 import { tuned } from '../launch.js';
 
 /** The same type as in device.ts, which loads Dawn; plans are made without Dawn. */
@@ -48,12 +47,28 @@ const SOURCES: readonly string[] = ['matmul_matrix', 'rebuild_matrix'];
 export const usesMatrixUnits = (plan: OperationPlan): boolean =>
   plan.steps.some((step) => SOURCES.includes(step.source));
 
+/** What a launch asks of a device. */
+export interface DeviceTraits {
+  readonly description: { readonly software: boolean };
+  has(feature: string): boolean;
+  readonly units: {
+    /** Threads of the smallest and of the largest subgroup. */
+    readonly subgroupSizes: readonly [number, number];
+    readonly matrixConfigs: readonly {
+      readonly M: number;
+      readonly N: number;
+      readonly K: number;
+      readonly componentType: string;
+      readonly resultComponentType: string;
+    }[];
+  };
+  readonly limits: { readonly maxComputeWorkgroupStorageSize: number };
+}
+
 /**
  * Why kernels on matrix units cannot run on a device, or null: the reason not to set `OperationOptions.matrixUnits`.
  */
-export function matrixUnitsObstacle(
-  device: Pick<Device, 'has' | 'units'> & { readonly limits: Pick<Device['limits'], 'maxComputeWorkgroupStorageSize'> },
-): string | null {
+export function matrixUnitsObstacle(device: Omit<DeviceTraits, 'description'>): string | null {
   const {
     matrixConfigs,
     subgroupSizes: [least, most],

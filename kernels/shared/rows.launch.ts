@@ -1,7 +1,7 @@
 /** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
 import type { Placement } from '../options.js';
-import { requireShape } from '../../src/gpu/errors.js';
-import type { BufferPlan, Role, Step, Uniforms } from '../../src/gpu/plan.js';
+import { requireShape } from '../host/errors.js';
+import type { BufferPlan, Role, Step, Uniforms } from '../host/plan.js';
 import type { KernelCall } from '../registry.js';
 
 /** Grid of a kernel that strides over its elements; beyond this many workgroups a thread takes several. */

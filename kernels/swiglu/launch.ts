@@ -1,7 +1,7 @@
 /** The activation of a gated MLP: swiglu.wgsl. */
 import type { PlacementOptions } from '../options.js';
-import { read, write, type OperationPlan } from '../../src/gpu/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../src/gpu/shape.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';

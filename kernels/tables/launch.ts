@@ -1,4 +1,4 @@
-/** How every kernel is run. Written by scripts/write-kernel-tables.mjs. */
+/** How every kernel is run. scripts/write-kernel-tables.mjs wrote it. */
 export * as accumulate from '../accumulate/launch.js';
 export * as append from '../append/launch.js';
 export * as append_residual from '../append_residual/launch.js';

@@ -1,4 +1,4 @@
-/** What every kernel is checked against. One without a reference cannot be measured. Written by scripts/write-kernel-tables.mjs. */
+/** What every kernel is checked against; one without cannot be measured. scripts/write-kernel-tables.mjs wrote it. */
 export * as accumulate from '../accumulate/reference.js';
 export * as append from '../append/reference.js';
 export * as append_residual from '../append_residual/reference.js';

@@ -1,4 +1,4 @@
-/** Every kernel's part for the planner, by the name of its folder. Written by scripts/write-kernel-tables.mjs. */
+/** Every kernel's part for the planner, by the name of its folder. scripts/write-kernel-tables.mjs wrote it. */
 export * as accumulate from '../accumulate/terms.js';
 export * as append from '../append/terms.js';
 export * as append_residual from '../append_residual/terms.js';

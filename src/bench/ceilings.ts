@@ -4,10 +4,10 @@
 import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
 import type { BoundStep, Buffer } from '../gpu/passes.js';
-import { read, write, type OperationPlan, type Step } from '../gpu/plan.js';
+import { read, write, type OperationPlan, type Step } from '../../kernels/host/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
 import { fill } from './inputs.js';
 import { medianOf, mediansOf } from './rounds.js';

@@ -1,6 +1,6 @@
 /** Cases, one after the other, as far as there is time. */
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { mix } from '../numbers/hash.js';
 
 /** A case that has no result. */

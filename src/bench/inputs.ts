@@ -2,10 +2,10 @@
  * Operands of a benchmark or a contract test: made on the device by fill.wgsl, and known to the host without
  * reading them back, as the value of a word depends on the seed and its index only.
  */
-import { halfValue } from '../gpu/half.js';
+import { halfValue } from '../../kernels/host/half.js';
 import { mix } from '../numbers/hash.js';
 import type { Scalars } from '../../kernels/reference.js';
-import { bufferOf, write, type OperationPlan } from '../gpu/plan.js';
+import { bufferOf, write, type OperationPlan } from '../../kernels/host/plan.js';
 import type { Device } from '../gpu/device.js';
 import type { Buffer } from '../gpu/passes.js';
 

@@ -4,7 +4,7 @@
  * drift.
  */
 import type { BoundStep, Buffer, Clock, Device } from '../gpu/index.js';
-import { read, write, type Step } from '../gpu/plan.js';
+import { read, write, type Step } from '../../kernels/host/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { FLOPS_PER_ROUND, READ, WORKGROUP } from './ceilings.js';
 import { fill } from './inputs.js';

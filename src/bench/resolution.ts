@@ -4,7 +4,7 @@
  */
 import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
-import { write } from '../gpu/plan.js';
+import { write } from '../../kernels/host/plan.js';
 import type { Clock } from '../gpu/platform.js';
 
 export interface Resolution {

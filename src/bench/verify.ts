@@ -4,8 +4,8 @@
  */
 import type { OperationOptions } from '../../kernels/options.js';
 import type { Device } from '../gpu/device.js';
-import { halfValue } from '../gpu/half.js';
-import { bufferOf, type OperationPlan } from '../gpu/plan.js';
+import { halfValue } from '../../kernels/host/half.js';
+import { bufferOf, type OperationPlan } from '../../kernels/host/plan.js';
 import type { Scalars, Subject } from '../../kernels/reference.js';
 import { REFERENCES } from '../../kernels/references.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';

@@ -5,13 +5,10 @@
  * A tensor holds `layers × loops × heads` slots; a slot holds one row of `width` scalars a token. Tokens come in tiles
  * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
  */
-import { storedBytes, type Storage } from '../../kernels/spec.js';
+import { storedBytes, TILE_TOKENS, type Storage } from '../../kernels/spec.js';
 import { residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { StorageChoice } from './codec.js';
-
-/** Tokens in one tile of the cache: 32 scalars of n bits are n words. Pages are whole tiles. */
-export const TILE_TOKENS = 32;
 
 /** One tensor of a cache, for each of its layers and loops. */
 export interface CacheTensor {

@@ -3,7 +3,8 @@ import { termsAt, coordinate, measuredPoints, type Model } from './predictor.js'
 import { isEstimate, type Interval, type Evidence } from './evidence.js';
 import { priceStep, type KernelShare, type Pricer } from './latency.js';
 import { busySeconds, lawSeconds, type Law } from './law.js';
-import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
+import { forEachOp } from '../schedule/expand.js';
+import { schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { Shape } from '../../kernels/spec.js';

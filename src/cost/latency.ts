@@ -3,7 +3,8 @@
  * the whole.
  */
 import { CONSTANTS } from './constants.js';
-import { forEachOp, schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
+import { forEachOp } from '../schedule/expand.js';
+import { schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { CallExplanation } from './explain.js';

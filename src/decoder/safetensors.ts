@@ -6,7 +6,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError, show } from '../errors.js';
 import { displayPath } from '../io/files.js';
-import { halfValue } from '../gpu/half.js';
+import { halfValue } from '../../kernels/host/half.js';
 import { formatBytes } from '../numbers/units.js';
 import { parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';

@@ -4,7 +4,7 @@
  */
 import { UserError } from '../errors.js';
 import { mix } from '../numbers/hash.js';
-import { halfBits, halfValue } from '../gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { elementsOf, type TensorSpec } from './tensors.js';
 
 /** Tensors that can be read in parts. */

@@ -1,5 +1,5 @@
 /** Writes tensors as a safetensors file, in f32 or f16. */
-import { halfBits } from '../gpu/half.js';
+import { halfBits } from '../../kernels/host/half.js';
 import { elementsOf } from './tensors.js';
 import type { NamedTensor } from './weights.js';
 

@@ -4,9 +4,9 @@
  */
 import { clockNow } from '../io/clock.js';
 import type { AdapterDescription } from './describe.js';
-import { GpuError, type GpuFault } from './errors.js';
+import { GpuError, type GpuFault } from '../../kernels/host/errors.js';
 import { encodePass, MOST_QUERIES, scaledTo, timestamps, type BoundStep, type Buffer, type Queries } from './passes.js';
-import type { OperationPlan, Step } from './plan.js';
+import type { OperationPlan, Step } from '../../kernels/host/plan.js';
 import type { Bounds, Clock, DeviceLimits, Platform, ProcessorClock, RunTime, Units } from './platform.js';
 import { runnable } from './runnable.js';
 import { packUniforms } from './uniforms.js';

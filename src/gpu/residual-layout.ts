@@ -1,8 +1,9 @@
 /** Rows of residual-quant as they lie in a cache (kernels/shared/residual.layout.ts), read in float64. */
+import { TILE_TOKENS } from '../../kernels/spec.js';
 import { anchorOf, rebuiltRow, type CodedGroup } from '../codecs/residual.js';
 import { bf16Value, fp8Value } from '../codecs/small-floats.js';
 import { anchorGroupOf, RESIDUAL_BITS, residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
-import { TILE_TOKENS, type Words } from './cache-layout.js';
+import { type Words } from '../../kernels/host/cache-layout.js';
 
 /** What is stored of a token in a row. */
 export interface StoredLoops {

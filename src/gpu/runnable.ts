@@ -1,6 +1,6 @@
 /** Kernels' code as a device can run it. */
-import { requireShape } from './errors.js';
-import type { Step } from './plan.js';
+import { requireShape } from '../../kernels/host/errors.js';
+import type { Step } from '../../kernels/host/plan.js';
 
 /** Kernels that hand values round among eight threads of a subgroup; others shuffle among WIDE, a constant. */
 const LEAST_SUBGROUP = 8;

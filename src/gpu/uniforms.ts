@@ -1,6 +1,6 @@
 /** Packs the uniform block of a kernel by the names of its struct in WGSL. */
 import { codeOf } from '../../kernels/source.js';
-import type { Uniforms } from './plan.js';
+import type { Uniforms } from '../../kernels/host/plan.js';
 
 type Scalar = 'u32' | 'i32' | 'f32';
 

@@ -5,7 +5,7 @@ import { callsOf } from '../bench/calibrate/lists.js';
 import { UserError } from '../errors.js';
 import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
 import type { Device } from '../gpu/device.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { issueWords, parseJson } from '../io/json.js';
 import { answerLines } from '../report/text/answer-text.js';
 import { reportBody } from '../report/html/body.js';

@@ -7,7 +7,7 @@ import { calibrate, type CalibrationProgress } from '../bench/calibrate/calibrat
 import { clockNow } from '../io/clock.js';
 import { fitting, outliers } from '../cost/fit/fit.js';
 import type { Device } from '../gpu/device.js';
-import { GpuError } from '../gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import type { Calibration } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
 

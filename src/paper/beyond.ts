@@ -4,7 +4,8 @@ import { codecLabel, codecParameters, codecSpec, coreRatio } from '../codecs/reg
 import { PREFILL_KINDS } from '../cost/memory.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { workOf } from '../../kernels/registry.js';
-import { forEachOp, schedule } from '../schedule/schedule.js';
+import { forEachOp } from '../schedule/expand.js';
+import { schedule } from '../schedule/schedule.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { breakEvenContext, breakEvenRatio } from './break-even.js';
 import type { PaperModel } from './model.js';

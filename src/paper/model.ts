@@ -13,7 +13,8 @@ import { findPreset } from '../geometry/presets.js';
 import { configurationOf, evaluate } from '../plan/evaluate/evaluate.js';
 import { readQuestion } from '../plan/ask/settings.js';
 import type { DeviceChoice, Plan, PlanRequest } from '../plan/types.js';
-import { forEachOp, schedule, type Configuration, type Op } from '../schedule/schedule.js';
+import { forEachOp } from '../schedule/expand.js';
+import { schedule, type Configuration, type Op } from '../schedule/schedule.js';
 import { workOf } from '../../kernels/registry.js';
 import type { Decoding } from './types.js';
 

@@ -1,8 +1,8 @@
 /**
- * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it, and
- * operations bind it (bind/). All sizes are of one GPU.
+ * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
+ * and operations bind it (bind/). All sizes are of one GPU.
  */
-import { bytesPerToken, pagedTokens, TILE_TOKENS, type CacheLayout } from '../codecs/layout.js';
+import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
 import {
   anchoredLoops,
@@ -18,7 +18,7 @@ import {
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, pinsSinks, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import { blockPlan } from './block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block-absorbed.js';
 import type { CacheMap } from './cache-map.js';
 import {
   branchHeadsOf,
@@ -34,7 +34,7 @@ import { branchWidth, evictingRows, readsLatents, windowOf } from './eviction-op
 import { widestRanks } from './hybrid.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { storedBytes } from '../../kernels/spec.js';
+import { storedBytes, TILE_TOKENS } from '../../kernels/spec.js';
 import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
 import { meanRow } from './rows.js';
 
@@ -42,8 +42,9 @@ import { meanRow } from './rows.js';
 const WORD = 4;
 
 /**
- * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all of
- * these for prompts. `control` is memory that the model counts in its reserve: tables of angles, positions and spans.
+ * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all
+ * of these for prompts. `control` is memory that the model counts in its reserve: tables of angles, positions and
+ * spans.
  */
 export type BufferKind = 'in-flight' | 'eviction' | 'workspace' | 'prefill' | 'control';
 

@@ -60,7 +60,10 @@ function queryKeyNorms(c: Configuration, rows: number, owning: When): Op[] {
   return [of('q-norm', heads), ...(norms === 'query-heads' ? [] : [of('k-norm', kvHeads, owning)])];
 }
 
-/** Columns that the projections of attention's input have: queries, a gate beside them, keys, and values that are projected. */
+/**
+ * Columns that the projections of attention's input have: queries, a gate beside them, keys, and values that are
+ * projected.
+ */
 function inputColumns(c: Configuration): { readonly queries: number; readonly keysAndValues: number } {
   const { headDim: d, attentionGate, valuesAreKeys } = c.geometry;
   return {

@@ -47,7 +47,9 @@ const one = (loop: number, loops: number): Places => ({
   to: Math.min(loop + 1, loops),
 });
 
-/** Where an operation of a stack runs. @param share layers that share a cache @param anchored loops that share an anchor */
+/**
+ * Where an operation of a stack runs. @param share layers that share a cache @param anchored loops that share an anchor
+ */
 function placesOf(when: When, loops: number, share: number, anchored: number): Places {
   switch (when) {
     case 'always':

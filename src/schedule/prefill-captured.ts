@@ -1,7 +1,8 @@
 /**
- * The operations of the kinds of prefill that capture, for codecs with latents and for loops that are stored together: pass 1 keeps the rows that its
- * attention reads, of every layer and loop, and latents are encoded from all loops of these at once. Keys are captured
- * rotated, as attention reads them. Before encoding they are rotated back, so that none is kept twice.
+ * The operations of the kinds of prefill that capture, for codecs with latents and for loops that are stored together:
+ * pass 1 keeps the rows that its attention reads, of every layer and loop, and latents are encoded from all loops of
+ * these at once. Keys are captured rotated, as attention reads them. Before encoding they are rotated back, so that
+ * none is kept twice.
  *
  * - `one-shot`: captures in 32 bits until the pass is over. Then every latent is encoded and written, and read back as
  *   rows of full width of every layer and loop, also in 32 bits; pass 2 attends to these.

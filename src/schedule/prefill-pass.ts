@@ -62,7 +62,9 @@ export type CapturingKind = (typeof CAPTURING_KINDS)[number];
  */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
-/** How a prompt is taken: tokens that are worked on at once, and tokens of a run, which go through both passes together. */
+/**
+ * How a prompt is taken: tokens that are worked on at once, and tokens of a run, which go through both passes together.
+ */
 export interface Taken {
   readonly method: WholePrompt;
   readonly chunkTokens: number;
@@ -82,8 +84,8 @@ export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: numb
 }
 
 /**
- * What a run captures for its latents, unless they are accumulated. Rows of loops that are stored together wait as captures,
- * whatever the method.
+ * What a run captures for its latents, unless they are accumulated. Rows of loops that are stored together wait as
+ * captures, whatever the method.
  */
 export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
   isAnchored(c.codec)

@@ -3,9 +3,9 @@
  * products and attention in chunks, with the K and V of one (layer, loop) in 16 bits (32 where the cache has 32). Pass
  * 1 is the exact forward; it writes the cache, latents after their loops have accumulated. Pass 2 runs again with the
  * cache's contents, and decoding continues from it: latents are loaded and reconstructed. Codecs without latents need
- * no pass 2, except where it reads the last loop's rows in every loop (`takesTwoPasses`). `accumulated` treats the whole prompt as one run. `chunked` has a run for each chunk, which attends to
- * those before it in the cache. The capturing kinds are one run too; they encode latents from captures
- * (prefill-captured.ts).
+ * no pass 2, except where it reads the last loop's rows in every loop (`takesTwoPasses`). `accumulated` treats the
+ * whole prompt as one run. `chunked` has a run for each chunk, which attends to those before it in the cache. The
+ * capturing kinds are one run too; they encode latents from captures (prefill-captured.ts).
  */
 import { isLatent, takesTwoPasses } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';

@@ -23,8 +23,7 @@ import { layerOps } from './layer.js';
 
 export type { Choice } from './dense.js';
 export { headsPerGpu, type Configuration, type Op } from './configuration.js';
-export { forEachOp } from './expand.js';
-export { MAX_SPLITS, splitCount } from './splits.js';
+export { MAX_SPLITS, splitCount } from '../../kernels/shared/splits.js';
 
 /**
  * `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. Where each
@@ -68,8 +67,8 @@ export interface StepOptions {
   /** How tokens are chosen; greedily unless given. */
   readonly choice?: Choice;
   /**
-   * Rows are tokens that follow each other (verification of proposals): each joins the cache before the next one attends,
-   * and attends by itself.
+   * Rows are tokens that follow each other (verification of proposals): each joins the cache before the next one
+   * attends, and attends by itself.
    */
   readonly inTurn?: boolean;
 }

@@ -1,7 +1,7 @@
 /**
  * FlashLoop's operations (codecs/flashloop-codec.ts). Loops are packed as differences: loop t reads the streams of the
- * loops up to it. Loops 1 and 2 attend to all tokens. Loop 2 also tells, of each head, the keys that loops 3 and 4 read:
- * a tenth, the most probable. The last tokens are exact.
+ * loops up to it. Loops 1 and 2 attend to all tokens. Loop 2 also tells, of each head, the keys that loops 3 and 4
+ * read: a tenth, the most probable. The last tokens are exact.
  *
  * No kernel was written for it. Each operation is listed as one that exists and moves the same bytes: a row of a stream
  * as a row in 4 bits with a scale for 32 scalars, which takes as much as a pair for 64; a token of two streams as two
@@ -12,7 +12,9 @@ import { streamsOf } from '../codecs/registry.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import { AXES, headsOf, kvHeadsOf, op, type Configuration, type Op, type Part, type When } from './configuration.js';
 
-/** Scalars of a scale in a row that takes as many bytes as a stream's, whose scale and lowest value serve twice as many. */
+/**
+ * Scalars of a scale in a row that takes as many bytes as a stream's, whose scale and lowest value serve twice as many.
+ */
 const scaleGroup = ({ group }: Streams): number => group / 2;
 export const PACKED = 'q4';
 
@@ -30,7 +32,9 @@ export interface StreamLoop {
   readonly packedRows: number;
   /** Rows of the exact tail that it reads. */
   readonly tailRows: number;
-  /** The last dense loop writes its scores, from which keys are chosen; loops after it read those of each head alone. */
+  /**
+   * The last dense loop writes its scores, from which keys are chosen; loops after it read those of each head alone.
+   */
   readonly chooses: boolean;
   readonly sparse: boolean;
   /** Scalars of a scale in a packed row. */

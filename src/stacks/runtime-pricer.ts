@@ -11,7 +11,8 @@ import {
 import { eachVariant } from '../cost/pricers.js';
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
 import { forEachPrefillCall } from '../schedule/prefill-calls.js';
-import { forEachOp, schedule, type Configuration, type Stage } from '../schedule/schedule.js';
+import { forEachOp } from '../schedule/expand.js';
+import { schedule, type Configuration, type Stage } from '../schedule/schedule.js';
 import { KERNELS } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import type { TunedClass } from '../../kernels/tuned.js';

@@ -12,7 +12,8 @@ import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';
 import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
-import { forEachOp, schedule, type Configuration } from '../schedule/schedule.js';
+import { forEachOp } from '../schedule/expand.js';
+import { schedule, type Configuration } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
 import {

@@ -8,7 +8,8 @@ import { drawByShare } from '../../src/bench/calibrate/choose.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../kernels/registry.js';
-import { forEachOp, schedule } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { stepGrid } from '../../src/validate/grid.js';
 

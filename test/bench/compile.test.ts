@@ -5,7 +5,7 @@ import { leastServed } from '../../src/bench/calibrate/choose.js';
 import { compileAhead } from '../../src/bench/calibrate/compile.js';
 import type { Track } from '../../src/bench/calibrate/visits.js';
 import { pipelineKey, type Device } from '../../src/gpu/device.js';
-import type { Step } from '../../src/gpu/plan.js';
+import type { Step } from '../../kernels/host/plan.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
 

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { inTime } from '../../src/bench/in-time.js';
 import { Budget, OUT_OF_TIME } from '../../src/io/budget.js';
-import { GpuError } from '../../src/gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const CASES = Array.from({ length: 40 }, (_, i) => i);

@@ -3,7 +3,7 @@ import type { Tuning } from '../../kernels/options.js';
 import { describe, expect, test } from 'vitest';
 import { searchTuning, tuningOf, type Trial, type TuneTools } from '../../src/bench/calibrate/tune.js';
 import { randomFrom } from '../../src/numbers/random.js';
-import { GpuError } from '../../src/gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { tuned } from '../../kernels/launch.js';
 import { TUNABLES } from '../../kernels/launches.js';
 import { KERNEL_NAMES, type KernelCall } from '../../kernels/registry.js';

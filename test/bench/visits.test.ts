@@ -6,7 +6,7 @@ import { randomFrom } from '../../src/numbers/random.js';
 import { median } from '../../src/numbers/statistics.js';
 import { samplesOf, UNFINISHED, Visits, type OpenPoint, type Track } from '../../src/bench/calibrate/visits.js';
 import type { Pricer } from '../../src/cost/latency.js';
-import { GpuError } from '../../src/gpu/errors.js';
+import { GpuError } from '../../kernels/host/errors.js';
 import { calibrationPricer } from '../../src/library.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { calibrationSchema, sampleSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';

@@ -18,7 +18,7 @@ import {
 } from '../../src/codecs/flashloop.js';
 import { appendRow, packedOf, packRows, readRows } from '../../src/codecs/flashloop-rows.js';
 import { toF16 } from '../../src/codecs/small-floats.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { KiB, MiB, OURO } from '../contract/geometries.js';

@@ -11,14 +11,7 @@ import {
   type Path,
   type StorageChoice,
 } from '../../src/codecs/codec.js';
-import {
-  bytesPerToken,
-  pagedTokens,
-  rowBytes,
-  scalarsPerToken,
-  slotsOf,
-  TILE_TOKENS,
-} from '../../src/codecs/layout.js';
+import { bytesPerToken, pagedTokens, rowBytes, scalarsPerToken, slotsOf } from '../../src/codecs/layout.js';
 import {
   CODECS,
   codecLabel,
@@ -34,7 +27,7 @@ import { FLASHLOOP_TOKENS, RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { STORAGE_BITS, STORAGES, storedBytes } from '../../kernels/spec.js';
+import { STORAGE_BITS, STORAGES, storedBytes, TILE_TOKENS } from '../../kernels/spec.js';
 import { anyGeometry, configuration, F16, NO_BRANCH, SHARED, smallGeometry } from './geometries.js';
 
 /** Scalars that the looped core caches a token, written out codec by codec. */

@@ -8,7 +8,8 @@ import { memoryModel, weightBytes } from '../../src/cost/memory.js';
 import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { findPreset, PRESETS } from '../../src/geometry/presets.js';
 import { listCandidates } from '../../src/plan/ask/candidates.js';
-import { forEachOp, schedule } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { configuration, F16, NO_BRANCH, smallGeometry } from './geometries.js';
 
 const UNLIKE = PRESETS.filter((g) => g.laterLoopsWindow ?? g.valuesAreKeys ?? g.stacks);

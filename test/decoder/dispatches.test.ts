@@ -3,9 +3,9 @@
  * operation, and every operation has a price. The list of buffers is what is allocated. Decoders run on a device that
  * only records.
  */
+import { TILE_TOKENS } from '../../kernels/spec.js';
 import { expect, test } from 'vitest';
 import { isLatent, sharingOf, takesTwoPasses } from '../../src/codecs/registry.js';
-import { TILE_TOKENS } from '../../src/codecs/layout.js';
 import { bytesPerSequence, memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Allocation, GpuDecoder } from '../../src/decoder/gpu/index.js';
 import { priceStep, pricePrompt, type Pricer, type SchedulePrice } from '../../src/cost/latency.js';
@@ -15,11 +15,11 @@ import type { Setting } from '../../src/schedule/bind/frame.js';
 import { planPrompts } from '../../src/schedule/bind/prompt.js';
 import type { BoundVisit, BufferRef, CacheRef } from '../../src/schedule/bind/refs.js';
 import { CacheMap } from '../../src/schedule/cache-map.js';
-import { expand } from '../../src/schedule/expand.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
 import { setsRowsAside, type WholePrompt } from '../../src/schedule/prefill.js';
-import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';
+import { expand, forEachOp } from '../../src/schedule/expand.js';
+import { schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
 import { mix } from '../../src/numbers/hash.js';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
-import { halfBits } from '../../src/gpu/half.js';
+import { halfBits } from '../../kernels/host/half.js';
 
 export interface PlainTensor {
   dtype: 'BF16' | 'F16' | 'F32';

@@ -12,7 +12,7 @@ import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
 import { run, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { BRANCH, decodeAll, decoderOf, distance, GEOMETRIES, modelOf, promptOf } from './models.js';
 

@@ -6,7 +6,7 @@ import { plannedContext } from '../../src/decoder/gpu/options.js';
 import { codecTensors, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { GpuError, openDevice, type Buffer, type Device } from '../../src/gpu/index.js';
-import { cacheBytes, rowLayout } from '../../src/gpu/cache-layout.js';
+import { cacheBytes, rowLayout } from '../../kernels/host/cache-layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';

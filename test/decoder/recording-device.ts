@@ -4,7 +4,7 @@
  */
 import type { BoundStep, Buffer, Device, RunTime } from '../../src/gpu/index.js';
 import { deviceOptions, planOperation } from '../../src/gpu/index.js';
-import type { Step } from '../../src/gpu/plan.js';
+import type { Step } from '../../kernels/host/plan.js';
 import { packUniforms } from '../../src/gpu/uniforms.js';
 import { labelOf, type BoundVisit, type Ref } from '../../src/schedule/bind/refs.js';
 import type { CacheMap } from '../../src/schedule/cache-map.js';

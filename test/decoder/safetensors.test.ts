@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { SafetensorsFile } from '../../src/decoder/safetensors.js';
 import { repeatedKey } from '../../src/decoder/json-keys.js';
 import { UserError } from '../../src/errors.js';
-import { halfValue } from '../../src/gpu/half.js';
+import { halfValue } from '../../kernels/host/half.js';
 import { SEED } from '../gpu/random.js';
 import { fileOf, type PlainTensor, removeTemporary, safetensors, temporary, temporaryFolder } from './files.js';
 

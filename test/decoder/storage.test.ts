@@ -10,7 +10,7 @@ import { decode, encodeShare, groupOf, loadCodec, type AxisCodec } from '../../s
 import type { Model } from '../../src/decoder/reference/model.js';
 import { run, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import { stored, type CacheType } from '../../src/decoder/reference/storage.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { SEED } from '../gpu/random.js';
 import {
   BRANCH,

@@ -15,7 +15,7 @@ import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { codecParameters } from '../../src/codecs/registry.js';
 import { undecodable } from '../../src/decoder/decodable.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { SEED } from '../gpu/random.js';
 import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
 

@@ -16,13 +16,12 @@ import {
   rowLayout,
   scaleField,
   storedBits,
-  TILE_TOKENS,
   type RowLayout,
-} from '../../src/gpu/cache-layout.js';
-import { halfValue } from '../../src/gpu/half.js';
+} from '../../kernels/host/cache-layout.js';
+import { halfValue } from '../../kernels/host/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
-import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage } from '../../kernels/spec.js';
+import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage, TILE_TOKENS } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';

@@ -6,7 +6,7 @@
 import type { RunOptions, Span } from '../../kernels/options.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
-import { capacityOf } from '../../src/gpu/cache-layout.js';
+import { capacityOf } from '../../kernels/host/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import { isQuantised, STORAGES, storedBytes, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';

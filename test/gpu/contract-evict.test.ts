@@ -10,7 +10,14 @@ import { moveOf, nextSlot, type Span } from '../../kernels/evict/reference.js';
 import { pooledWeight } from '../../kernels/mass/reference.js';
 import { staysBehind } from '../../kernels/shared/evict.reference.js';
 import { LOWEST } from '../../kernels/shared/merge.reference.js';
-import { capacityOf, fieldsOf, rowLayout, scaleField, type Field, type RowLayout } from '../../src/gpu/cache-layout.js';
+import {
+  capacityOf,
+  fieldsOf,
+  rowLayout,
+  scaleField,
+  type Field,
+  type RowLayout,
+} from '../../kernels/host/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { runOf } from '../../kernels/shared/evict.terms.js';
 import { KERNELS } from '../../kernels/registry.js';

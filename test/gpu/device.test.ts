@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { fill, makeOperands, singleAt } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
-import { write, type Step } from '../../src/gpu/plan.js';
+import { write, type Step } from '../../kernels/host/plan.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { describeGpu } from './device.js';
 

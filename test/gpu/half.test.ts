@@ -1,6 +1,6 @@
 /** Half precision: every value survives the way there and back, and rounding is to the nearest, ties to even. */
 import { expect, test } from 'vitest';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 
 test('all finite halves come back unchanged', () => {
   for (let bits = 0; bits < 65536; bits++) {

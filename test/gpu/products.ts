@@ -2,7 +2,7 @@
 import { expect } from 'vitest';
 import { pairsOf } from '../../kernels/matmul/launch.js';
 import type { MatmulOptions, Rows } from '../../kernels/options.js';
-import { halfBits, halfValue } from '../../src/gpu/half.js';
+import { halfBits, halfValue } from '../../kernels/host/half.js';
 import type { Device, OperationPlan } from '../../src/gpu/index.js';
 import { mix } from '../../src/numbers/hash.js';
 import type { Random } from './random.js';

@@ -10,7 +10,8 @@ import { listCandidates } from '../../src/plan/ask/candidates.js';
 import type { Candidate } from '../../src/plan/types.js';
 import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
 import { evictingRows } from '../../src/schedule/eviction-ops.js';
-import { forEachOp, schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configurationFor } from '../../src/validate/grid.js';
 import { randomOf, SEED } from '../gpu/random.js';
 

@@ -1,7 +1,8 @@
 /** Schedules of codecs that came after LLA: what a step reads of a cached token, and which operations it has. */
 import { expect, it } from 'vitest';
 import type { Codec, Path } from '../../src/codecs/codec.js';
-import { forEachOp, schedule, type Configuration } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { prefillSchedule } from '../../src/schedule/prefill.js';
 import { promptShare } from '../../src/schedule/streams.js';
 import { storedBytes } from '../../kernels/spec.js';

@@ -3,10 +3,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { segmentsOf, type Eviction } from '../../src/eviction/policy.js';
 import { findPreset } from '../../src/geometry/presets.js';
-import { blockPlan } from '../../src/schedule/block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block-absorbed.js';
 import { workOf } from '../../kernels/registry.js';
 import { storedBytes } from '../../kernels/spec.js';
-import { forEachOp, schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configuration, lla, PER_HEAD } from '../contract/geometries.js';
 
 const STREAMING = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;

@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isLatent } from '../../src/codecs/registry.js';
 import { planSlots } from '../../src/schedule/bind/kept-slots.js';
-import { expand, type Visit } from '../../src/schedule/expand.js';
 import { KERNELS, workOf } from '../../kernels/registry.js';
 import {
   CAPTURING_KINDS as KINDS,
@@ -11,7 +10,8 @@ import {
   prefillSchedule,
   type CapturingKind,
 } from '../../src/schedule/prefill.js';
-import { forEachOp, type Configuration, type Op, type Schedule } from '../../src/schedule/schedule.js';
+import { expand, type Visit, forEachOp } from '../../src/schedule/expand.js';
+import { type Configuration, type Op, type Schedule } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';
 
 const rowsOf = (o: Op): number => (o.shape['m'] ?? o.shape['rows']) as number;

@@ -6,7 +6,8 @@ import { memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
 import { prefillSchedule } from '../../src/schedule/prefill.js';
-import { forEachOp, schedule, type Configuration, type Schedule } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule, type Configuration, type Schedule } from '../../src/schedule/schedule.js';
 import { configuration } from '../contract/geometries.js';
 
 const TOKENS = 40;

@@ -13,7 +13,8 @@ import { ask, readSources } from '../../src/plan/ask/on-disk.js';
 import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { Plan } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/numbers/random.js';
-import { forEachOp, schedule } from '../../src/schedule/schedule.js';
+import { forEachOp } from '../../src/schedule/expand.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
 import {
   busyTimes,

@@ -11,7 +11,8 @@ import type { KernelCall } from '../../../kernels/registry.js';
 import { GROUP_SIZE } from '../../../kernels/spec.js';
 import { promptKey } from '../../plan/evaluate/prompt-time.js';
 import { forEachPrefillCall, type PromptPlan } from '../../schedule/prefill-calls.js';
-import { forEachOp, schedule, type Configuration } from '../../schedule/schedule.js';
+import { forEachOp } from '../../schedule/expand.js';
+import { schedule, type Configuration } from '../../schedule/schedule.js';
 
 /** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
 const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];

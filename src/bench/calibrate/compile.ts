@@ -5,9 +5,9 @@
  */
 import { clockNow } from '../../io/clock.js';
 import { pipelineKey, type Device } from '../../gpu/device.js';
-import { GpuError } from '../../gpu/errors.js';
+import { GpuError } from '../../../kernels/host/errors.js';
 import type { Buffer } from '../../gpu/passes.js';
-import type { OperationPlan } from '../../gpu/plan.js';
+import type { OperationPlan } from '../../../kernels/host/plan.js';
 import { deviceOptions, planOperation } from '../../../kernels/launches.js';
 import { median } from '../../numbers/statistics.js';
 import { LEAST_SHARE, lightestUsed } from './choose.js';

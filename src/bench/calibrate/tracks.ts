@@ -2,7 +2,7 @@
 import type { Device } from '../../gpu/device.js';
 import type { Tuning } from '../../../kernels/options.js';
 import { KERNEL_NAMES, workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
-import { GpuError } from '../../gpu/errors.js';
+import { GpuError } from '../../../kernels/host/errors.js';
 import { median } from '../../numbers/statistics.js';
 import { kernelHash } from '../../../kernels/source.js';
 import type { Shape } from '../../../kernels/spec.js';

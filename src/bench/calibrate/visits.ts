@@ -6,7 +6,7 @@
  */
 import { best } from '../../numbers/best.js';
 import { Budget } from '../../io/budget.js';
-import { GpuError } from '../../gpu/errors.js';
+import { GpuError } from '../../../kernels/host/errors.js';
 import type { KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import { correctedSeconds, typicalSeconds, type Drift, type Drifted } from '../../schema/drift.js';

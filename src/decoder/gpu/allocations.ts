@@ -1,6 +1,6 @@
 /** Every buffer of a decoder, with what it is for: the table that the memory model is compared with. */
 import { GpuError, type Buffer, type BufferPlan, type Device } from '../../gpu/index.js';
-import { rotaryTable } from '../../gpu/rotary.js';
+import { rotaryTable } from '../../../kernels/host/rotary.js';
 import { stepBuffers, stepControls, type BufferKind, type BufferRow } from '../../schedule/buffers.js';
 import type { CacheMap } from '../../schedule/cache-map.js';
 import type { Setting } from '../../schedule/bind/frame.js';

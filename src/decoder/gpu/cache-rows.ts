@@ -1,7 +1,7 @@
 /** What a cache holds, read back: for whoever studies or checks it, not for decoding. */
 import { weighsTokens } from '../../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import { cacheRow } from '../../gpu/cache-layout.js';
+import { cacheRow } from '../../../kernels/host/cache-layout.js';
 import { loopsRow } from '../../gpu/residual-layout.js';
 import type { Buffer } from '../../gpu/index.js';
 import { evictingRows } from '../../schedule/eviction-ops.js';
@@ -23,8 +23,8 @@ export interface CachedRows {
   /** Positions of the cached tokens, ascending. */
   positions(sequence: number, head: number): number[];
   /**
-   * A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated; loops
-   * that are stored together lie end to end.
+   * A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated;
+   * loops that are stored together lie end to end.
    */
   row(sequence: number, head: number, position: number): Float64Array | undefined;
 }

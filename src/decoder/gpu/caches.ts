@@ -1,7 +1,7 @@
 /** The caches of a batch: one buffer for each row set of a layer and loop, and part of the sequences. */
 import type { CacheTensor } from '../../codecs/layout.js';
 import { blocksOf } from '../../geometry/geometry.js';
-import { cacheBytes, rowLayout } from '../../gpu/cache-layout.js';
+import { cacheBytes, rowLayout } from '../../../kernels/host/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
 import { residualCacheBytes } from '../../../kernels/shared/residual.layout.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';

@@ -277,14 +277,17 @@ class Decoder implements GpuDecoder {
         throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
   }
 
-  /** The chosen tokens. @param position of the logits of a row @param machine of which rows are sequences unless given */
+  /**
+   * The chosen tokens. @param position of the logits of a row @param machine of which rows are sequences unless given
+   */
   private async nextTokens(position: (row: number) => number, machine = this.machine): Promise<Uint32Array> {
     const next = new Uint32Array(await this.device.read(machine.buffer('next tokens'), 4 * machine.batch));
     const broken = next.indexOf(NO_TOKEN);
     if (broken >= 0)
       throw new GpuError(
         'internal',
-        `the logits of ${machine === this.machine ? 'sequence' : 'row'} ${broken} hold NaN at position ${position(broken)}: check the weights for NaN and overflow`,
+        `the logits of ${machine === this.machine ? 'sequence' : 'row'} ${broken} hold NaN at ` +
+          `position ${position(broken)}: check the weights for NaN and overflow`,
       );
     return next;
   }
@@ -305,7 +308,8 @@ class Decoder implements GpuDecoder {
       throw new UserError(
         room === 1
           ? `sequence ${full} has ${this.lengths[full]} tokens, as many as its cache was made for`
-          : `sequence ${full} has ${this.lengths[full]} tokens, and a round of ${room} does not fit its cache of ${contextTokens}`,
+          : `sequence ${full} has ${this.lengths[full]} tokens, and a round of ${room} ` +
+              `does not fit its cache of ${contextTokens}`,
         'open the decoder with a longer context',
       );
   }

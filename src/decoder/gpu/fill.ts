@@ -1,5 +1,5 @@
 /** Fabricated cache contents: pseudo-random words that are finite in every storage. */
-import { write } from '../../gpu/plan.js';
+import { write } from '../../../kernels/host/plan.js';
 import type { Buffer, Device, Step } from '../../gpu/index.js';
 import { mix } from '../../numbers/hash.js';
 import type { Machine } from './machine.js';

@@ -3,7 +3,7 @@
  * place_weights.wgsl.
  */
 import type { Buffer, Device, Step } from '../../gpu/index.js';
-import { read, write } from '../../gpu/plan.js';
+import { read, write } from '../../../kernels/host/plan.js';
 import { elementsOf, type TensorSpec } from '../tensors.js';
 import { levelsOf, tensorSeed, type TensorSource, type WeightStorage } from '../weights.js';
 

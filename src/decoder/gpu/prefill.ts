@@ -3,7 +3,7 @@
  * keys and values and writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache
  * then holds. What it computes is `prefill(…)` of reference/decoder.ts, of each kind.
  */
-import { TILE_TOKENS } from '../../codecs/layout.js';
+import { TILE_TOKENS } from '../../../kernels/spec.js';
 import type { Device } from '../../gpu/index.js';
 import { boundRun } from '../../schedule/bind/index.js';
 import { planPrompts, type PromptSetting } from '../../schedule/bind/prompt.js';

@@ -28,7 +28,8 @@ export class Binder {
       const given = dispatch.buffers[planned.name];
       if (given && given.bytes < planned.bytes)
         throw new Error(
-          `${dispatch.plan.steps[0]?.source}: ${planned.name} takes ${planned.bytes} bytes, buffer ${given.label} has ${given.bytes}`,
+          `${dispatch.plan.steps[0]?.source}: ${planned.name} takes ${planned.bytes} bytes, ` +
+            `buffer ${given.label} has ${given.bytes}`,
         );
     }
     const steps: BoundStep[] = [];

@@ -1,7 +1,7 @@
 /**
- * Rounds of self-speculation: the first loops propose tokens, a step at a time, and one pass of all loops verifies them,
- * with a row for each. Attention of a row is a step's: it reads its sequence's cache up to the row before it, whose rows
- * are written first. Rejected rows stay behind the sequence's end, where the next tokens overwrite them.
+ * Rounds of self-speculation: the first loops propose tokens, a step at a time, and one pass of all loops verifies
+ * them, with a row for each. Attention of a row is a step's: it reads its sequence's cache up to the row before it,
+ * whose rows are written first. Rejected rows stay behind the sequence's end, where the next tokens overwrite them.
  */
 import { requireVerifiable, type Draft } from '../../codecs/verification.js';
 import { UserError } from '../../errors.js';
@@ -85,7 +85,8 @@ export class Speculation {
     requireVerifiable(c.geometry, c.codec, c.eviction, draft);
     if (blocksOf(c.geometry).some((block) => sequencesApart(c, block, step.caches.slots.capacity) > 1))
       throw new UserError(
-        `queries of ${c.geometry.name} are no multiple of ${ALIGNMENT} bytes, so that rows of a verification cannot be bound apart`,
+        `queries of ${c.geometry.name} are no multiple of ${ALIGNMENT} bytes, ` +
+          `so that rows of a verification cannot be bound apart`,
         'decode without speculation',
       );
     const rowsEach = roundRows(draft);

@@ -82,7 +82,9 @@ const whole =
   (c, ref) => [{ tensor: tensorOf(ref, c), outputs: outputs(c) }];
 const hidden = ({ geometry }: Configuration): number => geometry.hidden;
 
-/** The tensors of each projection, whose outputs lie side by side. The gate of attention's output is before its queries. */
+/**
+ * The tensors of each projection, whose outputs lie side by side. The gate of attention's output is before its queries.
+ */
 const PIECES: Readonly<Record<Projection, PiecesOf>> = {
   qkv: (c, ref) => {
     const { heads, headDim, attentionGate } = c.geometry;

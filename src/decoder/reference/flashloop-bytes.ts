@@ -12,7 +12,7 @@
 import { bitsOfLoop, ENTRY_BYTES, placesOf, type FlashloopStream, type Grouping } from '../../codecs/flashloop.js';
 import { packedOf, type PackedRows } from '../../codecs/flashloop-rows.js';
 import type { FlashloopConstants } from '../../codecs/codec.js';
-import { halfBits } from '../../gpu/half.js';
+import { halfBits } from '../../../kernels/host/half.js';
 
 interface Head {
   readonly keys: PackedRows;

@@ -1,7 +1,7 @@
 /** Rounding of a row by the cache's storage. */
 import { codeLoops } from '../../codecs/residual.js';
 import { quantisationScale, quantise } from '../../codecs/quantise.js';
-import { halfBits, halfValue } from '../../gpu/half.js';
+import { halfBits, halfValue } from '../../../kernels/host/half.js';
 import { STORAGE_BITS, type Storage } from '../../../kernels/spec.js';
 import { anchorGroupOf, type ResidualRow } from '../../../kernels/shared/residual.layout.js';
 import { split, type Vector } from './arithmetic.js';

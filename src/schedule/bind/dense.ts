@@ -134,8 +134,8 @@ const adapter: Bind = (f, visit) => {
 };
 
 /**
- * Tied tables are the output head's matrix where one binding holds it, [table's width][vocabulary]. Rows of a lower rank
- * go where norms write, from where they are projected.
+ * Tied tables are the output head's matrix where one binding holds it, [table's width][vocabulary]. Rows of a lower
+ * rank go where norms write, from where they are projected.
  */
 const embedding: Bind = (f, visit) => {
   const g = f.c.geometry;

@@ -31,7 +31,6 @@ import { append, rotate } from './rows.js';
 type PromptBind = Bind<PromptFrame>;
 /** Rows that a layer caches. */
 type Cached = RowAxis | 'rotary-key';
-const AXES = { k: 'key', v: 'value' } as const;
 
 /** Where attention's queries lie, with those of the rotary branch. */
 function queriesOf(f: PromptFrame, visit: Visit): Pick<PrefillOptions, 'queries' | 'branch'> {
@@ -233,7 +232,9 @@ const appendStaying =
   };
 
 const shift = (f: PromptFrame): number => shiftOf(f.c, f.before);
-/** Heads of full width: queries, or keys. @param positionOffset in place of the position of the operation's first row */
+/**
+ * Heads of full width: queries, or keys. @param positionOffset in place of the position of the operation's first row
+ */
 const rotateHeads = (f: PromptFrame, visit: Visit, what: 'queries' | 'keys', positionOffset?: number): Bound =>
   rotate(f, visit, f.inPacked(what), f.c.geometry.headDim, positionOffset === undefined ? {} : { positionOffset });
 
@@ -344,8 +345,10 @@ const evict: PromptBind = (f, visit) => {
 };
 
 /** Operations of both axes. */
-const ofAxes = (list: (name: 'k' | 'v', axis: RowAxis) => Binds<PromptFrame>): Binds<PromptFrame> =>
-  Object.assign({}, ...(['k', 'v'] as const).map((name) => list(name, AXES[name])));
+const ofAxes = (list: (name: 'k' | 'v', axis: RowAxis) => Binds<PromptFrame>): Binds<PromptFrame> => ({
+  ...list('k', 'key'),
+  ...list('v', 'value'),
+});
 /** The same, and of the rotary branch. */
 const ofCached = (list: (name: string, what: Cached) => Binds<PromptFrame>): Binds<PromptFrame> => ({
   ...ofAxes(list),

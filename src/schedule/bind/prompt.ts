@@ -1,5 +1,6 @@
 /** The frame of a prompt's prefill: a row a token of a chunk. Its buffers exist for one call. */
-import { pagedTokens, TILE_TOKENS } from '../../codecs/layout.js';
+import { TILE_TOKENS } from '../../../kernels/spec.js';
+import { pagedTokens } from '../../codecs/layout.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import type { Placement } from '../../../kernels/options.js';
 import type { PromptExtent } from '../buffers.js';

@@ -17,7 +17,9 @@ export interface BufferRef {
   readonly index?: number;
   /** The part of the sequences that it is for, where each has a buffer. */
   readonly part?: number;
-  /** Where the binding begins, and how long it is, in words: the rest unless given; `planned`: what the launch asks for. */
+  /**
+   * Where the binding begins, and how long it is, in words: the rest unless given; `planned`: what the launch asks for.
+   */
   readonly offset?: number;
   readonly words?: number | 'planned';
 }
@@ -90,13 +92,13 @@ export type WeightRef =
   | { readonly weights: 'map'; readonly layer: number; readonly loop: number; readonly map: 'encode' | RowAxis };
 
 /** A few words that are known when an operation is bound. */
-export interface ContentsRef {
+interface ContentsRef {
   readonly contents: string;
   readonly words: readonly number[];
 }
 
 /** A table that comes with the launch, under a name that calls share. */
-export interface TableRef {
+interface TableRef {
   readonly table: string;
 }
 

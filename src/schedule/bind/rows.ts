@@ -129,8 +129,8 @@ function appendLoops(f: Frame, visit: Visit, axis: RowAxis): Bound {
 }
 
 /**
- * A token's rows join the cache: of full width as they were projected, or their mean over the loops, or centred latents,
- * or the rows of a loop that a latent stands for.
+ * A token's rows join the cache: of full width as they were projected, or their mean over the loops, or centred
+ * latents, or the rows of a loop that a latent stands for.
  */
 const appendRows =
   (axis: RowAxis): Bind =>

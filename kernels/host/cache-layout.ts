@@ -12,12 +12,10 @@
  *   tails    [tail component][word], 32 tokens packed as a unit packs components
  *   scales   [group][word], f16, two tokens a word (quantised storages only)
  */
-import { UserError } from '../errors.js';
-import { GROUP_SIZE, isQuantised, STORAGE_BITS, type OwnStorage, type Storage } from '../../kernels/spec.js';
+import { UserError } from '../../src/errors.js';
+import { GROUP_SIZE, isQuantised, STORAGE_BITS, type OwnStorage, type Storage, TILE_TOKENS } from '../spec.js';
 import { halfBits, halfValue } from './half.js';
 
-/** Tokens in one tile. */
-export const TILE_TOKENS = 32;
 /** Words of a group's scales in a tile: 32 halves. */
 const SCALE_WORDS = TILE_TOKENS / 2;
 

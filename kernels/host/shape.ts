@@ -1,6 +1,6 @@
 /** Reading of kernel shapes, with the checks that all operations share. */
-import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
-import type { Shape } from '../../kernels/spec.js';
+import { KERNELS, type KernelCall, type KernelName } from '../registry.js';
+import type { Shape } from '../spec.js';
 import { requireShape } from './errors.js';
 
 /** The shape's fields, checked: all there, whole and not negative. */

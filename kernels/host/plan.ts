@@ -5,7 +5,7 @@
  * Convention of every kernel: @group(0) @binding(0) is its uniform block, its storage buffers follow from 1 in the
  * order of `Step.buffers`.
  */
-import type { Element } from '../../kernels/source.js';
+import type { Element } from '../source.js';
 
 /**
  * Role of a buffer in the operation. `stream`: read once a call and larger than a cache in real use (cache rows,

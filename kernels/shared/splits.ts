@@ -1,7 +1,6 @@
 /** Into how many splits attention over cached tokens is divided, and which tokens each takes. */
-import type { Division } from '../../kernels/options.js';
-import { TILE_TOKENS } from '../codecs/layout.js';
-import type { Segments } from '../eviction/policy.js';
+import type { Division } from '../options.js';
+import { TILE_TOKENS } from '../spec.js';
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */
 const MIN_SPLIT_TOKENS = 256;
@@ -19,7 +18,11 @@ export function splitCount(context: number, rows: number, targetWorkgroups: numb
  * length.
  * @param unit tokens that a split is a multiple of
  */
-export function divide({ pinned, ring }: Segments, asked: number, unit: number = TILE_TOKENS): Division {
+export function divide(
+  { pinned, ring }: { readonly pinned: number; readonly ring: number },
+  asked: number,
+  unit: number = TILE_TOKENS,
+): Division {
   const tokens = Math.ceil(Math.ceil(Math.max(1, pinned + ring) / asked) / unit) * unit;
   const pinnedSplits = Math.ceil(pinned / tokens);
   const splits = pinnedSplits + (pinned > 0 ? Math.ceil(ring / tokens) : asked);
