@@ -1,7 +1,7 @@
 /** How K and V are represented in the cache: a spec a kind, in files beside this one; registry.ts lists them. */
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
-import type { CacheTensor } from './layout.js';
+import type { CacheTensor, StorageChoice } from './layout.js';
 
 /** Forms of residual-quant as published: bits of its anchor, channels of a residual's scale (residual-quant.ts). */
 export const RESIDUAL_FORMS = ['mixed-g32', 'int2-g32', 'mixed-g16'] as const;
@@ -104,11 +104,6 @@ export interface Branch {
   readonly perHead: boolean;
 }
 
-/** How the cache is stored beside the codec's own choice. */
-export interface StorageChoice {
-  readonly storage: Storage;
-  readonly groupSize: number;
-}
 
 /** Loops as packed differences to the loop before, of which later ones run on a share of a prompt (flashloop). */
 export interface Streams {

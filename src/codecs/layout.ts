@@ -8,7 +8,12 @@
 import { storedBytes, TILE_TOKENS, type Storage } from '../../kernels/spec.js';
 import { residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
-import type { StorageChoice } from './codec.js';
+
+/** How the cache is stored beside the codec's own choice. */
+export interface StorageChoice {
+  readonly storage: Storage;
+  readonly groupSize: number;
+}
 
 /** One tensor of a cache, for each of its layers and loops. */
 export interface CacheTensor {

@@ -2,17 +2,8 @@
 import { blocksOf, cacheSlots, rowsOfSlot, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow, type Storage } from '../../kernels/spec.js';
 import { CODEC_KINDS } from './codec.js';
-import type {
-  Branch,
-  Codec,
-  CodecKind,
-  CodecSpec,
-  Path,
-  PathChoice,
-  Sharing,
-  StorageChoice,
-  Streams,
-} from './codec.js';
+import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, Streams } from './codec.js';
+import type { StorageChoice } from './layout.js';
 import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
 import { flashloop } from './flashloop-codec.js';

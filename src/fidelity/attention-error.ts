@@ -3,7 +3,7 @@
  * queries (the paper's attention-output term). In float64 over the same rows, rounded as the cache stores them: the GPU
  * decoder keeps no outputs of single layers.
  */
-import type { StorageChoice } from '../codecs/codec.js';
+import type { StorageChoice } from '../codecs/layout.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import { averagesLoops, isPacked, layoutOf } from '../codecs/registry.js';
 import { attendHead } from '../decoder/reference/attend.js';

@@ -1,7 +1,8 @@
 /** What is decoded and how, what a schedule is made of, and how work is divided over workgroups, bindings and GPUs. */
 import type { Division } from '../../kernels/options.js';
 import { anchoredLoops, codecSpec, isLatent, latentHeads, storageOfCodec } from '../codecs/registry.js';
-import type { Branch, Codec, Path, StorageChoice } from '../codecs/codec.js';
+import type { Branch, Codec, Path } from '../codecs/codec.js';
+import type { StorageChoice } from '../codecs/layout.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { KernelName, ShapeOf } from '../../kernels/registry.js';

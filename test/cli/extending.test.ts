@@ -147,9 +147,9 @@ describe('docs/extending.md', () => {
         const [{ openDevice }, { checkMemory, memoryCandidates }, { checkCorrectness }, { SMALL_OURO }] =
           (await Promise.all([
             load('src/gpu/index.js'),
-            load('src/validate/memory.js'),
-            load('src/validate/correctness.js'),
-            load('src/validate/geometries.js'),
+            load('src/validate/memory/memory.js'),
+            load('src/validate/memory/correctness.js'),
+            load('src/validate/memory/geometries.js'),
           ])) as [typeof Gpu, typeof Memory, typeof Correctness, typeof Geometries];
         const names = memoryCandidates(SMALL_OURO).map((c) => `${c.codec.kind}/${c.path}`);
         expect(names).toEqual(expect.arrayContaining(['final-8bit/full', 'lla/rebuilt-keys']));

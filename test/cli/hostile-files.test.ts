@@ -177,7 +177,7 @@ describe('calibrations', () => {
   });
   it('truncated, of another version, of another device', async () => {
     const text = JSON.stringify(good);
-    for (const content of [text.slice(0, 500), '', '[]', 'null', JSON.stringify({ ...good, schemaVersion: 2 })])
+    for (const content of [text.slice(0, 500), '', '[]', 'null', JSON.stringify({ ...good, schemaVersion: 3 })])
       expectBadInput(await ask(content));
     expectBadInput(await ask(good, '--device', 'h100'));
   });

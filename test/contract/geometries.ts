@@ -1,6 +1,7 @@
 /** Geometries for properties: the presets, and small random ones of every family. */
 import fc from 'fast-check';
-import type { Branch, Codec, StorageChoice } from '../../src/codecs/codec.js';
+import type { Branch, Codec } from '../../src/codecs/codec.js';
+import type { StorageChoice } from '../../src/codecs/layout.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { findPreset, PRESETS } from '../../src/geometry/presets.js';
 import type { Configuration } from '../../src/schedule/schedule.js';

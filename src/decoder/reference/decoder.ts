@@ -35,7 +35,8 @@
  * is that of the last pass, from which decoding continues. With latents that is pass 2, which attends to the stored
  * form of all tokens, kept or not.
  */
-import type { Branch, Codec, Path, StorageChoice } from '../../codecs/codec.js';
+import type { Branch, Codec, Path } from '../../codecs/codec.js';
+import type { StorageChoice } from '../../codecs/layout.js';
 import { pathSpec } from '../../codecs/paths.js';
 import {
   averagesLoops,

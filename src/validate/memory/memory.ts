@@ -2,7 +2,8 @@
  * Memory: bytes of every buffer that the decoder allocates, by kind, against the memory model. Equal to the byte or
  * wrong.
  */
-import { CODEC_KINDS, type CodecSpec, type StorageChoice } from '../../codecs/codec.js';
+import { CODEC_KINDS, type CodecSpec } from '../../codecs/codec.js';
+import type { StorageChoice } from '../../codecs/layout.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../../cost/memory.js';
