@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { runText, type RunReport } from '../../src/commands/model/run-report.js';
 import type { ValidationReport } from '../../src/validate/report.js';
-import { validationMarkdown } from '../../src/validate/print.js';
+import { validationMarkdown, validationTable } from '../../src/validate/print.js';
 
 const SEED = Number(process.env['LLA_SIM_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 const TEXT = fc.oneof(
@@ -98,5 +98,10 @@ describe(`hostile text (seed ${SEED})`, () => {
       }),
       { seed: SEED, numRuns: 300 },
     );
+  });
+
+  it('a validation has its notes, each with a full stop, and no heading without one', () => {
+    expect(validationTable(validation('one'))).toMatch(/^Notes\n\n?one\.$/m);
+    expect(validationTable({ ...validation('x'), notes: [] })).not.toContain('Notes');
   });
 });

@@ -81,6 +81,14 @@ describe(`laws of classes (LLA_SIM_SEED=${SEED})`, () => {
     // The variants' own factors scatter by half a unit of the logarithm, times by a tenth.
     expect(median(tried.map((t) => t.error))).toBeLessThan(0.2);
   });
+  it('take a variant without points for one like the others', () => {
+    const laws = lawsOf(60, new Map(VARIANTS.map((v) => [v, 1])));
+    const errors = Array.from({ length: 200 }, () => {
+      const of = { ...call('f16'), variant: 'f16+scores' };
+      return Math.log(laws(of)!.seconds / secondsOf(of, 1));
+    });
+    expect(Math.abs(median(errors))).toBeLessThan(0.1);
+  });
   it('are wider for a variant without points, and beyond the longest call', () => {
     const drawn = call('f16');
     // No longer than any that was measured.

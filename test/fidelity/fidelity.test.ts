@@ -10,6 +10,7 @@ import { loadModel } from '../../src/decoder/reference/model.js';
 import { tensorsOf } from '../../src/fit/capture.js';
 import { configuration } from '../contract/geometries.js';
 import { logSoftmax, predict } from '../../src/fidelity/forced.js';
+import { spectraText } from '../../src/fidelity/spectra-report.js';
 import { Side } from '../../src/fit/spectra.js';
 import { bootstrapMean } from '../../src/numbers/statistics.js';
 import { randomFrom } from '../../src/numbers/random.js';
@@ -122,6 +123,32 @@ describe('scores', () => {
 });
 
 describe('spectra', () => {
+  it('are printed with the rank that an axis can have at most', () => {
+    const axes = (['loop', 'head', 'layer'] as const).map((axis, i) => ({
+      axis,
+      places: i + 3,
+      effectiveRank: 1 + i,
+      shares: [0.5],
+    }));
+    const side = {
+      axes,
+      varianceAlongLoops: 0.1,
+      change: [],
+      cosineToLast: [],
+      energyAtRank: [],
+      stackedEffectiveRank: 1,
+    };
+    const studied = { tokens: 1, stacks: { studied: 1, all: 1 }, key: side, value: side, lensAgreement: [] };
+    const text = spectraText({ model: { name: 'm' }, trained: studied, untrained: studied } as unknown as Parameters<
+      typeof spectraText
+    >[0]);
+    for (const letter of ['K', 'V'])
+      for (const { axis, places, effectiveRank } of axes)
+        expect(text).toMatch(
+          new RegExp(`${letter} ${axis} axis: effective rank of ${places} .*${effectiveRank.toFixed(2)}`),
+        );
+  });
+
   it('find one direction where loops move along one, and all where they are independent', () => {
     const small = { ...g, layers: 3, loops: 4, kvHeads: 3, headDim: 5 };
     const random = randomFrom(5);
