@@ -69,6 +69,7 @@ describe('refusals name the option, the rule and the cure', () => {
     ['plan --help=1', '--help takes no value; write --help, or --help all'],
     ['plan --vram 1GB --vram 2GB', '--vram is given more than once; give it once'],
     ['plan --ctx 1k --context 2k', '--ctx is given more than once; give it once'],
+    ['plan --codec full lla', '"lla" is a value of --codec without a comma before it; write --codec full,lla'],
     ['plan a.yaml b.yaml', '"b.yaml" is one word too many; lla-sim plan takes one scenario; see lla-sim plan --help'],
     ['plan --version', 'unknown option "--version"; see lla-sim plan --help'],
     ['models x y', '"y" is one word too many; lla-sim models takes one name; see lla-sim models --help'],

@@ -248,8 +248,8 @@ function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, chec
   if (quality === 'unknown') return 'Its quality is unknown';
   const lost = qualityLost.filter((s) => s.share < 1);
   const needs = checkpoint === null ? '' : `, with the checkpoint of ${checkpoint}${othersWords(qualityKept)}`;
-  if (lost.length === 0)
-    return qualityLost.length === 0 ? 'No loss' : `No loss in ${qualityLost.length} scores${needs}`;
+  const many = qualityLost.length;
+  if (lost.length === 0) return many === 0 ? 'No loss' : `No loss in ${many} score${many === 1 ? '' : 's'}${needs}`;
   const shown = lost.slice(0, most);
   const of = qualityLost.length > shown.length ? `, worst of ${qualityLost.length}` : '';
   return `Loses: ${shown.map((s) => scoreWords(s, checkpoint === null)).join(', ')}${of}${needs}`;
