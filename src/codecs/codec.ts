@@ -104,7 +104,6 @@ export interface Branch {
   readonly perHead: boolean;
 }
 
-
 /** Loops as packed differences to the loop before, of which later ones run on a share of a prompt (flashloop). */
 export interface Streams {
   /** Of each loop, the share of a prompt's tokens that run it. */

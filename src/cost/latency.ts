@@ -5,7 +5,7 @@
 import { CONSTANTS } from './constants.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
-import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill-calls.js';
+import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { CallExplanation } from './explain.js';
 import {

@@ -23,7 +23,13 @@ import {
   type Geometry,
 } from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
-import { capturesOf, PREFILL_CHUNK_TOKENS, rowsOfRuns, takenAs, type WholePrompt } from '../schedule/prefill.js';
+import {
+  capturesOf,
+  PREFILL_CHUNK_TOKENS,
+  rowsOfRuns,
+  takenAs,
+  type WholePrompt,
+} from '../schedule/prefill/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
 const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;

@@ -1,5 +1,14 @@
 /** What a plan is asked and what it answers. Base units: bytes, seconds, tokens. */
-import type { Branch, Codec, FlashloopConstants, FlashloopTokens, Path, PathChoice, ResidualForm, Sharing } from '../codecs/codec.js';
+import type {
+  Branch,
+  Codec,
+  FlashloopConstants,
+  FlashloopTokens,
+  Path,
+  PathChoice,
+  ResidualForm,
+  Sharing,
+} from '../codecs/codec.js';
 import type { StorageChoice } from '../codecs/layout.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import type { Runtime } from '../stacks/runtime.js';

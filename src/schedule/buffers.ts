@@ -35,7 +35,7 @@ import { widestRanks } from './hybrid.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import { storedBytes, TILE_TOKENS } from '../../kernels/spec.js';
-import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
+import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill/prefill.js';
 import { meanRow } from './rows.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */

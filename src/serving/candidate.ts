@@ -10,7 +10,7 @@ import { candidateId } from '../plan/ask/candidates.js';
 import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate/evaluate.js';
 import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
 import { layoutPerGpu } from '../schedule/buffers.js';
-import type { WholePrompt } from '../schedule/prefill.js';
+import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';

@@ -10,7 +10,7 @@ import {
 } from '../cost/latency.js';
 import { eachVariant } from '../cost/pricers.js';
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import { forEachPrefillCall } from '../schedule/prefill-calls.js';
+import { forEachPrefillCall } from '../schedule/prefill/calls.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Configuration, type Stage } from '../schedule/schedule.js';
 import { KERNELS } from '../../kernels/registry.js';

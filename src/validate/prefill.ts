@@ -5,7 +5,7 @@ import type { Budget } from '../io/budget.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
-import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill-calls.js';
+import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { driftOf, exponentOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
 import { OPENED, pricerFor, type MeasuredRow, type StepRules } from './latency.js';

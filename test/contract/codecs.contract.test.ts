@@ -1,7 +1,15 @@
 /** One suite over every codec, its paths and storage types: what holds of any of them. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CODEC_KINDS, PATHS, type Branch, type Codec, type CodecKind, type CodecSpec, type Path } from '../../src/codecs/codec.js';
+import {
+  CODEC_KINDS,
+  PATHS,
+  type Branch,
+  type Codec,
+  type CodecKind,
+  type CodecSpec,
+  type Path,
+} from '../../src/codecs/codec.js';
 import type { StorageChoice } from '../../src/codecs/layout.js';
 import { bytesPerToken, pagedTokens, rowBytes, scalarsPerToken, slotsOf } from '../../src/codecs/layout.js';
 import {

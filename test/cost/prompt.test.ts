@@ -6,7 +6,7 @@ import { pricePrompt, type Pricer } from '../../src/cost/latency.js';
 import { expand } from '../../src/schedule/expand.js';
 import { KERNELS, KERNEL_NAMES } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
-import { runSchedule, runsOf, takenAs, type WholePrompt } from '../../src/schedule/prefill.js';
+import { runSchedule, runsOf, takenAs, type WholePrompt } from '../../src/schedule/prefill/prefill.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, OURO } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';

@@ -6,7 +6,7 @@ import { expect } from 'vitest';
 import { prefillPeaks } from '../../src/cost/memory.js';
 import type { Allocation } from '../../src/decoder/gpu/allocations.js';
 import type { Device } from '../../src/gpu/index.js';
-import type { CapturingKind } from '../../src/schedule/prefill.js';
+import type { CapturingKind } from '../../src/schedule/prefill/prefill.js';
 import { SEED } from '../gpu/random.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { followersOf } from './gpu-follow.js';

@@ -13,7 +13,7 @@ import type { Decisions, Unit } from '../../src/decoder/reference/cache.js';
 import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Site } from '../../src/decoder/reference/network.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
-import { runsOf, takenAs } from '../../src/schedule/prefill.js';
+import { runsOf, takenAs } from '../../src/schedule/prefill/prefill.js';
 import { configurationOf, limitOf, referenceOf, relative, TOLERANCE, type Case } from './gpu-cases.js';
 
 export interface Followers {

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { Codec, Path } from '../../src/codecs/codec.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { schedule, type Configuration } from '../../src/schedule/schedule.js';
-import { prefillSchedule } from '../../src/schedule/prefill.js';
+import { prefillSchedule } from '../../src/schedule/prefill/prefill.js';
 import { promptShare } from '../../src/schedule/streams.js';
 import { storedBytes } from '../../kernels/spec.js';
 import { configuration, KiB, OURO } from '../contract/geometries.js';

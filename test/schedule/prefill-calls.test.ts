@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findPreset } from '../../src/geometry/presets.js';
-import { forEachPrefillCall } from '../../src/schedule/prefill-calls.js';
-import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill.js';
+import { forEachPrefillCall } from '../../src/schedule/prefill/calls.js';
+import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill/prefill.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { type Configuration } from '../../src/schedule/schedule.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';

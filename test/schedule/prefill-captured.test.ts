@@ -9,7 +9,7 @@ import {
   PREFILL_CHUNK_TOKENS,
   prefillSchedule,
   type CapturingKind,
-} from '../../src/schedule/prefill.js';
+} from '../../src/schedule/prefill/prefill.js';
 import { expand, type Visit, forEachOp } from '../../src/schedule/expand.js';
 import { type Configuration, type Op, type Schedule } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';

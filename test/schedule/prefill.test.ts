@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KERNELS, workOf } from '../../kernels/registry.js';
-import { PREFILL_CHUNK_TOKENS, prefillSchedule } from '../../src/schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS, prefillSchedule } from '../../src/schedule/prefill/prefill.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';

@@ -4,7 +4,7 @@ import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { expand, forEachOp } from '../../src/schedule/expand.js';
-import { prefillSchedule } from '../../src/schedule/prefill.js';
+import { prefillSchedule } from '../../src/schedule/prefill/prefill.js';
 import { schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { workOf } from '../../kernels/registry.js';
 import { configuration, HUGINN, KiB, MiB, OURO } from '../contract/geometries.js';

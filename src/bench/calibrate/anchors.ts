@@ -10,7 +10,7 @@ import { listCandidates } from '../../plan/ask/candidates.js';
 import type { KernelCall } from '../../../kernels/registry.js';
 import { GROUP_SIZE } from '../../../kernels/spec.js';
 import { promptKey } from '../../plan/evaluate/prompt-time.js';
-import { forEachPrefillCall, type PromptPlan } from '../../schedule/prefill-calls.js';
+import { forEachPrefillCall, type PromptPlan } from '../../schedule/prefill/calls.js';
 import { forEachOp } from '../../schedule/expand.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 

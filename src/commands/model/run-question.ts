@@ -25,7 +25,7 @@ import type { Candidate } from '../../plan/types.js';
 import { randomFrom } from '../../numbers/random.js';
 import { readBounds } from '../../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario } from '../../schema/settings.js';
-import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../../tiny/model.js';
 import { passkeyTask, type Task } from '../../tiny/tasks.js';

@@ -6,7 +6,7 @@ import { UserError } from '../../errors.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import type { GpuDecoder, GpuDecoderOptions, PrefillResult, RoundResult, StepResult } from './interface.js';
 import { expand } from '../../schedule/expand.js';
-import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill/prefill.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { choiceOf, GREEDY } from '../sampler.js';
 import { Allocations, makeWorkspace, type Allocation } from './allocations.js';

@@ -1,7 +1,7 @@
 /** What a decoder may be opened with, and the context that its steps are planned for. */
 import { UserError } from '../../errors.js';
 import { codecSpec, evictionRefusalOf, refusalOf } from '../../codecs/registry.js';
-import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill.js';
+import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { refuseCodec } from '../decodable.js';
 import { checkSampling, GREEDY } from '../sampler.js';

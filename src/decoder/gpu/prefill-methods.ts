@@ -3,7 +3,7 @@ import type { Codec } from '../../codecs/codec.js';
 import { takesWhole } from '../../codecs/registry.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { UserError } from '../../errors.js';
-import type { WholePrompt } from '../../schedule/prefill.js';
+import type { WholePrompt } from '../../schedule/prefill/prefill.js';
 
 /**
  * Whole, or token by token, each attending to the cache as in decoding. Whole prompts need two passes where a codec has

@@ -1,5 +1,5 @@
 /**
- * Prefill of whole prompts: the operations of schedule/prefill.ts, one prompt after the other. Pass 1 attends to exact
+ * Prefill of whole prompts: the operations of schedule/prefill/, one prompt after the other. Pass 1 attends to exact
  * keys and values and writes the cache, latents once their loops have accumulated; pass 2 attends to what the cache
  * then holds. What it computes is `prefill(…)` of reference/decoder.ts, of each kind.
  */
@@ -8,8 +8,8 @@ import type { Device } from '../../gpu/index.js';
 import { boundRun } from '../../schedule/bind/index.js';
 import { planPrompts, type PromptSetting } from '../../schedule/bind/prompt.js';
 import { ASIDE, prefillBuffers, promptControls, type PromptExtent } from '../../schedule/buffers.js';
-import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill-calls.js';
-import { setsRowsAside, type WholePrompt } from '../../schedule/prefill.js';
+import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill/calls.js';
+import { setsRowsAside, type WholePrompt } from '../../schedule/prefill/prefill.js';
 import { choiceOf } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { Caches } from './caches.js';

@@ -16,7 +16,7 @@
  * chunk; tokens of a chunk attend, in both passes, to the cache for the chunks before it, so from the second chunk on
  * the result is another one. Codecs without latents have nothing to reconstruct: one pass, whose tokens see exact keys
  * and values of their chunk. Eviction runs after each chunk. Attention of a prompt reads rows that are kept for it in
- * memory, exact ones and rebuilt ones: in 16 bits where the cache has 16 or fewer (schedule/prefill-pass.ts). Where
+ * memory, exact ones and rebuilt ones: in 16 bits where the cache has 16 or fewer (schedule/prefill/pass.ts). Where
  * captures are encoded, these are the captures.
  *
  * **Loops that share rows** (codecs/codec.ts, `Sharing`). Under `two-pass` the last loop's rows of pass 1 are what pass
@@ -53,7 +53,7 @@ import {
 import { UserError } from '../../errors.js';
 import { evictionLabel, reindexes, weighsTokens, type Eviction } from '../../eviction/policy.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { capturesOf, keptRowType } from '../../schedule/prefill.js';
+import { capturesOf, keptRowType } from '../../schedule/prefill/prefill.js';
 import { refuseCodec } from '../decodable.js';
 import type { TensorSource } from '../weights.js';
 import { joined, product, split, type Vector } from './arithmetic.js';

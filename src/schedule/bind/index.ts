@@ -2,7 +2,7 @@
 import { KERNELS } from '../../../kernels/registry.js';
 import type { CacheMap } from '../cache-map.js';
 import { expand, type Visit } from '../expand.js';
-import { runSchedule, type Chunk, type RunOptions } from '../prefill.js';
+import { runSchedule, type Chunk, type RunOptions } from '../prefill/prefill.js';
 import { ATTENTION } from './attention.js';
 import { DENSE, type Binds } from './dense.js';
 import type { Frame, Setting } from './frame.js';

@@ -11,7 +11,7 @@ import { slotOf } from '../cache-map.js';
 import { anchoredIn, latentsOf } from '../configuration.js';
 import { branchWidth, closingTime, evictingRows, readsLatents } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
-import { beginsMass, keepsRows, massNumber, shiftOf, turnsQueries } from '../prefill.js';
+import { beginsMass, keepsRows, massNumber, shiftOf, turnsQueries } from '../prefill/prefill.js';
 import { evictedRows } from './attention.js';
 import { SAME_ROW, type Bind, type Binds } from './dense.js';
 import { countOf, fromOf, into, type PromptFrame, type Rowset } from './prompt.js';

@@ -16,7 +16,7 @@ import {
   takenAs,
   type Chunk,
   type WholePrompt,
-} from '../prefill.js';
+} from '../prefill/prefill.js';
 import { Frame, type Setting, type Target } from './frame.js';
 import { planSlots } from './kept-slots.js';
 import { placed, type BufferRef, type CacheRef, type CacheRole, type Placed, type RowAxis } from './refs.js';

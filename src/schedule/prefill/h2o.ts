@@ -3,10 +3,10 @@
  * later tokens give it, in the pass that decoding continues. Rows that evict together share masses, and tokens are
  * chosen once the last of these rows has attended.
  */
-import { pathSpec } from '../codecs/paths.js';
-import { takesTwoPasses } from '../codecs/registry.js';
-import { keptTokens, weighsTokens } from '../eviction/policy.js';
-import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { takesTwoPasses } from '../../codecs/registry.js';
+import { keptTokens, weighsTokens } from '../../eviction/policy.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
 import {
   groupSizeOf,
   headsOf,
@@ -16,9 +16,9 @@ import {
   type Configuration,
   type Op,
   type When,
-} from './configuration.js';
-import { branchWidth, closingTime, evictedScalars, evictingRows } from './eviction-ops.js';
-import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './prefill-pass.js';
+} from '../configuration.js';
+import { branchWidth, closingTime, evictedScalars, evictingRows } from '../eviction-ops.js';
+import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './pass.js';
 
 /** True where tokens are chosen by the attention of this pass. */
 export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>

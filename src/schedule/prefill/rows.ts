@@ -2,7 +2,7 @@
  * The operations on rows that all kinds of prefill use: encoding, reconstructing, keeping, writing to the cache and
  * reading back.
  */
-import { pathSpec } from '../codecs/paths.js';
+import { pathSpec } from '../../codecs/paths.js';
 import {
   AXES,
   branchHeadsOf,
@@ -20,10 +20,10 @@ import {
   type Configuration,
   type Op,
   type When,
-} from './configuration.js';
-import { branchKeyTime, branchWidth, closingTime, readsLatents, windowOf } from './eviction-ops.js';
-import { keptRowType, readsReconstructions, type Chunk, type Pass } from './prefill-pass.js';
-import { appendOp, ropeOp } from './rows.js';
+} from '../configuration.js';
+import { branchKeyTime, branchWidth, closingTime, readsLatents, windowOf } from '../eviction-ops.js';
+import { keptRowType, readsReconstructions, type Chunk, type Pass } from './pass.js';
+import { appendOp, ropeOp } from '../rows.js';
 
 /** Rows of full width as attention reads them, in memory of their own. */
 export const keepOp = (

@@ -4,13 +4,13 @@
  * (`placedOps`). So one of each kind is listed whole, and of the others only the dependent calls. Equal pieces of
  * rebuilt latents are listed once.
  */
-import { isPacked, takesTwoPasses } from '../codecs/registry.js';
-import { weighsTokens } from '../eviction/policy.js';
-import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import type { Configuration, Op } from './configuration.js';
-import { readsLatents } from './eviction-ops.js';
-import { KERNELS, type KernelCall } from '../../kernels/registry.js';
-import { earlierOf, rebuiltOps } from './prefill-attend.js';
+import { isPacked, takesTwoPasses } from '../../codecs/registry.js';
+import { weighsTokens } from '../../eviction/policy.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import type { Configuration, Op } from '../configuration.js';
+import { readsLatents } from '../eviction-ops.js';
+import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
+import { earlierOf, rebuiltOps } from './attend.js';
 import {
   capturesOf,
   heldBefore,
@@ -20,10 +20,10 @@ import {
   type Chunk,
   type Pass,
   type WholePrompt,
-} from './prefill-pass.js';
-import { forEachOp, timesOf } from './expand.js';
+} from './pass.js';
+import { forEachOp, timesOf } from '../expand.js';
 import { keptSlots, placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
-import type { Collective, Schedule } from './schedule.js';
+import type { Collective, Schedule } from '../schedule.js';
 
 /** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 export const OPERATIONS_OF_A_SUBMISSION = 256;

@@ -7,10 +7,10 @@
  * whole prompt as one run. `chunked` has a run for each chunk, which attends to those before it in the cache. The
  * capturing kinds are one run too; they encode latents from captures (prefill-captured.ts).
  */
-import { isLatent, takesTwoPasses } from '../codecs/registry.js';
-import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import { allocatedTokens } from '../eviction/policy.js';
-import { anchoredIn, AXES, kvHeadsOf, type Configuration, type Op } from './configuration.js';
+import { isLatent, takesTwoPasses } from '../../codecs/registry.js';
+import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { allocatedTokens } from '../../eviction/policy.js';
+import { anchoredIn, AXES, kvHeadsOf, type Configuration, type Op } from '../configuration.js';
 import {
   adapterOps,
   attentionOut,
@@ -24,10 +24,10 @@ import {
   queryKeyValue,
   stackOps,
   type Choice,
-} from './dense.js';
-import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import { attendOps, turnsQueries } from './prefill-attend.js';
-import { encodingStages, layerEncoding } from './prefill-captured.js';
+} from '../dense.js';
+import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
+import { attendOps, turnsQueries } from './attend.js';
+import { encodingStages, layerEncoding } from './captured.js';
 import {
   capturesOf,
   chunksOf,
@@ -43,18 +43,18 @@ import {
   type Chunk,
   type Pass,
   type WholePrompt,
-} from './prefill-pass.js';
-import { heldOps } from './prefill-held.js';
-import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from './hybrid.js';
-import { promptEvictOps, promptMassOps } from './prefill-h2o.js';
-import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './prefill-rows.js';
-import { stayingOps } from './prefill-staying.js';
-import { appendOp, encodeOps, meanOps, rotateOps } from './rows.js';
-import { exchanges, type Schedule, type Stage } from './schedule.js';
-import { packOps, promptLoops, scoreRowsOp, streamsIn } from './streams.js';
+} from './pass.js';
+import { heldOps } from './held.js';
+import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from '../hybrid.js';
+import { promptEvictOps, promptMassOps } from './h2o.js';
+import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './rows.js';
+import { stayingOps } from './staying.js';
+import { appendOp, encodeOps, meanOps, rotateOps } from '../rows.js';
+import { exchanges, type Schedule, type Stage } from '../schedule.js';
+import { packOps, promptLoops, scoreRowsOp, streamsIn } from '../streams.js';
 
-export { turnsQueries } from './prefill-attend.js';
-export { beginsMass, massNumber, massRows } from './prefill-h2o.js';
+export { turnsQueries } from './attend.js';
+export { beginsMass, massNumber, massRows } from './h2o.js';
 export {
   capturesOf,
   CAPTURING_KINDS,
@@ -71,7 +71,7 @@ export {
   type CapturingKind,
   type Chunk,
   type WholePrompt,
-} from './prefill-pass.js';
+} from './pass.js';
 
 /**
  * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are

@@ -4,9 +4,9 @@
  * stored form where the run's rows are stored beside the cache. Their masses are loaded once. Pieces are at most a
  * chunk long.
  */
-import { AXES, branchHeadsOf, kvHeadsOf, latentsOf, op, rankOf, type Op } from './configuration.js';
-import { owningTime } from './dense.js';
-import { branchKeyTime, branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
+import { AXES, branchHeadsOf, kvHeadsOf, latentsOf, op, rankOf, type Op } from '../configuration.js';
+import { owningTime } from '../dense.js';
+import { branchKeyTime, branchWidth, evictingRows, readsLatents } from '../eviction-ops.js';
 import {
   chunksOf,
   heldBefore,
@@ -16,10 +16,10 @@ import {
   storesRun,
   type Chunk,
   type Pass,
-} from './prefill-pass.js';
-import { massTime, weighs } from './prefill-h2o.js';
-import { keepOp, loadLatents, loadOp, loadRows, reconstructOps } from './prefill-rows.js';
-import { appendOp, ropeOp } from './rows.js';
+} from './pass.js';
+import { massTime, weighs } from './h2o.js';
+import { keepOp, loadLatents, loadOp, loadRows, reconstructOps } from './rows.js';
+import { appendOp, ropeOp } from '../rows.js';
 
 /** Loads what a chunk's attention and mass need of the tokens before it, by their number among the rows of the run. */
 export function heldOps(p: Pass): Op[] {

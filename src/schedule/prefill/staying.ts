@@ -2,8 +2,8 @@
  * Eviction by position: which rows of a run join the cache, layer by layer, once nothing reads the rows that they
  * replace.
  */
-import { takesTwoPasses } from '../codecs/registry.js';
-import { weighsTokens } from '../eviction/policy.js';
+import { takesTwoPasses } from '../../codecs/registry.js';
+import { weighsTokens } from '../../eviction/policy.js';
 import {
   AXES,
   branchHeadsOf,
@@ -15,10 +15,10 @@ import {
   storageOf,
   type Axis,
   type Op,
-} from './configuration.js';
-import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './prefill-pass.js';
-import { appendOp } from './rows.js';
+} from '../configuration.js';
+import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
+import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './pass.js';
+import { appendOp } from '../rows.js';
 
 /** One kind of row that a layer caches. */
 interface Cached {

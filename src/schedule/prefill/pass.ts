@@ -1,5 +1,5 @@
 /** What the lists of a prefill's operations share: passes, chunks, and which rows a prompt's tokens attend to. */
-import { pathSpec } from '../codecs/paths.js';
+import { pathSpec } from '../../codecs/paths.js';
 import {
   averagesLoops,
   codecSpec,
@@ -9,12 +9,12 @@ import {
   takesPositions,
   takesTwoPasses,
   takesWhole,
-} from '../codecs/registry.js';
-import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../eviction/policy.js';
-import type { LayerBlock } from '../geometry/geometry.js';
-import { storageOf, type Configuration, type Op, type When } from './configuration.js';
-import { closingTime } from './eviction-ops.js';
-import { isQuantised } from '../../kernels/spec.js';
+} from '../../codecs/registry.js';
+import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../../eviction/policy.js';
+import type { LayerBlock } from '../../geometry/geometry.js';
+import { storageOf, type Configuration, type Op, type When } from '../configuration.js';
+import { closingTime } from '../eviction-ops.js';
+import { isQuantised } from '../../../kernels/spec.js';
 
 /** Prompt tokens that are worked on at once. */
 export const PREFILL_CHUNK_TOKENS = 2048;

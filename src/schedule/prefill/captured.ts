@@ -9,7 +9,7 @@
  * - `by-layer`: captures rows in the type in which `accumulated` keeps them. A layer's latents are encoded after its
  *   last loop, which frees its captures. Pass 2 is that of `accumulated`.
  */
-import { blocksOf } from '../geometry/geometry.js';
+import { blocksOf } from '../../geometry/geometry.js';
 import {
   anchoredIn,
   AXES,
@@ -19,12 +19,12 @@ import {
   op,
   type Axis,
   type Op,
-} from './configuration.js';
-import { branchWidth, closingTime, readsLatents } from './eviction-ops.js';
-import { keptRowType, over, type Chunk, type Pass } from './prefill-pass.js';
-import { keepOp, loadLatents, loadRows, reconstructOps, writeLatentOps } from './prefill-rows.js';
-import { appendLoopsOp, encodeOp, ropeOp } from './rows.js';
-import type { Stage } from './schedule.js';
+} from '../configuration.js';
+import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
+import { keptRowType, over, type Chunk, type Pass } from './pass.js';
+import { keepOp, loadLatents, loadRows, reconstructOps, writeLatentOps } from './rows.js';
+import { appendLoopsOp, encodeOp, ropeOp } from '../rows.js';
+import type { Stage } from '../schedule.js';
 
 /** by-layer: the encoding of a layer, between its attention and its MLP. */
 export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>

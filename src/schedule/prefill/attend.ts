@@ -3,9 +3,9 @@
  * the tokens before the run. These are read from the cache where rows of full width lie there; from latents they are
  * rebuilt, at most a chunk of tokens at a time, into the rows that attention of the run has read by then.
  */
-import { reindexes, weighsTokens } from '../eviction/policy.js';
-import { branchHeadsOf, groupSizeOf, headsOf, kvHeadsOf, op, storageOf, type Op } from './configuration.js';
-import { branchWidth, readsLatents } from './eviction-ops.js';
+import { reindexes, weighsTokens } from '../../eviction/policy.js';
+import { branchHeadsOf, groupSizeOf, headsOf, kvHeadsOf, op, storageOf, type Op } from '../configuration.js';
+import { branchWidth, readsLatents } from '../eviction-ops.js';
 import {
   chunksOf,
   heldBefore,
@@ -16,10 +16,10 @@ import {
   shiftOf,
   type Chunk,
   type Pass,
-} from './prefill-pass.js';
-import { weighs } from './prefill-h2o.js';
-import { keepOp, readBackOps } from './prefill-rows.js';
-import { ropeOp } from './rows.js';
+} from './pass.js';
+import { weighs } from './h2o.js';
+import { keepOp, readBackOps } from './rows.js';
+import { ropeOp } from '../rows.js';
 
 /**
  * Attention of a chunk. Where rows before the run are in other buffers than its own, it is several calls. Where masses
