@@ -14,7 +14,7 @@ import { openDecoder } from '../dist/src/decoder/gpu/decoder.js';
 import { findPreset } from '../dist/src/geometry/presets.js';
 import { openDevice } from '../dist/src/gpu/index.js';
 import { listCandidates } from '../dist/src/plan/ask/candidates.js';
-import { SMALL_OURO } from '../dist/src/validate/geometries.js';
+import { SMALL_OURO } from '../dist/src/validate/memory/geometries.js';
 
 const { values: o } = parseArgs({
   options: Object.fromEntries(

@@ -10,7 +10,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { openDevice } from '../dist/src/gpu/index.js';
 import { openDecoder } from '../dist/src/decoder/gpu/decoder.js';
-import { SMALL_OURO } from '../dist/src/validate/geometries.js';
+import { SMALL_OURO } from '../dist/src/validate/memory/geometries.js';
 import { leaks } from './leak.mjs';
 
 const [steps = 10_000, cycles = 200] = process.argv.slice(2).map(Number);
