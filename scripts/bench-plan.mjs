@@ -21,8 +21,7 @@ import {
 } from '../dist/src/index.js';
 // What a plan calls: the library's functions look at their arguments first, each time.
 import { priceStep } from '../dist/src/cost/latency.js';
-import { chooseStack } from '../dist/src/plan/ask/sources.js';
-import { tablesOnDisk } from '../dist/src/plan/ask/stacks.js';
+import { readSources } from '../dist/src/plan/ask/on-disk.js';
 import { gpuPricer } from '../dist/src/stacks/gpu-pricer.js';
 
 const SECONDS = 2;
@@ -81,7 +80,7 @@ console.log(
   `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`,
 );
 
-const { gpu } = await chooseStack(tablesOnDisk, 'vllm', h200, null, null, []);
+const { gpu } = await readSources({ device: 'h200', stack: 'vllm' });
 const stackPricer = gpuPricer(gpu, rates, h200.interconnect);
 const stack = priced(stackPricer);
 console.log(`priced by a serving stack, with interval: ${Math.round(stack).toLocaleString('en')} plans/s`);

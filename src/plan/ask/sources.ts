@@ -172,7 +172,7 @@ interface ChosenStack {
  * @param calibrated a calibration of this device that was found, by file name
  * @param notes takes the sentences that a reader needs about the choice
  */
-export async function chooseStack(
+async function chooseStack(
   shelf: Shelf,
   asked: string | undefined,
   spec: DeviceSpec,
