@@ -6,7 +6,7 @@
  * Rooms are drawn evenly, a room's files by their length, a file's places evenly. Each fault is one that a person could
  * have made: an operator, a bound, a number, a condition, the order of two results. It is planted in a copy of the last
  * commit. Tests of the modules that reach it run first; where these pass, the program is built and all tests run. A
- * fault that is not found is printed as a patch: a test is missing, or the fault changes nothing.
+ * fault that is not found means that a test is missing, or that it changes nothing.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import ts from 'typescript';
+import { randomFrom } from './faults.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const SHARED = ['--project', 'shared'];
@@ -22,17 +23,6 @@ const OTHERS = ['alone, eight lanes', 'alone, four lanes', 'eight lanes', 'four 
   '--project',
   name,
 ]);
-
-/** Uniform numbers in [0, 1) from a seed (mulberry32). */
-function randomFrom(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let x = Math.imul(state ^ (state >>> 15), state | 1);
-    x ^= x + Math.imul(x ^ (x >>> 7), x | 61);
-    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 const OPERATORS = {
   '+': '-',

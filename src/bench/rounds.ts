@@ -4,10 +4,9 @@
  */
 import { Bench } from 'tinybench';
 import { clockNow } from '../io/clock.js';
-import { median } from '../numbers/statistics.js';
+import { median, type Interval } from '../numbers/statistics.js';
 import { bootstrap, exponential } from './regression/statistics.js';
 import { randomFrom } from '../numbers/random.js';
-import type { Interval } from '../numbers/statistics.js';
 
 /** Seconds of one call (or run), measured now. */
 export type Measure = () => Promise<number>;

@@ -160,15 +160,13 @@ function argsOf(name: string, command: Command, values: Readonly<Record<string, 
       `${show(words.at(-1))} is one word too many`,
       `lla-sim ${name} takes ${names.length > 0 ? `one ${names.join(' and one ')}` : 'options only'}; ${seeHelp(name)}`,
     );
-  const listed = Object.entries(tableOf(command)).find(
-    ([flag, { multiple, choices }]) => multiple && flags[flag] !== undefined && choices?.some((c) => words.includes(c)),
-  );
-  if (listed) {
-    const [flag, given] = [listed[0], [flags[listed[0]]].flat().join(',')];
-    throw new UserError(
-      `${show(words[0]!)} is a value of --${flag} without a comma before it`,
-      `write --${flag} ${given},${words[0]!}`,
-    );
+  for (const [flag, { multiple, choices = [] }] of Object.entries(tableOf(command))) {
+    const word = multiple && flags[flag] !== undefined ? words.find((own) => choices.includes(own)) : undefined;
+    if (word !== undefined)
+      throw new UserError(
+        `${show(word)} is a value of --${flag} without a comma before it`,
+        `write --${flag} ${[flags[flag], word].flat().join(',')}`,
+      );
   }
   return { flags, positional: words[0] ?? null, secondPositional: words[1] ?? null };
 }
