@@ -4,7 +4,7 @@
  */
 import { STORAGE_BYTES, type ClassSpec, type OpShape } from './op-class.js';
 
-/** Bytes of a cached scalar in 8-bit floats. */
+/** Bytes of a weight or a cached scalar in 8-bit floats. */
 const FP8_BYTES = 1;
 
 type Heads = (s: OpShape) => number;
@@ -56,6 +56,12 @@ const elementwise = (reads: number, writes: number): ClassSpec => ({
 
 /** Output tile whose count decides how many rounds a matrix product takes on a GPU. */
 const TILE = 64;
+const productCoordinates = (s: OpShape): number[] => [
+  s.rows!,
+  s.columns!,
+  s.inner!,
+  Math.ceil(s.rows! / TILE) * Math.ceil(s.columns! / TILE),
+];
 
 export const OP_CLASSES = {
   /** rows × inner times inner × columns. */
@@ -66,7 +72,20 @@ export const OP_CLASSES = {
       bytes: STORAGE_BYTES * (s.rows! * s.inner! + s.inner! * s.columns! + s.rows! * s.columns!),
       operations: 2 * s.rows! * s.columns! * s.inner!,
     }),
-    coordinates: (s) => [s.rows!, s.columns!, s.inner!, Math.ceil(s.rows! / TILE) * Math.ceil(s.columns! / TILE)],
+    coordinates: productCoordinates,
+  },
+  /**
+   * The same with weights and activations in 8-bit floats, the latter quantised on the way; results are bf16. Matrix
+   * units take two such operations for one in 16 bits.
+   */
+  'product-fp8': {
+    axes: ['rows', 'columns', 'inner'],
+    fixed: [],
+    work: (s) => ({
+      bytes: FP8_BYTES * s.inner! * s.columns! + STORAGE_BYTES * s.rows! * (s.inner! + s.columns!),
+      operations: s.rows! * s.columns! * s.inner!,
+    }),
+    coordinates: productCoordinates,
   },
   /** One new token a sequence; every query head has a KV head of its own. `context` counts the new token. */
   'decode-attention': { axes: ['heads', 'batch', 'context'], ...decode(all, all) },

@@ -36,6 +36,8 @@ export interface TunedCall {
 export function tunedClass(op: OpClass): TunedClass {
   switch (op) {
     case 'product':
+    case 'product-fp8':
+      return 'product';
     case 'all-reduce':
       return op;
     case 'decode-attention':

@@ -86,7 +86,7 @@ describe(`import aic (seed ${seed})`, () => {
     ['another file', () => '{"a": 1}', /no readable parquet/],
     [
       'a table with no rows of its types',
-      () => parquet({ ...gemm(seed), gemm_dtype: Array<string>(90).fill('fp8') }),
+      () => parquet({ ...gemm(seed), gemm_dtype: Array<string>(90).fill('nvfp4') }),
       /no rows/,
     ],
     ['times that cannot be', () => parquet(gemm(seed, 50)), /impossible/],

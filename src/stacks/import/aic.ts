@@ -36,8 +36,8 @@ const FP8_HEAD_DIMS: readonly number[] = [128];
 interface Reader {
   readonly folder: string;
   readonly file: string;
-  /** Element type of the cache, where not bf16. */
-  readonly cache?: 'fp8';
+  /** Element type of cache or weights, where not bf16. */
+  readonly elements?: 'fp8';
   readonly columns: readonly string[];
   readonly optional?: readonly string[];
   /** Adds one row; rows of other types than bf16 are passed over. */
@@ -50,11 +50,11 @@ function sizes(row: Row, columns: readonly string[], least = 1): number[] | null
   return list.every((size) => size !== undefined) ? (list as number[]) : null;
 }
 
-/** Tables of a cache in 8-bit floats are selected apart: where they fail the screen, those in bf16 are used still. */
+/** Tables in 8-bit floats are selected apart: where they fail the screen, those in bf16 are used still. */
 const attention = (file: string, decode: boolean, cache?: 'fp8'): Reader => ({
   folder: 'attention',
   file,
-  ...(cache ? { cache } : {}),
+  ...(cache ? { elements: cache } : {}),
   columns: ['batch_size', 'isl', 'num_heads', 'num_key_value_heads', 'head_dim', 'kv_cache_dtype', 'step', 'latency'],
   optional: ['window_size', 'beam_width', 'attn_dtype'],
   add(row, builders) {
@@ -79,18 +79,24 @@ const attention = (file: string, decode: boolean, cache?: 'fp8'): Reader => ({
   },
 });
 
-const READERS: readonly Reader[] = [
-  {
-    folder: 'gemm',
-    file: 'gemm_perf.parquet',
-    columns: ['gemm_dtype', 'm', 'n', 'k', 'latency'],
-    add(row, builders) {
-      const found = sizes(row, ['m', 'n', 'k']);
-      const seconds = millisecondsIn(row, 'latency');
-      if (!found || seconds === undefined || row['gemm_dtype'] !== 'bfloat16') return;
-      builders.add('product', {}, { rows: found[0]!, columns: found[1]!, inner: found[2]! }, seconds);
-    },
+/** @param weights `fp8`: a scale a tensor or column; those of blocks (`fp8_block`) have other kernels */
+const products = (weights?: 'fp8'): Reader => ({
+  folder: 'gemm',
+  file: 'gemm_perf.parquet',
+  ...(weights ? { elements: weights } : {}),
+  columns: ['gemm_dtype', 'm', 'n', 'k', 'latency'],
+  add(row, builders) {
+    const found = sizes(row, ['m', 'n', 'k']);
+    const seconds = millisecondsIn(row, 'latency');
+    if (!found || seconds === undefined || row['gemm_dtype'] !== (weights ?? 'bfloat16')) return;
+    const [rows, columns, inner] = found as [number, number, number];
+    builders.add(weights ? `product-${weights}` : 'product', {}, { rows, columns, inner }, seconds);
   },
+});
+
+const READERS: readonly Reader[] = [
+  products(),
+  products('fp8'),
   attention('generation_attention_perf.parquet', true),
   attention('context_attention_perf.parquet', false),
   attention('generation_attention_perf.parquet', true, 'fp8'),
@@ -167,7 +173,7 @@ export function aicTables(
           },
         };
       });
-    return { name: [reader.folder, reader.file, ...(reader.cache ? [reader.cache] : [])].join('/'), versions };
+    return { name: [reader.folder, reader.file, ...(reader.elements ? [reader.elements] : [])].join('/'), versions };
   });
   if (kinds.every((kind) => kind.versions.length === 0))
     throw new UserError(
