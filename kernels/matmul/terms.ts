@@ -10,6 +10,9 @@ const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows:
 const LEAST_COLUMNS = 64;
 const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
 
+/** 8-bit floats are a server's: no kernel here reads them. */
+const weightBytesOf = (variant: string): number => (variant === 'f32' ? 4 : variant === 'f8' ? 1 : 2);
+
 /**
  * y[g] = x[g] · W[g] for every group g: m × k by k × n. groups = 1 is a projection; groups = heads is a per-head
  * product (query absorption, value up-projection, latent encoding).
@@ -22,7 +25,7 @@ export const spec: KernelSpec<'groups' | 'm' | 'k' | 'n'> = {
     const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
     const flops = 2 * g * m * k * n;
     return {
-      readBytes: g * (k * n * (v === 'f32' ? 4 : 2) + m * k * 4),
+      readBytes: g * (k * n * weightBytesOf(v) + m * k * 4),
       writeBytes: g * m * n * 4,
       flops,
       matrixFlops: flops,
@@ -30,7 +33,7 @@ export const spec: KernelSpec<'groups' | 'm' | 'k' | 'n'> = {
   },
   terms: (s, v) => {
     const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
-    const weightBytes = g * k * n * (v === 'f32' ? 4 : 2);
+    const weightBytes = g * k * n * weightBytesOf(v);
     const t = MATMUL_TILE;
     // Few rows go to a kernel that reads each weight once, more to a tiled one: each has terms of its own.
     const vector = m <= t.mostVectorRows ? 1 : 0;
@@ -56,7 +59,9 @@ export const spec: KernelSpec<'groups' | 'm' | 'k' | 'n'> = {
     // A kernel's tile has no fewer columns: an exit gate of one takes its time.
     const columns = Math.max(n, LEAST_COLUMNS);
     if (g === 1 && v === 'f16') return listed('product', { rows: m, columns, inner: k });
-    const bytes = g * (k * n * (v === 'f32' ? 4 : 2) + (m * k + m * n) * 2);
-    return unlisted('product', bytes, { matrix: 2 * g * m * k * n });
+    const bytes = g * (k * n * weightBytesOf(v) + (m * k + m * n) * 2);
+    const call = unlisted('product', bytes, { matrix: 2 * g * m * k * n });
+    // Without a table of them, weights in 8 bits are multiplied in 16: older GPUs know no other way.
+    return v === 'f8' ? { ...call, table: { op: 'product-fp8', shape: { rows: m, columns, inner: k } } } : call;
   },
 };

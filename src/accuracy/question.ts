@@ -63,6 +63,9 @@ export function questionsOf(row: Row, folder: string, readGeometry: () => Geomet
       }),
     ];
   if (first.by === 'rounds') return [first];
+  // Where the source does not say whether the cache was in 8 bits, too.
+  if (row.open?.includes(CACHE_OPEN))
+    return [first, { by: 'simulate', scenario: { ...first.scenario, cacheType: 'fp8' } }];
   // Users whose outputs are equally long stay in step: each waits for all prompts, and no prompt comes between steps.
   if (w.kind === 'closed-loop' && w.requests === undefined) {
     const outputTokens = lengthsOf(w.outputTokens);
@@ -76,6 +79,7 @@ export function questionsOf(row: Row, folder: string, readGeometry: () => Geomet
   return [first];
 }
 
+const CACHE_OPEN = 'type of the cache';
 const PROMPTS_OPEN = 'whether the rate counts the prompts';
 
 function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
@@ -197,6 +201,7 @@ function settingsOf({ model, device, parallel, precision, server: s, workload, c
     ...(isRuntime(stack) ? defined({ execution: s.execution, attention: s.attention }) : {}),
     ...(s.utilization === undefined ? {} : { utilization: s.utilization }),
     ...(precision.cache === 'fp8' ? { cacheType: 'fp8' } : {}),
+    ...(precision.weights === 'fp8' ? { weightType: 'fp8' } : {}),
   };
 }
 

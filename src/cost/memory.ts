@@ -20,6 +20,7 @@ import {
   parameterCount,
   storedLayers,
   tableParameters,
+  WEIGHT_BYTES,
   type Geometry,
 } from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
@@ -32,7 +33,6 @@ import {
 } from '../schedule/prefill/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
 
-const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
 /** Codec matrices are kept in 16 bits, their means in F32. */
 const CODEC_BYTES = 2;
 /** Activations and accumulators are f32. */

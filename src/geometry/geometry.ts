@@ -14,6 +14,9 @@ export interface LayerStack {
   readonly runs: number;
 }
 
+/** Bytes of a published weight. */
+export const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
+
 /** How weights are stored in fewer bits: bits a scalar, scales and zero points included. */
 export interface QuantisedWeights {
   /** Of projections in layers. */
@@ -22,7 +25,15 @@ export interface QuantisedWeights {
   readonly tableBits: number;
   /** As the file names it, such as `awq 4 bit`. */
   readonly name: string;
+  /** 8-bit floats with a scale a tensor or row, which kernels multiply as they are. */
+  readonly float8?: true;
 }
+
+/** Layers whose weights a server quantises to 8-bit floats as it loads them; tables stay as they are. */
+export const withFloat8 = (g: Geometry): Geometry => ({
+  ...g,
+  quantised: { layerBits: 8, tableBits: 8 * WEIGHT_BYTES[g.weightType], name: 'fp8', float8: true },
+});
 
 /** The shape of a looped model: counts, and widths in scalars. */
 export interface Geometry {
@@ -93,6 +104,8 @@ export interface Geometry {
   readonly weightType: 'bf16' | 'f16' | 'f32';
   /** Given where they are stored in fewer bits. */
   readonly quantised?: QuantisedWeights;
+  /** `model_type` of the config.json that the shape was read from. */
+  readonly modelType?: string;
   /** Where the facts come from. */
   readonly source: string;
 }

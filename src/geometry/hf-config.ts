@@ -86,7 +86,8 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   const { loops, about = [] } = family;
   refuseLoops(c, [...(loops === null ? [] : [loops]), ...about], loops === null ? undefined : c.get(loops));
   if (Object.values(PLAIN).includes(family)) refuseOwnCode(c);
-  const geometry = family.read(c, String(modelType));
+  const read = family.read(c, String(modelType));
+  const geometry = typeof modelType === 'string' ? { ...read, modelType } : read;
   if (parameterCount(geometry) > MAX_PARAMETERS)
     c.refuse('its fields together make more than 10^13 parameters', 'check the sizes for a typing error');
   return geometry;

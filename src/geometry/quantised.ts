@@ -15,6 +15,7 @@ import { received, type Config } from './config.js';
 import type { QuantisedWeights } from './geometry.js';
 
 const SCALE_BITS = 16;
+const FLOAT8 = { float8: true } as const;
 const HINT = 'give the config.json of an unquantised copy, whose cache is the same';
 
 /** Weights of one scale: of a group, or of a row where the group is -1. */
@@ -67,7 +68,8 @@ export function quantisedWeights(c: Config, typeBits: number, row: number): Quan
     }
     case 'fp8':
     case 'fbgemm_fp8':
-      return inLayers(8, 'fp8');
+      // Blocks have other kernels.
+      return { ...inLayers(8, 'fp8'), ...(q.has('weight_block_size') ? {} : FLOAT8) };
     case 'compressed-tensors':
       return compressedTensors(q, row, inLayers);
     default:
@@ -91,8 +93,10 @@ function compressedTensors(
   const weights = groups.object(name).object('weights');
   const bits = bitsOf(weights, 'num_bits');
   const symmetric = weights.boolean('symmetric', true);
-  return inLayers(
-    scaledBits(bits, SCALE_BITS + (symmetric ? 0 : bits), groupOf(weights, -1), row),
+  const group = groupOf(weights, -1);
+  const stored = inLayers(
+    scaledBits(bits, SCALE_BITS + (symmetric ? 0 : bits), group, row),
     `compressed-tensors ${bits} bit`,
   );
+  return bits === 8 && weights.get('type') === 'float' && group === -1 ? { ...stored, ...FLOAT8 } : stored;
 }

@@ -121,6 +121,13 @@ export function partsOf(count: number, size: number): Part[] {
   return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
 }
 
+/** A projection of a layer, whose weights a server may hold in 8-bit floats. */
+export const projectInLayer = (c: Configuration, ...[label, m, k, n, when]: Tail<typeof project>): Op[] => {
+  const ops = project(c, label, m, k, n, when);
+  return c.geometry.quantised?.float8 ? ops.map((o) => ({ ...o, variant: 'f8' })) : ops;
+};
+type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never;
+
 /** A projection. Weights beyond a binding are divided by columns, in pairs as they are stored. */
 export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
   const product = (columns: number, repeat: number): Op =>

@@ -11,6 +11,7 @@ import {
   kvHeadsOf,
   op,
   project,
+  projectInLayer,
   type Configuration,
   type Op,
   type When,
@@ -91,28 +92,28 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
   const columns = inputColumns(c);
   if (sharesLayers(c, block))
     return [
-      ...project(c, 'q', rows, hidden, columns.queries),
+      ...projectInLayer(c, 'q', rows, hidden, columns.queries),
       ...biasOp('q-bias', rows, biased('q')),
-      ...project(c, 'kv', rows, hidden, columns.keysAndValues, owning),
+      ...projectInLayer(c, 'kv', rows, hidden, columns.keysAndValues, owning),
       ...biasOp('kv-bias', rows, biased('kv'), owning),
       ...norms,
     ];
   if (block.name === 'core' && codecSpec(c.codec).gatesState)
     return [
-      ...project(c, 'q', rows, hidden, columns.queries),
+      ...projectInLayer(c, 'q', rows, hidden, columns.queries),
       ...biasOp('q-bias', rows, biased('q')),
       ...stateGate(c, rows),
-      ...project(c, 'kv', rows, hidden, columns.keysAndValues),
+      ...projectInLayer(c, 'kv', rows, hidden, columns.keysAndValues),
       ...biasOp('kv-bias', rows, biased('kv')),
       ...norms,
     ];
   const branch = branchWidth(c, block);
   return [
-    ...project(c, 'qkv', rows, hidden, columns.queries + columns.keysAndValues + branch * heads),
+    ...projectInLayer(c, 'qkv', rows, hidden, columns.queries + columns.keysAndValues + branch * heads),
     ...biasOp('qkv-bias', rows, biased('qkv')),
     ...norms,
     ...(branch > 0 && branchKeys
-      ? project(c, 'branch-key', rows, hidden, branch * branchHeadsOf(c), branchKeyTime(c))
+      ? projectInLayer(c, 'branch-key', rows, hidden, branch * branchHeadsOf(c), branchKeyTime(c))
       : []),
   ];
 }
@@ -124,8 +125,8 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
 const stateGate = (c: Configuration, rows: number): Op[] => {
   const { hidden } = c.geometry;
   return [
-    ...project(c, 'state-gate', rows, hidden, hidden, 'later-loops'),
-    ...project(c, 'state-gate-before', rows, hidden, hidden, 'later-loops'),
+    ...projectInLayer(c, 'state-gate', rows, hidden, hidden, 'later-loops'),
+    ...projectInLayer(c, 'state-gate-before', rows, hidden, hidden, 'later-loops'),
     ...biasOp('state-gate-bias', rows, hidden, 'later-loops'),
     op('state-mix', 'swiglu', 'f32', { rows, width: hidden }, 'later-loops'),
   ];
@@ -136,7 +137,7 @@ export function attentionOut(c: Configuration, rows: number): Op[] {
   const { headDim, hidden, attentionGate } = c.geometry;
   return [
     ...(attentionGate ? [op('attention-gate', 'gate', 'f32', { rows, width: headsOf(c) * headDim })] : []),
-    ...project(c, 'attention-out', rows, headsOf(c) * headDim, hidden),
+    ...projectInLayer(c, 'attention-out', rows, headsOf(c) * headDim, hidden),
     ...biasOp('attention-out-bias', rows, layerExtras(c.geometry)?.biases.includes('o') ? hidden : 0),
   ];
 }
@@ -171,10 +172,10 @@ export function mlpOps(c: Configuration, rows: number): Op[] {
   const inner = mlp === 'gated' ? 2 * width : width;
   const biased = layerExtras(c.geometry)?.biases.includes('mlp') ?? false;
   return [
-    ...project(c, mlp === 'gated' ? 'gate-up' : 'up', rows, hidden, inner),
+    ...projectInLayer(c, mlp === 'gated' ? 'gate-up' : 'up', rows, hidden, inner),
     ...biasOp('gate-up-bias', rows, biased ? inner : 0),
     op('swiglu', 'swiglu', 'f32', { rows, width }),
-    ...project(c, 'down', rows, width, hidden),
+    ...projectInLayer(c, 'down', rows, width, hidden),
     ...biasOp('down-bias', rows, biased ? hidden : 0),
   ];
 }

@@ -152,6 +152,13 @@ export const SETTINGS = {
     choices: ['f16', 'bf16', 'f32', 'fp8', 'int8', 'int4'],
     several: true,
   },
+  weightType: {
+    kind: 'text',
+    title: 'Type of the weights',
+    group: 'Candidates',
+    help: "fp8: the server quantises the layers' weights to 8-bit floats [as published]",
+    choices: ['fp8'],
+  },
   groupSize: { kind: 'number', group: 'Candidates', help: 'scalars that share an f16 scale in a quantised cache [64]' },
   ropeDim: { kind: 'number', group: 'Candidates', help: 'width of the rotary branch of the absorbed path [64]' },
   ropeBranch: {

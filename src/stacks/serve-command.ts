@@ -50,6 +50,7 @@ type Setting =
   | 'memory'
   | 'gpus'
   | 'cacheType'
+  | 'weightType'
   | 'remoteCode'
   | 'attention'
   | 'graphs'
@@ -76,6 +77,7 @@ export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
       memory: '--gpu-memory-utilization',
       gpus: '--tensor-parallel-size',
       cacheType: '--kv-cache-dtype',
+      weightType: '--quantization',
       remoteCode: '--trust-remote-code',
     },
     fp8: 'fp8',
@@ -93,6 +95,7 @@ export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
       memory: '--mem-fraction-static',
       gpus: '--tp-size',
       cacheType: '--kv-cache-dtype',
+      weightType: '--quantization',
       remoteCode: '--trust-remote-code',
     },
     fp8: 'fp8_e4m3',
@@ -148,6 +151,9 @@ const HUB: Readonly<Record<string, string>> = {
   'iquest-coder-v1-40b-loop': 'IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct',
 };
 
+/** Stands for a model that was read from a file, whose weights lie elsewhere. */
+const UNNAMED = 'MODEL';
+
 const isStack = (name: string): name is Stack | RuntimeName => [...STACKS, ...RUNTIMES].some((stack) => stack === name);
 
 /** A share of the memory, rounded up to a thousandth: rounding down would hold fewer sequences. */
@@ -164,10 +170,13 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
 export function serveCommand(request: ServeRequest): ServeCommand | null {
   const { stack, model, hosted, runtime, speculation } = request;
   if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
-  const hub = HUB[model];
+  const hub = HUB[model] ?? (hosted.geometry.modelType === undefined ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';
+  // A checkpoint that is stored in 8-bit floats says so itself.
+  const quantises = hub !== UNNAMED && hosted.geometry.quantised !== undefined;
   if (hub === undefined || (fp8 && words.fp8 === null)) return null;
+  if (quantises && words.flags.weightType === undefined) return null;
   if (!fp8 && request.cacheType !== 'f16' && request.cacheType !== 'bf16') return null;
   const values: Record<Setting, string | null | undefined> = {
     sequences: String(request.sequences),
@@ -175,8 +184,9 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     memory: memoryValue(request),
     gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
-    // The presets' configurations are classes of their own repositories.
-    remoteCode: null,
+    weightType: quantises ? 'fp8' : undefined,
+    // Configurations of models that loop are classes of their own repositories.
+    remoteCode: hosted.geometry.loops > 1 ? null : undefined,
     attention: runtime?.attentionName.replaceAll('-', '_'),
     graphs: runtime?.execution === 'loop-graphs' ? null : undefined,
     asynchronous: runtime?.asynchronous ? null : undefined,
@@ -189,7 +199,12 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     return flag === undefined || value === undefined ? [] : [{ flag, value }];
   });
   const line = [...words.program, hub, ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value]))];
-  return { line: line.join(' '), flags, source: words.source, notes: notesOf(request) };
+  return {
+    line: line.join(' '),
+    flags,
+    source: words.source,
+    notes: [...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []), ...notesOf(request)],
+  };
 }
 
 /** A preset that stands for several checkpoints of one shape. */

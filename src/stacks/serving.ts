@@ -4,6 +4,7 @@
  */
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
 import type { StackFile } from './stack-schema.js';
 
 /** Servers that are priced with their runtime. */
@@ -142,25 +143,42 @@ export interface Served {
 }
 
 /**
- * Stacks that serve a preset with a full cache. Huginn is in none of the lists; models that are read from a file are
- * nobody's by name, and neither are those that a fork or an open pull request alone serves (LoopCoder-V2, Lumma).
+ * Stacks that serve a preset with a full cache, or a class of models by the model_type of its config.json. Huginn is in
+ * none of the lists but vllm-rlt's, and what a fork or an open pull request alone serves (LoopCoder-V2, Lumma) in none.
  */
 const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
 const VLLM_RLT: Served = { source: 'vllm-rlt d40afb7, vllm_rlt/models', date: '2026-11-24' };
+const NANBEIGE: Partial<Record<Stack, Served>> = {
+  vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
+  sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
+};
+const VLLM_IQUEST: Served = {
+  source: 'vLLM pull request 31575 (merged): IQuestLoopCoderForCausalLM',
+  date: '2026-11-24',
+};
+/** Models without loops, as AIConfigurator measured them in all three stacks. */
+const MEASURED: Served = { source: 'ai-dynamo/aiconfigurator 095f58a, systems/silicon_sample.csv', date: '2026-11-24' };
+const DENSE = { vllm: MEASURED, sglang: MEASURED, trtllm: MEASURED };
+const VLLM_LISTED: Served = { source: 'docs.vllm.ai, models/supported_models', date: '2026-11-25' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served>>>> = {
   'ouro-1.4b': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
   'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
   'huginn-3.5b': { 'vllm-rlt': VLLM_RLT },
   'ouro-2.6b': { vllm: VLLM_OURO },
-  'nanbeige4.2-3b': {
-    'vllm-rlt': VLLM_RLT,
-    vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
-    sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
-  },
-  'iquest-coder-v1-40b-loop': {
-    vllm: { source: 'vLLM pull request 31575 (merged): IQuestLoopCoderForCausalLM', date: '2026-11-24' },
-  },
+  'nanbeige4.2-3b': { 'vllm-rlt': VLLM_RLT, ...NANBEIGE },
+  'iquest-coder-v1-40b-loop': { vllm: VLLM_IQUEST },
+  ouro: { vllm: VLLM_OURO },
+  nanbeige: NANBEIGE,
+  iquestloopcoder: { vllm: VLLM_IQUEST },
+  llama: DENSE,
+  qwen3: DENSE,
+  qwen2: { vllm: VLLM_LISTED },
+  mistral: { vllm: VLLM_LISTED },
 };
+
+/** What stacks list a model as: a preset by its name, a file by its class; null where it is neither. */
+export const listedAs = (model: { readonly publishedAs: string | null; readonly geometry: Geometry }): string | null =>
+  model.publishedAs ?? model.geometry.modelType ?? null;
 
 export const servedBy = (model: string | null, stack: string): Served | null =>
   (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;

@@ -249,6 +249,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   ),
   budget: tokens,
   cacheType: fc.constantFrom('f16', 'bf16', 'f32', 'int8', 'int4'),
+  weightType: fc.constant('fp8'),
   groupSize: whole(8, 4096),
   ropeDim: fc.constantFrom('2', '64', '128', '1024'),
   ropeBranch: fc.constantFrom('shared', 'per-head'),

@@ -33,8 +33,8 @@ import {
 const BASES: readonly object[] = [LLAMA, QWEN2, QWEN3, MISTRAL, ...PUBLISHED.map(([, config]) => config)];
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
 
-/** A geometry without its two texts. */
-const facts = ({ name: _name, source: _source, ...rest }: Geometry): Omit<Geometry, 'name' | 'source'> => rest;
+/** A geometry without its texts. */
+const facts = ({ name: _name, source: _source, modelType: _type, ...rest }: Geometry): Partial<Geometry> => rest;
 
 /** The error that reading `json` gives. */
 function refusal(json: unknown): UserError {

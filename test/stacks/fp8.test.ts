@@ -1,9 +1,11 @@
 /** A server's full cache in 8-bit floats: exact bytes, its own kernel times, refused where nobody stores it. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { plan, type Plan } from '../../src/index.js';
+import { findPreset } from '../../src/geometry/presets.js';
+import { OURO } from '../geometry/configs.js';
 import { OP_CLASSES } from '../../kernels/op-classes.js';
 import { keepsLabel } from '../../src/report/plan-rows.js';
 import { aicTables } from '../../src/stacks/import/aic.js';
@@ -54,6 +56,60 @@ describe('--cache-type fp8', () => {
     const o = await inProcess(name!, ...argv, '--cache-type', 'fp8');
     expectBadInput(o);
     expect(o.err).toMatch(/8-bit floats|fp8 cache/);
+  });
+});
+
+describe('--weight-type fp8', () => {
+  it('halves the weights of layers, and is priced by products of such weights', async () => {
+    const [half, whole] = await Promise.all([{ weightType: 'fp8' }, {}].map((s) => of('f16', { ...s, batch: 32 })));
+    const { layers, hidden, mlpHidden } = findPreset('ouro-1.4b');
+    const saved = layers * (4 * hidden * hidden + 3 * hidden * mlpHidden);
+    expect(whole!.plans[0]!.memory.weightsBytes - half!.plans[0]!.memory.weightsBytes).toBe(saved);
+    const [a, b] = [half!, whole!].map((r) => r.plans[0]!.decode) as [Plan['decode'], Plan['decode']];
+    expect(a.secondsPerStep!.estimate).toBeLessThan(b.secondsPerStep!.estimate);
+    expect(a.pricedBy!['vLLM 0.24.0']).toBeGreaterThan(0.8);
+    expect(half!.answer.serve).toContain(' --quantization fp8 ');
+  });
+
+  it('keeps no score that was published with other weights, and says so', async () => {
+    const report = await plan({ device: 'h200', codec: ['full', 'lla'], ratio: [10.67], weightType: 'fp8' });
+    expect(report.plans.map((p) => keepsLabel(p)).sort()).toContain('100 %');
+    expect(report.plans.filter((p) => p.codec.kind === 'lla').every((p) => p.quality.length === 0)).toBe(true);
+    expect(report.answer.risks.map((r) => r.message).join()).toContain(
+      'nothing is published about ouro-1.4b with weights in fp8',
+    );
+  });
+
+  it('is that of a config.json that says so, and refused beside it', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'lla-sim-fp8-'));
+    try {
+      const write = (quantization: object | null): string => {
+        const file = join(folder, 'config.json');
+        writeFileSync(
+          file,
+          JSON.stringify({ ...OURO, ...(quantization ? { quantization_config: quantization } : {}) }),
+        );
+        return file;
+      };
+      const step = async (more: object): Promise<number> =>
+        (await of('f16', { ...more, batch: 4 })).plans[0]!.decode.secondsPerStep!.estimate;
+      const asked = await step({ model: write(null), weightType: 'fp8' });
+      const stored = write({ quant_method: 'fp8', activation_scheme: 'dynamic' });
+      expect(await step({ model: stored })).toBe(asked);
+      expectBadInput(await inProcess('plan', '--device', 'h200', '--model', stored, '--weight-type', 'fp8'));
+      // Blocks of 128 × 128 have kernels of their own, which nobody priced here.
+      const blocks = write({ quant_method: 'fp8', weight_block_size: [128, 128] });
+      expect(await step({ model: blocks })).toBe(await step({ model: write(null) }));
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('needs no table: then eight bits are read and sixteen multiplied', async () => {
+    const at = (weightType: object) => plan({ device: 'a100-80', codec: ['full'], batch: 1, ...weightType });
+    const [half, whole] = await Promise.all([at({ weightType: 'fp8' }), at({})]);
+    const seconds = (r: typeof half) => r.plans[0]!.decode.secondsPerStep!.estimate;
+    expect(seconds(half)).toBeLessThan(seconds(whole));
   });
 });
 

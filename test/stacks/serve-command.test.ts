@@ -1,10 +1,14 @@
 /** A plan in a server's words: only documented flags, only for what that server runs. */
 import { describe, expect, it } from 'vitest';
+import type { Geometry } from '../../src/geometry/geometry.js';
+import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { findPreset, isPreset } from '../../src/geometry/presets.js';
 import { readModelFile } from '../../src/geometry/model-file.js';
 import { plan } from '../../src/index.js';
 import { weightBytes } from '../../src/cost/memory.js';
 import { reserveOf, serverMemory, trtllmFreeShare } from '../../src/stacks/server-memory.js';
+import { listedAs } from '../../src/stacks/serving.js';
+import { HUGINN, LLAMA, OURO } from '../geometry/configs.js';
 import { serveCommand, SERVE_WORDS, type ServeRequest } from '../../src/stacks/serve-command.js';
 
 const HOSTED = { geometry: findPreset('ouro-1.4b'), gpus: 1, vramBytes: 141e9, device: 'h200' };
@@ -21,6 +25,25 @@ const BASE: ServeRequest = {
   runtime: null,
   speculation: null,
 };
+
+describe('a model read from a file', () => {
+  it('is served as its class is, and loses nothing without compression', async () => {
+    const [ouro, preset] = await Promise.all(
+      [geometryFromConfig(OURO, 'mine'), findPreset('ouro-1.4b')].map((geometry) => serveOf(geometry)),
+    );
+    expect(ouro?.line).toBe(preset?.line.replace('ByteDance/Ouro-1.4B', 'MODEL'));
+    expect(ouro?.notes[0]).toMatch(/^MODEL /);
+    expect(serveOf(geometryFromConfig(LLAMA, 'mine'))?.line).not.toContain('--trust-remote-code');
+    expect(serveOf(geometryFromConfig(HUGINN, 'mine'))).toBeNull();
+  });
+});
+
+const serveOf = (geometry: Geometry) =>
+  serveCommand({
+    ...BASE,
+    model: listedAs({ publishedAs: geometry.modelType === undefined ? geometry.name : null, geometry }),
+    hosted: { ...HOSTED, geometry },
+  });
 
 describe('the command of a server', () => {
   it('vLLM at the operating batch, with its default share of the memory', () => {

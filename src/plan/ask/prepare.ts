@@ -21,7 +21,15 @@ import { underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/choose.js';
-import { isAsynchronous, servedBy, stackName, STACKS, type StackTables, RUNTIMES } from '../../stacks/serving.js';
+import {
+  isAsynchronous,
+  listedAs,
+  servedBy,
+  stackName,
+  STACKS,
+  type StackTables,
+  RUNTIMES,
+} from '../../stacks/serving.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
@@ -241,7 +249,7 @@ function modelNotes(g: Geometry): string[] {
     );
   if (g.quantised)
     notes.push(
-      `weights are stored in ${g.quantised.name}: memory counts that, times are those of products with 16-bit weights`,
+      `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ${g.quantised.float8 ? 'such weights, which quantise activations on the way' : '16-bit weights'}`,
     );
   return notes;
 }
@@ -285,7 +293,7 @@ function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scen
     return serverMemory({ stack, version: own, name: stackName({ ...file, version: own }) }, hosted);
   }
   if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
-  const stack = STACKS.find((name) => servedBy(model.publishedAs, name)) ?? STACKS[0];
+  const stack = STACKS.find((name) => servedBy(listedAs(model), name)) ?? STACKS[0];
   return serverMemory({ stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` }, hosted);
 }
 

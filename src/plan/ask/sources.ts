@@ -6,12 +6,13 @@ import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../../devices/find.js';
 import { UserError, show } from '../../errors.js';
 import { LIMITS } from '../../geometry/config.js';
+import { withFloat8 } from '../../geometry/geometry.js';
 import { isPreset, withLoops } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
 import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../../stacks/choose.js';
 import type { GpuSources } from '../../stacks/gpu-pricer.js';
-import { SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
+import { listedAs, SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
 import { formatDecimalBytes, parseNumber } from '../../numbers/units.js';
 import { presetSource, readVram, type ModelSource, type Sources } from './prepare.js';
 import type { Fidelity } from '../evaluate/fidelity.js';
@@ -52,7 +53,10 @@ export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: Model
   const notes: string[] = [];
   const stackNotes: string[] = [];
   const named = scenario.model ?? DEFAULT_MODEL;
-  const model = given ? withChosenLoops(given, scenario.loops) : await modelFrom(shelf, named, scenario.loops);
+  const model = withWeights(
+    given ? withChosenLoops(given, scenario.loops) : await modelFrom(shelf, named, scenario.loops),
+    scenario.weightType,
+  );
   const fidelity =
     scenario.fidelity === undefined
       ? null
@@ -60,7 +64,7 @@ export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: Model
   const { device, spec, loaded } = await chooseDevice(shelf, scenario, notes);
   const chosen =
     spec && !(scenario.calibration !== undefined && scenario.stack === undefined)
-      ? await chooseStack(shelf, scenario.stack, spec, model.publishedAs, loaded?.file ?? null, stackNotes)
+      ? await chooseStack(shelf, scenario.stack, spec, listedAs(model), loaded?.file ?? null, stackNotes)
       : null;
   if (!spec && scenario.stack !== undefined && scenario.stack !== 'lla-sim')
     throw new UserError('--stack needs a device of the catalogue', 'name it with --device');
@@ -103,7 +107,23 @@ function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSo
     source.geometry,
     parseNumber(String(loops), '--loops', { min: 1, max: LIMITS.loops, whole: true }),
   );
-  return geometry === source.geometry ? source : { geometry, publishedAs: null };
+  if (geometry === source.geometry) return source;
+  // Servers read the number from the model's own file.
+  const { modelType: _, ...other } = geometry;
+  return { geometry: other, publishedAs: null };
+}
+
+/** @throws UserError where the file's weights are quantised already */
+function withWeights(source: ModelSource, asked: Scenario['weightType']): ModelSource {
+  if (asked === undefined) return source;
+  const { geometry } = source;
+  if (asked !== 'fp8') throw new UserError(`--weight-type must be fp8, not ${show(asked)}`, 'write --weight-type fp8');
+  if (geometry.quantised)
+    throw new UserError(
+      `${geometry.name} has weights in ${geometry.quantised.name} already: --weight-type quantises those in 16 bits`,
+      'leave --weight-type out',
+    );
+  return { ...source, geometry: withFloat8(geometry) };
 }
 
 interface ChosenDevice {

@@ -3,7 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
-import { servedBy, STACKS } from '../../stacks/serving.js';
+import { listedAs, servedBy, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
@@ -223,7 +223,7 @@ export function served(
 ): Pick<Answer, 'serve'> {
   const command = serveCommand({
     stack: r.stack ?? '',
-    model: r.publishedAs,
+    model: listedAs(r),
     sequences: as.maxNumSeqs,
     contextTokens: as.maxModelLen,
     cacheType: p.cacheType,

@@ -9,13 +9,18 @@ import type { Plan, PlanRequest, QualityKept, Warning } from '../types.js';
 const SLOW_TOKENS_PER_SECOND = 10;
 
 /** The risks of these plans; each once. */
-export function risksOf(r: Pick<PlanRequest, 'contextTokens' | 'device'>, plans: readonly Plan[]): Warning[] {
+export function risksOf(
+  r: Pick<PlanRequest, 'contextTokens' | 'device' | 'geometry' | 'publishedAs'>,
+  plans: readonly Plan[],
+): Warning[] {
   const risks: Warning[] = [];
   const add = (code: string, message: string): void => {
     if (!risks.some((w) => w.code === code && w.message === message)) risks.push({ code, message });
   };
   if (r.device.calibration?.software === true)
     add('software-adapter', `times are those of a software adapter: they say nothing about a GPU`);
+  if (r.publishedAs !== null && r.geometry.quantised)
+    add('weights-unknown', `nothing is published about ${r.publishedAs} with weights in ${r.geometry.quantised.name}`);
   const estimated = plans.find(
     (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),
   );

@@ -30,13 +30,13 @@ import { parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { pathClassOf, showsLoss, type QualityFigure } from '../../quality/figure.js';
 import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { servedBy } from '../../stacks/serving.js';
+import { listedAs, servedBy } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
 import { candidateId } from '../ask/candidates.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
-import { keptQuality } from './quality-kept.js';
+import { keptQuality, WHOLE } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from '../types.js';
 
 /** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
@@ -64,6 +64,10 @@ export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'res
 /** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
 const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
   isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
+
+/** The model without any loss, whatever is published of it. */
+const isItself = ({ choice: { storage } }: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
+  isUncompressed(c.codec) && c.eviction === null && (storage === 'f16' || storage === 'f32');
 
 /** Whether the working memory of steps and prompts lies in what the server reserves. */
 export const isWithinReserve = (r: Pick<PlanRequest, 'choice' | 'server'>, c: Candidate): boolean =>
@@ -99,7 +103,11 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
   const kept = r.fidelity
     ? keptHere(r, candidate, measured)
-    : query && keptQuality(query, quality, r.contextTokens, r.targets.minimums);
+    : query
+      ? keptQuality(query, quality, r.contextTokens, r.targets.minimums)
+      : isItself(r, candidate)
+        ? WHOLE
+        : null;
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
@@ -178,7 +186,7 @@ function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: P
 }
 
 function servingStack(r: PlanRequest, c: Candidate): string | null {
-  return isStacks(r, c) && r.stack !== null && servedBy(r.publishedAs, r.stack) ? (r.pricer?.source ?? null) : null;
+  return isStacks(r, c) && r.stack !== null && servedBy(listedAs(r), r.stack) ? (r.pricer?.source ?? null) : null;
 }
 
 function prefillFigures(
@@ -259,7 +267,7 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
 
 /** What to ask the published tables for; null when nothing published can hold (another model, a cache in 8 bits). */
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
-  if (r.publishedAs === null || r.fidelity || c.codec.constants) return null;
+  if (r.publishedAs === null || r.geometry.quantised || r.fidelity || c.codec.constants) return null;
   const coarse = r.choice.storage === 'f8' || r.choice.storage.startsWith('q');
   if (coarse && !hasOwnStorage(c.codec)) return null;
   return {

@@ -2,7 +2,7 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../../cost/latency.js';
-import { servedBy } from '../../stacks/serving.js';
+import { listedAs, servedBy } from '../../stacks/serving.js';
 import { formatMilliseconds } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { choicesOf } from '../decide/decide.js';
@@ -37,7 +37,7 @@ function slowKernels(r: PlanRequest, p: Plan): Warning | null {
     .filter(({ step }) => !isEstimate(step.evidence) && isMuchSlower(time, step))
     .sort((a, b) => a.step.estimate - b.step.estimate);
   const [fastest] = others;
-  const served = others.find(({ stack }) => servedBy(r.publishedAs, stack)) ?? null;
+  const served = others.find(({ stack }) => servedBy(listedAs(r), stack)) ?? null;
   const ms = ({ step }: { readonly step: Interval }): string => `${formatMilliseconds(step.estimate)} ms`;
   const other = served
     ? `; ${served.name} takes ${ms(served)}: --stack ${served.stack}`

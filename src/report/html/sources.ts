@@ -6,7 +6,7 @@ import { presetSource, type Sources } from '../../plan/ask/prepare.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
 import { decideStack, gpuSources, unservedNote } from '../../stacks/choose.js';
 import { otherStacksOn, tunedOn, type Shelf } from '../../plan/ask/sources.js';
-import { SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
+import { listedAs, SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
 
 /**
@@ -49,14 +49,14 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
   }
   const calibrated = other ? null : (own.calibration?.file ?? null);
   const has = (name: string): boolean => found(data, spec.id, name) !== null;
-  const decided = decideStack(stack, spec, own.model.publishedAs, calibrated, has);
+  const decided = decideStack(stack, spec, listedAs(own.model), calibrated, has);
   if (decided.stack === 'lla-sim') {
     return { ...own, attainable: tunedOn(carriedBy(data), spec), stackNotes: decided.notes };
   }
   const tables = decided.tables === null ? null : found(data, spec.id, decided.tables);
   const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];
   const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
-  const unserved = decided.unserved && tables ? [unservedNote(own.model.publishedAs, tables)] : [];
+  const unserved = decided.unserved && tables ? [unservedNote(listedAs(own.model), tables)] : [];
   return {
     ...shared,
     gpu: gpuSources(spec, tables, small, data.known.files, decided.stack),

@@ -202,7 +202,7 @@ function unknownWords({ answer, plans, model }: PlanReport): string | null {
   const compressed = plans.filter((p) => !isUncompressed(p.codec) && p.maxBatch.exact >= 1);
   if (!answer.deploy || compressed.length === 0 || compressed.some((p) => p.quality.length > 0 || p.measured))
     return null;
-  return `none is recommended: no accuracy of ${model.name} with a compressed cache is published`;
+  return `none is recommended: no accuracy of ${model.name}${model.quantised ? ` in ${model.quantised.name}` : ''} with a compressed cache is published`;
 }
 
 /** First token and price, where they are known. */

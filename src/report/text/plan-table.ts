@@ -77,7 +77,7 @@ function shapeLine(r: PlanReport): string {
   const m = r.model;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
   const each = r.settings.gpus > 1 ? ' a GPU' : '';
-  return `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
+  return `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}${m.quantised ? ` in ${m.quantised.name}` : ''}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
 }
 
 /** What is kept of the memory, and for whom. */
