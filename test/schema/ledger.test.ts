@@ -57,7 +57,14 @@ it('has no server, GPU and model on both sides, but for the named cells', () => 
   const named = fitted.filter((row) => row.because.startsWith('the named cell of '));
   for (const row of named) expect(row.workload).toMatchObject({ concurrency: 1 });
   const key = (row: Row): string =>
-    [row.server.name, deviceOf(row), row.gpus, row.model, row.workload.kind === 'boot'].join();
+    [
+      row.server.name,
+      deviceOf(row),
+      row.gpus,
+      row.model,
+      row.precision.weights === 'fp8',
+      row.workload.kind === 'boot',
+    ].join();
   const sides = new Set(fitted.filter((row) => !named.includes(row)).map(key));
   expect(rows.filter((row) => row.use === 'judges' && sides.has(key(row))).map((row) => row.id)).toEqual([]);
 });
