@@ -375,6 +375,7 @@ describe('what is distilled', () => {
 
   it('is small, of layers that training knows, with latents', async () => {
     expect(refuseDistil(two, lla, 'reconstruct')).toBeUndefined();
+    for (const [codec, path] of CASES) expect(refuseDistil(two, codec, path), codec.kind).toBeUndefined();
     expect(refuseDistil(two, lla, 'fast')).toMatch(/no latents/);
     expect(refuseDistil(two, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
     expect(refuseDistil({ ...two, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
@@ -412,6 +413,13 @@ describe('what is distilled', () => {
     expect(asked({ distil: true })()).toMatchObject({ lambdaAttn: 0.5 });
     expect(asked({ distil: true, 'lambda-attn': '0' })()).toMatchObject({ lambdaAttn: 0 });
     expect(asked({ distil: true, 'lambda-attn': '-1' })).toThrow(/--lambda-attn/);
+    expect(asked({ 'exact-tokens': '4' })).toThrow('--exact-tokens is of a training, and there is none');
+    expect(asked({ distil: true, 'exact-tokens': '4' })).toThrow('beside the latents of hla, and not of lla');
+    const hla: Codec = { kind: 'hla', rankK: 4, rankV: 6, rankFirst: 8, windowTokens: 128 };
+    const of = (flags: Args['flags']) =>
+      readDistil({ flags: { distil: true, ...flags }, positional: null, secondPositional: null }, two, hla, 'rotated');
+    expect(of({})).toMatchObject({ windowTokens: 0 });
+    expect(of({ 'exact-tokens': '4' })).toMatchObject({ windowTokens: 4 });
   });
 
   it('is judged on other windows than it is trained on', () => {
