@@ -152,7 +152,7 @@ function rotateHeads(x: np.Array, at: Positions, headDim: number): np.Array {
   return rotate(heads, at).transpose([0, 1, 3, 2, 4]).reshape([texts, slots, tokens, width]);
 }
 
-/** Latents of attention's inputs by the first loop that reads them: c = Σ_t E_tᵀ x_t, keys rotated. Uses up `inputs`. */
+/** Latents by the first loop that reads them: c = Σ_t E_tᵀ x_t, keys rotated. @param inputs of all loops; used up */
 function rotatedLatents(
   { geometry: g, length }: Setting,
   codec: Codec,
@@ -183,7 +183,7 @@ export interface Reads {
   readonly outputs: (weights: np.Array) => np.Array;
 }
 
-/** By rows; by rotated latents, to which queries are brought and from which outputs are, beside exact rows of a window. */
+/** Reads of rows; of rotated latents (A and B lie around them), beside exact rows where there is a window. */
 export function readsOf(
   { geometry: g }: Setting,
   { codec, path }: Swap,
