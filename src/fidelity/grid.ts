@@ -134,8 +134,9 @@ export function fullGrid(g: Geometry): Row[] {
     .filter(isPossible);
 }
 
-/** One codec on its paths, in f16 and int8, with and without eviction, where it has these. */
+/** One codec on its paths, in f16 and int8, with and without eviction, with other exact windows, where it has these. */
 export function gridOf(codec: Codec): Row[] {
+  const windows = CODECS[codec.kind].settings.includes('windowTokens') ? [0, SHORT] : [];
   const rows: Row[] = [
     { codec: { kind: 'full' }, path: 'full', ...plain },
     ...CODECS[codec.kind].paths
@@ -143,6 +144,7 @@ export function gridOf(codec: Codec): Row[] {
       .map((path) => ({ codec, path: path as PathChoice, ...plain })),
     ...(CODECS[codec.kind].storage ? [] : [{ codec, path: pathFor(codec), ...plain, storage: 'q8' as const }]),
     ...EVICTIONS.map((eviction) => ({ codec, path: pathFor(codec), ...plain, eviction })),
+    ...windows.map((windowTokens) => ({ codec: { ...codec, windowTokens }, path: pathFor(codec), ...plain })),
   ];
   return rows.filter(isPossible);
 }

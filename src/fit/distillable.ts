@@ -1,6 +1,6 @@
 /** Which models a codec can be distilled on, without loading what trains. */
 import { pathSpec } from '../codecs/paths.js';
-import { isHybrid, isLatent } from '../codecs/registry.js';
+import { isLatent } from '../codecs/registry.js';
 import type { Codec, Path } from '../codecs/codec.js';
 import { layerExtras, parameterCount, type Geometry } from '../geometry/geometry.js';
 import { formatCount } from '../numbers/units.js';
@@ -14,8 +14,6 @@ const MOST_PARAMETERS = 5e6;
 /** Why a codec cannot be distilled on a model; undefined where it can. */
 export function refuseDistil(g: Geometry, codec: Codec, path: Path): string | undefined {
   if (!isLatent(codec)) return `${codec.kind} has no weights to train`;
-  if (isHybrid(codec))
-    return `training knows latents of keys and values, and those of ${codec.kind} are of attention's input`;
   if (!pathSpec(path).latents) return `the path ${path} reads no latents; train for reconstruct or absorbed`;
   const count = parameterCount(g);
   if (count > MOST_PARAMETERS)

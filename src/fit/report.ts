@@ -31,6 +31,8 @@ export interface DistilReport {
   readonly path: Path;
   /** λ_attn of the loss. */
   readonly lambdaAttn: number;
+  /** Last tokens that were attended to exactly, of codecs that have such a window. */
+  readonly windowTokens?: number | undefined;
   /** Steps made, and those to the weights that were kept. */
   readonly steps: number;
   readonly bestStep: number;
@@ -65,6 +67,7 @@ export const fitReport = (
         distilled: {
           path: distilled.path,
           lambdaAttn: distilled.lambdaAttn,
+          ...(distilled.windowTokens === undefined ? {} : { windowTokens: distilled.windowTokens }),
           steps: distilled.steps,
           bestStep: distilled.bestStep,
           texts: distilled.texts,
@@ -83,6 +86,7 @@ const nats = ({ estimate, low, high }: Interval): string =>
 const distilText = ({
   path,
   lambdaAttn,
+  windowTokens,
   steps,
   bestStep,
   texts,
@@ -91,7 +95,8 @@ const distilText = ({
   drawn,
   seconds,
 }: DistilReport): string[] => [
-  `trained for ${path}, λ_attn ${lambdaAttn}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the ` +
+  `trained for ${path}${windowTokens === undefined ? '' : ` with ${windowTokens} exact tokens`}, ` +
+    `λ_attn ${lambdaAttn}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the ` +
     `uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
       bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
     })`,

@@ -5,7 +5,8 @@
  * its own exact key and value. Latents of a prompt are encoded from the prompt's first pass, those of later tokens from
  * what the student itself computed at them (rollout.ts), as decoder/reference/decoder.ts has it. The gradient takes the
  * encoded rows as they are: it goes through the codec, not through the steps that made them. Full RoPE is one
- * computation for the paths that rebuild keys and for block-absorbed, which is the same sum.
+ * computation for the paths that rebuild keys and for block-absorbed, which is the same sum. Rotated latents are read
+ * as decoder/reference/hybrid.ts has it, and the last tokens' own rows where there is a window.
  *
  * On the absorbed path content is scored without rotation, beside a rotary branch, in a prompt's first pass too. A
  * linear query adapter needs no tensor of its own there: (A q)ᵀ W_up c = qᵀ (Aᵀ W_up) c, so W_up of K, which no key is
@@ -19,6 +20,7 @@ import {
   capture,
   firstLoop,
   readBack,
+  readsOf,
   rowName,
   type Setting,
   type Swap,
@@ -141,21 +143,20 @@ export function studentPass(
   const hasBranch = pathSpec(swap.path).branch === true;
   const branch = new OwnBranchKeys(setting, swap, p);
   const scale = scaleOf(setting, swap);
-  const shared = (part: 'key' | 'value' | 'branch', loop: number, layer: number): np.Array =>
-    sharedHeads((cached[rowName(part, loop, layer)] as np.Array).ref, g.heads);
   const attend: Attend = (inputs) => {
     watch.inputs?.(inputs);
     const { loop, layer, input, queries, keys, values } = inputs;
     // A token's own key turns as its query does, so that their product is that of vectors that are not rotated.
     let own = queries.ref.mul(sharedHeads(keys, g.heads)).sum(-1, { keepdims: true });
-    const turned = hasBranch ? queries : rotate(queries, at);
-    let content = np.matmul(turned, shared('key', loop, layer).transpose([0, 1, 3, 2]));
+    const { scores, outputs } = readsOf(setting, swap, p, at, cached, loop, layer);
+    let content = scores(queries);
     if (hasBranch) {
       const branchQueries = branchVectors(setting, swap, p, layer, 'query', input.ref);
       const branchKeys = sharedHeads(branch.of(inputs).ref, g.heads);
       own = own.add(branchQueries.ref.mul(branchKeys).sum(-1, { keepdims: true }));
-      const before = shared('branch', firstLoop(g, swap.codec, loop), layer).transpose([0, 1, 3, 2]);
-      content = content.add(np.matmul(rotate(branchQueries, branchTurns(at)), before));
+      const before = cached[rowName('branch', firstLoop(g, swap.codec, loop), layer)] as np.Array;
+      const turned = rotate(branchQueries, branchTurns(at));
+      content = content.add(np.matmul(turned, sharedHeads(before.ref, g.heads).transpose([0, 1, 3, 2])));
     }
     input.dispose();
     content = content.mul(scale).add((at['before'] as np.Array).ref);
@@ -164,8 +165,7 @@ export function studentPass(
     const weights = np.exp(content.sub(top.ref));
     const ownWeight = np.exp(own.sub(top));
     const total = weights.ref.sum(-1, { keepdims: true }).add(ownWeight.ref);
-    const output = np
-      .matmul(weights, shared('value', loop, layer))
+    const output = outputs(weights)
       .add(ownWeight.mul(sharedHeads(values, g.heads)))
       .div(total);
     watch.output?.(loop, layer, output.ref);

@@ -114,6 +114,8 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   ],
   'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
   'npx lla-sim fit --ratio 8 --distil --on-policy -o lla8.safetensors': [null, 'the same'],
+  'npx lla-sim fit --codec hla --ratio 4 --distil -o hla4.safetensors': [null, 'the same'],
+  'npx lla-sim fidelity --codec-weights hla4.safetensors --only hla': [null, 'weights of that training'],
   'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
   'npx lla-sim simulate --device b300 --stack vllm-rlt --max-num-seqs 64 --find-rate --ways': [
     null,

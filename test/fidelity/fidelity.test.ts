@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { defaultGrid, fullGrid, gridOf, rowId } from '../../src/fidelity/grid.js';
 import { LONG_ROLLOUT, longRollouts, longTextRollouts, taskItems, textItems } from '../../src/fidelity/items.js';
 import { divergence, scoreItem, summarise } from '../../src/fidelity/score.js';
+import type { Codec } from '../../src/codecs/codec.js';
 import { FLASHLOOP } from '../../src/codecs/flashloop.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
@@ -34,9 +35,14 @@ describe('grids', () => {
     for (const grid of [defaultGrid, fullGrid])
       expect(grid(findPreset('ouro-1.4b')).some(({ codec }) => codec.kind === 'flashloop')).toBe(false);
     expect(fullGrid(g).length).toBeGreaterThan(100);
-    expect(gridOf({ kind: 'flashloop', tokens: 'prompt' }).map((row) => rowId(g, row))).toEqual([
+    const idsOf = (codec: Codec): string[] => gridOf(codec).map((row) => rowId(g, row));
+    expect(idsOf({ kind: 'flashloop', tokens: 'prompt' })).toEqual(['full/full/f16', 'flashloop-prompt/full/f16']);
+    expect(idsOf({ kind: 'hla', rankK: 48, rankV: 48, rankFirst: 16, windowTokens: 128 })).toEqual([
       'full/full/f16',
-      'flashloop-prompt/full/f16',
+      'hla-4x(48,48,16)/rotated/f16',
+      'hla-4x(48,48,16)/rotated/q8',
+      'hla-4x-w0(48,48,16)/rotated/f16',
+      'hla-4x-w16(48,48,16)/rotated/f16',
     ]);
     expect(gridOf({ kind: 'lla', rankK: 12, rankV: 20 }).map(({ path }) => path)).toContain('absorbed');
   });

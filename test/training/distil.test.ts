@@ -9,7 +9,16 @@ import { accumulate, dot, joined, product, rotate, softmax, split } from '../../
 import type { Vector } from '../../src/decoder/reference/arithmetic.js';
 import { decode, encode, groupOf, loadCodec, offsetOf } from '../../src/decoder/reference/codec.js';
 import { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
+import type { SequenceCache } from '../../src/decoder/reference/cache.js';
 import { exactAttention } from '../../src/decoder/reference/forward.js';
+import {
+  attendHybrid,
+  encodeInput,
+  loadHybrid,
+  partsOf,
+  rolesOf,
+  rotateLatent,
+} from '../../src/decoder/reference/hybrid.js';
 import { sample } from '../../src/decoder/sampler.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
 import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
@@ -47,6 +56,7 @@ const EPSILON = 1e-5;
 const LENGTH = 6;
 const LAMBDA = 0.5;
 const one = { ...two, layers: 1 };
+const three = { ...one, loops: 3 };
 const twinOf = (geometry: Geometry): TensorSource => untrainedTwin(geometry, SEED);
 const random = randomFrom(SEED);
 const texts = [0, 1].map(() => Array.from({ length: LENGTH }, () => Math.floor(random() * two.vocab)));
@@ -58,6 +68,8 @@ const CASES: readonly Case[] = [
   [{ kind: 'lla', rankK: 3, rankV: 2 }, 'absorbed', shared, one],
   [{ kind: 'lla-2d', rankK: 4, rankV: 5 }, 'block-absorbed', shared, one],
   [{ kind: 'mla-head', rankK: 3, rankV: 4 }, 'absorbed', { width: 6, perHead: true }, one],
+  [{ kind: 'hla', rankK: 8, rankV: 5, rankFirst: 4, windowTokens: 0 }, 'rotated', shared, three],
+  [{ kind: 'hla', rankK: 4, rankV: 6, rankFirst: 8, windowTokens: 2 }, 'rotated', shared, two],
 ];
 
 const codecOf = ([codec, path, branch, g]: Case): TensorSource =>
@@ -113,6 +125,34 @@ function exactLoss(
     return decode(parts, site.loop, head, encode(parts, group, stacked));
   };
   const turned = (x: Vector, position: number): Vector => rotate(x, position, g.rope);
+  const hybrids = loadHybrid(g, codec, source);
+  /** What the cache of rotated latents, and of exact rows beside them, has of a text. */
+  const cacheOf = (text: number): Pick<SequenceCache, 'read'> => ({
+    read: (role, site, head, token) => {
+      if (role === 'key') return turned(rowOf('key', site, text, head, token), token);
+      if (role === 'value') return rowOf('value', site, text, head, token);
+      const layer = hybrids[site.layer] as (typeof hybrids)[number];
+      const loops = site.loop === 0 ? [0] : Array.from({ length: g.loops - 1 }, (_, i) => i + 1);
+      const shares = loops.map((loop) => encodeInput(layer, loop, rowOf('input', { ...site, loop }, text, 0, token)));
+      const latent = shares.reduce((sum, share) => sum.map((x, i) => x + (share[i] as number)));
+      const { key, value } = partsOf(layer, site.loop, latent);
+      return role === rolesOf(site.loop).key ? rotateLatent(key, token, g) : value;
+    },
+  });
+  const attendLatents = (text: number, site: Site, tokens: readonly Projection[]): Vector[] =>
+    tokens.map((token, n) =>
+      joined(
+        token.queries.map((query, head) => {
+          const kvHead = Math.floor((head * g.kvHeads) / g.heads);
+          const exactFrom = n - (codec.windowTokens as number);
+          const cache = cacheOf(text) as SequenceCache;
+          const context = { geometry: g, path, cache, site, kvHead, reindexed: false, codec: undefined, exactFrom };
+          const visible = { cached: Array.from({ length: n }, (_, m) => m), exact: [token] };
+          const layer = hybrids[site.layer] as (typeof hybrids)[number];
+          return attendHybrid(context, layer, query, n, visible).output;
+        }),
+      ),
+    );
   let loss = 0;
   texts.forEach((text, at) => {
     const weightOf = (token: number): number => weights[at * LENGTH + token] as number;
@@ -125,7 +165,7 @@ function exactLoss(
       return outputs;
     }).map(logSoftmax);
     const first = new Map<number, readonly Projection[]>();
-    const attention: Attention = (site, tokens) => {
+    const attendRows: Attention = (site, tokens) => {
       const own = codecs[site.layer] as (typeof codecs)[number];
       const begin = site.loop - (site.loop % own.key.groups.loops);
       if (site.loop === begin) first.set(site.layer, tokens);
@@ -133,7 +173,7 @@ function exactLoss(
         split(product((own.branch as NonNullable<typeof own.branch>).key, input), branch.width)[
           branch.perHead ? head : 0
         ] as Vector;
-      const outputs = tokens.map((token, n) =>
+      return tokens.map((token, n) =>
         joined(
           token.queries.map((query, head) => {
             const kv = Math.floor((head * g.kvHeads) / g.heads);
@@ -156,6 +196,9 @@ function exactLoss(
           }),
         ),
       );
+    };
+    const attention: Attention = (site, tokens) => {
+      const outputs = hybrids.length > 0 ? attendLatents(at, site, tokens) : attendRows(site, tokens);
       outputs.forEach((output, n) =>
         output.forEach((x, i) => {
           const difference = x - ((wanted.get(nameOf(site)) as Vector[])[n]?.[i] as number);
@@ -332,6 +375,7 @@ describe('what is distilled', () => {
 
   it('is small, of layers that training knows, with latents', async () => {
     expect(refuseDistil(two, lla, 'reconstruct')).toBeUndefined();
+    for (const [codec, path] of CASES) expect(refuseDistil(two, codec, path), codec.kind).toBeUndefined();
     expect(refuseDistil(two, lla, 'fast')).toMatch(/no latents/);
     expect(refuseDistil(two, { kind: 'cla', shareLayers: 2 }, 'full')).toMatch(/no weights/);
     expect(refuseDistil({ ...two, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
@@ -369,6 +413,13 @@ describe('what is distilled', () => {
     expect(asked({ distil: true })()).toMatchObject({ lambdaAttn: 0.5 });
     expect(asked({ distil: true, 'lambda-attn': '0' })()).toMatchObject({ lambdaAttn: 0 });
     expect(asked({ distil: true, 'lambda-attn': '-1' })).toThrow(/--lambda-attn/);
+    expect(asked({ 'exact-tokens': '4' })).toThrow('--exact-tokens is of a training, and there is none');
+    expect(asked({ distil: true, 'exact-tokens': '4' })).toThrow('beside the latents of hla, and not of lla');
+    const hla: Codec = { kind: 'hla', rankK: 4, rankV: 6, rankFirst: 8, windowTokens: 128 };
+    const of = (flags: Args['flags']) =>
+      readDistil({ flags: { distil: true, ...flags }, positional: null, secondPositional: null }, two, hla, 'rotated');
+    expect(of({})).toMatchObject({ windowTokens: 0 });
+    expect(of({ 'exact-tokens': '4' })).toMatchObject({ windowTokens: 4 });
   });
 
   it('is judged on other windows than it is trained on', () => {

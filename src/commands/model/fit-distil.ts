@@ -18,6 +18,8 @@ const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
 const DEFAULT_STEPS = '200';
 const DEFAULT_RATE = '0.002';
 const DEFAULT_TEMPERATURE = '1';
+/** Latents that were trained to serve all tokens are as good beside a window (docs/later-codecs.md). */
+const DEFAULT_EXACT = '0';
 /** Tokens of a step. */
 const STEP_TOKENS = 512;
 /** Share of the windows that are held out, to choose the best weights by. */
@@ -44,11 +46,12 @@ export const DISTIL_OPTIONS: OptionTable = {
     'the last half of the steps trains on texts that the model with the codec goes on with itself',
     'Training',
   ),
+  'exact-tokens': option(`last tokens that hla attends to exactly in the training [${DEFAULT_EXACT}]`, 'Training'),
   temperature: option(`at which --on-policy draws them [${DEFAULT_TEMPERATURE}]`, 'Training'),
 };
 
 /** Options that say how a training is made. */
-const OF_TRAINING = ['steps', 'rate', 'lambda-attn', 'on-policy', 'temperature'] as const;
+const OF_TRAINING = ['steps', 'rate', 'lambda-attn', 'on-policy', 'temperature', 'exact-tokens'] as const;
 
 export interface DistilQuestion {
   readonly steps: number;
@@ -57,6 +60,8 @@ export interface DistilQuestion {
   readonly rate: number;
   /** λ_attn of the paper's loss. */
   readonly lambdaAttn: number;
+  /** Of codecs with an exact window: its tokens in the training. */
+  readonly windowTokens?: number;
 }
 
 /** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
@@ -71,6 +76,9 @@ export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: P
   const onPolicy = isSet(args, 'on-policy');
   if (!onPolicy && textFlag(args, 'temperature') !== null)
     throw new UserError('--temperature is of drawn texts, and none are drawn', 'add --on-policy');
+  const windowed = codec.windowTokens !== undefined;
+  if (!windowed && textFlag(args, 'exact-tokens') !== null)
+    throw new UserError(`--exact-tokens lie beside the latents of hla, and not of ${codec.kind}`, 'leave it out');
   const steps = numberFlag(args, 'steps', DEFAULT_STEPS, { min: 1, max: 1e6, whole: true });
   return {
     steps,
@@ -84,6 +92,9 @@ export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: P
       min: 0,
       max: 1e6,
     }),
+    ...(windowed
+      ? { windowTokens: numberFlag(args, 'exact-tokens', DEFAULT_EXACT, { min: 0, max: 1e6, whole: true }) }
+      : {}),
   };
 }
 
@@ -122,8 +133,9 @@ export interface DistilRun {
 }
 
 /** @param stepTokens of a step, about: its texts are whole */
-function distillationOf(run: DistilRun, asked: DistilQuestion, stepTokens: number): Distillation {
-  const { teacher, codec, path, branch, start, texts, heldOut, seed } = run;
+function distillationOf(run: DistilRun, { windowTokens, ...asked }: DistilQuestion, stepTokens: number): Distillation {
+  const { teacher, path, branch, start, texts, heldOut, seed } = run;
+  const codec = windowTokens === undefined ? run.codec : { ...run.codec, windowTokens };
   const length = (texts[0] as readonly number[]).length;
   return {
     setting: { geometry: teacher.geometry, normEpsilon: teacher.normEpsilon, length },

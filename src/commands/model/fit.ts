@@ -174,6 +174,7 @@ async function run(args: Args): Promise<ExitCode> {
           ...distilled,
           path,
           lambdaAttn: training.lambdaAttn,
+          windowTokens: training.windowTokens,
           texts: heldOut.length,
           seconds: (Date.now() - began) / 1e3,
         },
