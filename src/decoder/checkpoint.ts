@@ -11,7 +11,8 @@ import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';
-import { isCarriedAlong, ravenLayout, ravenTensors, refuseRavenOptions } from './raven.js';
+import { publishedTensors } from './published.js';
+import { isCarriedAlong, ravenLayout, refuseRavenOptions } from './raven.js';
 import { SafetensorsFile } from './safetensors.js';
 import { HEAD, modelTensors, refuseOthers, requireTensors, type TensorSpec } from './tensors.js';
 import type { TensorSource } from './weights.js';
@@ -193,6 +194,7 @@ export function openCheckpoint(folder: string): Checkpoint {
   const config = join(folder, 'config.json');
   const geometry = readModelFile(config);
   const { normEpsilon, raven } = decodingFacts(geometry, config);
+  const layout = raven ? ravenLayout(geometry) : undefined;
   const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map(
     (name) => join(folder, name),
   ) as [string, string, string];
@@ -201,7 +203,7 @@ export function openCheckpoint(folder: string): Checkpoint {
   const tensors = sharded ? openSharded(index) : new SafetensorsFile(single);
   try {
     const where = displayPath(sharded ? index : single);
-    if (raven) checkTensors(geometry, tensors.shapes, where, ravenLayout(geometry).published, isCarriedAlong);
+    if (layout) checkTensors(geometry, tensors.shapes, where, layout.published, isCarriedAlong);
     else checkTensors(geometry, tensors.shapes, where);
   } catch (error) {
     tensors.close();
@@ -211,7 +213,7 @@ export function openCheckpoint(folder: string): Checkpoint {
     folder,
     geometry,
     normEpsilon,
-    tensors: raven ? ravenTensors(geometry, tensors) : tensors,
+    tensors: layout ? publishedTensors(geometry, layout, tensors) : tensors,
     warnings: raven ? [ZERO_STATE] : [],
     ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}),
   };

@@ -37,6 +37,12 @@ export const ADAPTER = 'model.adapter.weight';
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
 
+/** The layer of a tensor and its part, or undefined for one that no layer has. */
+export function layerPart(name: string): { readonly stored: number; readonly part: string } | undefined {
+  const [, stored, part] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
+  return part === undefined ? undefined : { stored: Number(stored), part };
+}
+
 /**
  * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop).
  */
