@@ -118,7 +118,8 @@ const geometry = z
       .readonly()
       .optional(),
     laterLoopsWindow: tokens.optional(),
-    shiftsLoops: z.literal(true).optional(),
+    loopGateOfInput: z.literal(true).optional(),
+    shiftsLoops: z.object({ embedding: z.number().positive(), state: z.number().positive() }).optional(),
     valuesAreKeys: z.literal(true).optional(),
     heads: count(LIMITS.heads),
     kvHeads: count(LIMITS.heads),

@@ -2,9 +2,10 @@
  * Tensors of published models, by their own names, as those of the decoder. A class needs the names alone: tensors of
  * the decoder that share a name lie in one published tensor, one after the other.
  */
+import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { OpenTensors } from './checkpoint.js';
-import { elementsOf, modelTensors, type TensorSpec } from './tensors.js';
+import { elementsOf, EMBEDDING, layerPart, LOOP_GATE_NORM, modelTensors, type TensorSpec } from './tensors.js';
 import { checkedLength } from './weights.js';
 
 /** Where a tensor of the decoder lies: elements of a published one, times a factor. */
@@ -40,6 +41,43 @@ export function layoutOf(
   }
   return { published: [...published.values()], pieces };
 }
+
+/**
+ * HRM-Text (github.com/sapientinc/HRM-Text at 00b4fe5, conversion/convert_to_hf.py and models/layers.py, Apache-2.0;
+ * transformers writes the same): gate, queries, keys and values are one matrix, as are gate and up. The embedding is a
+ * row times embedding_scale.
+ */
+export function hrmLayout(g: Geometry, config: Readonly<Record<string, unknown>>, where: string): Layout {
+  const scale = config['embedding_scale'];
+  if (typeof scale !== 'number' || !(scale > 0 && scale < 1e4) || g.tiedEmbeddings)
+    throw new UserError(
+      `${where}: embedding_scale must be a number over 0, of an embedding apart from the head, not ${show(scale)}`,
+      'choose a model as its publishers converted it',
+    );
+  const low = g.stacks?.[0]?.layers ?? 0;
+  const nameOf = (name: string): string => {
+    const at = layerPart(name);
+    if (!at) return name;
+    const place = at.stored < low ? `L_module.layers.${at.stored}` : `H_module.layers.${at.stored - low}`;
+    const part = at.part
+      .replace(/^self_attn\.(gate|[qkv])_proj/, 'attn.gqkv_proj')
+      .replace(/^self_attn/, 'attn')
+      .replace(/^mlp\.(gate|up)_proj/, 'mlp.gate_up_proj');
+    return `model.${place}.${part}`;
+  };
+  return layoutOf(modelTensors(g), nameOf, { [EMBEDDING]: scale });
+}
+
+/**
+ * LoopCoder-V2: gates of loops are part of attention, whichever input they are of (load_weights of
+ * github.com/yxing-bj/vllm, Apache-2.0).
+ */
+export const pltLayout = (g: Geometry): Layout =>
+  layoutOf(modelTensors(g), (name) =>
+    name
+      .replace(/^model\.gate_projections\.(\d+)/, 'model.layers.$1.self_attn.plt_gate')
+      .replace(LOOP_GATE_NORM, 'self_attn.plt_gate.gate_norm.weight'),
+  );
 
 /** Published tensors under the decoder's names. @param source has those of the layout */
 export function publishedTensors(g: Geometry, { pieces }: Layout, source: OpenTensors): OpenTensors {

@@ -26,11 +26,7 @@ import { UserError, show } from '../errors.js';
 import { refuseUndecodable } from './decodable.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { layoutOf, type Layout, type Piece } from './published.js';
-import { ADAPTER, CORE_NORM, EMBEDDING, FINAL_NORM, HEAD, layerPart, modelTensors } from './tensors.js';
-
-/** Tables that a checkpoint carries along; and the head, where it is the embedding. */
-export const isCarriedAlong = (g: Geometry, name: string): boolean =>
-  name === 'freqs_cis' || (g.tiedEmbeddings && name === HEAD);
+import { ADAPTER, CORE_NORM, EMBEDDING, FINAL_NORM, layerPart, modelTensors } from './tensors.js';
 
 /** Layers of a retrofitted Llama have two norms, Huginn's own four. */
 const isRetrofitted = (g: Geometry): boolean => g.normsPerLayer === 2;

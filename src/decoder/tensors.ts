@@ -44,8 +44,10 @@ export function layerPart(name: string): { readonly stored: number; readonly par
 }
 
 /**
- * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop).
+ * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop), or
+ * the hidden width, and a norm before them (LoopCoder-V2).
  */
+export const LOOP_GATE_NORM = 'loop_gate_norm.weight';
 export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =>
   `model.gate_projections.${layer}.${part}`;
 
@@ -102,11 +104,14 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
   if (g.laterLoopsWindow !== undefined)
-    for (let layer = 0; layer < storedLayers(g); layer++)
+    for (let layer = 0; layer < storedLayers(g); layer++) {
+      const inputs = g.loopGateOfInput ? g.hidden : g.headDim;
       specs.push(
-        { name: loopGateTensor(layer, 'weight'), shape: [g.heads, g.headDim], role: 'matrix' },
+        { name: loopGateTensor(layer, 'weight'), shape: [g.heads, inputs], role: 'matrix' },
         { name: loopGateTensor(layer, 'bias'), shape: [g.heads], role: 'bias' },
       );
+      if (g.loopGateOfInput) specs.push({ name: layerTensor(layer, LOOP_GATE_NORM), shape: [g.hidden], role: 'norm' });
+    }
   if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
   if (!g.plainNorms) specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)

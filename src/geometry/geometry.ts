@@ -44,8 +44,13 @@ export interface Geometry {
    * are all that is kept of their rows; a gate of each head mixes the two (IQuest-Coder-Loop, LoopCoder).
    */
   readonly laterLoopsWindow?: number;
-  /** Later loops begin with the embedding and the state that the token before had after the loop before (LoopCoder). */
-  readonly shiftsLoops?: true;
+  /** That gate is of the layer's input, with a norm of its own, instead of the query (LoopCoder-V2). */
+  readonly loopGateOfInput?: true;
+  /**
+   * Later loops begin with the embedding and the state that the token before had after the loop before, each times a
+   * number (LoopCoder).
+   */
+  readonly shiftsLoops?: { readonly embedding: number; readonly state: number };
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
   readonly heads: number;
@@ -170,7 +175,8 @@ export function layerExtras(g: Geometry): LayerExtras | null {
 }
 
 /** Scalars of a layer's gates between the first loop's rows and a window: of each head its width and a bias. */
-const loopGateParameters = (g: Geometry): number => g.heads * (g.headDim + 1);
+export const loopGateParameters = (g: Geometry): number =>
+  g.loopGateOfInput ? g.heads * (g.hidden + 1) + g.hidden : g.heads * (g.headDim + 1);
 
 function countedExtras(g: Geometry): LayerExtras | null {
   const parameters: Readonly<Record<string, number>> = {

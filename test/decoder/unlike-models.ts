@@ -1,7 +1,7 @@
 /** Models whose loops or layers are unlike Ouro's: random geometries, and the codecs that each of them goes with. */
 import { evictionRefusalOf, refusalOf } from '../../src/codecs/registry.js';
 import type { Codec } from '../../src/codecs/codec.js';
-import type { Geometry } from '../../src/geometry/geometry.js';
+import { loopGateParameters, type Geometry } from '../../src/geometry/geometry.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import type { Case } from './gpu-cases.js';
@@ -59,21 +59,33 @@ function inTurn(): Geometry {
 export const IN_TURN = inTurn();
 
 /** Later loops that read the first one's rows, and a window of their own (IQuest-Coder-Loop). */
-function windows(): Geometry {
-  const g = sizes();
+function windows(more: Partial<Geometry> = {}): Geometry {
+  const g = { ...sizes(), ...more };
   return {
     ...g,
     name: 'windows in later loops',
     laterLoopsWindow: random.pick([2, 7, 20, 33, 64]),
-    extraParametersPerLayer: g.heads * (g.headDim + 1),
+    extraParametersPerLayer: loopGateParameters(g),
   };
 }
 export const WINDOWS = windows();
 
 /** The same, whose later loops begin with the embedding and the state of the token before (LoopCoder). */
-export const SHIFTED: Geometry = { ...windows(), name: 'shifted loops', shiftsLoops: true, normAfterEachLoop: true };
+export const SHIFTED: Geometry = {
+  ...windows(),
+  name: 'shifted loops',
+  shiftsLoops: { embedding: random.pick([1, 0.707]), state: random.pick([1, 0.4]) },
+  normAfterEachLoop: true,
+};
+/** The same with the gates of LoopCoder-V2: of the layer's input. */
+export const GATED_INPUT: Geometry = {
+  ...windows({ loopGateOfInput: true }),
+  name: 'gates of the input',
+  shiftsLoops: { embedding: 0.707, state: 0.3 },
+  normAfterEachLoop: true,
+};
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED];
+export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED, GATED_INPUT];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

@@ -19,7 +19,7 @@ import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
 import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
-import { casesOf, IN_ROW, IN_TURN, SHIFTED, UNLIKE, WINDOWS } from './unlike-models.js';
+import { casesOf, GATED_INPUT, IN_ROW, IN_TURN, SHIFTED, UNLIKE, WINDOWS } from './unlike-models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 6;
@@ -137,66 +137,77 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
   });
 
-  it.each([WINDOWS, SHIFTED])('$name: later ones mix attention to the first one with that to a window', (geometry) => {
-    const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = geometry;
-    const model = modelOf(geometry, SEED);
-    const tokens = promptOf(geometry, LONG, SEED);
-    const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
-    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
-    const rowsOf = (w: LayerWeights, xs: Vector[]) =>
-      [w.key, w.value].map((m, axis) =>
-        xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
-      ) as [Vector[][], Vector[][]];
-    const attend = (query: Vector, [keys, values]: [Vector[][], Vector[][]], kv: number, from: number, to: number) => {
-      const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
-      const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
-      return Array.from({ length: d }, (_, i) =>
-        weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+  it.each([WINDOWS, SHIFTED, GATED_INPUT])(
+    '$name: later ones mix attention to the first one with that to a window',
+    (geometry) => {
+      const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = geometry;
+      const model = modelOf(geometry, SEED);
+      const tokens = promptOf(geometry, LONG, SEED);
+      const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
+      const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+      const rowsOf = (w: LayerWeights, xs: Vector[]) =>
+        [w.key, w.value].map((m, axis) =>
+          xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
+        ) as [Vector[][], Vector[][]];
+      const attend = (
+        query: Vector,
+        [keys, values]: [Vector[][], Vector[][]],
+        kv: number,
+        from: number,
+        to: number,
+      ) => {
+        const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+        const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
+        return Array.from({ length: d }, (_, i) =>
+          weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+        );
+      };
+      const embedded = tokens.map(
+        (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
       );
-    };
-    const embedded = tokens.map(
-      (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
-    );
-    let xs = embedded;
-    const firsts: [Vector[][], Vector[][]][] = [];
-    for (let loop = 0; loop < loops; loop++) {
-      if (loop > 0 && geometry.shiftsLoops) {
-        const states = xs;
-        xs = embedded.map((x, n) => (n === 0 ? x : plus(x, states[n - 1] as Vector)));
+      let xs = embedded;
+      const firsts: [Vector[][], Vector[][]][] = [];
+      for (let loop = 0; loop < loops; loop++) {
+        if (loop > 0 && geometry.shiftsLoops) {
+          const states = xs;
+          const { embedding: a, state: b } = geometry.shiftsLoops;
+          xs = embedded.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * (states[n - 1]?.[i] as number))));
+        }
+        for (let i = 0; i < layers; i++) {
+          const w = model.layers[i] as LayerWeights;
+          const inputs = xs.map((x) => normed(x, w.attentionNorm));
+          const own = rowsOf(w, inputs);
+          if (loop === 0) firsts[i] = own;
+          xs = xs.map((x, n) => {
+            const attended = Array.from({ length: heads }, (_, head) => {
+              const kv = Math.floor((head * kvHeads) / heads);
+              const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
+              const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
+              if (loop === 0) return global;
+              const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
+              const { weight, bias, norm } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
+              const of = norm ? normed(x, norm) : query;
+              const gate = weight.data.slice(head * of.length, (head + 1) * of.length);
+              const g = 1 / (1 + Math.exp(-dot(of, gate) - (bias[head] as number)));
+              return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
+            }).flat();
+            const y = plus(x, product(w.output, Float64Array.from(attended)));
+            const input = normed(y, w.mlpNorm);
+            return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
+          });
+        }
+        if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
       }
-      for (let i = 0; i < layers; i++) {
-        const w = model.layers[i] as LayerWeights;
-        const inputs = xs.map((x) => normed(x, w.attentionNorm));
-        const own = rowsOf(w, inputs);
-        if (loop === 0) firsts[i] = own;
-        xs = xs.map((x, n) => {
-          const attended = Array.from({ length: heads }, (_, head) => {
-            const kv = Math.floor((head * kvHeads) / heads);
-            const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
-            const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
-            if (loop === 0) return global;
-            const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
-            const { weight, bias } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
-            const gate = weight.data.slice(head * d, (head + 1) * d);
-            const g = 1 / (1 + Math.exp(-dot(query, gate) - (bias[head] as number)));
-            return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
-          }).flat();
-          const y = plus(x, product(w.output, Float64Array.from(attended)));
-          const input = normed(y, w.mlpNorm);
-          return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
-        });
-      }
-      if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
-    }
-    const expected = xs.map((x) =>
-      product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
-    ) as Float64Array[];
-    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
-    const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-    expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
-    const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-    expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
-  });
+      const expected = xs.map((x) =>
+        product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
+      ) as Float64Array[];
+      expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
+      const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
+    },
+  );
 
   it('cla is refused where layers do not follow one another', () => {
     expect(refusalOf({ ...IN_ROW, layers: 2 }, { kind: 'cla', shareLayers: 2 })).toContain(

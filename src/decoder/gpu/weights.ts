@@ -107,6 +107,10 @@ const PIECES: Readonly<Record<Projection, PiecesOf>> = {
     () => 'model.early_exit_gate.weight',
     () => 1,
   ),
+  'loop-gate': whole(
+    ({ stored }) => loopGateTensor(stored, 'weight'),
+    ({ geometry }) => geometry.heads,
+  ),
   'head-down': whole(
     () => HEAD_DOWN,
     ({ geometry }) => tableWidth(geometry),

@@ -10,6 +10,7 @@ import {
   HEAD,
   HEAD_DOWN,
   layerTensor,
+  LOOP_GATE_NORM,
   loopGateTensor,
   LOW_STATE,
   modelTensors,
@@ -33,7 +34,7 @@ export interface LayerWeights {
   readonly keyBias?: Vector;
   readonly valueBias?: Vector;
   /** Of each head, between the first loop's rows and a window of a later one. */
-  readonly loopGate?: { readonly weight: Matrix; readonly bias: Vector };
+  readonly loopGate?: { readonly weight: Matrix; readonly bias: Vector; readonly norm?: Vector };
   readonly output: Matrix;
   readonly gate: Matrix;
   readonly up: Matrix;
@@ -100,7 +101,13 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
       ...(biased.includes('v') ? { valueBias: vector(at('self_attn.v_proj.bias')) } : {}),
       ...(g.laterLoopsWindow === undefined
         ? {}
-        : { loopGate: { weight: matrix(loopGateTensor(i, 'weight')), bias: vector(loopGateTensor(i, 'bias')) } }),
+        : {
+            loopGate: {
+              weight: matrix(loopGateTensor(i, 'weight')),
+              bias: vector(loopGateTensor(i, 'bias')),
+              ...(g.loopGateOfInput ? { norm: vector(at(LOOP_GATE_NORM)) } : {}),
+            },
+          }),
       output: matrix(at('self_attn.o_proj.weight')),
       gate: matrix(at('mlp.gate_proj.weight')),
       up: matrix(at('mlp.up_proj.weight')),

@@ -14,7 +14,7 @@
  * multiplies attention's output (transformers, modular_hrm_text.py, Apache-2.0). Its prompts are read causally here.
  *
  * LoopCoder's later loops begin with the embedding and the state that the token before had after the loop before, zero
- * before the first token (arXiv 2510.24824).
+ * before the first token, each times a number (arXiv 2510.24824).
  *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
@@ -62,29 +62,42 @@ interface AttentionOptions {
 
 /**
  * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 −
- * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0).
+ * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0), or g
+ * = σ(w n(x) + b) of the layer's input x (LoopGateProjection of github.com/yxing-bj/vllm, Apache-2.0).
+ * @param states the layer's input
  */
 function mixedAttention(
   model: Model,
-  { gate, firsts, attention }: { gate: LayerWeights['loopGate']; firsts: readonly Projection[]; attention: Attention },
+  {
+    gate,
+    states,
+    firsts,
+    attention,
+  }: {
+    gate: LayerWeights['loopGate'];
+    states: readonly Vector[];
+    firsts: readonly Projection[];
+    attention: Attention;
+  },
   site: Site,
   tokens: readonly Projection[],
 ): Vector[] {
   const { headDim, rope, laterLoopsWindow: window } = model.geometry;
-  const { weight, bias } = gate as NonNullable<LayerWeights['loopGate']>;
+  const { weight, bias, norm } = gate as NonNullable<LayerWeights['loopGate']>;
   const asked = tokens.map((token, n) => ({ ...(firsts[n] as Projection), queries: token.queries }));
   const global = attention({ ...site, loop: 0 }, asked, { again: true });
   const local = attention(site, tokens, window === undefined ? {} : { window });
-  return tokens.map(({ queries, position }, n) =>
-    joined(
+  return tokens.map(({ queries, position }, n) => {
+    const input = norm && rmsNorm(states[n] as Vector, norm, model.normEpsilon);
+    return joined(
       queries.map((query, head) => {
-        const own = weight.data.subarray(head * headDim, (head + 1) * headDim);
-        const g = 1 / (1 + Math.exp(-dot(rotate(query, position, rope), own) - (bias[head] as number)));
+        const own = weight.data.subarray(head * weight.columns, (head + 1) * weight.columns);
+        const g = 1 / (1 + Math.exp(-dot(input ?? rotate(query, position, rope), own) - (bias[head] as number)));
         const part = (of: Vector): Vector => of.subarray(head * headDim, (head + 1) * headDim);
         return part(global[n] as Vector).map((y, i) => g * y + (1 - g) * (part(local[n] as Vector)[i] as number));
       }),
-    ),
-  );
+    );
+  });
 }
 
 /** Places of the tokens of a pass that run a loop of the core, ascending. @param states of all tokens before it */
@@ -161,12 +174,13 @@ export function run(
           accumulate(hidden[n] as Vector, others[n] as Vector);
         }
       stack = run?.stack ?? stack;
-      if (i === 0 && loop > 0 && core && g.shiftsLoops) {
+      const shift = g.shiftsLoops;
+      if (i === 0 && loop > 0 && core && shift) {
         const states = hidden.map((x) => x.slice());
         hidden.forEach((x, n) => {
-          x.set(preludeOutput[n] as Vector);
+          x.set((preludeOutput[n] as Vector).map((e) => e * shift.embedding));
           const state = n > 0 ? states[n - 1] : before[loop - 1];
-          if (state) accumulate(x, state);
+          if (state) accumulate(x, state, shift.state);
         });
         before[loop - 1] = states.at(-1) as Vector;
       }
@@ -189,7 +203,7 @@ export function run(
       const attended = windowed
         ? mixedAttention(
             model,
-            { gate: layer.loopGate, firsts: firsts.get(i) as readonly Projection[], attention },
+            { gate: layer.loopGate, states, firsts: firsts.get(i) as readonly Projection[], attention },
             site,
             projections,
           )

@@ -163,6 +163,7 @@ const lowState: Bind = (f) => ({
 });
 
 const loopShift: Bind = (f, visit) => ({
+  options: { factor: f.c.geometry.shiftsLoops?.state ?? 1 },
   binds: {
     positions: f.buffer('positions'),
     embedding: f.buffer('token embedding'),
@@ -176,6 +177,10 @@ const stackSum: Bind = (f, visit) => {
   f.enterStack(stackPlace(f.c.geometry, placed(visit).layer).stack);
   return { binds: { input: f.otherState as Ref, target: f.residual } };
 };
+
+/** Gates of the heads, of the layer's normed input. */
+export const loopGateOfInput: Bind = (f, visit) =>
+  project(f, visit, 'loop-gate', normedRows(f, visit), alone(f, 'loop gates', f.c.geometry.heads));
 
 const attentionGate: Bind = (f, visit) => {
   const { rows, at } = f.inPacked('gate');
@@ -215,9 +220,10 @@ export const DENSE: Binds = {
   'mlp-residual': residual('post_attention_layernorm_2'),
   'attention-sum-norm': streamNorm('input_layernorm_2'),
   'mlp-sum-norm': streamNorm('post_attention_layernorm_2'),
+  'loop-gate-norm': layerNorm('loop_gate_norm'),
   'loop-norm': streamNorm('final'),
   'token-embedding': (f) => ({
-    options: { factor: 1 },
+    options: { factor: f.c.geometry.shiftsLoops?.embedding ?? 1 },
     binds: { input: f.residual, target: f.buffer('token embedding') },
   }),
   'loop-shift': loopShift,

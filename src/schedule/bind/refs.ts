@@ -46,12 +46,14 @@ export type Projection =
   | 'adapter'
   | 'exit-gate'
   | 'head-down'
+  | 'loop-gate'
   | 'head';
 export type NormName =
   | 'input_layernorm'
   | 'input_layernorm_2'
   | 'post_attention_layernorm'
   | 'post_attention_layernorm_2'
+  | 'loop_gate_norm'
   | 'core'
   | 'final';
 
