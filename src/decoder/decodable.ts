@@ -16,7 +16,6 @@ export function undecodable(g: Geometry): string | undefined {
   if (g.valuesAreKeys) return 'takes its keys for values';
   if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
-  if (g.normsOfBranches) return 'has norms of rows, and none before attention and MLP';
   if (g.extraParameters !== undefined && !(g.stacks && g.extraParameters === g.hidden))
     return 'has parts outside its layers';
   if (g.quantised) return `has weights in ${g.quantised.name}`;

@@ -107,7 +107,7 @@ function nameOf(g: Geometry, name: string): string {
 export function ravenLayout(g: Geometry): Layout {
   refuseUndecodable(g);
   const retrofitted = isRetrofitted(g);
-  if (!retrofitted && g.outputNorm !== 'sum')
+  if (g.normsOfBranches || (!retrofitted && g.outputNorm !== 'sum'))
     throw new UserError(
       `${g.name} has layers of another base than Llama, whose tensors the decoder does not know`,
       'choose a model that was retrofitted from Llama',

@@ -37,6 +37,10 @@ export const ADAPTER = 'model.adapter.weight';
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
 
+/** Norms of each head of queries and keys (Qwen3), or of their rows (OLMo-2): parts of a layer. */
+export const QUERY_NORM = 'self_attn.q_norm.weight';
+export const KEY_NORM = 'self_attn.k_norm.weight';
+
 /** The layer of a tensor and its part, or undefined for one that no layer has. */
 export function layerPart(name: string): { readonly stored: number; readonly part: string } | undefined {
   const [, stored, part] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
@@ -53,14 +57,13 @@ export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =
 
 /**
  * Which of the query, key and value projections have a bias: query and key (Huginn), or all three (Qwen2).
- * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and as
- * `refuseUndecodable`
+ * @throws UserError for any other extra parameters (output or MLP biases), and as `refuseUndecodable`
  */
 export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
   refuseUndecodable(g);
   const extras = layerExtras(g);
   const biased = (['q', 'k', 'v'] as const).filter((letter) => extras?.biases.includes(letter));
-  if (extras && !extras.norms && extras.biases.length === biased.length) return biased;
+  if (extras && extras.biases.length === biased.length) return biased;
   throw new UserError(
     `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the ` +
       `decoder cannot place`,
@@ -76,6 +79,7 @@ export function modelTensors(g: Geometry): TensorSpec[] {
   const queries = g.heads * g.headDim;
   const keys = g.kvHeads * g.headDim;
   const biased = biasedProjections(g);
+  const norms = layerExtras(g)?.norms;
   const rank = g.embeddingRank;
   const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, tableWidth(g)], role: 'embedding' }];
   if (rank !== undefined) specs.push({ name: EMBEDDING_UP, shape: [g.hidden, rank], role: 'matrix' });
@@ -85,7 +89,9 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     const add = (part: string, shape: readonly number[], role: TensorRole): void => {
       if (role !== 'norm' || !g.plainNorms) specs.push({ name: layerTensor(layer, part), shape, role });
     };
-    add('input_layernorm.weight', [g.hidden], 'norm');
+    // Norms are before attention and MLP, after them too, or after them alone.
+    const after = g.normsPerLayer === 4 || g.normsOfBranches;
+    if (!g.normsOfBranches) add('input_layernorm.weight', [g.hidden], 'norm');
     if (g.attentionGate) add('self_attn.gate_proj.weight', [queries, g.hidden], 'matrix');
     for (const [letter, rows] of [
       ['q', queries],
@@ -95,13 +101,15 @@ export function modelTensors(g: Geometry): TensorSpec[] {
       add(`self_attn.${letter}_proj.weight`, [rows, g.hidden], 'matrix');
       if (biased.includes(letter)) add(`self_attn.${letter}_proj.bias`, [rows], 'bias');
     }
+    if (norms) add(QUERY_NORM, [norms === 'rows' ? queries : g.headDim], 'norm');
+    if (norms && norms !== 'query-heads') add(KEY_NORM, [norms === 'rows' ? keys : g.headDim], 'norm');
     add('self_attn.o_proj.weight', [g.hidden, queries], 'matrix');
-    if (g.normsPerLayer === 4) add('input_layernorm_2.weight', [g.hidden], 'norm');
-    add('post_attention_layernorm.weight', [g.hidden], 'norm');
+    if (after) add('input_layernorm_2.weight', [g.hidden], 'norm');
+    if (!g.normsOfBranches) add('post_attention_layernorm.weight', [g.hidden], 'norm');
     add('mlp.gate_proj.weight', [g.mlpHidden, g.hidden], 'matrix');
     add('mlp.up_proj.weight', [g.mlpHidden, g.hidden], 'matrix');
     add('mlp.down_proj.weight', [g.hidden, g.mlpHidden], 'matrix');
-    if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
+    if (after) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
   if (g.laterLoopsWindow !== undefined)
     for (let layer = 0; layer < storedLayers(g); layer++) {

@@ -53,10 +53,10 @@ function queryKeyNorms(c: Configuration, rows: number, owning: When): Op[] {
   const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const norms = layerExtras(c.geometry)?.norms ?? null;
   if (norms === null) return [];
-  const of = (label: string, count: number, when: When = 'always'): Op =>
-    norms === 'rows'
-      ? op(label, 'rmsnorm', 'norm', { rows, width: count * d }, when)
-      : op(label, 'rmsnorm', 'norm', { rows: rows * count, width: d }, when);
+  const of = (label: string, count: number, when: When = 'always'): Op => {
+    const shape = norms === 'rows' ? { heads: 1, headDim: count * d } : { heads: count, headDim: d };
+    return op(label, 'head_norm', 'f32', { rows, ...shape }, when);
+  };
   return [of('q-norm', heads), ...(norms === 'query-heads' ? [] : [of('k-norm', kvHeads, owning)])];
 }
 

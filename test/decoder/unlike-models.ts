@@ -85,7 +85,24 @@ export const GATED_INPUT: Geometry = {
   normAfterEachLoop: true,
 };
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED, GATED_INPUT];
+/** Norms of the heads of queries and keys (Qwen3). */
+function headNorms(): Geometry {
+  const g = sizes();
+  const { headDim } = g;
+  return { ...g, name: 'norms of heads', heads: 4, kvHeads: 2, extraParametersPerLayer: 2 * headDim };
+}
+export const HEAD_NORMS = headNorms();
+
+/** Norms of whole rows of queries and keys, and of branches alone (OLMo-2 around Huginn's loops). */
+function branchNorms(): Geometry {
+  const g = { ...sizes(), heads: 4, kvHeads: 2 };
+  const extraParametersPerLayer = (g.heads + g.kvHeads) * g.headDim;
+  const around = { preludeLayers: 1, codaLayers: 1, adapter: true } as const;
+  return { ...g, ...around, name: 'norms of branches', normsOfBranches: true, extraParametersPerLayer };
+}
+export const BRANCH_NORMS = branchNorms();
+
+export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED, GATED_INPUT, HEAD_NORMS, BRANCH_NORMS];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

@@ -19,7 +19,17 @@ import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
 import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
-import { casesOf, GATED_INPUT, IN_ROW, IN_TURN, SHIFTED, UNLIKE, WINDOWS } from './unlike-models.js';
+import {
+  BRANCH_NORMS,
+  casesOf,
+  GATED_INPUT,
+  HEAD_NORMS,
+  IN_ROW,
+  IN_TURN,
+  SHIFTED,
+  UNLIKE,
+  WINDOWS,
+} from './unlike-models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 6;
@@ -175,7 +185,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
         }
         for (let i = 0; i < layers; i++) {
           const w = model.layers[i] as LayerWeights;
-          const inputs = xs.map((x) => normed(x, w.attentionNorm));
+          const inputs = xs.map((x) => normed(x, w.attentionNorm as Vector));
           const own = rowsOf(w, inputs);
           if (loop === 0) firsts[i] = own;
           xs = xs.map((x, n) => {
@@ -192,7 +202,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
               return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
             }).flat();
             const y = plus(x, product(w.output, Float64Array.from(attended)));
-            const input = normed(y, w.mlpNorm);
+            const input = normed(y, w.mlpNorm as Vector);
             return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
           });
         }
@@ -208,6 +218,28 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
     },
   );
+
+  it.each([HEAD_NORMS, BRANCH_NORMS])('$name: a norm forgets the size of what it takes', (geometry) => {
+    const tokens = promptOf(geometry, LENGTH, SEED);
+    const weights = weightsOf(geometry);
+    /** Logits with tensors times a number for each so many of their rows. */
+    const with_ = (part: RegExp, rows = Infinity): Float64Array[] => {
+      const read = (name: string): Float32Array => {
+        const values = weights.read(name);
+        const each = rows * (weights.shapes.get(name)?.[1] ?? 1);
+        return part.test(name) ? values.map((x, i) => x * (2 + Math.floor(i / each))) : values;
+      };
+      return forward(loadModel(geometry, { shapes: weights.shapes, read }, 1e-15), tokens);
+    };
+    const plain = with_(/^$/);
+    const { headDim, normsOfBranches } = geometry;
+    expect(distance(plain, with_(/self_attn\.[qk]_proj/))).toBeLessThan(EXACT);
+    // Norms of rows keep what heads are to each other.
+    expect(distance(plain, with_(/self_attn\.[qk]_proj/, headDim)) < EXACT).toBe(!normsOfBranches);
+    expect(distance(plain, with_(/self_attn\.q_norm/))).toBeGreaterThan(1e-6);
+    expect(distance(plain, with_(/(o|down)_proj/)) < EXACT).toBe(normsOfBranches === true);
+    expect(distance(plain, with_(/embed_tokens/)) < EXACT).toBe(false);
+  });
 
   it('cla is refused where layers do not follow one another', () => {
     expect(refusalOf({ ...IN_ROW, layers: 2 }, { kind: 'cla', shareLayers: 2 })).toContain(

@@ -1,5 +1,5 @@
 /** A model's weights in float64, gathered from named tensors. */
-import { storedLayers, type Geometry } from '../../geometry/geometry.js';
+import { layerExtras, storedLayers, type Geometry } from '../../geometry/geometry.js';
 import {
   ADAPTER,
   biasedProjections,
@@ -9,21 +9,23 @@ import {
   FINAL_NORM,
   HEAD,
   HEAD_DOWN,
+  KEY_NORM,
   layerTensor,
   LOOP_GATE_NORM,
   loopGateTensor,
   LOW_STATE,
   modelTensors,
+  QUERY_NORM,
   requireTensors,
 } from '../tensors.js';
 import type { TensorSource } from '../weights.js';
 import type { Matrix, Vector } from './arithmetic.js';
 
 export interface LayerWeights {
-  /** n1 and n3, before attention and MLP; n2 and n4 after them, in sandwich layers only. */
-  readonly attentionNorm: Vector;
+  /** n1 and n3, before attention and MLP; n2 and n4 after them, in sandwich layers, or without those before (OLMo-2). */
+  readonly attentionNorm?: Vector;
   readonly attentionOutNorm?: Vector;
-  readonly mlpNorm: Vector;
+  readonly mlpNorm?: Vector;
   readonly mlpOutNorm?: Vector;
   /** Of attention's output, a scalar each. */
   readonly attentionGate?: Matrix;
@@ -33,6 +35,9 @@ export interface LayerWeights {
   readonly queryBias?: Vector;
   readonly keyBias?: Vector;
   readonly valueBias?: Vector;
+  /** Of each head of queries and keys, or of their rows. */
+  readonly queryNorm?: Vector;
+  readonly keyNorm?: Vector;
   /** Of each head, between the first loop's rows and a window of a later one. */
   readonly loopGate?: { readonly weight: Matrix; readonly bias: Vector; readonly norm?: Vector };
   readonly output: Matrix;
@@ -76,6 +81,7 @@ export function matrixOf(source: TensorSource, name: string): Matrix {
  */
 export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6): Model {
   const biased = biasedProjections(g);
+  const norms = layerExtras(g)?.norms;
   requireTensors(modelTensors(g), source.shapes, `the weights of ${g.name}`);
   const vector = (name: string): Vector => vectorOf(source, name);
   const norm = (name: string): Vector => (g.plainNorms ? new Float64Array(g.hidden).fill(1) : vector(name));
@@ -84,9 +90,13 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
   const layers = Array.from({ length: storedLayers(g) }, (_, i): LayerWeights => {
     const at = (part: string): string => layerTensor(i, part);
     return {
-      attentionNorm: norm(at('input_layernorm.weight')),
-      mlpNorm: norm(at('post_attention_layernorm.weight')),
-      ...(g.normsPerLayer === 4
+      ...(g.normsOfBranches
+        ? {}
+        : {
+            attentionNorm: norm(at('input_layernorm.weight')),
+            mlpNorm: norm(at('post_attention_layernorm.weight')),
+          }),
+      ...(g.normsPerLayer === 4 || g.normsOfBranches
         ? {
             attentionOutNorm: norm(at('input_layernorm_2.weight')),
             mlpOutNorm: norm(at('post_attention_layernorm_2.weight')),
@@ -99,6 +109,8 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
       ...(biased.includes('q') ? { queryBias: vector(at('self_attn.q_proj.bias')) } : {}),
       ...(biased.includes('k') ? { keyBias: vector(at('self_attn.k_proj.bias')) } : {}),
       ...(biased.includes('v') ? { valueBias: vector(at('self_attn.v_proj.bias')) } : {}),
+      ...(norms ? { queryNorm: vector(at(QUERY_NORM)) } : {}),
+      ...(norms && norms !== 'query-heads' ? { keyNorm: vector(at(KEY_NORM)) } : {}),
       ...(g.laterLoopsWindow === undefined
         ? {}
         : {

@@ -2,7 +2,8 @@
  * The looped transformer in float64, with attention left open: `run` asks for it at every (layer, loop), so that the
  * same network serves the exact forward pass, decoding from any cache and both passes of prefill.
  *
- *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
+ *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers, n1 and n3
+ *           where norms are of the branches alone (OLMo-2)
  *           x = n2(x + attention(n1(x))),  x = n4(x + mlp(n3(x)))  where norms are of the sum (Huginn)
  *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry
  *           says so), or every layer all its loops before the next layer (Nandi)
@@ -105,12 +106,19 @@ export type RowsOfLoop = (loop: number, states: readonly Vector[]) => readonly n
 
 function project(model: Model, layer: LayerWeights, x: Vector, position: number): Projection {
   const { headDim } = model.geometry;
-  const input = rmsNorm(x, layer.attentionNorm, model.normEpsilon);
+  const normed = (row: Vector, weight: Vector | undefined): Vector =>
+    weight ? rmsNorm(row, weight, model.normEpsilon) : row;
+  const input = normed(x, layer.attentionNorm);
+  // A norm is of a whole row where its weight is as wide.
+  const heads = (row: Vector, norm: Vector | undefined): Vector[] =>
+    norm?.length === row.length
+      ? split(normed(row, norm), headDim)
+      : split(row, headDim).map((head) => normed(head, norm));
   return {
     position,
     input,
-    queries: split(product(layer.query, input, layer.queryBias), headDim),
-    keys: split(product(layer.key, input, layer.keyBias), headDim),
+    queries: heads(product(layer.query, input, layer.queryBias), layer.queryNorm),
+    keys: heads(product(layer.key, input, layer.keyBias), layer.keyNorm),
     values: split(product(layer.value, input, layer.valueBias), headDim),
   };
 }
@@ -215,7 +223,7 @@ export function run(
           gates.forEach((gate, j) => (heads[j] = (heads[j] as number) / (1 + Math.exp(-gate))));
         }
         addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
-        const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
+        const input = layer.mlpNorm ? rmsNorm(x, layer.mlpNorm, normEpsilon) : x;
         addBranch(
           x,
           product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),

@@ -77,8 +77,23 @@ function project(
 }
 
 /** Rows of the last norm's output. */
-export const normedRows = (f: Frame, visit: Visit): Placed => ({ rows: f.normed, at: f.rowsOf(visit) });
+const normedRows = (f: Frame, visit: Visit): Placed => ({ rows: f.normed, at: f.rowsOf(visit) });
 const streamRows = (f: Frame, visit: Visit): Placed => ({ rows: f.residual, at: f.rowsOf(visit) });
+
+/** What a layer's projections read: its normed input, or the stream itself where norms are of the branches. */
+export const layerInput = (f: Frame, visit: Visit): Placed =>
+  f.c.geometry.normsOfBranches ? streamRows(f, visit) : normedRows(f, visit);
+
+/** x = n(x) of the heads of packed queries or keys. */
+const headNorm =
+  (what: 'queries' | 'keys', of: NormName): Bind =>
+  (f, visit) => {
+    const { rows, at } = f.inPacked(what);
+    return {
+      options: { eps: f.setting.normEpsilon, placement: { output: at } },
+      binds: { weight: { weights: 'norm', of, stored: placed(visit).stored }, target: rows },
+    };
+  };
 
 type Letters = 'qkv' | 'q' | 'kv';
 
@@ -88,7 +103,7 @@ const packedProjection =
   (f, visit) => {
     const { rows, at } = f.inPacked(letters === 'kv' ? 'keys' : 'queries');
     const to = letters === 'kv' ? at : { ...at, offset: 0 };
-    return project(f, visit, letters, normedRows(f, visit), { rows, at: to });
+    return project(f, visit, letters, layerInput(f, visit), { rows, at: to });
   };
 
 /** Adds the biases of a projection to its rows. The known layouts have biases of the first projections of a row. */
@@ -239,9 +254,11 @@ export const DENSE: Binds = {
   'qkv-bias': packedBias('qkv'),
   'q-bias': packedBias('q'),
   'kv-bias': packedBias('kv'),
+  'q-norm': headNorm('queries', 'self_attn.q_norm'),
+  'k-norm': headNorm('keys', 'self_attn.k_norm'),
   'attention-out': back('attention-out', 'attention'),
   'gate-up': (f, visit) =>
-    project(f, visit, 'gate-up', normedRows(f, visit), alone(f, 'gate up', 2 * f.c.geometry.mlpHidden)),
+    project(f, visit, 'gate-up', layerInput(f, visit), alone(f, 'gate up', 2 * f.c.geometry.mlpHidden)),
   swiglu: (f) => ({ binds: { input: f.buffer('gate up'), output: f.buffer('activated') } }),
   down: back('down', 'activated'),
   'exit-gate': (f, visit) => project(f, visit, 'exit-gate', streamRows(f, visit), alone(f, 'exit', 1)),
@@ -252,5 +269,5 @@ export const DENSE: Binds = {
     return project(f, visit, 'head', x, alone(f, 'logits', vocab));
   },
   sample,
-  'branch-key': (f, visit) => project(f, visit, 'branch-key', normedRows(f, visit), f.branchKeys(visit)),
+  'branch-key': (f, visit) => project(f, visit, 'branch-key', layerInput(f, visit), f.branchKeys(visit)),
 };

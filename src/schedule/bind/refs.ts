@@ -54,6 +54,8 @@ export type NormName =
   | 'post_attention_layernorm'
   | 'post_attention_layernorm_2'
   | 'loop_gate_norm'
+  | 'self_attn.q_norm'
+  | 'self_attn.k_norm'
   | 'core'
   | 'final';
 
