@@ -119,6 +119,7 @@ const geometry = z
       .optional(),
     laterLoopsWindow: tokens.optional(),
     loopGateOfInput: z.literal(true).optional(),
+    changeRank: count(LIMITS.hidden).optional(),
     shiftsLoops: z.object({ embedding: z.number().positive(), state: z.number().positive() }).optional(),
     valuesAreKeys: z.literal(true).optional(),
     heads: count(LIMITS.heads),

@@ -31,6 +31,7 @@ import {
   type WholePrompt,
 } from '../schedule/prefill/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
+import { evenRow } from '../../kernels/spec.js';
 
 const WEIGHT_BYTES = { bf16: 2, f16: 2, f32: 4 } as const;
 /** Codec matrices are kept in 16 bits, their means in F32. */
@@ -86,7 +87,8 @@ export function weightBytes(g: Geometry, gpus: number): number {
 /**
  * Weights that a GPU holds beyond those of the checkpoint. Norms, biases and a stack's first state are kept in f32. A
  * final norm that also runs after the core is held twice. The exit gate's single column is padded to a pair and has no
- * bias (it never fires). Layers that read another layer's cache (cla) need no K and V projections.
+ * bias (it never fires). Layers that read another layer's cache (cla) need no K and V projections. Gates of loops are
+ * matrices, of rows padded to pairs; what tells LoopUS when to stop is not held.
  */
 function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;
@@ -95,8 +97,24 @@ function heldBeyondCheckpoint(c: Configuration): number {
   const state = g.stacks ? (g.extraParameters ?? 0) : 0;
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
+  const padded = (rows: number, columns: number): number => rows * evenRow(columns) * bytes;
+  const gates = g.loopGateOfInput ? storedLayers(g) * (padded(g.hidden, g.heads) - g.heads * g.hidden * F32) : 0;
+  const change =
+    g.changeRank === undefined
+      ? 0
+      : padded(g.hidden, g.changeRank) +
+        padded(g.changeRank, g.hidden) +
+        2 * g.hidden * F32 -
+        (g.extraParameters ?? 0) * bytes;
   const twice = g.normAfterCore ? g.hidden * F32 : 0;
-  return (kept + state) * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * projection;
+  return (
+    (kept + state) * (F32 - bytes) +
+    twice +
+    gates +
+    change +
+    (g.exitGate ? (g.hidden - 1) * bytes : 0) -
+    unread * projection
+  );
 }
 
 /**

@@ -11,7 +11,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';
-import { hrmLayout, pltLayout, publishedTensors, type Layout } from './published.js';
+import { hrmLayout, ldsLayout, pltLayout, publishedTensors, type Layout } from './published.js';
 import { ravenLayout, refuseRavenOptions } from './raven.js';
 import { SafetensorsFile } from './safetensors.js';
 import { HEAD, modelTensors, refuseOthers, requireTensors, type TensorSpec } from './tensors.js';
@@ -170,6 +170,11 @@ const CLASSES: Readonly<Record<string, Writing>> = {
     warning:
       'prompts are read causally, as by its own code without token_type_ids; it was trained to read them in both ' +
       'directions',
+  },
+  lds: {
+    within: 'base_config_dict',
+    layout: ldsLayout,
+    warning: 'all loops run; its own code may stop before',
   },
   nandi: { epsilon: 1e-5 },
   iquestloopcoder: { epsilon: 1e-5 },

@@ -16,7 +16,9 @@ export function undecodable(g: Geometry): string | undefined {
   if (g.valuesAreKeys) return 'takes its keys for values';
   if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
-  if (g.extraParameters !== undefined && !(g.stacks && g.extraParameters === g.hidden))
+  if (g.changeRank !== undefined && (g.changeRank > g.mlpHidden || g.adapter || g.stacks || g.loopsInRow))
+    return 'keeps a share of what a loop changes beside an adapter, stacks or loops in a row';
+  if (g.extraParameters !== undefined && !(g.stacks && g.extraParameters === g.hidden) && g.changeRank === undefined)
     return 'has parts outside its layers';
   if (g.quantised) return `has weights in ${g.quantised.name}`;
   return undefined;

@@ -3,9 +3,22 @@
  * the decoder that share a name lie in one published tensor, one after the other.
  */
 import { UserError, show } from '../errors.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { storedCoreLayers, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import type { OpenTensors } from './checkpoint.js';
-import { elementsOf, EMBEDDING, layerPart, LOOP_GATE_NORM, modelTensors, type TensorSpec } from './tensors.js';
+import {
+  CHANGE_BIAS,
+  CHANGE_DOWN,
+  CHANGE_RATES,
+  CHANGE_UP,
+  elementsOf,
+  EMBEDDING,
+  FINAL_NORM,
+  HEAD,
+  layerPart,
+  LOOP_GATE_NORM,
+  modelTensors,
+  type TensorSpec,
+} from './tensors.js';
 import { checkedLength } from './weights.js';
 
 /** Where a tensor of the decoder lies: elements of a published one, times a factor. */
@@ -40,6 +53,14 @@ export function layoutOf(
     published.set(name, { ...spec, name, shape: [(before?.[0] ?? 0) + rows, ...row] });
   }
   return { published: [...published.values()], pieces };
+}
+
+/** The block of a stored layer, and its number there. */
+export function blockOf(g: Geometry, stored: number): { readonly block: LayerBlock['name']; readonly layer: number } {
+  const core = stored - g.preludeLayers;
+  if (core < 0) return { block: 'prelude', layer: stored };
+  const coda = core - storedCoreLayers(g);
+  return coda < 0 ? { block: 'core', layer: core } : { block: 'coda', layer: coda };
 }
 
 /**
@@ -78,6 +99,35 @@ export const pltLayout = (g: Geometry): Layout =>
       .replace(/^model\.gate_projections\.(\d+)/, 'model.layers.$1.self_attn.plt_gate')
       .replace(LOOP_GATE_NORM, 'self_attn.plt_gate.gate_norm.weight'),
   );
+
+/** Parts of LoopUS, and what tells when to stop, which is not decoded. */
+const LDS: Readonly<Record<string, string>> = {
+  [EMBEDDING]: 'encoder.embed_tokens.weight',
+  [CHANGE_DOWN]: 'reasoning.gate.dt_input_proj.weight',
+  [CHANGE_UP]: 'reasoning.gate.delta_proj.weight',
+  [CHANGE_BIAS]: 'reasoning.gate.delta_proj.bias',
+  [CHANGE_RATES]: 'reasoning.gate.A_log',
+  [FINAL_NORM]: 'decoder.norm.weight',
+  [HEAD]: 'decoder.lm_head.weight',
+};
+
+/** LoopUS (github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0): its base in three blocks. */
+export function ldsLayout(g: Geometry): Layout {
+  const { published, pieces } = layoutOf(modelTensors(g), (name) => {
+    const at = layerPart(name);
+    if (!at) return LDS[name] ?? name;
+    const { block, layer } = blockOf(g, at.stored);
+    return `${{ prelude: 'encoder', core: 'reasoning', coda: 'decoder' }[block]}.layers.${layer}.${at.part}`;
+  });
+  const row = { shape: [g.hidden], role: 'norm' } as const;
+  const stop: TensorSpec[] = [
+    { ...row, name: 'q_head.0.weight' },
+    { ...row, name: 'q_head.0.bias' },
+    { name: 'q_head.1.weight', shape: [1, g.hidden], role: 'matrix' },
+    { name: 'q_head.1.bias', shape: [1], role: 'bias' },
+  ];
+  return { published: [...published, ...stop], pieces };
+}
 
 /** Published tensors under the decoder's names. @param source has those of the layout */
 export function publishedTensors(g: Geometry, { pieces }: Layout, source: OpenTensors): OpenTensors {

@@ -25,7 +25,7 @@
 import { UserError, show } from '../errors.js';
 import { refuseUndecodable } from './decodable.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { layoutOf, type Layout, type Piece } from './published.js';
+import { blockOf, layoutOf, type Layout, type Piece } from './published.js';
 import { ADAPTER, CORE_NORM, EMBEDDING, FINAL_NORM, layerPart, modelTensors } from './tensors.js';
 
 /** Layers of a retrofitted Llama have two norms, Huginn's own four. */
@@ -60,13 +60,6 @@ export function refuseRavenOptions(g: Geometry, config: Readonly<Record<string, 
     );
 }
 
-/** The published name of a stored layer. */
-function blockName(g: Geometry, stored: number): string {
-  if (stored < g.preludeLayers) return `prelude.${stored}`;
-  if (stored < g.preludeLayers + g.layers) return `core_block.${stored - g.preludeLayers}`;
-  return `coda.${stored - g.preludeLayers - g.layers}`;
-}
-
 /** Parts of a layer: the norms of Huginn's four and of Llama's two, and what both have. */
 const SANDWICH: Readonly<Record<string, string>> = {
   'input_layernorm.weight': 'norm_1.weight',
@@ -97,7 +90,8 @@ function nameOf(g: Geometry, name: string): string {
   if (!at) return ONCE[name] ?? name;
   const part = (isRetrofitted(g) ? LLAMA : SANDWICH)[at.part];
   const found = PARTS.find(([of]) => of.test(at.part));
-  return `transformer.${blockName(g, at.stored)}.${part ?? (found ? at.part.replace(...found) : at.part)}`;
+  const { block, layer } = blockOf(g, at.stored);
+  return `transformer.${block === 'core' ? 'core_block' : block}.${layer}.${part ?? (found ? at.part.replace(...found) : at.part)}`;
 }
 
 /**

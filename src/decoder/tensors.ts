@@ -32,6 +32,11 @@ export const FINAL_NORM = 'model.norm.weight';
 export const CORE_NORM = 'model.core_norm.weight';
 /** The low stack's first state (HRM-Text). */
 export const LOW_STATE = 'model.z_L_init';
+/** Of what a loop changed, to a rank and back, and the logarithms of the rates at which it fades (LoopUS). */
+export const CHANGE_DOWN = 'model.change.down.weight';
+export const CHANGE_UP = 'model.change.up.weight';
+export const CHANGE_BIAS = 'model.change.up.bias';
+export const CHANGE_RATES = 'model.change.log_rate';
 export const ADAPTER = 'model.adapter.weight';
 
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
@@ -120,6 +125,13 @@ export function modelTensors(g: Geometry): TensorSpec[] {
       );
       if (g.loopGateOfInput) specs.push({ name: layerTensor(layer, LOOP_GATE_NORM), shape: [g.hidden], role: 'norm' });
     }
+  if (g.changeRank !== undefined)
+    specs.push(
+      { name: CHANGE_DOWN, shape: [g.changeRank, g.hidden], role: 'matrix' },
+      { name: CHANGE_UP, shape: [g.hidden, g.changeRank], role: 'matrix' },
+      { name: CHANGE_BIAS, shape: [g.hidden], role: 'bias' },
+      { name: CHANGE_RATES, shape: [g.hidden], role: 'bias' },
+    );
   if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
   if (!g.plainNorms) specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)

@@ -77,6 +77,11 @@ export interface Geometry {
   readonly outputNorm?: 'branch' | 'sum';
   /** Extra learned scalars of a layer beside projections and norms (q/k/v biases, q/k norms, ...). */
   readonly extraParametersPerLayer: number;
+  /**
+   * Each loop ends with the state that it began with and a share of what it changed, a share for each scalar, of a
+   * projection of the change of this rank (LoopUS).
+   */
+  readonly changeRank?: number;
   /** A projection of a layer's input whose sigmoid multiplies attention's output, a scalar each (HRM-Text). */
   readonly attentionGate?: true;
   /** Extra learned scalars outside the layers; their operations are not priced (under 1 % of a step). */
@@ -214,6 +219,10 @@ export function layerProjections(g: Geometry): number {
 /** Parameters of one layer: attention and MLP projections, norms, extras. */
 export const layerParameters = (g: Geometry): number =>
   layerProjections(g) + (g.plainNorms ? 0 : g.normsPerLayer * g.hidden) + g.extraParametersPerLayer;
+
+/** True where a state stays beside the stream: of the other stack, or that with which a loop began. */
+export const keepsState = ({ stacks, changeRank }: Geometry): boolean =>
+  stacks !== undefined || changeRank !== undefined;
 
 /** Core layers that are stored; a pass may run some of them several times. */
 export const storedCoreLayers = (g: Geometry): number =>

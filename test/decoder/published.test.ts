@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/decoder/checkpoint.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
-import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2 } from '../geometry/configs.js';
+import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2, LOOPUS } from '../geometry/configs.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { removeTemporary, safetensors, temporaryFolder, type PlainTensor } from './files.js';
 
@@ -38,6 +38,8 @@ const coderLayer = (i: number): Record<string, number[]> =>
   );
 const AROUND = { 'model.embed_tokens.weight': [19, 16], 'lm_head.weight': [19, 16] };
 const CODERS = { ...AROUND, 'model.norm.weight': [16], ...coderLayer(0), ...coderLayer(1) };
+const headNorms = (i: number): [string, number[]][] =>
+  ['q_norm', 'k_norm'].map((norm) => [`model.layers.${i}.self_attn.${norm}.weight`, [8]]);
 const hrmLayer = (stack: 'L' | 'H', i: number): Record<string, number[]> => ({
   [`model.${stack}_module.layers.${i}.attn.gqkv_proj.weight`]: [64, 16],
   [`model.${stack}_module.layers.${i}.attn.o_proj.weight`]: [16, 16],
@@ -115,6 +117,48 @@ describe(`published tensors (seed ${SEED})`, () => {
         'model.gate_projections.0.bias': ['model.layers.0.self_attn.plt_gate.bias'],
         'model.gate_projections.1.weight': ['model.layers.1.self_attn.plt_gate.weight'],
         'model.layers.1.loop_gate_norm.weight': ['model.layers.1.self_attn.plt_gate.gate_norm.weight'],
+      },
+    ],
+    [
+      'LoopUS',
+      {
+        ...LOOPUS,
+        N: 3,
+        base_config_dict: { ...LOOPUS.base_config_dict, ...CODER, num_hidden_layers: 4 },
+        encoder_layer_indices: [0],
+        reasoning_layer_indices: [1, 2],
+        decoder_layer_indices: [3],
+      },
+      Object.fromEntries([
+        ...[
+          ['encoder', 0],
+          ['reasoning', 0],
+          ['reasoning', 1],
+          ['decoder', 0],
+        ].flatMap(([block, i]) =>
+          [...Object.entries(coderLayer(i as number)), ...headNorms(i as number)].map(([name, shape]) => [
+            name.replace('model', block as string),
+            shape,
+          ]),
+        ),
+        ['encoder.embed_tokens.weight', [19, 16]],
+        ['reasoning.gate.dt_input_proj.weight', [1, 16]],
+        ['reasoning.gate.delta_proj.weight', [16, 1]],
+        ['reasoning.gate.delta_proj.bias', [16]],
+        ['reasoning.gate.A_log', [16]],
+        ['decoder.norm.weight', [16]],
+        ['decoder.lm_head.weight', [19, 16]],
+        ['q_head.0.weight', [16]],
+        ['q_head.0.bias', [16]],
+        ['q_head.1.weight', [1, 16]],
+        ['q_head.1.bias', [1]],
+      ]),
+      {
+        'model.embed_tokens.weight': ['encoder.embed_tokens.weight'],
+        'model.layers.2.self_attn.q_norm.weight': ['reasoning.layers.1.self_attn.q_norm.weight'],
+        'model.layers.3.mlp.up_proj.weight': ['decoder.layers.0.mlp.up_proj.weight'],
+        'model.change.up.bias': ['reasoning.gate.delta_proj.bias'],
+        'model.change.log_rate': ['reasoning.gate.A_log'],
       },
     ],
   ])('%s', (_, config, shapes, where) => {

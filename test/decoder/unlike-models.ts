@@ -102,7 +102,26 @@ function branchNorms(): Geometry {
 }
 export const BRANCH_NORMS = branchNorms();
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED, GATED_INPUT, HEAD_NORMS, BRANCH_NORMS];
+/** A share of what a loop changed, between a prelude and a coda (LoopUS). */
+function changes(): Geometry {
+  const g = headNorms();
+  const changeRank = random.whole(1, 4);
+  const extraParameters = (2 * changeRank + 5) * g.hidden + 1;
+  const around = { preludeLayers: random.whole(0, 2), codaLayers: 1, tiedEmbeddings: false };
+  return { ...g, ...around, name: 'shares of changes', changeRank, extraParameters };
+}
+export const CHANGES = changes();
+
+export const UNLIKE: readonly Geometry[] = [
+  IN_ROW,
+  IN_TURN,
+  WINDOWS,
+  SHIFTED,
+  GATED_INPUT,
+  HEAD_NORMS,
+  BRANCH_NORMS,
+  CHANGES,
+];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

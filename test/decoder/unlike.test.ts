@@ -14,7 +14,7 @@ import {
 } from '../../src/decoder/reference/arithmetic.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel, type LayerWeights, type Model } from '../../src/decoder/reference/model.js';
-import { EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
+import { CHANGE_RATES, EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
@@ -22,6 +22,7 @@ import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
 import {
   BRANCH_NORMS,
   casesOf,
+  CHANGES,
   GATED_INPUT,
   HEAD_NORMS,
   IN_ROW,
@@ -239,6 +240,33 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     expect(distance(plain, with_(/self_attn\.q_norm/))).toBeGreaterThan(1e-6);
     expect(distance(plain, with_(/(o|down)_proj/)) < EXACT).toBe(normsOfBranches === true);
     expect(distance(plain, with_(/embed_tokens/)) < EXACT).toBe(false);
+  });
+
+  it('shares of changes: none is kept where rates are high, all where they are low', () => {
+    const { changeRank: _rank, extraParameters: _extra, ...plain } = CHANGES;
+    const tokens = promptOf(CHANGES, LENGTH, SEED);
+    const weights = weightsOf(CHANGES);
+    const at = (logRate: number): Float64Array[] => {
+      const read = (name: string): Float32Array =>
+        name === CHANGE_RATES ? new Float32Array(CHANGES.hidden).fill(logRate) : weights.read(name);
+      return forward(loadModel(CHANGES, { shapes: weights.shapes, read }), tokens);
+    };
+    const all = forward(loadModel(plain, weights), tokens);
+    expect(distance(at(-60), all)).toBeLessThan(EXACT);
+    const without = forward(
+      loadModel(plain, {
+        shapes: weights.shapes,
+        // Layers of the core add nothing.
+        read: (name) => {
+          const stored = Number(/layers\.(\d+)\.(?:self_attn\.o|mlp\.down)_proj/.exec(name)?.[1] ?? -1);
+          const core = stored >= plain.preludeLayers && stored < plain.preludeLayers + plain.layers;
+          return core ? weights.read(name).fill(0) : weights.read(name);
+        },
+      }),
+      tokens,
+    );
+    expect(distance(at(60), without)).toBeLessThan(EXACT);
+    expect(distance(at(0), all)).toBeGreaterThan(1e-6);
   });
 
   it('cla is refused where layers do not follow one another', () => {

@@ -126,6 +126,15 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
   },
   {
+    kernel: 'gate',
+    variants: ['change'],
+    options: (random, s) => ({
+      placement: { output: { offset: random.whole(0, 3) * (s.width as number), stride: s.width as number } },
+    }),
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+  },
+  {
     kernel: 'shift',
     variants: ['f32'],
     options: (random) => ({ factor: random.pick([1, 0.053]) }),

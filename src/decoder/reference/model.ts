@@ -3,6 +3,10 @@ import { layerExtras, storedLayers, type Geometry } from '../../geometry/geometr
 import {
   ADAPTER,
   biasedProjections,
+  CHANGE_BIAS,
+  CHANGE_DOWN,
+  CHANGE_RATES,
+  CHANGE_UP,
   CORE_NORM,
   EMBEDDING,
   EMBEDDING_UP,
@@ -60,6 +64,8 @@ export interface Model {
   /** Between the last loop and the coda, in models that norm there. */
   readonly coreNorm?: Vector;
   readonly adapter?: Matrix;
+  /** Of what a loop changed: how much of each scalar is kept. */
+  readonly change?: { readonly down: Matrix; readonly up: Matrix; readonly bias: Vector; readonly logRate: Vector };
   /** The low stack's first state, where a pass runs stacks in turn. */
   readonly lowState?: Vector;
   /** The embedding itself where the two are tied. */
@@ -135,6 +141,16 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
     norm: norm(FINAL_NORM),
     ...(g.normAfterCore ? { coreNorm: norm(CORE_NORM) } : {}),
     ...(g.stacks ? { lowState: g.extraParameters === undefined ? new Float64Array(g.hidden) : vector(LOW_STATE) } : {}),
+    ...(g.changeRank === undefined
+      ? {}
+      : {
+          change: {
+            down: matrix(CHANGE_DOWN),
+            up: matrix(CHANGE_UP),
+            bias: vector(CHANGE_BIAS),
+            logRate: vector(CHANGE_RATES),
+          },
+        }),
     ...(g.adapter ? { adapter: matrix(ADAPTER) } : {}),
     head: g.tiedEmbeddings ? embedding : matrix(HEAD),
   };

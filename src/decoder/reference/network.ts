@@ -17,6 +17,8 @@
  * LoopCoder's later loops begin with the embedding and the state that the token before had after the loop before, zero
  * before the first token, each times a number (arXiv 2510.24824).
  *
+ * A loop of LoopUS ends with a share of what it changed. All loops run: its own code may stop before.
+ *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
  */
@@ -101,6 +103,21 @@ function mixedAttention(
   });
 }
 
+type LoopChange = NonNullable<Model['change']>;
+
+/**
+ * s + a (x - s), a = exp(-softplus(W_up W_down (x - s) + b) e^r), of the state s with which a loop began and its own x
+ * (SelectiveGate of github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0).
+ */
+function changed({ down, up, bias, logRate }: LoopChange, began: Vector, x: Vector): Vector {
+  const change = x.map((value, i) => value - (began[i] as number));
+  return product(up, product(down, change), bias).map((y, i) => {
+    const softplus = Math.max(y, 0) + Math.log1p(Math.exp(-Math.abs(y)));
+    const kept = Math.exp(-softplus * Math.exp(logRate[i] as number));
+    return (began[i] as number) + kept * (change[i] as number);
+  });
+}
+
 /** Places of the tokens of a pass that run a loop of the core, ascending. @param states of all tokens before it */
 export type RowsOfLoop = (loop: number, states: readonly Vector[]) => readonly number[];
 
@@ -171,6 +188,8 @@ export function run(
       core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
     let stack = 1;
     let rows: readonly number[] = all;
+    /** States with which a loop began, where its end takes them in. */
+    let began: readonly Vector[] = [];
     /** Projections of the first loop. */
     const firsts = new Map<number, readonly Projection[]>();
     for (const { layer: i, loop } of layerRuns(g, block)) {
@@ -194,6 +213,7 @@ export function run(
       }
       if (i === 0) rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
       const states = rows.map((n) => hidden[n] as Vector);
+      if (i === 0 && core && model.change) began = states.map((x) => x.slice());
       if (i === 0 && core && model.adapter)
         states.forEach((x, k) =>
           x.set(
@@ -230,6 +250,8 @@ export function run(
           layer.mlpOutNorm,
         );
       });
+      if (model.change && core && i === block.layers - 1)
+        states.forEach((x, k) => x.set(changed(model.change as LoopChange, began[k] as Vector, x)));
       if (g.stacks ? run?.ends : i === block.layers - 1 && core && g.normAfterEachLoop)
         for (const x of states) x.set(rmsNorm(x, model.norm, normEpsilon));
     }

@@ -197,6 +197,28 @@ const stackSum: Bind = (f, visit) => {
 export const loopGateOfInput: Bind = (f, visit) =>
   project(f, visit, 'loop-gate', normedRows(f, visit), alone(f, 'loop gates', f.c.geometry.heads));
 
+/** A loop's change, in place of its state. */
+const loopChange: Bind = (f, visit) => {
+  const at = f.rowsOf(visit);
+  return {
+    options: { factor: -1, placement: { input: at, output: at } },
+    binds: { input: f.otherState as Ref, target: f.residual },
+  };
+};
+
+const changeMix: Bind = (f, visit) => ({
+  options: { placement: { output: f.rowsOf(visit) } },
+  binds: {
+    gates: f.buffer('projected'),
+    rates: { weights: 'change-rates' },
+    before: f.otherState as Ref,
+    target: f.residual,
+  },
+});
+
+/** Rows of a change's rank, where the MLP's are between layers. */
+const changeRows = (f: Frame): Placed => alone(f, 'activated', f.c.geometry.changeRank as number);
+
 const attentionGate: Bind = (f, visit) => {
   const { rows, at } = f.inPacked('gate');
   const output = { offset: 0, stride: visit.op.shape.width as number };
@@ -243,6 +265,12 @@ export const DENSE: Binds = {
   }),
   'loop-shift': loopShift,
   'low-state': lowState,
+  'loop-state': (f) => ({ options: { factor: 1 }, binds: { input: f.residual, target: f.otherState as Ref } }),
+  'loop-change': loopChange,
+  'change-down': (f, visit) => project(f, visit, 'change-down', streamRows(f, visit), changeRows(f)),
+  'change-up': (f, visit) =>
+    project(f, visit, 'change-up', changeRows(f), { rows: f.buffer('projected'), at: f.rowsOf(visit) }),
+  'change-mix': changeMix,
   'stack-sum': stackSum,
   'stack-norm': streamNorm('final'),
   'attention-gate': attentionGate,
