@@ -122,6 +122,7 @@ const geometry = z
     changeRank: count(LIMITS.hidden).optional(),
     shiftsLoops: z.object({ embedding: z.number().positive(), state: z.number().positive() }).optional(),
     valuesAreKeys: z.literal(true).optional(),
+    copiesKeys: z.literal(true).optional(),
     heads: count(LIMITS.heads),
     kvHeads: count(LIMITS.heads),
     headDim: count(LIMITS.headDim),

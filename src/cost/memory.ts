@@ -18,6 +18,7 @@ import {
   layerParameters,
   layerProjections,
   parameterCount,
+  projectsValues,
   storedLayers,
   tableParameters,
   type Geometry,
@@ -74,7 +75,7 @@ const normScalars = (g: Geometry): number => (g.plainNorms ? 0 : g.normsPerLayer
 export function weightBytes(g: Geometry, gpus: number): number {
   const { projection, table, other } = scalarBytes(g);
   const layers = storedLayers(g);
-  const kvWhole = g.hidden * g.headDim * (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  const kvWhole = g.hidden * g.headDim * (projectsValues(g) ? 2 : 1) * g.kvHeads;
   const kvShare = gpus === 1 ? kvWhole : (kvWhole / g.kvHeads) * headsPerGpu(g.kvHeads, gpus);
   const whole = normScalars(g) + g.extraParametersPerLayer;
   const layer = ((layerProjections(g) - kvWhole) / gpus + kvShare) * projection + whole * other;
@@ -98,6 +99,8 @@ function heldBeyondCheckpoint(c: Configuration): number {
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
   const padded = (rows: number, columns: number): number => rows * evenRow(columns) * bytes;
+  // The decoder projects the keys twice, once for each row.
+  const copies = g.copiesKeys ? storedLayers(g) * g.hidden * g.headDim * g.kvHeads * projection : 0;
   const gates = g.loopGateOfInput ? storedLayers(g) * (padded(g.hidden, g.heads) - g.heads * g.hidden * F32) : 0;
   const change =
     g.changeRank === undefined
@@ -110,6 +113,7 @@ function heldBeyondCheckpoint(c: Configuration): number {
   return (
     (kept + state) * (F32 - bytes) +
     twice +
+    copies +
     gates +
     change +
     (g.exitGate ? (g.hidden - 1) * bytes : 0) -

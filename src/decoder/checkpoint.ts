@@ -10,6 +10,7 @@ import { displayPath, readTextFile } from '../io/files.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { parseJson } from '../io/json.js';
+import { decodedAs } from './decodable.js';
 import { repeatedKey } from './json-keys.js';
 import { hrmLayout, ldsLayout, pltLayout, publishedTensors, type Layout } from './published.js';
 import { ravenLayout, refuseRavenOptions } from './raven.js';
@@ -226,7 +227,7 @@ function decodingFacts(g: Geometry, path: string): DecodingFacts {
  */
 export function openCheckpoint(folder: string): Checkpoint {
   const config = join(folder, 'config.json');
-  const geometry = readModelFile(config);
+  const geometry = decodedAs(readModelFile(config));
   const { normEpsilon, layout, warning } = decodingFacts(geometry, config);
   const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map(
     (name) => join(folder, name),

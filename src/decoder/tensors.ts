@@ -7,7 +7,7 @@ import { ranksOfLoops } from '../codecs/hla.js';
 import { codecSpec, headsOfLatent, isHybrid } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
-import { layerExtras, storedLayers, tableWidth, type Geometry } from '../geometry/geometry.js';
+import { layerExtras, projectsValues, storedLayers, tableWidth, type Geometry } from '../geometry/geometry.js';
 import { refuseUndecodable } from './decodable.js';
 
 /** Kind of a tensor; it decides how a fabricated one is scaled. */
@@ -103,6 +103,7 @@ export function modelTensors(g: Geometry): TensorSpec[] {
       ['k', keys],
       ['v', keys],
     ] as const) {
+      if (letter === 'v' && !projectsValues(g)) continue;
       add(`self_attn.${letter}_proj.weight`, [rows, g.hidden], 'matrix');
       if (biased.includes(letter)) add(`self_attn.${letter}_proj.bias`, [rows], 'bias');
     }

@@ -53,6 +53,8 @@ export interface Geometry {
   readonly shiftsLoops?: { readonly embedding: number; readonly state: number };
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
+  /** The same, where both are cached all the same: as vLLM does, and `kv_cache_mode` "vanilla" (Lumma). */
+  readonly copiesKeys?: true;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -210,9 +212,12 @@ function countedExtras(g: Geometry): LayerExtras | null {
   return null;
 }
 
+/** False where values are keys, whatever is cached of them. */
+export const projectsValues = ({ valuesAreKeys, copiesKeys }: Geometry): boolean => !valuesAreKeys && !copiesKeys;
+
 /** Scalars of a layer's projections: queries, keys, values, attention's gate and output, and the MLP's. */
 export function layerProjections(g: Geometry): number {
-  const rows = (g.attentionGate ? 3 : 2) * g.heads + (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  const rows = (g.attentionGate ? 3 : 2) * g.heads + (projectsValues(g) ? 2 : 1) * g.kvHeads;
   return g.hidden * (g.headDim * rows + (g.mlp === 'gated' ? 3 : 2) * g.mlpHidden);
 }
 

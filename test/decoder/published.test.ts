@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/decoder/checkpoint.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
-import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2, LOOPUS } from '../geometry/configs.js';
+import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2, LOOPUS, LUMMA } from '../geometry/configs.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { removeTemporary, safetensors, temporaryFolder, type PlainTensor } from './files.js';
 
@@ -118,6 +118,19 @@ describe(`published tensors (seed ${SEED})`, () => {
         'model.gate_projections.1.weight': ['model.layers.1.self_attn.plt_gate.weight'],
         'model.layers.1.loop_gate_norm.weight': ['model.layers.1.self_attn.plt_gate.gate_norm.weight'],
       },
+    ],
+    [
+      'Lumma',
+      { ...LUMMA, ...SMALL, num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 1, embedding_rank: 6 },
+      {
+        'model.embed_tokens.weight': [19, 6],
+        'model.embedding_proj.weight': [16, 6],
+        'lm_head_proj.weight': [6, 16],
+        'model.norm.weight': [16],
+        ...Object.fromEntries(Object.entries(coderLayer(0)).filter(([name]) => !name.includes('v_proj'))),
+        'model.layers.0.self_attn.q_norm.weight': [8],
+      },
+      { 'model.layers.0.self_attn.k_proj.weight': ['model.layers.0.self_attn.k_proj.weight'] },
     ],
     [
       'LoopUS',

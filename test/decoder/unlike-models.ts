@@ -112,6 +112,14 @@ function changes(): Geometry {
 }
 export const CHANGES = changes();
 
+/** Values that are keys before their norm and rotation, tables of a lower rank, and norms of queries alone (Lumma). */
+function copies(): Geometry {
+  const g = sizes();
+  const more = { heads: 4, kvHeads: 2, loops: 1, copiesKeys: true, extraParametersPerLayer: g.headDim } as const;
+  return { ...g, ...more, name: 'keys as values', embeddingRank: random.even(4, 10) };
+}
+export const COPIES = copies();
+
 export const UNLIKE: readonly Geometry[] = [
   IN_ROW,
   IN_TURN,
@@ -121,6 +129,7 @@ export const UNLIKE: readonly Geometry[] = [
   HEAD_NORMS,
   BRANCH_NORMS,
   CHANGES,
+  COPIES,
 ];
 
 /** Everything that a model goes with, a full cache first. */

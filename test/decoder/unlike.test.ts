@@ -23,6 +23,7 @@ import {
   BRANCH_NORMS,
   casesOf,
   CHANGES,
+  COPIES,
   GATED_INPUT,
   HEAD_NORMS,
   IN_ROW,
@@ -267,6 +268,14 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     );
     expect(distance(at(60), without)).toBeLessThan(EXACT);
     expect(distance(at(0), all)).toBeGreaterThan(1e-6);
+  });
+
+  it('keys as values are a model whose two projections are the same', () => {
+    const { copiesKeys: _, ...plain } = COPIES;
+    const tokens = promptOf(COPIES, LENGTH, SEED);
+    const weights = weightsOf(COPIES);
+    const both = remade(plain, (name) => weights.read(name.replace('v_proj', 'k_proj')));
+    expect(distance(forward(loadModel(COPIES, weights), tokens), forward(both, tokens))).toBeLessThan(EXACT);
   });
 
   it('cla is refused where layers do not follow one another', () => {

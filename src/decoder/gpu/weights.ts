@@ -76,9 +76,9 @@ type PiecesOf = (c: Configuration, ref: ProjectionRef) => Piece[];
 
 const attentionPieces =
   (letters: string): PiecesOf =>
-  ({ geometry: { heads, kvHeads, headDim } }, { stored }) =>
+  ({ geometry: { heads, kvHeads, headDim, copiesKeys } }, { stored }) =>
     [...letters].map((letter) => ({
-      tensor: layerTensor(stored, `self_attn.${letter}_proj.weight`),
+      tensor: layerTensor(stored, `self_attn.${copiesKeys && letter === 'v' ? 'k' : letter}_proj.weight`),
       outputs: (letter === 'q' ? heads : kvHeads) * headDim,
     }));
 

@@ -111,7 +111,7 @@ export function loadModel(g: Geometry, source: TensorSource, normEpsilon = 1e-6)
       ...(g.attentionGate ? { attentionGate: matrix(at('self_attn.gate_proj.weight')) } : {}),
       query: matrix(at('self_attn.q_proj.weight')),
       key: matrix(at('self_attn.k_proj.weight')),
-      value: matrix(at('self_attn.v_proj.weight')),
+      value: matrix(at(`self_attn.${g.copiesKeys ? 'k' : 'v'}_proj.weight`)),
       ...(biased.includes('q') ? { queryBias: vector(at('self_attn.q_proj.bias')) } : {}),
       ...(biased.includes('k') ? { keyBias: vector(at('self_attn.k_proj.bias')) } : {}),
       ...(biased.includes('v') ? { valueBias: vector(at('self_attn.v_proj.bias')) } : {}),

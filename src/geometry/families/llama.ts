@@ -201,8 +201,8 @@ export const nandi: Family = {
 };
 
 /**
- * Lumma (transformers pull request 47929): values are keys before their rotation, which alone its cache keeps. Here
- * `num_hidden_layers` counts repeats of shared layers.
+ * Lumma (transformers pull request 47929): values are keys before their rotation, which alone its cache keeps, unless
+ * `kv_cache_mode` says otherwise. Here `num_hidden_layers` counts repeats of shared layers.
  */
 export const lumma: Family = {
   architecture: /^lumma/i,
@@ -216,16 +216,13 @@ export const lumma: Family = {
         'correct shared_kv',
       );
     const mode = c.get('kv_cache_mode') ?? 'shared';
-    if (mode !== 'shared')
-      c.refuse(
-        `kv_cache_mode must be "shared", ${received(mode)}; a copy of the keys beside them is not modelled`,
-        'correct kv_cache_mode',
-      );
+    if (mode !== 'shared' && mode !== 'vanilla')
+      c.refuse(`kv_cache_mode must be "shared" or "vanilla", ${received(mode)}`, 'correct kv_cache_mode');
     const g = llamaShaped(c, modelType, { ...LLAMA, kvHeadsRequired: true, ropeTheta: 1_000_000, tied: true });
     return {
       ...g,
       ...factorised(c, 512),
-      valuesAreKeys: true,
+      ...(mode === 'shared' ? { valuesAreKeys: true } : { copiesKeys: true }),
       extraParametersPerLayer: g.extraParametersPerLayer + (c.boolean('q_norm', true) ? g.headDim : 0),
     };
   },
