@@ -11,7 +11,7 @@ import { layerExtras, projectsValues, storedLayers, tableWidth, type Geometry } 
 import { refuseUndecodable } from './decodable.js';
 
 /** Kind of a tensor; it decides how a fabricated one is scaled. */
-export type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
+type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
 
 export interface TensorSpec {
   readonly name: string;
