@@ -13,6 +13,7 @@ import * as TERMS from './tables/terms.js';
 const NAMES = [
   'embed',
   'rmsnorm',
+  'head_norm',
   'rope',
   'rope_kept',
   'swiglu',

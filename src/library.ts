@@ -118,8 +118,11 @@ const geometry = z
       .readonly()
       .optional(),
     laterLoopsWindow: tokens.optional(),
-    shiftsLoops: z.literal(true).optional(),
+    loopGateOfInput: z.literal(true).optional(),
+    changeRank: count(LIMITS.hidden).optional(),
+    shiftsLoops: z.object({ embedding: z.number().positive(), state: z.number().positive() }).optional(),
     valuesAreKeys: z.literal(true).optional(),
+    copiesKeys: z.literal(true).optional(),
     heads: count(LIMITS.heads),
     kvHeads: count(LIMITS.heads),
     headDim: count(LIMITS.headDim),

@@ -1,4 +1,4 @@
-/** The gate of attention's output, and the mixture of two attentions: gate.wgsl, gate_mix.wgsl. */
+/** The gate of attention's output, the mixture of two attentions, a loop's change: gate{,_mix,_change}.wgsl. */
 import type { CurrentOptions, PlacementOptions } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
@@ -62,6 +62,38 @@ function planMix(call: KernelCall, { heads }: CurrentOptions = ALONE): Operation
   };
 }
 
+/** Buffers: gates, rates, before, target; rows of the last three follow each other from the output's offset on. */
+function planChange(call: KernelCall, { output }: PlacementOptions = {}): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'width');
+  requirePositive(call, s);
+  const count = s.rows * s.width;
+  const at = { offset: output?.offset ?? 0, stride: s.width };
+  const rows = (name: string, role: 'input' | 'state') => rowsOf(call, name, role, s.rows, s.width, at).buffer;
+  return {
+    buffers: [
+      rows('gates', 'input'),
+      { name: 'rates', role: 'input', content: 'f32', bytes: 8 * s.width },
+      rows('before', 'input'),
+      rows('target', 'state'),
+    ],
+    steps: [
+      {
+        source: 'gate_change',
+        element: 'f32',
+        constants: {},
+        uniforms: { count, width: s.width, first: at.offset },
+        buffers: [...read('gates', 'rates', 'before'), ...write('target')],
+        workgroups: grid(call.kernel, count, WORKGROUP),
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
 export const launch: Launch = {
-  plan: (call, o) => (call.variant === 'mix' ? planMix(call, o.current) : planGate(call, o.placement)),
+  plan: (call, o) => {
+    if (call.variant === 'change') return planChange(call, o.placement);
+    return call.variant === 'mix' ? planMix(call, o.current) : planGate(call, o.placement);
+  },
 };

@@ -5,8 +5,20 @@ import { rowsIn, widthOf } from '../shared/rows.reference.js';
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 
+const softplus = (x: number): number => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+
 export const reference: Checker = rowsIn('target', { input: widthOf }, (s, input, row) => {
   const width = widthOf(s.call.shape);
+  if (s.call.variant === 'change') {
+    // All rows begin where the target's do.
+    const first = (s.options.placement?.output?.offset ?? 0) + row * width;
+    const of = (name: string, i: number): number => s.input(name)(first + i);
+    const rates = s.input('rates');
+    return Array.from({ length: width }, (_, i) => {
+      const kept = Math.exp(-softplus(of('gates', i) + rates(i)) * Math.exp(rates(width + i)));
+      return of('before', i) + kept * of('target', i);
+    });
+  }
   const target = (i: number): number => input('target')(row * width + i);
   if (s.call.variant !== 'mix')
     return Array.from({ length: width }, (_, i) => target(i) * sigmoid(input('input')(row * width + i)));

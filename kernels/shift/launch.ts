@@ -1,7 +1,7 @@
 /** The input of a later loop from the token before: shift.wgsl. */
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
-import type { Launch } from '../launch.js';
+import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid } from '../shared/rows.launch.js';
 
@@ -9,8 +9,8 @@ const WORKGROUP = 256;
 /** Positions that a benchmark draws. */
 const POSITIONS = 4096;
 
-/** Buffers: positions, embedding, states (two a row), target (states in, the loop's input out). */
-function planShift(call: KernelCall): OperationPlan {
+/** Buffers: positions, embedding, states (two a row), target (states in, the loop's input out). `factor`: of states. */
+function planShift(call: KernelCall, factor: number): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'width');
   requirePositive(call, s);
@@ -27,7 +27,7 @@ function planShift(call: KernelCall): OperationPlan {
         source: 'shift',
         element: 'f32',
         constants: {},
-        uniforms: { count, width: s.width },
+        uniforms: { factor, count, width: s.width },
         buffers: [...read('positions', 'embedding'), ...write('states', 'target')],
         workgroups: grid(call.kernel, count, WORKGROUP),
       },
@@ -36,4 +36,4 @@ function planShift(call: KernelCall): OperationPlan {
   };
 }
 
-export const launch: Launch = { plan: (call) => planShift(call) };
+export const launch: Launch = { plan: (call, o) => planShift(call, o.factor ?? DEFAULTS.factor) };

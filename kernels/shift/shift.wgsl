@@ -1,11 +1,12 @@
-// The input of a later loop: target = embedding + the state that the token before had after the loop before (nothing
-// before the first token). The state that comes in, which is this token's, is kept for the next one: a row has room for
+// The input of a later loop: target = embedding + factor * the state that the token before had after the loop before
+// (nothing before the first token). The state that comes in, which is this token's, is kept for the next one: a row has room for
 // two, by even and odd positions, so a step that is done again reads the same.
 // Bindings: 0 params, 1 positions [row], 2 embedding [row][width], 3 states [row][2][width], in place, 4 target
 // [row][width], in place. Run: lla-sim bench --kernel shift
 const WG = 256u;
 
 struct Params {
+  factor: f32,
   count: u32,           // rows * width
   width: u32,
 }
@@ -24,7 +25,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) group
     let own = (2u * row + position % 2u) * params.width + column;
     let before = (2u * row + (position + 1u) % 2u) * params.width + column;
     var x = embedding[i];
-    if (position > 0u) { x += states[before]; }
+    if (position > 0u) { x += params.factor * states[before]; }
     states[own] = destination[i];
     destination[i] = x;
   }

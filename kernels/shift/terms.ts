@@ -4,7 +4,7 @@ import { unlisted } from '../tuned.js';
 
 const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
 
-/** x = e + the state of the token before, whose own is kept for the next: `width` scalars a row. */
+/** x = e + f · the state of the token before, whose own is kept for the next: `width` scalars a row. */
 export const spec: KernelSpec<'rows' | 'width'> = {
   dims: ['rows', 'width'],
   variants: ['f32'],

@@ -18,6 +18,7 @@ export * as evict from '../evict/launch.js';
 export * as evict_chunk from '../evict_chunk/launch.js';
 export * as evict_prefill from '../evict_prefill/launch.js';
 export * as gate from '../gate/launch.js';
+export * as head_norm from '../head_norm/launch.js';
 export * as load from '../load/launch.js';
 export * as mass from '../mass/launch.js';
 export * as mass_prefill from '../mass_prefill/launch.js';

@@ -18,6 +18,7 @@ export * as evict from '../evict/reference.js';
 export * as evict_chunk from '../evict_chunk/reference.js';
 export * as evict_prefill from '../evict_prefill/reference.js';
 export * as gate from '../gate/reference.js';
+export * as head_norm from '../head_norm/reference.js';
 export * as load from '../load/reference.js';
 export * as mass from '../mass/reference.js';
 export * as mass_prefill from '../mass_prefill/reference.js';

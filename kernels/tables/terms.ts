@@ -18,6 +18,7 @@ export * as evict from '../evict/terms.js';
 export * as evict_chunk from '../evict_chunk/terms.js';
 export * as evict_prefill from '../evict_prefill/terms.js';
 export * as gate from '../gate/terms.js';
+export * as head_norm from '../head_norm/terms.js';
 export * as load from '../load/terms.js';
 export * as mass from '../mass/terms.js';
 export * as mass_prefill from '../mass_prefill/terms.js';

@@ -18,6 +18,7 @@ import {
   layerParameters,
   layerProjections,
   parameterCount,
+  projectsValues,
   storedLayers,
   tableParameters,
   WEIGHT_BYTES,
@@ -32,6 +33,7 @@ import {
   type WholePrompt,
 } from '../schedule/prefill/prefill.js';
 import { headsPerGpu, type Configuration } from '../schedule/schedule.js';
+import { evenRow } from '../../kernels/spec.js';
 
 /** Codec matrices are kept in 16 bits, their means in F32. */
 const CODEC_BYTES = 2;
@@ -73,7 +75,7 @@ const normScalars = (g: Geometry): number => (g.plainNorms ? 0 : g.normsPerLayer
 export function weightBytes(g: Geometry, gpus: number): number {
   const { projection, table, other } = scalarBytes(g);
   const layers = storedLayers(g);
-  const kvWhole = g.hidden * g.headDim * (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  const kvWhole = g.hidden * g.headDim * (projectsValues(g) ? 2 : 1) * g.kvHeads;
   const kvShare = gpus === 1 ? kvWhole : (kvWhole / g.kvHeads) * headsPerGpu(g.kvHeads, gpus);
   const whole = normScalars(g) + g.extraParametersPerLayer;
   const layer = ((layerProjections(g) - kvWhole) / gpus + kvShare) * projection + whole * other;
@@ -86,7 +88,8 @@ export function weightBytes(g: Geometry, gpus: number): number {
 /**
  * Weights that a GPU holds beyond those of the checkpoint. Norms, biases and a stack's first state are kept in f32. A
  * final norm that also runs after the core is held twice. The exit gate's single column is padded to a pair and has no
- * bias (it never fires). Layers that read another layer's cache (cla) need no K and V projections.
+ * bias (it never fires). Layers that read another layer's cache (cla) need no K and V projections. Gates of loops are
+ * matrices, of rows padded to pairs; what tells LoopUS when to stop is not held.
  */
 function heldBeyondCheckpoint(c: Configuration): number {
   const g = c.geometry;
@@ -95,8 +98,27 @@ function heldBeyondCheckpoint(c: Configuration): number {
   const state = g.stacks ? (g.extraParameters ?? 0) : 0;
   const unread =
     2 * headsPerGpu(g.kvHeads, c.gpus) * g.headDim * g.hidden * (g.layers - g.layers / (c.codec.shareLayers ?? 1));
+  const padded = (rows: number, columns: number): number => rows * evenRow(columns) * bytes;
+  // The decoder projects the keys twice, once for each row.
+  const copies = g.copiesKeys ? storedLayers(g) * g.hidden * g.headDim * g.kvHeads * projection : 0;
+  const gates = g.loopGateOfInput ? storedLayers(g) * (padded(g.hidden, g.heads) - g.heads * g.hidden * F32) : 0;
+  const change =
+    g.changeRank === undefined
+      ? 0
+      : padded(g.hidden, g.changeRank) +
+        padded(g.changeRank, g.hidden) +
+        2 * g.hidden * F32 -
+        (g.extraParameters ?? 0) * bytes;
   const twice = g.normAfterCore ? g.hidden * F32 : 0;
-  return (kept + state) * (F32 - bytes) + twice + (g.exitGate ? (g.hidden - 1) * bytes : 0) - unread * projection;
+  return (
+    (kept + state) * (F32 - bytes) +
+    twice +
+    copies +
+    gates +
+    change +
+    (g.exitGate ? (g.hidden - 1) * bytes : 0) -
+    unread * projection
+  );
 }
 
 /**

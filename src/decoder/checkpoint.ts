@@ -1,7 +1,7 @@
 /**
  * A published model on disk: a folder with config.json and model.safetensors, or the shards that
  * model.safetensors.index.json names. Tensors are matched against the geometry by Ouro's names (Llama's, where there is
- * no loop), or by Huginn's (raven.ts).
+ * no loop), or by those of their class (published.ts, raven.ts).
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,8 +10,10 @@ import { displayPath, readTextFile } from '../io/files.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { parseJson } from '../io/json.js';
+import { decodedAs } from './decodable.js';
 import { repeatedKey } from './json-keys.js';
-import { isCarriedAlong, ravenLayout, ravenTensors, refuseRavenOptions } from './raven.js';
+import { hrmLayout, ldsLayout, pltLayout, publishedTensors, type Layout } from './published.js';
+import { ravenLayout, refuseRavenOptions } from './raven.js';
 import { SafetensorsFile } from './safetensors.js';
 import { HEAD, modelTensors, refuseOthers, requireTensors, type TensorSpec } from './tensors.js';
 import type { TensorSource } from './weights.js';
@@ -22,9 +24,8 @@ const MAX_VALUES = 500_000;
 const MAX_CONFIG_BYTES = 2 ** 20;
 /** Open files at once; published models have a few dozen. */
 const MAX_SHARDS = 512;
-/** ε of RMSNorm where a config.json does not say, as in the classes of the models that the decoder runs; Nandi's. */
+/** ε of RMSNorm where a config.json does not say, as in most classes of the models that the decoder runs. */
 const DEFAULT_EPSILON = 1e-6;
-const NANDI_EPSILON = 1e-5;
 
 /** Tensors of one or several files. Close it when done. */
 export interface OpenTensors extends TensorSource {
@@ -123,13 +124,12 @@ export function openSharded(indexPath: string): OpenTensors {
   };
 }
 
-/** Buffers that old checkpoints carry along; and the head, where it is tied to the embedding. */
+/** Tables of angles that checkpoints carry along; and the head, where it is tied to the embedding. */
 const isIgnored = (g: Geometry, name: string): boolean =>
-  name.endsWith('.rotary_emb.inv_freq') || (g.tiedEmbeddings && name === HEAD);
+  name.endsWith('.rotary_emb.inv_freq') || name === 'freqs_cis' || (g.tiedEmbeddings && name === HEAD);
 
 /**
  * Checks that tensors are those of a model, neither more nor less.
- * @param ignored those that may be there as well
  * @throws UserError naming what is missing, of another shape, or unknown
  */
 export function checkTensors(
@@ -137,25 +137,65 @@ export function checkTensors(
   shapes: TensorSource['shapes'],
   where: string,
   specs: readonly TensorSpec[] = modelTensors(g),
-  ignored = isIgnored,
 ): void {
   requireTensors(specs, shapes, where);
-  refuseOthers(specs, new Map([...shapes].filter(([name]) => !ignored(g, name))), where);
+  refuseOthers(specs, new Map([...shapes].filter(([name]) => !isIgnored(g, name))), where);
 }
 
+/** What a class writes otherwise than Ouro's does. */
+interface Writing {
+  /** Where its file keeps the base's fields. */
+  readonly within?: string;
+  readonly epsilonKey?: string;
+  readonly epsilon?: number;
+  readonly activationKey?: string;
+  /** @throws UserError for a file that is decoded otherwise than its own code does */
+  readonly refuse?: (g: Geometry, config: Readonly<Record<string, unknown>>, where: string) => void;
+  readonly layout?: (g: Geometry, config: Readonly<Record<string, unknown>>, where: string) => Layout;
+  readonly warning?: string;
+}
+
+/** By model_type. */
+const CLASSES: Readonly<Record<string, Writing>> = {
+  huginn_raven: {
+    epsilonKey: 'norm_eps',
+    activationKey: 'nonlin_name',
+    refuse: refuseRavenOptions,
+    layout: ravenLayout,
+    warning:
+      "the recurrent state begins at zero, as where Huginn's own code wants the same text again; by default it is " +
+      'drawn at random',
+  },
+  hrm_text: {
+    layout: hrmLayout,
+    warning:
+      'prompts are read causally, as by its own code without token_type_ids; it was trained to read them in both ' +
+      'directions',
+  },
+  lds: {
+    within: 'base_config_dict',
+    layout: ldsLayout,
+    warning: 'all loops run; its own code may stop before',
+  },
+  nandi: { epsilon: 1e-5 },
+  iquestloopcoder: { epsilon: 1e-5 },
+  iquestpltcoder: { epsilon: 1e-5, layout: pltLayout },
+};
+
 /** Fields of a config.json that decoding needs beyond the geometry. */
-interface DecodingFacts {
+interface DecodingFacts extends Pick<Writing, 'warning'> {
   readonly normEpsilon: number;
-  /** Huginn's tensors and field names. */
-  readonly raven: boolean;
+  /** Where tensors have other names than the decoder's. */
+  readonly layout?: Layout | undefined;
 }
 
 function decodingFacts(g: Geometry, path: string): DecodingFacts {
-  const config = readObject(path, 'model file', MAX_CONFIG_BYTES);
+  const file = readObject(path, 'model file', MAX_CONFIG_BYTES);
   const where = displayPath(path);
-  const raven = config['model_type'] === 'huginn_raven';
-  const [epsilonKey, activationKey] = raven ? ['norm_eps', 'nonlin_name'] : ['rms_norm_eps', 'hidden_act'];
-  const epsilon = config[epsilonKey] ?? (config['model_type'] === 'nandi' ? NANDI_EPSILON : DEFAULT_EPSILON);
+  const written = CLASSES[String(file['model_type'])] ?? {};
+  const { within, epsilonKey = 'rms_norm_eps', activationKey = 'hidden_act' } = written;
+  const config = within === undefined ? file : (file[within] as Record<string, unknown>);
+  const epsilon = config[epsilonKey] ?? written.epsilon ?? DEFAULT_EPSILON;
   if (typeof epsilon !== 'number' || !(epsilon > 0 && epsilon < 1))
     throw new UserError(
       `${where}: ${epsilonKey} must be a number between 0 and 1, not ${show(epsilon)}`,
@@ -177,13 +217,9 @@ function decodingFacts(g: Geometry, path: string): DecodingFacts {
       `${where}: ${activationKey} must be silu, not ${show(activation)}`,
       'choose a model with SwiGLU',
     );
-  if (raven) refuseRavenOptions(g, config, where);
-  return { normEpsilon: epsilon, raven };
+  written.refuse?.(g, config, where);
+  return { ...written, normEpsilon: epsilon, layout: written.layout?.(g, config, where) };
 }
-
-const ZERO_STATE =
-  "the recurrent state begins at zero, as where Huginn's own code wants the same text again; by default it is " +
-  'drawn at random';
 
 /**
  * Opens a model folder: geometry from config.json, weights beside it, checked against each other.
@@ -191,8 +227,8 @@ const ZERO_STATE =
  */
 export function openCheckpoint(folder: string): Checkpoint {
   const config = join(folder, 'config.json');
-  const geometry = readModelFile(config);
-  const { normEpsilon, raven } = decodingFacts(geometry, config);
+  const geometry = decodedAs(readModelFile(config));
+  const { normEpsilon, layout, warning } = decodingFacts(geometry, config);
   const [single, index, tokenizer] = ['model.safetensors', 'model.safetensors.index.json', 'tokenizer.json'].map(
     (name) => join(folder, name),
   ) as [string, string, string];
@@ -201,8 +237,7 @@ export function openCheckpoint(folder: string): Checkpoint {
   const tensors = sharded ? openSharded(index) : new SafetensorsFile(single);
   try {
     const where = displayPath(sharded ? index : single);
-    if (raven) checkTensors(geometry, tensors.shapes, where, ravenLayout(geometry).published, isCarriedAlong);
-    else checkTensors(geometry, tensors.shapes, where);
+    checkTensors(geometry, tensors.shapes, where, layout?.published);
   } catch (error) {
     tensors.close();
     throw error;
@@ -211,8 +246,8 @@ export function openCheckpoint(folder: string): Checkpoint {
     folder,
     geometry,
     normEpsilon,
-    tensors: raven ? ravenTensors(geometry, tensors) : tensors,
-    warnings: raven ? [ZERO_STATE] : [],
+    tensors: layout ? publishedTensors(geometry, layout, tensors) : tensors,
+    warnings: warning === undefined ? [] : [warning],
     ...(existsSync(tokenizer) ? { tokenizerFile: tokenizer } : {}),
   };
 }

@@ -4,6 +4,10 @@ import { codecSpec } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 
+/** The shape that the decoder runs for a model: keys that serve as values are cached as both. */
+export const decodedAs = ({ valuesAreKeys, ...g }: Geometry): Geometry =>
+  valuesAreKeys ? { ...g, copiesKeys: true } : g;
+
 /** Why the decoder does not run a model, or undefined. */
 export function undecodable(g: Geometry): string | undefined {
   if (g.mlp !== 'gated') return 'has an MLP without a gate';
@@ -13,11 +17,12 @@ export function undecodable(g: Geometry): string | undefined {
   if (g.laterLoopsWindow !== undefined && g.laterLoopsWindow < 2) return 'has windows of one token in later loops';
   if (g.laterLoopsWindow !== undefined && g.preludeLayers + g.codaLayers > 0)
     return 'has windows in later loops beside a prelude or coda';
-  if (g.valuesAreKeys) return 'takes its keys for values';
+  if (g.valuesAreKeys) return 'keeps its keys alone, and turns them as it reads';
   if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
-  if (g.normsOfBranches) return 'has norms of rows, and none before attention and MLP';
-  if (g.extraParameters !== undefined && !(g.stacks && g.extraParameters === g.hidden))
+  if (g.changeRank !== undefined && (g.changeRank > g.mlpHidden || g.adapter || g.stacks || g.loopsInRow))
+    return 'keeps a share of what a loop changes beside an adapter, stacks or loops in a row';
+  if (g.extraParameters !== undefined && !(g.stacks && g.extraParameters === g.hidden) && g.changeRank === undefined)
     return 'has parts outside its layers';
   if (g.quantised) return `has weights in ${g.quantised.name}`;
   return undefined;

@@ -24,37 +24,9 @@
  */
 import { UserError, show } from '../errors.js';
 import { refuseUndecodable } from './decodable.js';
-import { storedLayers, type Geometry } from '../geometry/geometry.js';
-import type { OpenTensors } from './checkpoint.js';
-import {
-  ADAPTER,
-  CORE_NORM,
-  elementsOf,
-  EMBEDDING,
-  FINAL_NORM,
-  HEAD,
-  layerTensor,
-  modelTensors,
-  type TensorRole,
-  type TensorSpec,
-} from './tensors.js';
-import { checkedLength } from './weights.js';
-
-/** Where a tensor of the decoder lies: elements of a published one, times a factor. */
-interface Piece {
-  readonly tensor: string;
-  readonly from: number;
-  readonly factor: number;
-}
-
-interface Layout {
-  readonly published: readonly TensorSpec[];
-  readonly pieces: ReadonlyMap<string, Piece>;
-}
-
-/** Tables that a checkpoint carries along; and the head, where it is the embedding. */
-export const isCarriedAlong = (g: Geometry, name: string): boolean =>
-  name === 'freqs_cis' || (g.tiedEmbeddings && name === HEAD);
+import type { Geometry } from '../geometry/geometry.js';
+import { blockOf, layoutOf, type Layout, type Piece } from './published.js';
+import { ADAPTER, CORE_NORM, EMBEDDING, FINAL_NORM, layerPart, modelTensors } from './tensors.js';
 
 /** Layers of a retrofitted Llama have two norms, Huginn's own four. */
 const isRetrofitted = (g: Geometry): boolean => g.normsPerLayer === 2;
@@ -88,11 +60,38 @@ export function refuseRavenOptions(g: Geometry, config: Readonly<Record<string, 
     );
 }
 
-/** The published name of a stored layer. */
-function blockName(g: Geometry, stored: number): string {
-  if (stored < g.preludeLayers) return `prelude.${stored}`;
-  if (stored < g.preludeLayers + g.layers) return `core_block.${stored - g.preludeLayers}`;
-  return `coda.${stored - g.preludeLayers - g.layers}`;
+/** Parts of a layer: the norms of Huginn's four and of Llama's two, and what both have. */
+const SANDWICH: Readonly<Record<string, string>> = {
+  'input_layernorm.weight': 'norm_1.weight',
+  'input_layernorm_2.weight': 'norm_2.weight',
+  'post_attention_layernorm.weight': 'norm_3.weight',
+  'post_attention_layernorm_2.weight': 'norm_4.weight',
+};
+const LLAMA: Readonly<Record<string, string>> = {
+  'input_layernorm.weight': 'norm_1.weight',
+  'post_attention_layernorm.weight': 'norm_2.weight',
+};
+const PARTS: readonly (readonly [RegExp, string])[] = [
+  [/^self_attn\.[qkv]_proj\.weight$/, 'attn.Wqkv.weight'],
+  [/^self_attn\.[qk]_proj\.bias$/, 'attn.qk_bias'],
+  [/^self_attn\.o_proj/, 'attn.proj'],
+  [/^mlp\.(gate|up)_proj/, 'mlp.fc'],
+  [/^mlp\.down_proj/, 'mlp.proj'],
+];
+const ONCE: Readonly<Record<string, string>> = {
+  [EMBEDDING]: 'transformer.wte.weight',
+  [ADAPTER]: 'transformer.adapter.weight',
+  [FINAL_NORM]: 'transformer.ln_f.weight',
+};
+
+/** The published name of a tensor. */
+function nameOf(g: Geometry, name: string): string {
+  const at = layerPart(name);
+  if (!at) return ONCE[name] ?? name;
+  const part = (isRetrofitted(g) ? LLAMA : SANDWICH)[at.part];
+  const found = PARTS.find(([of]) => of.test(at.part));
+  const { block, layer } = blockOf(g, at.stored);
+  return `transformer.${block === 'core' ? 'core_block' : block}.${layer}.${part ?? (found ? at.part.replace(...found) : at.part)}`;
 }
 
 /**
@@ -102,7 +101,7 @@ function blockName(g: Geometry, stored: number): string {
 export function ravenLayout(g: Geometry): Layout {
   refuseUndecodable(g);
   const retrofitted = isRetrofitted(g);
-  if (!retrofitted && g.outputNorm !== 'sum')
+  if (g.normsOfBranches || (!retrofitted && g.outputNorm !== 'sum'))
     throw new UserError(
       `${g.name} has layers of another base than Llama, whose tensors the decoder does not know`,
       'choose a model that was retrofitted from Llama',
@@ -112,66 +111,16 @@ export function ravenLayout(g: Geometry): Layout {
       `${g.name} has ${g.kvHeads} KV heads for ${g.heads} query heads; Huginn's class has as many of both`,
       'correct num_key_value_heads',
     );
-  const published: TensorSpec[] = [];
-  const pieces = new Map<string, Piece>();
-  const add = (name: string, shape: readonly number[], role: TensorRole): string => {
-    published.push({ name: `transformer.${name}`, shape, role });
-    return `transformer.${name}`;
-  };
-  const put = (name: string, tensor: string, from = 0, factor = 1): void =>
-    void pieces.set(name, { tensor, from, factor });
-  const { hidden, mlpHidden } = g;
-  const [queries, keys] = [g.heads * g.headDim, g.kvHeads * g.headDim];
   const scale = embeddingScale(g);
-  const norms = [
-    'input_layernorm',
-    ...(retrofitted ? ['post_attention_layernorm'] : ['input_layernorm_2', 'post_attention_layernorm']),
-    ...(retrofitted ? [] : ['post_attention_layernorm_2']),
-  ];
-  put(EMBEDDING, add('wte.weight', [g.vocab, hidden], 'embedding'), 0, scale);
-  put(ADAPTER, add('adapter.weight', [hidden, 2 * hidden], 'matrix'));
-  for (let stored = 0; stored < storedLayers(g); stored++) {
-    const part = (name: string, shape: readonly number[], role: TensorRole): string =>
-      add(`${blockName(g, stored)}.${name}`, shape, role);
-    const to = (name: string): string => layerTensor(stored, name);
-    norms.forEach((name, i) => put(to(`${name}.weight`), part(`norm_${i + 1}.weight`, [hidden], 'norm')));
-    const packed = part('attn.Wqkv.weight', [queries + 2 * keys, hidden], 'matrix');
-    const rows = { q: 0, k: queries, v: queries + keys };
-    for (const [letter, from] of Object.entries(rows))
-      put(to(`self_attn.${letter}_proj.weight`), packed, from * hidden);
-    if (!retrofitted) {
-      const bias = part('attn.qk_bias', [2, 1, g.heads, g.headDim], 'bias');
-      ['q', 'k'].forEach((letter, i) => put(to(`self_attn.${letter}_proj.bias`), bias, i * queries));
-    }
-    put(to('self_attn.o_proj.weight'), part('attn.proj.weight', [hidden, queries], 'matrix'));
-    const gated = part('mlp.fc.weight', [2 * mlpHidden, hidden], 'matrix');
-    ['gate', 'up'].forEach((name, i) => put(to(`mlp.${name}_proj.weight`), gated, i * mlpHidden * hidden));
-    put(to('mlp.down_proj.weight'), part('mlp.proj.weight', [hidden, mlpHidden], 'matrix'));
-  }
-  const norm = add('ln_f.weight', [hidden], 'norm');
-  if (g.normAfterCore) put(CORE_NORM, norm);
-  put(FINAL_NORM, norm, 0, g.tiedEmbeddings ? 1 / scale : 1);
-  if (!g.tiedEmbeddings) {
-    published.push({ name: HEAD, shape: [g.vocab, hidden], role: 'matrix' });
-    put(HEAD, HEAD);
-  }
-  return { published, pieces };
-}
-
-/** Published tensors under the decoder's names. @param source has those of `ravenLayout` */
-export function ravenTensors(g: Geometry, source: OpenTensors): OpenTensors {
-  const { pieces } = ravenLayout(g);
-  const shapes = new Map(modelTensors(g).map(({ name, shape }) => [name, shape]));
+  // The norm after the core is the last one, too.
+  const specs = modelTensors(g).filter(({ name }) => name !== CORE_NORM);
+  const { published, pieces } = layoutOf(specs, (name) => nameOf(g, name), {
+    [EMBEDDING]: scale,
+    [FINAL_NORM]: g.tiedEmbeddings ? 1 / scale : 1,
+  });
+  const norm: Piece = { tensor: nameOf(g, FINAL_NORM), from: 0, factor: 1 };
   return {
-    shapes,
-    read(name, from = 0, count) {
-      const piece = pieces.get(name);
-      if (!piece) throw new RangeError(`no tensor ${name}`);
-      const length = checkedLength(name, elementsOf(shapes.get(name) ?? []), from, count);
-      const values = source.read(piece.tensor, piece.from + from, length);
-      if (piece.factor !== 1) values.forEach((value, i) => (values[i] = value * piece.factor));
-      return values;
-    },
-    close: () => source.close(),
+    published: published.map((spec) => (spec.role === 'bias' ? { ...spec, shape: [2, 1, g.heads, g.headDim] } : spec)),
+    pieces: g.normAfterCore ? new Map([...pieces, [CORE_NORM, norm]]) : pieces,
   };
 }

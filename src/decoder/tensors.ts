@@ -7,11 +7,11 @@ import { ranksOfLoops } from '../codecs/hla.js';
 import { codecSpec, headsOfLatent, isHybrid } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import { UserError, show } from '../errors.js';
-import { layerExtras, storedLayers, tableWidth, type Geometry } from '../geometry/geometry.js';
+import { layerExtras, projectsValues, storedLayers, tableWidth, type Geometry } from '../geometry/geometry.js';
 import { refuseUndecodable } from './decodable.js';
 
 /** Kind of a tensor; it decides how a fabricated one is scaled. */
-export type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
+type TensorRole = 'embedding' | 'matrix' | 'norm' | 'bias' | 'codec' | 'mean';
 
 export interface TensorSpec {
   readonly name: string;
@@ -32,27 +32,43 @@ export const FINAL_NORM = 'model.norm.weight';
 export const CORE_NORM = 'model.core_norm.weight';
 /** The low stack's first state (HRM-Text). */
 export const LOW_STATE = 'model.z_L_init';
+/** Of what a loop changed, to a rank and back, and the logarithms of the rates at which it fades (LoopUS). */
+export const CHANGE_DOWN = 'model.change.down.weight';
+export const CHANGE_UP = 'model.change.up.weight';
+export const CHANGE_BIAS = 'model.change.up.bias';
+export const CHANGE_RATES = 'model.change.log_rate';
 export const ADAPTER = 'model.adapter.weight';
 
 /** A tensor of layer `index`, counted over prelude, core and coda in the order in which they run. */
 export const layerTensor = (index: number, part: string): string => `model.layers.${index}.${part}`;
 
+/** Norms of each head of queries and keys (Qwen3), or of their rows (OLMo-2): parts of a layer. */
+export const QUERY_NORM = 'self_attn.q_norm.weight';
+export const KEY_NORM = 'self_attn.k_norm.weight';
+
+/** The layer of a tensor and its part, or undefined for one that no layer has. */
+export function layerPart(name: string): { readonly stored: number; readonly part: string } | undefined {
+  const [, stored, part] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
+  return part === undefined ? undefined : { stored: Number(stored), part };
+}
+
 /**
- * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop).
+ * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop), or
+ * the hidden width, and a norm before them (LoopCoder-V2).
  */
+export const LOOP_GATE_NORM = 'loop_gate_norm.weight';
 export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =>
   `model.gate_projections.${layer}.${part}`;
 
 /**
  * Which of the query, key and value projections have a bias: query and key (Huginn), or all three (Qwen2).
- * @throws UserError for any other extra parameters (output or MLP biases, query and key norms), and as
- * `refuseUndecodable`
+ * @throws UserError for any other extra parameters (output or MLP biases), and as `refuseUndecodable`
  */
 export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
   refuseUndecodable(g);
   const extras = layerExtras(g);
   const biased = (['q', 'k', 'v'] as const).filter((letter) => extras?.biases.includes(letter));
-  if (extras && !extras.norms && extras.biases.length === biased.length) return biased;
+  if (extras && extras.biases.length === biased.length) return biased;
   throw new UserError(
     `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the ` +
       `decoder cannot place`,
@@ -68,6 +84,7 @@ export function modelTensors(g: Geometry): TensorSpec[] {
   const queries = g.heads * g.headDim;
   const keys = g.kvHeads * g.headDim;
   const biased = biasedProjections(g);
+  const norms = layerExtras(g)?.norms;
   const rank = g.embeddingRank;
   const specs: TensorSpec[] = [{ name: EMBEDDING, shape: [g.vocab, tableWidth(g)], role: 'embedding' }];
   if (rank !== undefined) specs.push({ name: EMBEDDING_UP, shape: [g.hidden, rank], role: 'matrix' });
@@ -77,30 +94,45 @@ export function modelTensors(g: Geometry): TensorSpec[] {
     const add = (part: string, shape: readonly number[], role: TensorRole): void => {
       if (role !== 'norm' || !g.plainNorms) specs.push({ name: layerTensor(layer, part), shape, role });
     };
-    add('input_layernorm.weight', [g.hidden], 'norm');
+    // Norms are before attention and MLP, after them too, or after them alone.
+    const after = g.normsPerLayer === 4 || g.normsOfBranches;
+    if (!g.normsOfBranches) add('input_layernorm.weight', [g.hidden], 'norm');
     if (g.attentionGate) add('self_attn.gate_proj.weight', [queries, g.hidden], 'matrix');
     for (const [letter, rows] of [
       ['q', queries],
       ['k', keys],
       ['v', keys],
     ] as const) {
+      if (letter === 'v' && !projectsValues(g)) continue;
       add(`self_attn.${letter}_proj.weight`, [rows, g.hidden], 'matrix');
       if (biased.includes(letter)) add(`self_attn.${letter}_proj.bias`, [rows], 'bias');
     }
+    if (norms) add(QUERY_NORM, [norms === 'rows' ? queries : g.headDim], 'norm');
+    if (norms && norms !== 'query-heads') add(KEY_NORM, [norms === 'rows' ? keys : g.headDim], 'norm');
     add('self_attn.o_proj.weight', [g.hidden, queries], 'matrix');
-    if (g.normsPerLayer === 4) add('input_layernorm_2.weight', [g.hidden], 'norm');
-    add('post_attention_layernorm.weight', [g.hidden], 'norm');
+    if (after) add('input_layernorm_2.weight', [g.hidden], 'norm');
+    if (!g.normsOfBranches) add('post_attention_layernorm.weight', [g.hidden], 'norm');
     add('mlp.gate_proj.weight', [g.mlpHidden, g.hidden], 'matrix');
     add('mlp.up_proj.weight', [g.mlpHidden, g.hidden], 'matrix');
     add('mlp.down_proj.weight', [g.hidden, g.mlpHidden], 'matrix');
-    if (g.normsPerLayer === 4) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
+    if (after) add('post_attention_layernorm_2.weight', [g.hidden], 'norm');
   }
   if (g.laterLoopsWindow !== undefined)
-    for (let layer = 0; layer < storedLayers(g); layer++)
+    for (let layer = 0; layer < storedLayers(g); layer++) {
+      const inputs = g.loopGateOfInput ? g.hidden : g.headDim;
       specs.push(
-        { name: loopGateTensor(layer, 'weight'), shape: [g.heads, g.headDim], role: 'matrix' },
+        { name: loopGateTensor(layer, 'weight'), shape: [g.heads, inputs], role: 'matrix' },
         { name: loopGateTensor(layer, 'bias'), shape: [g.heads], role: 'bias' },
       );
+      if (g.loopGateOfInput) specs.push({ name: layerTensor(layer, LOOP_GATE_NORM), shape: [g.hidden], role: 'norm' });
+    }
+  if (g.changeRank !== undefined)
+    specs.push(
+      { name: CHANGE_DOWN, shape: [g.changeRank, g.hidden], role: 'matrix' },
+      { name: CHANGE_UP, shape: [g.hidden, g.changeRank], role: 'matrix' },
+      { name: CHANGE_BIAS, shape: [g.hidden], role: 'bias' },
+      { name: CHANGE_RATES, shape: [g.hidden], role: 'bias' },
+    );
   if (g.normAfterCore) specs.push({ name: CORE_NORM, shape: [g.hidden], role: 'norm' });
   if (!g.plainNorms) specs.push({ name: FINAL_NORM, shape: [g.hidden], role: 'norm' });
   if (g.exitGate)

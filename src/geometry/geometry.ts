@@ -55,10 +55,17 @@ export interface Geometry {
    * are all that is kept of their rows; a gate of each head mixes the two (IQuest-Coder-Loop, LoopCoder).
    */
   readonly laterLoopsWindow?: number;
-  /** Later loops begin with the embedding and the state that the token before had after the loop before (LoopCoder). */
-  readonly shiftsLoops?: true;
+  /** That gate is of the layer's input, with a norm of its own, instead of the query (LoopCoder-V2). */
+  readonly loopGateOfInput?: true;
+  /**
+   * Later loops begin with the embedding and the state that the token before had after the loop before, each times a
+   * number (LoopCoder).
+   */
+  readonly shiftsLoops?: { readonly embedding: number; readonly state: number };
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
+  /** The same, where both are cached all the same: as vLLM does, and `kv_cache_mode` "vanilla" (Lumma). */
+  readonly copiesKeys?: true;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
@@ -83,6 +90,11 @@ export interface Geometry {
   readonly outputNorm?: 'branch' | 'sum';
   /** Extra learned scalars of a layer beside projections and norms (q/k/v biases, q/k norms, ...). */
   readonly extraParametersPerLayer: number;
+  /**
+   * Each loop ends with the state that it began with and a share of what it changed, a share for each scalar, of a
+   * projection of the change of this rank (LoopUS).
+   */
+  readonly changeRank?: number;
   /** A projection of a layer's input whose sigmoid multiplies attention's output, a scalar each (HRM-Text). */
   readonly attentionGate?: true;
   /** Extra learned scalars outside the layers; their operations are not priced (under 1 % of a step). */
@@ -183,7 +195,8 @@ export function layerExtras(g: Geometry): LayerExtras | null {
 }
 
 /** Scalars of a layer's gates between the first loop's rows and a window: of each head its width and a bias. */
-const loopGateParameters = (g: Geometry): number => g.heads * (g.headDim + 1);
+export const loopGateParameters = (g: Geometry): number =>
+  g.loopGateOfInput ? g.heads * (g.hidden + 1) + g.hidden : g.heads * (g.headDim + 1);
 
 function countedExtras(g: Geometry): LayerExtras | null {
   const parameters: Readonly<Record<string, number>> = {
@@ -212,15 +225,22 @@ function countedExtras(g: Geometry): LayerExtras | null {
   return null;
 }
 
+/** False where values are keys, whatever is cached of them. */
+export const projectsValues = ({ valuesAreKeys, copiesKeys }: Geometry): boolean => !valuesAreKeys && !copiesKeys;
+
 /** Scalars of a layer's projections: queries, keys, values, attention's gate and output, and the MLP's. */
 export function layerProjections(g: Geometry): number {
-  const rows = (g.attentionGate ? 3 : 2) * g.heads + (g.valuesAreKeys ? 1 : 2) * g.kvHeads;
+  const rows = (g.attentionGate ? 3 : 2) * g.heads + (projectsValues(g) ? 2 : 1) * g.kvHeads;
   return g.hidden * (g.headDim * rows + (g.mlp === 'gated' ? 3 : 2) * g.mlpHidden);
 }
 
 /** Parameters of one layer: attention and MLP projections, norms, extras. */
 export const layerParameters = (g: Geometry): number =>
   layerProjections(g) + (g.plainNorms ? 0 : g.normsPerLayer * g.hidden) + g.extraParametersPerLayer;
+
+/** True where a state stays beside the stream: of the other stack, or that with which a loop began. */
+export const keepsState = ({ stacks, changeRank }: Geometry): boolean =>
+  stacks !== undefined || changeRank !== undefined;
 
 /** Core layers that are stored; a pass may run some of them several times. */
 export const storedCoreLayers = (g: Geometry): number =>

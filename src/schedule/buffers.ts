@@ -17,7 +17,7 @@ import {
 } from '../codecs/registry.js';
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, pinsSinks, reindexes, weighsTokens } from '../eviction/policy.js';
-import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
+import { blocksOf, keepsState, type LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from '../../kernels/shared/block-absorbed.js';
 import type { CacheMap } from './cache-map.js';
 import {
@@ -232,8 +232,9 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     kind: BufferKind = 'workspace',
     binding: Binding = 'whole',
   ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
-  // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of each.
-  add('residual', g.hidden, g.adapter ? 4 : g.stacks ? 3 : 2);
+  // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of
+  // each, or that with which a loop began.
+  add('residual', g.hidden, g.adapter ? 4 : keepsState(g) ? 3 : 2);
   add('projected', g.hidden);
   add('query key value', packedRow(c));
   add('queries', querySets(c) * heads * Math.max(d, queryWidth(c)));
@@ -363,7 +364,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
   const weighs = weighsTokens(c.eviction);
   // The residual and its norm; an adapter mixes the prelude's output in, which stays; stacks have two states.
-  add('residual', room * g.hidden, g.adapter || g.stacks ? 3 : 2);
+  add('residual', room * g.hidden, g.adapter || keepsState(g) ? 3 : 2);
   // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
   const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
   add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));

@@ -54,10 +54,10 @@ function queryKeyNorms(c: Configuration, rows: number, owning: When): Op[] {
   const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const norms = layerExtras(c.geometry)?.norms ?? null;
   if (norms === null) return [];
-  const of = (label: string, count: number, when: When = 'always'): Op =>
-    norms === 'rows'
-      ? op(label, 'rmsnorm', 'norm', { rows, width: count * d }, when)
-      : op(label, 'rmsnorm', 'norm', { rows: rows * count, width: d }, when);
+  const of = (label: string, count: number, when: When = 'always'): Op => {
+    const shape = norms === 'rows' ? { heads: 1, headDim: count * d } : { heads: count, headDim: d };
+    return op(label, 'head_norm', 'f32', { rows, ...shape }, when);
+  };
   return [of('q-norm', heads), ...(norms === 'query-heads' ? [] : [of('k-norm', kvHeads, owning)])];
 }
 
@@ -228,6 +228,25 @@ export const shiftOps = (c: Configuration, { name }: LayerBlock, rows: number): 
     op('loop-shift', 'shift', 'f32', shape, 'later-loops'),
   ];
 };
+
+/** The state with which a loop begins is kept, where its end mixes it with that of the loop. */
+export const loopState = (c: Configuration, { name }: LayerBlock, rows: number): Op[] =>
+  name === 'core' && c.geometry.changeRank !== undefined
+    ? [op('loop-state', 'accumulate', 'begin', { rows, width: c.geometry.hidden })]
+    : [];
+
+/** The end of such a loop: its change, two products that say how much of it is kept, and the mixture. */
+export function loopChange(c: Configuration, { name }: LayerBlock, rows: number): Op[] {
+  const { hidden, changeRank } = c.geometry;
+  if (name !== 'core' || changeRank === undefined) return [];
+  const shape = { rows, width: hidden };
+  return [
+    op('loop-change', 'accumulate', 'add', shape),
+    ...project(c, 'change-down', rows, hidden, changeRank),
+    ...project(c, 'change-up', rows, changeRank, hidden),
+    op('change-mix', 'gate', 'change', shape),
+  ];
+}
 
 export const exitGate = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
   block.name === 'core' && c.geometry.exitGate ? project(c, 'exit-gate', rows, c.geometry.hidden, 1) : [];

@@ -23,6 +23,7 @@ import {
   latentsOf,
   op,
   perHead,
+  project,
   restoredLoops,
   restoreOps,
   storageOf,
@@ -376,7 +377,8 @@ const firstRows = ({ c, block, batch }: Layer): Op[] =>
 
 /**
  * What loops after the first add where they attend to the rows of the first and to a window of their own, the current
- * token included: attention over the window, the gate of each head (a product of its query), and the mixture.
+ * token included: attention over the window, the gate of each head (a product of its query, or of the layer's normed
+ * input), and the mixture.
  */
 function laterWindow(l: Layer): Op[] {
   const { c, block, batch, heads, kvHeads, group, storage } = l;
@@ -391,7 +393,12 @@ function laterWindow(l: Layer): Op[] {
       width: d,
       currentKey: d,
     }).map((o) => (o.label === 'merge' ? { ...o, label: 'merge-window' } : o)),
-    perHead('loop-gate', heads, batch, d, 1),
+    ...(c.geometry.loopGateOfInput
+      ? [
+          op('loop-gate-norm', 'rmsnorm', 'norm', { rows: batch, width: c.geometry.hidden }),
+          ...project(c, 'loop-gate', batch, c.geometry.hidden, heads),
+        ]
+      : [perHead('loop-gate', heads, batch, d, 1)]),
     op('loop-mix', 'gate', 'mix', { rows: batch * heads, width: d }),
   ].map((o) => ({ ...o, when: 'later-loops' }));
 }

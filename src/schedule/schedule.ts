@@ -13,7 +13,9 @@ import {
   exitGate,
   firstState,
   headOps,
+  loopChange,
   loopNorm,
+  loopState,
   shiftOps,
   stackOps,
   type Choice,
@@ -89,10 +91,15 @@ export function schedule(
     stages.push({
       kind: 'stack',
       block,
-      loopStart: [...adapterOps(c, block, batch), ...firstState(c, block, batch), ...shiftOps(c, block, batch)],
+      loopStart: [
+        ...adapterOps(c, block, batch),
+        ...firstState(c, block, batch),
+        ...loopState(c, block, batch),
+        ...shiftOps(c, block, batch),
+      ],
       ...stackOps(c, block, batch),
       layer: layerOps(c, block, batch, context, slots, inTurn),
-      loopEnd: [...loopNorm(c, block, batch), ...exitGate(c, block, batch)],
+      loopEnd: [...loopChange(c, block, batch), ...loopNorm(c, block, batch), ...exitGate(c, block, batch)],
     });
   }
   stages.push({ kind: 'once', ops: headOps(c, batch, choice) });

@@ -10,7 +10,9 @@ import {
   embeddingOps,
   headOps,
   layerAround,
+  loopChange,
   loopNorm,
+  loopState,
   mlpOps,
   queryKeyValue,
 } from './dense.js';
@@ -24,9 +26,9 @@ export function sharedSchedule(c: Configuration, rows: number): Schedule {
       ...blocksOf(c.geometry).map((block) => ({
         kind: 'stack' as const,
         block,
-        loopStart: adapterOps(c, block, rows),
+        loopStart: [...adapterOps(c, block, rows), ...loopState(c, block, rows)],
         layer: layerAround(c, rows, [...queryKeyValue(c, block, rows), ...attentionOut(c, rows)], mlpOps(c, rows)),
-        loopEnd: loopNorm(c, block, rows),
+        loopEnd: [...loopChange(c, block, rows), ...loopNorm(c, block, rows)],
       })),
     ],
     collectives: exchanges(c, { rows, encoded: 0, logits: 0, mass: 0, passes: 1 }).filter(

@@ -1,7 +1,7 @@
 /** Models whose loops or layers are unlike Ouro's: random geometries, and the codecs that each of them goes with. */
 import { evictionRefusalOf, refusalOf } from '../../src/codecs/registry.js';
 import type { Codec } from '../../src/codecs/codec.js';
-import type { Geometry } from '../../src/geometry/geometry.js';
+import { loopGateParameters, type Geometry } from '../../src/geometry/geometry.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import type { Case } from './gpu-cases.js';
@@ -59,21 +59,78 @@ function inTurn(): Geometry {
 export const IN_TURN = inTurn();
 
 /** Later loops that read the first one's rows, and a window of their own (IQuest-Coder-Loop). */
-function windows(): Geometry {
-  const g = sizes();
+function windows(more: Partial<Geometry> = {}): Geometry {
+  const g = { ...sizes(), ...more };
   return {
     ...g,
     name: 'windows in later loops',
     laterLoopsWindow: random.pick([2, 7, 20, 33, 64]),
-    extraParametersPerLayer: g.heads * (g.headDim + 1),
+    extraParametersPerLayer: loopGateParameters(g),
   };
 }
 export const WINDOWS = windows();
 
 /** The same, whose later loops begin with the embedding and the state of the token before (LoopCoder). */
-export const SHIFTED: Geometry = { ...windows(), name: 'shifted loops', shiftsLoops: true, normAfterEachLoop: true };
+export const SHIFTED: Geometry = {
+  ...windows(),
+  name: 'shifted loops',
+  shiftsLoops: { embedding: random.pick([1, 0.707]), state: random.pick([1, 0.4]) },
+  normAfterEachLoop: true,
+};
+/** The same with the gates of LoopCoder-V2: of the layer's input. */
+export const GATED_INPUT: Geometry = {
+  ...windows({ loopGateOfInput: true }),
+  name: 'gates of the input',
+  shiftsLoops: { embedding: 0.707, state: 0.3 },
+  normAfterEachLoop: true,
+};
 
-export const UNLIKE: readonly Geometry[] = [IN_ROW, IN_TURN, WINDOWS, SHIFTED];
+/** Norms of the heads of queries and keys (Qwen3). */
+function headNorms(): Geometry {
+  const g = sizes();
+  const { headDim } = g;
+  return { ...g, name: 'norms of heads', heads: 4, kvHeads: 2, extraParametersPerLayer: 2 * headDim };
+}
+export const HEAD_NORMS = headNorms();
+
+/** Norms of whole rows of queries and keys, and of branches alone (OLMo-2 around Huginn's loops). */
+function branchNorms(): Geometry {
+  const g = { ...sizes(), heads: 4, kvHeads: 2 };
+  const extraParametersPerLayer = (g.heads + g.kvHeads) * g.headDim;
+  const around = { preludeLayers: 1, codaLayers: 1, adapter: true } as const;
+  return { ...g, ...around, name: 'norms of branches', normsOfBranches: true, extraParametersPerLayer };
+}
+export const BRANCH_NORMS = branchNorms();
+
+/** A share of what a loop changed, between a prelude and a coda (LoopUS). */
+function changes(): Geometry {
+  const g = headNorms();
+  const changeRank = random.whole(1, 4);
+  const extraParameters = (2 * changeRank + 5) * g.hidden + 1;
+  const around = { preludeLayers: random.whole(0, 2), codaLayers: 1, tiedEmbeddings: false };
+  return { ...g, ...around, name: 'shares of changes', changeRank, extraParameters };
+}
+export const CHANGES = changes();
+
+/** Values that are keys before their norm and rotation, tables of a lower rank, and norms of queries alone (Lumma). */
+function copies(): Geometry {
+  const g = sizes();
+  const more = { heads: 4, kvHeads: 2, loops: 1, copiesKeys: true, extraParametersPerLayer: g.headDim } as const;
+  return { ...g, ...more, name: 'keys as values', embeddingRank: random.even(4, 10) };
+}
+export const COPIES = copies();
+
+export const UNLIKE: readonly Geometry[] = [
+  IN_ROW,
+  IN_TURN,
+  WINDOWS,
+  SHIFTED,
+  GATED_INPUT,
+  HEAD_NORMS,
+  BRANCH_NORMS,
+  CHANGES,
+  COPIES,
+];
 
 /** Everything that a model goes with, a full cache first. */
 export function casesOf(geometry: Geometry): Case[] {

@@ -14,12 +14,24 @@ import {
 } from '../../src/decoder/reference/arithmetic.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel, type LayerWeights, type Model } from '../../src/decoder/reference/model.js';
-import { EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
+import { CHANGE_RATES, EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
 import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
-import { casesOf, IN_ROW, IN_TURN, SHIFTED, UNLIKE, WINDOWS } from './unlike-models.js';
+import {
+  BRANCH_NORMS,
+  casesOf,
+  CHANGES,
+  COPIES,
+  GATED_INPUT,
+  HEAD_NORMS,
+  IN_ROW,
+  IN_TURN,
+  SHIFTED,
+  UNLIKE,
+  WINDOWS,
+} from './unlike-models.js';
 
 const EXACT = 1e-9;
 const LENGTH = 6;
@@ -137,65 +149,133 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
   });
 
-  it.each([WINDOWS, SHIFTED])('$name: later ones mix attention to the first one with that to a window', (geometry) => {
-    const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = geometry;
-    const model = modelOf(geometry, SEED);
-    const tokens = promptOf(geometry, LONG, SEED);
-    const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
-    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
-    const rowsOf = (w: LayerWeights, xs: Vector[]) =>
-      [w.key, w.value].map((m, axis) =>
-        xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
-      ) as [Vector[][], Vector[][]];
-    const attend = (query: Vector, [keys, values]: [Vector[][], Vector[][]], kv: number, from: number, to: number) => {
-      const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
-      const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
-      return Array.from({ length: d }, (_, i) =>
-        weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+  it.each([WINDOWS, SHIFTED, GATED_INPUT])(
+    '$name: later ones mix attention to the first one with that to a window',
+    (geometry) => {
+      const { laterLoopsWindow: window = 0, heads, kvHeads, headDim: d, rope, layers, loops } = geometry;
+      const model = modelOf(geometry, SEED);
+      const tokens = promptOf(geometry, LONG, SEED);
+      const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
+      const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+      const rowsOf = (w: LayerWeights, xs: Vector[]) =>
+        [w.key, w.value].map((m, axis) =>
+          xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
+        ) as [Vector[][], Vector[][]];
+      const attend = (
+        query: Vector,
+        [keys, values]: [Vector[][], Vector[][]],
+        kv: number,
+        from: number,
+        to: number,
+      ) => {
+        const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+        const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
+        return Array.from({ length: d }, (_, i) =>
+          weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+        );
+      };
+      const embedded = tokens.map(
+        (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
       );
+      let xs = embedded;
+      const firsts: [Vector[][], Vector[][]][] = [];
+      for (let loop = 0; loop < loops; loop++) {
+        if (loop > 0 && geometry.shiftsLoops) {
+          const states = xs;
+          const { embedding: a, state: b } = geometry.shiftsLoops;
+          xs = embedded.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * (states[n - 1]?.[i] as number))));
+        }
+        for (let i = 0; i < layers; i++) {
+          const w = model.layers[i] as LayerWeights;
+          const inputs = xs.map((x) => normed(x, w.attentionNorm as Vector));
+          const own = rowsOf(w, inputs);
+          if (loop === 0) firsts[i] = own;
+          xs = xs.map((x, n) => {
+            const attended = Array.from({ length: heads }, (_, head) => {
+              const kv = Math.floor((head * kvHeads) / heads);
+              const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
+              const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
+              if (loop === 0) return global;
+              const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
+              const { weight, bias, norm } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
+              const of = norm ? normed(x, norm) : query;
+              const gate = weight.data.slice(head * of.length, (head + 1) * of.length);
+              const g = 1 / (1 + Math.exp(-dot(of, gate) - (bias[head] as number)));
+              return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
+            }).flat();
+            const y = plus(x, product(w.output, Float64Array.from(attended)));
+            const input = normed(y, w.mlpNorm as Vector);
+            return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
+          });
+        }
+        if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
+      }
+      const expected = xs.map((x) =>
+        product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
+      ) as Float64Array[];
+      expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
+      const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
+    },
+  );
+
+  it.each([HEAD_NORMS, BRANCH_NORMS])('$name: a norm forgets the size of what it takes', (geometry) => {
+    const tokens = promptOf(geometry, LENGTH, SEED);
+    const weights = weightsOf(geometry);
+    /** Logits with tensors times a number for each so many of their rows. */
+    const with_ = (part: RegExp, rows = Infinity): Float64Array[] => {
+      const read = (name: string): Float32Array => {
+        const values = weights.read(name);
+        const each = rows * (weights.shapes.get(name)?.[1] ?? 1);
+        return part.test(name) ? values.map((x, i) => x * (2 + Math.floor(i / each))) : values;
+      };
+      return forward(loadModel(geometry, { shapes: weights.shapes, read }, 1e-15), tokens);
     };
-    const embedded = tokens.map(
-      (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
+    const plain = with_(/^$/);
+    const { headDim, normsOfBranches } = geometry;
+    expect(distance(plain, with_(/self_attn\.[qk]_proj/))).toBeLessThan(EXACT);
+    // Norms of rows keep what heads are to each other.
+    expect(distance(plain, with_(/self_attn\.[qk]_proj/, headDim)) < EXACT).toBe(!normsOfBranches);
+    expect(distance(plain, with_(/self_attn\.q_norm/))).toBeGreaterThan(1e-6);
+    expect(distance(plain, with_(/(o|down)_proj/)) < EXACT).toBe(normsOfBranches === true);
+    expect(distance(plain, with_(/embed_tokens/)) < EXACT).toBe(false);
+  });
+
+  it('shares of changes: none is kept where rates are high, all where they are low', () => {
+    const { changeRank: _rank, extraParameters: _extra, ...plain } = CHANGES;
+    const tokens = promptOf(CHANGES, LENGTH, SEED);
+    const weights = weightsOf(CHANGES);
+    const at = (logRate: number): Float64Array[] => {
+      const read = (name: string): Float32Array =>
+        name === CHANGE_RATES ? new Float32Array(CHANGES.hidden).fill(logRate) : weights.read(name);
+      return forward(loadModel(CHANGES, { shapes: weights.shapes, read }), tokens);
+    };
+    const all = forward(loadModel(plain, weights), tokens);
+    expect(distance(at(-60), all)).toBeLessThan(EXACT);
+    const without = forward(
+      loadModel(plain, {
+        shapes: weights.shapes,
+        // Layers of the core add nothing.
+        read: (name) => {
+          const stored = Number(/layers\.(\d+)\.(?:self_attn\.o|mlp\.down)_proj/.exec(name)?.[1] ?? -1);
+          const core = stored >= plain.preludeLayers && stored < plain.preludeLayers + plain.layers;
+          return core ? weights.read(name).fill(0) : weights.read(name);
+        },
+      }),
+      tokens,
     );
-    let xs = embedded;
-    const firsts: [Vector[][], Vector[][]][] = [];
-    for (let loop = 0; loop < loops; loop++) {
-      if (loop > 0 && geometry.shiftsLoops) {
-        const states = xs;
-        xs = embedded.map((x, n) => (n === 0 ? x : plus(x, states[n - 1] as Vector)));
-      }
-      for (let i = 0; i < layers; i++) {
-        const w = model.layers[i] as LayerWeights;
-        const inputs = xs.map((x) => normed(x, w.attentionNorm));
-        const own = rowsOf(w, inputs);
-        if (loop === 0) firsts[i] = own;
-        xs = xs.map((x, n) => {
-          const attended = Array.from({ length: heads }, (_, head) => {
-            const kv = Math.floor((head * kvHeads) / heads);
-            const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
-            const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
-            if (loop === 0) return global;
-            const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
-            const { weight, bias } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
-            const gate = weight.data.slice(head * d, (head + 1) * d);
-            const g = 1 / (1 + Math.exp(-dot(query, gate) - (bias[head] as number)));
-            return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
-          }).flat();
-          const y = plus(x, product(w.output, Float64Array.from(attended)));
-          const input = normed(y, w.mlpNorm);
-          return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
-        });
-      }
-      if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
-    }
-    const expected = xs.map((x) =>
-      product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
-    ) as Float64Array[];
-    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
-    const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-    expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
-    const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-    expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
+    expect(distance(at(60), without)).toBeLessThan(EXACT);
+    expect(distance(at(0), all)).toBeGreaterThan(1e-6);
+  });
+
+  it('keys as values are a model whose two projections are the same', () => {
+    const { copiesKeys: _, ...plain } = COPIES;
+    const tokens = promptOf(COPIES, LENGTH, SEED);
+    const weights = weightsOf(COPIES);
+    const both = remade(plain, (name) => weights.read(name.replace('v_proj', 'k_proj')));
+    expect(distance(forward(loadModel(COPIES, weights), tokens), forward(both, tokens))).toBeLessThan(EXACT);
   });
 
   it('cla is refused where layers do not follow one another', () => {

@@ -305,9 +305,9 @@ export const LOOPCODER_V2 = {
   plt_num_loops: 2,
   plt_window_size: [64, 0],
   plt_normalize_per_loop: true,
-  plt_emb_scale: null,
-  plt_hidden_scale: null,
-  plt_gate_use_hidden_states: false,
+  plt_emb_scale: 0.707,
+  plt_hidden_scale: 0.053,
+  plt_gate_use_hidden_states: true,
 };
 
 export const NANDI = {

@@ -102,9 +102,9 @@ describe('geometryFromConfig', () => {
 
   it.each([
     [{ ...LUMMA, shared_kv: false }, /shared_kv must be true/],
-    [{ ...LUMMA, kv_cache_mode: 'vanilla' }, /kv_cache_mode must be "shared", not "vanilla"/],
+    [{ ...LUMMA, kv_cache_mode: 'paged' }, /kv_cache_mode must be "shared" or "vanilla", not "paged"/],
     [{ ...LUMMA, layer_sharing: true, layer_sharing_repeats: 2 }, /layer_sharing is set/],
-    [{ ...LOOPCODER_V2, plt_gate_use_hidden_states: true }, /plt_gate_use_hidden_states is set/],
+    [{ ...LOOPCODER_V2, plt_hidden_scale: -1 }, /plt_hidden_scale must be a number over 0, or null, not -1/],
     [{ ...PARCAE_140M, injection_type: 'add' }, /injection_type must be diagonal or linear/],
     [{ ...PARCAE_140M, recurrent_embedding_dimension: 512 }, /recurrent_embedding_dimension must be 768/],
     [{ ...HRM_TEXT, attention_bias: true }, /attention_bias must be false/],

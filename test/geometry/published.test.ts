@@ -59,6 +59,8 @@ describe('bytes of a token, as others count them', () => {
     ['Nandi-Mini-150M', NANDI, 32 * 2 * 4 * 52 * 2],
     // transformers pull request 47929, kv_cache_mode "shared": raw K of 8 heads × 90 in 30 layers, an empty V.
     ['Lumma-0.6B', LUMMA, 30 * 8 * 90 * 2],
+    // The same in vLLM's lumma.py: K, and V as a copy.
+    ['Lumma-0.6B with copies', { ...LUMMA, kv_cache_mode: 'vanilla' }, 30 * 8 * 90 * 4],
     // Thrillcrazyer/LoopUS: 2 + 25 × 20 + 1 of Qwen3-1.7B's layers, 8 heads × 128.
     ['LoopUS Qwen3-1.7B', LOOPUS, 503 * 2 * 8 * 128 * 2],
     // arXiv 2511.07384 and its checkpoints at 32 steps: prelude 4, core 6 (TinyLlama 8), coda 4.

@@ -100,6 +100,16 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
   },
   {
+    kernel: 'head_norm',
+    variants: ['f32'],
+    options: (random, s) => ({
+      eps: random.pick([1e-5, 1e-6]),
+      placement: { output: placed(random, (s.heads as number) * (s.headDim as number)) },
+    }),
+    edges: [{ rows: 1, heads: 1, headDim: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 20), heads: r.whole(1, 9), headDim: r.whole(1, 300) }),
+  },
+  {
     kernel: 'gate',
     variants: ['f32'],
     options: (random, s) => ({
@@ -116,8 +126,18 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
   },
   {
+    kernel: 'gate',
+    variants: ['change'],
+    options: (random, s) => ({
+      placement: { output: { offset: random.whole(0, 3) * (s.width as number), stride: s.width as number } },
+    }),
+    edges: [{ rows: 1, width: 1 }],
+    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+  },
+  {
     kernel: 'shift',
     variants: ['f32'],
+    options: (random) => ({ factor: random.pick([1, 0.053]) }),
     edges: [{ rows: 1, width: 1 }],
     shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
   },

@@ -171,6 +171,7 @@ function small(s: Scale): KernelCall[] {
     call('rope', 'adjacent', { rows: s.rows, heads: 32, headDim: HEAD_DIM }),
     call('rope_kept', 'half-split', { rows: s.rows, heads: 16, headDim: HEAD_DIM }),
     call('swiglu', 'f32', { rows: s.rows, width: 5632 }),
+    call('head_norm', 'f32', { rows: s.rows, heads: 16, headDim: 128 }),
     call('gate', 'f32', { rows: s.rows, width: 1536 }),
     call('shift', 'f32', { rows: s.rows, width: 5120 }),
     call('accumulate', 'begin', { rows: s.rows, width: 4096 }),

@@ -11,6 +11,7 @@ import {
 } from '../../decoder/index.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { requireVerifiable, type Draft } from '../../codecs/verification.js';
+import { decodedAs } from '../../decoder/decodable.js';
 import { PREFILL_METHODS, type PrefillMethod } from '../../decoder/gpu/prefill-methods.js';
 import { UserError, show } from '../../errors.js';
 import { fingerprintOfFolder, fingerprintOfSeed } from '../../io/fingerprint.js';
@@ -89,7 +90,7 @@ export function loadModel(args: Args): Loaded {
       const max = flag === 'layers' ? mostLayers(whole) : whole.vocab;
       return value === null ? max : parseNumber(value, `--${flag}`, { min: 1, max, whole: true });
     };
-    const geometry = { ...withLayers(whole, reduced('layers')), vocab: reduced('vocab') };
+    const geometry = decodedAs({ ...withLayers(whole, reduced('layers')), vocab: reduced('vocab') });
     const tokenizerFile = file ?? checkpoint?.tokenizerFile ?? null;
     return {
       geometry,

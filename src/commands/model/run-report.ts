@@ -113,6 +113,9 @@ export function describe(
   const needsCodec = codecTensors(c.geometry, c.codec, c.path, c.branch).length > 0;
   const warnings = [
     ...(from.checkpoint?.warnings ?? []),
+    ...(from.geometry.copiesKeys
+      ? ['values are keys, and cached as both: kv_cache_mode "shared", which is planned, takes half the bytes']
+      : []),
     ...(from.checkpoint ? [] : ['the weights are fabricated: times and bytes are real, the tokens mean nothing']),
     ...(from.checkpoint && needsCodec && !from.codec
       ? ['the codec is fabricated and does not fit the checkpoint: the tokens mean nothing']

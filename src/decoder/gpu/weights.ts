@@ -10,6 +10,10 @@ import type { Buffer, Device } from '../../gpu/index.js';
 import {
   ADAPTER,
   branchTensor,
+  CHANGE_BIAS,
+  CHANGE_DOWN,
+  CHANGE_RATES,
+  CHANGE_UP,
   CORE_NORM,
   EMBEDDING,
   EMBEDDING_UP,
@@ -59,6 +63,8 @@ const NORMS: Partial<Record<NormName, string>> = { final: FINAL_NORM, core: CORE
 const ONCE: Partial<Record<Projection, string>> = {
   'embedding-up': 'embedding up',
   adapter: 'adapter',
+  'change-down': 'change down',
+  'change-up': 'change up',
   'exit-gate': 'exit gate',
   'head-down': 'head down',
   head: 'head',
@@ -70,9 +76,9 @@ type PiecesOf = (c: Configuration, ref: ProjectionRef) => Piece[];
 
 const attentionPieces =
   (letters: string): PiecesOf =>
-  ({ geometry: { heads, kvHeads, headDim } }, { stored }) =>
+  ({ geometry: { heads, kvHeads, headDim, copiesKeys } }, { stored }) =>
     [...letters].map((letter) => ({
-      tensor: layerTensor(stored, `self_attn.${letter}_proj.weight`),
+      tensor: layerTensor(stored, `self_attn.${copiesKeys && letter === 'v' ? 'k' : letter}_proj.weight`),
       outputs: (letter === 'q' ? heads : kvHeads) * headDim,
     }));
 
@@ -107,6 +113,15 @@ const PIECES: Readonly<Record<Projection, PiecesOf>> = {
     () => 'model.early_exit_gate.weight',
     () => 1,
   ),
+  'loop-gate': whole(
+    ({ stored }) => loopGateTensor(stored, 'weight'),
+    ({ geometry }) => geometry.heads,
+  ),
+  'change-down': whole(
+    () => CHANGE_DOWN,
+    ({ geometry }) => geometry.changeRank as number,
+  ),
+  'change-up': whole(() => CHANGE_UP, hidden),
   'head-down': whole(
     () => HEAD_DOWN,
     ({ geometry }) => tableWidth(geometry),
@@ -200,6 +215,10 @@ export class Weights {
         return this.c.geometry.extraParameters === undefined
           ? this.vector('zero state', 'control', () => new Float32Array(this.c.geometry.hidden))
           : this.vector(LOW_STATE, 'weights', () => this.read(LOW_STATE));
+      case 'change-rates':
+        return this.vector(CHANGE_RATES, 'weights', () =>
+          [CHANGE_BIAS, CHANGE_RATES].flatMap((name) => [...this.read(name)]),
+        );
       case 'loop-gate':
         return this.loopGate(ref.stored);
       case 'loop-gate-bias': {

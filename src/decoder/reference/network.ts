@@ -2,7 +2,8 @@
  * The looped transformer in float64, with attention left open: `run` asks for it at every (layer, loop), so that the
  * same network serves the exact forward pass, decoding from any cache and both passes of prefill.
  *
- *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers
+ *   layer:  x += n2(attention(n1(x))),  x += n4(mlp(n3(x)));  n2 and n4 are identities in pre-norm layers, n1 and n3
+ *           where norms are of the branches alone (OLMo-2)
  *           x = n2(x + attention(n1(x))),  x = n4(x + mlp(n3(x)))  where norms are of the sum (Huginn)
  *   loop:   every core layer in turn, then the shared norm, whose output feeds the next loop (where the geometry
  *           says so), or every layer all its loops before the next layer (Nandi)
@@ -14,7 +15,9 @@
  * multiplies attention's output (transformers, modular_hrm_text.py, Apache-2.0). Its prompts are read causally here.
  *
  * LoopCoder's later loops begin with the embedding and the state that the token before had after the loop before, zero
- * before the first token (arXiv 2510.24824).
+ * before the first token, each times a number (arXiv 2510.24824).
+ *
+ * A loop of LoopUS ends with a share of what it changed. All loops run: its own code may stop before.
  *
  * The state of a model with an adapter starts at zero. Huginn's own code draws it from a normal distribution, or takes
  * zeros where it wants the same text again (recurrent-pretraining, Apache-2.0: `input_states` of its converter's test).
@@ -62,29 +65,57 @@ interface AttentionOptions {
 
 /**
  * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 −
- * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0).
+ * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0), or g
+ * = σ(w n(x) + b) of the layer's input x (LoopGateProjection of github.com/yxing-bj/vllm, Apache-2.0).
+ * @param states the layer's input
  */
 function mixedAttention(
   model: Model,
-  { gate, firsts, attention }: { gate: LayerWeights['loopGate']; firsts: readonly Projection[]; attention: Attention },
+  {
+    gate,
+    states,
+    firsts,
+    attention,
+  }: {
+    gate: LayerWeights['loopGate'];
+    states: readonly Vector[];
+    firsts: readonly Projection[];
+    attention: Attention;
+  },
   site: Site,
   tokens: readonly Projection[],
 ): Vector[] {
   const { headDim, rope, laterLoopsWindow: window } = model.geometry;
-  const { weight, bias } = gate as NonNullable<LayerWeights['loopGate']>;
+  const { weight, bias, norm } = gate as NonNullable<LayerWeights['loopGate']>;
   const asked = tokens.map((token, n) => ({ ...(firsts[n] as Projection), queries: token.queries }));
   const global = attention({ ...site, loop: 0 }, asked, { again: true });
   const local = attention(site, tokens, window === undefined ? {} : { window });
-  return tokens.map(({ queries, position }, n) =>
-    joined(
+  return tokens.map(({ queries, position }, n) => {
+    const input = norm && rmsNorm(states[n] as Vector, norm, model.normEpsilon);
+    return joined(
       queries.map((query, head) => {
-        const own = weight.data.subarray(head * headDim, (head + 1) * headDim);
-        const g = 1 / (1 + Math.exp(-dot(rotate(query, position, rope), own) - (bias[head] as number)));
+        const own = weight.data.subarray(head * weight.columns, (head + 1) * weight.columns);
+        const g = 1 / (1 + Math.exp(-dot(input ?? rotate(query, position, rope), own) - (bias[head] as number)));
         const part = (of: Vector): Vector => of.subarray(head * headDim, (head + 1) * headDim);
         return part(global[n] as Vector).map((y, i) => g * y + (1 - g) * (part(local[n] as Vector)[i] as number));
       }),
-    ),
-  );
+    );
+  });
+}
+
+type LoopChange = NonNullable<Model['change']>;
+
+/**
+ * s + a (x - s), a = exp(-softplus(W_up W_down (x - s) + b) e^r), of the state s with which a loop began and its own x
+ * (SelectiveGate of github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0).
+ */
+function changed({ down, up, bias, logRate }: LoopChange, began: Vector, x: Vector): Vector {
+  const change = x.map((value, i) => value - (began[i] as number));
+  return product(up, product(down, change), bias).map((y, i) => {
+    const softplus = Math.max(y, 0) + Math.log1p(Math.exp(-Math.abs(y)));
+    const kept = Math.exp(-softplus * Math.exp(logRate[i] as number));
+    return (began[i] as number) + kept * (change[i] as number);
+  });
 }
 
 /** Places of the tokens of a pass that run a loop of the core, ascending. @param states of all tokens before it */
@@ -92,12 +123,19 @@ export type RowsOfLoop = (loop: number, states: readonly Vector[]) => readonly n
 
 function project(model: Model, layer: LayerWeights, x: Vector, position: number): Projection {
   const { headDim } = model.geometry;
-  const input = rmsNorm(x, layer.attentionNorm, model.normEpsilon);
+  const normed = (row: Vector, weight: Vector | undefined): Vector =>
+    weight ? rmsNorm(row, weight, model.normEpsilon) : row;
+  const input = normed(x, layer.attentionNorm);
+  // A norm is of a whole row where its weight is as wide.
+  const heads = (row: Vector, norm: Vector | undefined): Vector[] =>
+    norm?.length === row.length
+      ? split(normed(row, norm), headDim)
+      : split(row, headDim).map((head) => normed(head, norm));
   return {
     position,
     input,
-    queries: split(product(layer.query, input, layer.queryBias), headDim),
-    keys: split(product(layer.key, input, layer.keyBias), headDim),
+    queries: heads(product(layer.query, input, layer.queryBias), layer.queryNorm),
+    keys: heads(product(layer.key, input, layer.keyBias), layer.keyNorm),
     values: split(product(layer.value, input, layer.valueBias), headDim),
   };
 }
@@ -150,6 +188,8 @@ export function run(
       core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
     let stack = 1;
     let rows: readonly number[] = all;
+    /** States with which a loop began, where its end takes them in. */
+    let began: readonly Vector[] = [];
     /** Projections of the first loop. */
     const firsts = new Map<number, readonly Projection[]>();
     for (const { layer: i, loop } of layerRuns(g, block)) {
@@ -161,17 +201,19 @@ export function run(
           accumulate(hidden[n] as Vector, others[n] as Vector);
         }
       stack = run?.stack ?? stack;
-      if (i === 0 && loop > 0 && core && g.shiftsLoops) {
+      const shift = g.shiftsLoops;
+      if (i === 0 && loop > 0 && core && shift) {
         const states = hidden.map((x) => x.slice());
         hidden.forEach((x, n) => {
-          x.set(preludeOutput[n] as Vector);
+          x.set((preludeOutput[n] as Vector).map((e) => e * shift.embedding));
           const state = n > 0 ? states[n - 1] : before[loop - 1];
-          if (state) accumulate(x, state);
+          if (state) accumulate(x, state, shift.state);
         });
         before[loop - 1] = states.at(-1) as Vector;
       }
       if (i === 0) rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
       const states = rows.map((n) => hidden[n] as Vector);
+      if (i === 0 && core && model.change) began = states.map((x) => x.slice());
       if (i === 0 && core && model.adapter)
         states.forEach((x, k) =>
           x.set(
@@ -189,7 +231,7 @@ export function run(
       const attended = windowed
         ? mixedAttention(
             model,
-            { gate: layer.loopGate, firsts: firsts.get(i) as readonly Projection[], attention },
+            { gate: layer.loopGate, states, firsts: firsts.get(i) as readonly Projection[], attention },
             site,
             projections,
           )
@@ -201,13 +243,15 @@ export function run(
           gates.forEach((gate, j) => (heads[j] = (heads[j] as number) / (1 + Math.exp(-gate))));
         }
         addBranch(x, product(layer.output, heads), layer.attentionOutNorm);
-        const input = rmsNorm(x, layer.mlpNorm, normEpsilon);
+        const input = layer.mlpNorm ? rmsNorm(x, layer.mlpNorm, normEpsilon) : x;
         addBranch(
           x,
           product(layer.down, swiglu(product(layer.gate, input), product(layer.up, input))),
           layer.mlpOutNorm,
         );
       });
+      if (model.change && core && i === block.layers - 1)
+        states.forEach((x, k) => x.set(changed(model.change as LoopChange, began[k] as Vector, x)));
       if (g.stacks ? run?.ends : i === block.layers - 1 && core && g.normAfterEachLoop)
         for (const x of states) x.set(rmsNorm(x, model.norm, normEpsilon));
     }

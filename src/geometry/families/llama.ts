@@ -1,6 +1,6 @@
 /** Families built like Llama: attention and a gated MLP between norms, with or without loops over all layers. */
 import { LIMITS, received, type Config } from '../config.js';
-import type { Geometry } from '../geometry.js';
+import { loopGateParameters, type Geometry } from '../geometry.js';
 import { refuseSlidingWindow } from '../refusals.js';
 import { attentionShape, refuseOptions, ropeTheta, weightsOf, type AttentionDefaults, type Family } from './fields.js';
 
@@ -127,16 +127,12 @@ export const nanbeige: Family = {
 
 /**
  * Loops after the first attend to the rows of the first and to a window of their own; a gate of each head, of the query
- * (width and bias), mixes the two.
+ * or of the layer's input, mixes the two.
  */
-function windowed(g: Geometry, loops: number, window: number): Geometry {
+function windowed(g: Geometry, loops: number, window: number, ofInput = false): Geometry {
   if (loops === 1) return g;
-  return {
-    ...g,
-    loops,
-    laterLoopsWindow: window,
-    extraParametersPerLayer: g.extraParametersPerLayer + g.heads * (g.headDim + 1),
-  };
+  const looped: Geometry = { ...g, loops, laterLoopsWindow: window, ...(ofInput ? { loopGateOfInput: true } : {}) };
+  return { ...looped, extraParametersPerLayer: g.extraParametersPerLayer + loopGateParameters(looped) };
 }
 
 const CODER: Layer = { attentionBias: true, mlpBias: true, headDim: 128, ropeTheta: 500_000 };
@@ -154,24 +150,31 @@ export const iquestLoop: Family = {
     ),
 };
 
+/** A factor of the loops' inputs; 1 where it is null. */
+function factorOf(c: Config, key: string): number {
+  const value = c.get(key) ?? 1;
+  if (typeof value === 'number' && value > 0 && value <= 100) return value;
+  return c.refuse(`${key} must be a number over 0, or null, ${received(value)}`, `correct ${key}`);
+}
+
 /**
- * LoopCoder (arXiv 2510.24824): embedding and the state of the token before begin a later loop. Its window is [left,
- * right]; the right one is 0.
+ * LoopCoder (arXiv 2510.24824, arXiv 2606.18023): embedding and the state of the token before begin a later loop. Its
+ * window is [left, right]; the right one is 0.
  */
 export const iquestPlt: Family = {
   architecture: /^iquestpltcoder/i,
   loops: 'plt_num_loops',
-  about: ['plt_window_size', 'plt_normalize_per_loop'],
+  about: ['plt_window_size', 'plt_normalize_per_loop', 'plt_emb_scale', 'plt_hidden_scale'],
   read: (c, modelType) => {
     const window = c.get('plt_window_size') ?? [64, 0];
     const [left, right] = Array.isArray(window) ? (window as unknown[]) : [];
     if (typeof left !== 'number' || !Number.isInteger(left) || left < 1 || left > LIMITS.positions || right !== 0)
       c.refuse(`plt_window_size must be [tokens, 0], ${received(window)}`, 'correct plt_window_size');
-    refuseOptions(c, ['plt_gate_use_hidden_states'], 'LoopCoder-V2');
     const g = llamaShaped(c, modelType, CODER);
+    const ofInput = c.boolean('plt_gate_use_hidden_states', false);
     return {
-      ...windowed(g, c.integer('plt_num_loops', LIMITS.loops, 2), left as number),
-      shiftsLoops: true,
+      ...windowed(g, c.integer('plt_num_loops', LIMITS.loops, 2), left as number, ofInput),
+      shiftsLoops: { embedding: factorOf(c, 'plt_emb_scale'), state: factorOf(c, 'plt_hidden_scale') },
       normAfterEachLoop: c.boolean('plt_normalize_per_loop', true),
     };
   },
@@ -198,8 +201,8 @@ export const nandi: Family = {
 };
 
 /**
- * Lumma (transformers pull request 47929): values are keys before their rotation, which alone its cache keeps. Here
- * `num_hidden_layers` counts repeats of shared layers.
+ * Lumma (transformers pull request 47929): values are keys before their rotation, which alone its cache keeps, unless
+ * `kv_cache_mode` says otherwise. Here `num_hidden_layers` counts repeats of shared layers.
  */
 export const lumma: Family = {
   architecture: /^lumma/i,
@@ -213,16 +216,13 @@ export const lumma: Family = {
         'correct shared_kv',
       );
     const mode = c.get('kv_cache_mode') ?? 'shared';
-    if (mode !== 'shared')
-      c.refuse(
-        `kv_cache_mode must be "shared", ${received(mode)}; a copy of the keys beside them is not modelled`,
-        'correct kv_cache_mode',
-      );
+    if (mode !== 'shared' && mode !== 'vanilla')
+      c.refuse(`kv_cache_mode must be "shared" or "vanilla", ${received(mode)}`, 'correct kv_cache_mode');
     const g = llamaShaped(c, modelType, { ...LLAMA, kvHeadsRequired: true, ropeTheta: 1_000_000, tied: true });
     return {
       ...g,
       ...factorised(c, 512),
-      valuesAreKeys: true,
+      ...(mode === 'shared' ? { valuesAreKeys: true } : { copiesKeys: true }),
       extraParametersPerLayer: g.extraParametersPerLayer + (c.boolean('q_norm', true) ? g.headDim : 0),
     };
   },

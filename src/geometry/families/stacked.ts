@@ -136,6 +136,7 @@ export const lds: Family = {
       loops: c.integer('N', LIMITS.loops),
       loopsAreChosen: true,
       tiedEmbeddings: false,
+      changeRank: rank,
       extraParameters: 2 * rank * g.hidden + 2 * g.hidden + 3 * g.hidden + 1,
     };
   },

@@ -102,6 +102,7 @@ export const RETROFITTED: readonly Geometry[] = [
     tiedEmbeddings: false,
     normsPerLayer: 2,
     extraParametersPerLayer: 256, // norms of query and key heads
+    changeRank: 128,
     extraParameters: 2 * 128 * 2048 + 5 * 2048 + 1, // gate after each loop, head that tells when to stop
     adapter: false,
     normAfterEachLoop: false,

@@ -52,9 +52,11 @@ export const UNLIKE: readonly Geometry[] = [
     name: 'loopcoder-v2-7b',
     layers: 14,
     normAfterEachLoop: true, // plt_normalize_per_loop
-    shiftsLoops: true,
+    loopGateOfInput: true, // plt_gate_use_hidden_states
+    extraParametersPerLayer: 40 * 5121 + 5120,
+    shiftsLoops: { embedding: 0.707, state: 0.053 },
     source:
-      'huggingface.co/Multilingual-Multimodal-NLP/LoopCoder-V2 model card and configuration_iquestpltcoder.py (arXiv:2510.24824)',
+      'huggingface.co/Multilingual-Multimodal-NLP/LoopCoder-V2 model card and configuration_iquestpltcoder.py (arXiv:2606.18023); gate and factors of its loops as in alex-place/lantern-os, models/keystone-sigma0-plt, which loads its weights',
   },
   {
     ...FRONTIERS,

@@ -9,7 +9,7 @@ import { anchoredIn } from '../configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../eviction-ops.js';
 import type { Place, Visit } from '../expand.js';
 import { meanRow } from '../rows.js';
-import type { Bind, Binds } from './dense.js';
+import { loopGateOfInput, type Bind, type Binds } from './dense.js';
 import type { Frame } from './frame.js';
 import {
   loopOf,
@@ -105,8 +105,9 @@ const merge: StepBind = (f, visit) => {
   return mergeInto(f, visit, current ? 'attention' : 'merged', stats);
 };
 
-/** A gate of each head, of its rotated query. */
+/** A gate of each head, of its rotated query or of the layer's input. */
 const loopGate: StepBind = (f, visit) => {
+  if (f.c.geometry.loopGateOfInput) return loopGateOfInput(f, visit);
   const { heads, headDim } = f.c.geometry;
   return {
     options: { matmul: { x: { row: heads * headDim, group: headDim }, y: { row: heads, group: 1 } } },

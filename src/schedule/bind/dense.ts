@@ -77,8 +77,23 @@ function project(
 }
 
 /** Rows of the last norm's output. */
-export const normedRows = (f: Frame, visit: Visit): Placed => ({ rows: f.normed, at: f.rowsOf(visit) });
+const normedRows = (f: Frame, visit: Visit): Placed => ({ rows: f.normed, at: f.rowsOf(visit) });
 const streamRows = (f: Frame, visit: Visit): Placed => ({ rows: f.residual, at: f.rowsOf(visit) });
+
+/** What a layer's projections read: its normed input, or the stream itself where norms are of the branches. */
+export const layerInput = (f: Frame, visit: Visit): Placed =>
+  f.c.geometry.normsOfBranches ? streamRows(f, visit) : normedRows(f, visit);
+
+/** x = n(x) of the heads of packed queries or keys. */
+const headNorm =
+  (what: 'queries' | 'keys', of: NormName): Bind =>
+  (f, visit) => {
+    const { rows, at } = f.inPacked(what);
+    return {
+      options: { eps: f.setting.normEpsilon, placement: { output: at } },
+      binds: { weight: { weights: 'norm', of, stored: placed(visit).stored }, target: rows },
+    };
+  };
 
 type Letters = 'qkv' | 'q' | 'kv';
 
@@ -88,7 +103,7 @@ const packedProjection =
   (f, visit) => {
     const { rows, at } = f.inPacked(letters === 'kv' ? 'keys' : 'queries');
     const to = letters === 'kv' ? at : { ...at, offset: 0 };
-    return project(f, visit, letters, normedRows(f, visit), { rows, at: to });
+    return project(f, visit, letters, layerInput(f, visit), { rows, at: to });
   };
 
 /** Adds the biases of a projection to its rows. The known layouts have biases of the first projections of a row. */
@@ -163,6 +178,7 @@ const lowState: Bind = (f) => ({
 });
 
 const loopShift: Bind = (f, visit) => ({
+  options: { factor: f.c.geometry.shiftsLoops?.state ?? 1 },
   binds: {
     positions: f.buffer('positions'),
     embedding: f.buffer('token embedding'),
@@ -176,6 +192,32 @@ const stackSum: Bind = (f, visit) => {
   f.enterStack(stackPlace(f.c.geometry, placed(visit).layer).stack);
   return { binds: { input: f.otherState as Ref, target: f.residual } };
 };
+
+/** Gates of the heads, of the layer's normed input. */
+export const loopGateOfInput: Bind = (f, visit) =>
+  project(f, visit, 'loop-gate', normedRows(f, visit), alone(f, 'loop gates', f.c.geometry.heads));
+
+/** A loop's change, in place of its state. */
+const loopChange: Bind = (f, visit) => {
+  const at = f.rowsOf(visit);
+  return {
+    options: { factor: -1, placement: { input: at, output: at } },
+    binds: { input: f.otherState as Ref, target: f.residual },
+  };
+};
+
+const changeMix: Bind = (f, visit) => ({
+  options: { placement: { output: f.rowsOf(visit) } },
+  binds: {
+    gates: f.buffer('projected'),
+    rates: { weights: 'change-rates' },
+    before: f.otherState as Ref,
+    target: f.residual,
+  },
+});
+
+/** Rows of a change's rank, where the MLP's are between layers. */
+const changeRows = (f: Frame): Placed => alone(f, 'activated', f.c.geometry.changeRank as number);
 
 const attentionGate: Bind = (f, visit) => {
   const { rows, at } = f.inPacked('gate');
@@ -215,13 +257,20 @@ export const DENSE: Binds = {
   'mlp-residual': residual('post_attention_layernorm_2'),
   'attention-sum-norm': streamNorm('input_layernorm_2'),
   'mlp-sum-norm': streamNorm('post_attention_layernorm_2'),
+  'loop-gate-norm': layerNorm('loop_gate_norm'),
   'loop-norm': streamNorm('final'),
   'token-embedding': (f) => ({
-    options: { factor: 1 },
+    options: { factor: f.c.geometry.shiftsLoops?.embedding ?? 1 },
     binds: { input: f.residual, target: f.buffer('token embedding') },
   }),
   'loop-shift': loopShift,
   'low-state': lowState,
+  'loop-state': (f) => ({ options: { factor: 1 }, binds: { input: f.residual, target: f.otherState as Ref } }),
+  'loop-change': loopChange,
+  'change-down': (f, visit) => project(f, visit, 'change-down', streamRows(f, visit), changeRows(f)),
+  'change-up': (f, visit) =>
+    project(f, visit, 'change-up', changeRows(f), { rows: f.buffer('projected'), at: f.rowsOf(visit) }),
+  'change-mix': changeMix,
   'stack-sum': stackSum,
   'stack-norm': streamNorm('final'),
   'attention-gate': attentionGate,
@@ -233,9 +282,11 @@ export const DENSE: Binds = {
   'qkv-bias': packedBias('qkv'),
   'q-bias': packedBias('q'),
   'kv-bias': packedBias('kv'),
+  'q-norm': headNorm('queries', 'self_attn.q_norm'),
+  'k-norm': headNorm('keys', 'self_attn.k_norm'),
   'attention-out': back('attention-out', 'attention'),
   'gate-up': (f, visit) =>
-    project(f, visit, 'gate-up', normedRows(f, visit), alone(f, 'gate up', 2 * f.c.geometry.mlpHidden)),
+    project(f, visit, 'gate-up', layerInput(f, visit), alone(f, 'gate up', 2 * f.c.geometry.mlpHidden)),
   swiglu: (f) => ({ binds: { input: f.buffer('gate up'), output: f.buffer('activated') } }),
   down: back('down', 'activated'),
   'exit-gate': (f, visit) => project(f, visit, 'exit-gate', streamRows(f, visit), alone(f, 'exit', 1)),
@@ -246,5 +297,5 @@ export const DENSE: Binds = {
     return project(f, visit, 'head', x, alone(f, 'logits', vocab));
   },
   sample,
-  'branch-key': (f, visit) => project(f, visit, 'branch-key', normedRows(f, visit), f.branchKeys(visit)),
+  'branch-key': (f, visit) => project(f, visit, 'branch-key', layerInput(f, visit), f.branchKeys(visit)),
 };

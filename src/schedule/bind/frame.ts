@@ -4,6 +4,7 @@
  */
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
+import { keepsState } from '../../geometry/geometry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import type { AppendOptions, Placement, SampleOptions } from '../../../kernels/options.js';
 import { packedRow } from '../buffers.js';
@@ -40,7 +41,7 @@ export abstract class Frame {
   preludeOutput: BufferRef | undefined;
   /** The stream of the loop before, which the adapter mixes it with. */
   state: BufferRef | undefined;
-  /** Where a pass runs stacks in turn: which of them runs, and the state of the other. */
+  /** Where a pass runs stacks in turn: which of them runs, and the state of the other; or that with which a loop began. */
   private stack = 1;
   otherState: BufferRef | undefined;
 
@@ -79,7 +80,7 @@ export abstract class Frame {
     this.preludeOutput = undefined;
     this.state = undefined;
     this.stack = 1;
-    this.otherState = this.c.geometry.stacks ? stream(2) : undefined;
+    this.otherState = keepsState(this.c.geometry) ? stream(2) : undefined;
   }
 
   /** The state of a stack becomes the stream. */

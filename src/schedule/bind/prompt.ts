@@ -1,6 +1,7 @@
 /** The frame of a prompt's prefill: a row a token of a chunk. Its buffers exist for one call. */
 import { TILE_TOKENS } from '../../../kernels/spec.js';
 import { pagedTokens } from '../../codecs/layout.js';
+import { keepsState } from '../../geometry/geometry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import type { Placement } from '../../../kernels/options.js';
 import type { PromptExtent } from '../buffers.js';
@@ -129,7 +130,7 @@ export class PromptFrame extends Frame {
     readonly run: Chunk,
     visits: readonly Visit[],
   ) {
-    super(setting, caches, setting.c.geometry.adapter || setting.c.geometry.stacks ? 3 : 2);
+    super(setting, caches, setting.c.geometry.adapter || keepsState(setting.c.geometry) ? 3 : 2);
     this.slots = setting.captures ? planSlots(visits, setting.captures === 'one-shot').of : new Map();
   }
 

@@ -46,12 +46,18 @@ export type Projection =
   | 'adapter'
   | 'exit-gate'
   | 'head-down'
+  | 'loop-gate'
+  | 'change-down'
+  | 'change-up'
   | 'head';
 export type NormName =
   | 'input_layernorm'
   | 'input_layernorm_2'
   | 'post_attention_layernorm'
   | 'post_attention_layernorm_2'
+  | 'loop_gate_norm'
+  | 'self_attn.q_norm'
+  | 'self_attn.k_norm'
   | 'core'
   | 'final';
 
@@ -74,7 +80,7 @@ export type WeightRef =
   | { readonly weights: 'norm'; readonly of: NormName; readonly stored: number }
   /** Biases of the projections named, one after the other. */
   | { readonly weights: 'biases'; readonly letters: string; readonly stored: number }
-  | { readonly weights: 'low-state' }
+  | { readonly weights: 'low-state' | 'change-rates' }
   | { readonly weights: 'loop-gate' | 'loop-gate-bias'; readonly stored: number }
   | {
       readonly weights: 'down' | 'up-rows' | 'up-columns' | 'up-stacked' | 'mean' | 'centre';

@@ -7,7 +7,7 @@ import { averagesLoops, codecSpec, isHybrid, isLatent } from '../../codecs/regis
 import type { RopeOptions } from '../../../kernels/options.js';
 import { anchoredIn, restoredLoops, spansLoops } from '../configuration.js';
 import type { Visit } from '../expand.js';
-import { normedRows, type Bind, type Binds } from './dense.js';
+import { layerInput, type Bind, type Binds } from './dense.js';
 import type { Frame, Target } from './frame.js';
 import {
   loopOf,
@@ -37,7 +37,7 @@ const encode =
 /** Rotated latents, of attention's input: those of loops after the first accumulate. */
 const encodeInput: Bind = (f, visit) => {
   const { layer, loop } = placed(visit);
-  const [from, to] = [normedRows(f, visit), f.latents(visit, 'key')];
+  const [from, to] = [layerInput(f, visit), f.latents(visit, 'key')];
   const rows = ({ at }: Placed) => ({ offset: at.offset, row: at.stride });
   return {
     options: { matmul: { x: rows(from), y: rows(to), accumulate: loop > 1 } },

@@ -2,6 +2,7 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import type { Placement, RunOptions, Span } from '../../../kernels/options.js';
+import { keepsState } from '../../geometry/geometry.js';
 import { queryWidth, readsFirstRows, recentTokens, spansFrom, type CachedTokens } from '../buffers.js';
 import { divideSpan, spanOf, type CacheMap, type CachePart } from '../cache-map.js';
 import { windowOf } from '../eviction-ops.js';
@@ -18,7 +19,7 @@ export class StepFrame extends Frame {
 
   /** @param context tokens of the longest sequence that steps are planned for */
   constructor(setting: Setting, caches: CacheMap, context: number) {
-    super(setting, caches, setting.c.geometry.adapter ? 4 : setting.c.geometry.stacks ? 3 : 2);
+    super(setting, caches, setting.c.geometry.adapter ? 4 : keepsState(setting.c.geometry) ? 3 : 2);
     this.longest = spanOf(setting.c.eviction, caches.slots, context);
   }
 

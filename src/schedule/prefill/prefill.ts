@@ -18,7 +18,9 @@ import {
   firstState,
   headOps,
   layerAround,
+  loopChange,
   loopNorm,
+  loopState,
   mlpOps,
   owningTime,
   queryKeyValue,
@@ -157,10 +159,18 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
       stages.push({
         kind: 'stack',
         block,
-        loopStart: [...over(part, (chunk) => adapterOps(c, block, batch * chunk.tokens)), ...firstState(c, block, own)],
+        loopStart: [
+          ...over(part, (chunk) => adapterOps(c, block, batch * chunk.tokens)),
+          ...firstState(c, block, own),
+          ...loopState(c, block, own),
+        ],
         ...stackOps(c, block, own),
         layer: layerOps({ ...of, block, run: { from: run.from, tokens } }, part),
-        loopEnd: [...loopNorm(c, block, own), ...(streamsIn(c, block) ? [scoreRowsOp(c, own)] : [])],
+        loopEnd: [
+          ...over(part, (chunk) => loopChange(c, block, batch * chunk.tokens)),
+          ...loopNorm(c, block, own),
+          ...(streamsIn(c, block) ? [scoreRowsOp(c, own)] : []),
+        ],
       });
     }
   return stages;

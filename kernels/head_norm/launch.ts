@@ -1,0 +1,44 @@
+/** Norms of the heads of queries and keys: head_norm.wgsl. */
+import type { PlacementOptions, Tuning } from '../options.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { DEFAULTS, tuned, type Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { placeUniforms, rowGrid, rowsOf } from '../shared/rows.launch.js';
+
+/** Heads are narrow. */
+const WORKGROUP = 32;
+
+/** Buffers: weight, target. `eps` as in the model's configuration. */
+function planHeadNorm(
+  call: KernelCall,
+  eps: number,
+  { output }: PlacementOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'headDim');
+  requirePositive(call, s);
+  const count = s.rows * s.heads;
+  const to = rowsOf(call, 'target', 'state', s.rows, s.heads * s.headDim, output);
+  const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
+  return {
+    buffers: [{ name: 'weight', role: 'input', content: 'f32', bytes: 4 * s.headDim }, to.buffer],
+    steps: [
+      {
+        source: 'head_norm',
+        element: 'f32',
+        constants: { WG: workgroup },
+        uniforms: { eps, heads: s.heads, count, width: s.headDim, ...placeUniforms('target', to.at) },
+        buffers: [...read('weight'), ...write('target')],
+        workgroups: rowGrid(count),
+      },
+    ],
+    tuning: { workgroup },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planHeadNorm(call, o.eps ?? DEFAULTS.eps, o.placement, o.tuning),
+  tunables: [{ name: 'workgroup', values: [32, 64, 128] }],
+};
