@@ -1,7 +1,7 @@
-// Packs a loop's exact rows of whole groups of tokens (src/codecs/flashloop.ts): what they differ by from the sum of the
-// streams of the loops before, which are there already. In a step the oldest exact tokens of a sequence are packed when
-// a group of them is beyond those that stay exact; without `full` the groups of the grid are. A workgroup a group and
-// row.
+// Packs a loop's exact rows of whole groups of tokens (src/codecs/flashloop.ts): what they differ by from the sum of
+// the streams of the loops before, which are there already. In a step the oldest exact tokens of a sequence are packed
+// when a group of them is beyond those that stay exact; without `full` the groups of the grid are. A workgroup a group
+// and row.
 // Bindings: 0 params, 1 spans [sequence] (packed tokens, position of the first exact one, exact ones, 0), 2 exact rows
 // of f16 in a ring, 3 cache. Run: lla-sim bench --kernel append_streams
 #include "small_floats.wgsl"

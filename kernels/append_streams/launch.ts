@@ -7,7 +7,7 @@ import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { spansBuffer } from '../shared/fold.launch.js';
-import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.layout.js';
+import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
 
 const WORKGROUP = 64;
 

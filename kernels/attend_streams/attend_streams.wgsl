@@ -1,8 +1,8 @@
 // Split-KV decode attention over rows of flashloop (storage_streams.wgsl), the exact ones included: over all tokens, or
 // over those that each query head has chosen (choose_keys.wgsl). Tokens go by their position. Read attend_rows.wgsl
 // first.
-// Bindings: those of attend.wgsl, but 5 spans [sequence] (packed tokens, position of the first exact one, exact ones, 0)
-// and 7 lists of chosen tokens [query head]; 8 and 9 exact keys and values of the loop. Run: lla-sim bench --kernel
+// Bindings: those of attend.wgsl, but 5 spans [sequence] (packed tokens, position of the first exact one, exact ones,
+// 0) and 7 lists of chosen tokens [query head]; 8 and 9 exact keys and values of the loop. Run: lla-sim bench --kernel
 // attend_streams
 enable subgroups;
 #include "storage_streams.wgsl"
@@ -25,8 +25,8 @@ fn place_of(id: vec3u, groups: vec3u) -> Place {
   var tokens = span.x + span.z;
   if (CHOSEN == 1u) { tokens = list_word(first_head, 0u) & 0x7fffffffu; }
   let begin = min(id.x * params.split_tokens, tokens);
-  return Place(id.z, kv_row, kv_row / params.keys.sharing, first_head, min(LANES, params.group - head0), params.first_split + id.x,
-      false, begin, min(begin + params.split_tokens, tokens), 0u, 0u);
+  return Place(id.z, kv_row, kv_row / params.keys.sharing, first_head, min(LANES, params.group - head0),
+      params.first_split + id.x, false, begin, min(begin + params.split_tokens, tokens), 0u, 0u);
 }
 
 fn unit_of(shape: CachedRow, unit: u32) -> u32 { return select(unit, min(unit, shape.units - 1u), EDGES == 1u); }

@@ -7,7 +7,7 @@ import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf, spansBuffer, spansOf } from '../shared/fold.launch.js';
 import { unitsEach, unitsOf } from '../shared/fold.terms.js';
-import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.layout.js';
+import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
 import { headsOf, ROWS_LIKE } from './terms.js';
 
 /** The lists that a benchmark reads: every query head its first tokens. */

@@ -4,7 +4,7 @@ import { bufferOf } from '../host/plan.js';
 import { dim, type Checker, type Subject } from '../reference.js';
 import { queryHeads, runOf, weightedSum, withScores, type CachedRows } from '../shared/attention.reference.js';
 import { GROUP_SIZE } from '../spec.js';
-import { streamsRowOf } from '../shared/streams.layout.js';
+import { streamsRowOf } from '../shared/streams.launch.js';
 import { rebuilt, storedCodes } from '../shared/streams.reference.js';
 import { ROWS_LIKE } from './terms.js';
 

@@ -1,4 +1,4 @@
-// Where the words of rows of flashloop lie: streams.layout.ts.
+// Where the words of rows of flashloop lie: streams.launch.ts.
 override GROUP: u32;         // tokens of a group
 override CHANNELS: u32;      // channels of a pair of values
 override ANCHOR_BITS: u32;   // of a code of the first loop

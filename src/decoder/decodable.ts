@@ -36,8 +36,8 @@ export function refuseUndecodable(g: Geometry): void {
 /** @throws UserError for a codec that no decoder runs, or the GPU's does not */
 export function refuseCodec(codec: Codec, decoder: 'gpu' | 'reference'): void {
   const { kind } = codec;
-  const { undecodable: never, referenceOnly } = codecSpec(codec);
-  const reason = referenceOnly?.(codec);
+  const spec = codecSpec(codec);
+  const [never, reason] = [spec.undecodable, spec.referenceOnly?.(codec)];
   if (never !== undefined)
     throw new UserError(`${kind} ${never}, which the decoder does not run`, 'plan it: lla-sim plan');
   if (decoder === 'gpu' && reason !== undefined)

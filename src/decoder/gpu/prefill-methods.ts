@@ -44,7 +44,7 @@ export function refuseChoice(g: Geometry, codec: Codec): void {
   if (streamsOf(g, codec)?.runs.some((share) => share < 1))
     throw new UserError(
       `${codec.kind} runs later loops of a prompt on a share of its tokens, which the GPU decoder does not choose`,
-      'take prompts token by token (--prefill by-token), or run all: --constants loop3=1,loop4=1',
+      'take prompts token by token (--prefill by-token), run all (--constants loop3=1,loop4=1), or use --reference',
     );
 }
 
