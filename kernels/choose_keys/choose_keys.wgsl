@@ -1,8 +1,8 @@
 // The tokens that loops after the dense ones read of flashloop's cache: of each query head those of the largest scores,
 // the current one among them, the earlier of equals first. A list has how many of them are cached, the highest bit set
 // where the current token is chosen, too; then their positions, ascending. A workgroup a query head.
-// Bindings: 0 params, 1 scores as choose_order.wgsl leaves them, 2 spans [sequence] (packed tokens, position of the first
-// exact one, exact ones, tokens to choose), 3 lists [query head]. Run: lla-sim bench --kernel choose_keys
+// Bindings: 0 params, 1 scores as choose_order.wgsl leaves them, 2 spans [sequence] (packed tokens, position of the
+// first exact one, exact ones, tokens to choose), 3 lists [query head]. Run: lla-sim bench --kernel choose_keys
 #include "evict_threshold.wgsl"
 
 struct Params {

@@ -3,8 +3,8 @@
 //   o_t = o_2 + m (softmax over the chosen tokens of loop t - s)
 //
 // s is that softmax in the last dense loop, m the probability that it gives them. BEGIN, in that loop, leaves o_2 - m s
-// and m for those after it. The current token is folded in where it is chosen. A workgroup a row (sequence * query heads
-// + head).
+// and m for those after it. The current token is folded in where it is chosen. A workgroup a row (sequence * query
+// heads + head).
 // Bindings: 0 params, 1 output [row][width], o_2 with BEGIN, o_t else, 2 stats [row] (maximum, sum) of all tokens, with
 // BEGIN alone, 3 part [row][width]: attention over the chosen cached tokens, 4 part_stats [row], 5 queries, 6 new_rows:
 // new keys and values, 7 chosen (lists of choose_keys.wgsl), 8 base [row][width + 1]. Run: lla-sim bench --kernel
@@ -70,6 +70,10 @@ fn main(
     // Without chosen cached tokens their part holds nothing.
     if (cached.y != 0.0) { o += rest * part[row * width + j]; }
     o *= probability / total;
-    if (BEGIN == 1u) { base[at + j] = output[row * width + j] - o; } else { output[row * width + j] = base[at + j] + o; }
+    if (BEGIN == 1u) {
+      base[at + j] = output[row * width + j] - o;
+    } else {
+      output[row * width + j] = base[at + j] + o;
+    }
   }
 }
