@@ -26,6 +26,9 @@ export interface OperationOptions extends AttendRebuildOptions {
   blockVectors?: BlockVectorsOptions;
   append?: AppendOptions;
   appendResidual?: AppendResidualOptions;
+  appendStreams?: AppendStreamsOptions;
+  streams?: StreamsOptions;
+  chooseKeys?: ChooseKeysOptions;
   residual?: ResidualOptions;
   current?: CurrentOptions;
   matmul?: MatmulOptions;
@@ -241,6 +244,43 @@ export interface ResidualOptions {
   readonly loop?: number;
 }
 
+/** Where rows of flashloop and lists of chosen tokens lie. */
+export interface StreamsOptions {
+  /** Loops of a packed group; those that are read unless given. */
+  readonly loops?: number;
+  /** Slots of the ring of exact rows, whole tiles; those of the call unless given. */
+  readonly tailSlots?: number;
+  /** Words of a list, and lists before that of the call's first query head. */
+  readonly listWords?: number;
+  readonly firstList?: number;
+}
+
+/** Spans have packed tokens for pinned ones, and exact ones as a ring. */
+export interface AppendStreamsOptions extends Pick<StreamsOptions, 'loops'> {
+  readonly sequences: number;
+  /** Groups of each sequence; 1 unless given. */
+  readonly groups?: number;
+  /** Tokens that a packed row has room for. */
+  readonly capacity: number;
+  /** Slots of the exact rows, whole tiles. */
+  readonly slots: number;
+  /** Exact tokens, the current one included, with which a step packs; 0: the first groups of a prompt. */
+  readonly full: number;
+  /** Sequences that lie before the call's first in the cache; 0 unless given. */
+  readonly firstSequence?: number;
+  readonly spans?: readonly Span[];
+}
+
+export interface ChooseKeysOptions extends Pick<StreamsOptions, 'listWords' | 'firstList'> {
+  /** Query heads of a sequence, and those that share a KV head. */
+  readonly heads?: number;
+  readonly group?: number;
+  /** Slots of a row of scores. */
+  readonly capacity?: number;
+  /** Keys of the current tokens; side by side unless given. */
+  readonly keys?: Placement;
+}
+
 export interface BlockVectorsOptions {
   /** Query heads that share a KV head: heads / kvHeads of one sequence unless given. */
   readonly group?: number;
@@ -257,6 +297,8 @@ export interface CurrentOptions {
   readonly queries?: Placement;
   readonly keys?: Placement;
   readonly values?: Placement;
+  /** join_chosen only: words of a list of chosen tokens. */
+  readonly listWords?: number;
   /** attend_merge only: row of output and stats that the call begins with; 0 unless given. */
   readonly firstRow?: number;
   /** attend_current only: the last components of query and key, in places of their own. */

@@ -116,8 +116,10 @@ export interface Streams {
   readonly dense: number;
   /** Share of the keys that loops after them read. */
   readonly keys: number;
-  /** Scalars that share a scale and a lowest value. */
+  /** Scalars that share a scale and a lowest value; tokens that are packed together. */
   readonly group: number;
+  /** Bits of a code of the first loop. */
+  readonly anchorBits: number;
   /** Last tokens whose rows of all loops are exact: at least, and at most between two packings. */
   readonly tail: { readonly least: number; readonly most: number };
 }
@@ -170,8 +172,8 @@ export interface CodecSpec {
   readonly gatesState?: true;
   /** What no decoder runs; any codec is decoded unless given. */
   readonly undecodable?: string;
-  /** What the GPU decoder does not run, and the float64 one does. */
-  readonly referenceOnly?: string;
+  /** What the GPU decoder does not run of a setting, and the float64 one does. */
+  referenceOnly?(codec: Codec): string | undefined;
   /** Why no eviction policy goes with it; any does unless given. */
   readonly refusesEviction?: string;
   /** ρ on the core, as the paper counts it: scalars of the full cache over those of the codec, scales left out. */

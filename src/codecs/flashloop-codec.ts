@@ -42,6 +42,7 @@ function streams(g: Geometry, codec: Codec): Streams {
     dense: Math.min(dense, g.loops),
     keys,
     group,
+    anchorBits: constantsOf(codec).anchorBits,
     tail: { least: tail, most: tail + group - 1 },
   };
 }
@@ -62,7 +63,8 @@ export const flashloop: CodecSpec = {
   settings: ['tokens', 'constants'],
   untrained: true,
   streams,
-  referenceOnly: 'packs groups of tokens, and selects tokens and keys by scores, for which there are no kernels',
+  referenceOnly: ({ tokens }) =>
+    tokens === 'prompt' ? 'counted as a prompt has no room for the rows of generated tokens' : undefined,
   refusesEviction: 'rows are packed by groups of tokens, and loops after the second select their keys',
   ratio: ratioOf,
   label: ({ kind, tokens, constants }) => `${kind}-${tokens}${constants ? constantsText(constants) : ''}`,
@@ -89,18 +91,19 @@ export const flashloop: CodecSpec = {
     const d = g.headDim;
     const of = constantsOf(codec);
     const index = cacheTensor(one, 'index', 1, 0, storage, groupSize);
-    const row = (role: 'key' | 'value', bytes: number, share: number): CacheTensor => ({
-      ...cacheTensor(one, role, g.kvHeads, d, 'f16', groupSize),
-      packed: { bytes, share },
+    const stored = storedOf(g, codec);
+    const later = stored.slice(of.dense);
+    const rows = (role: 'key' | 'value', bytesOf: typeof keyBytes): CacheTensor => ({
+      ...cacheTensor(one, `${role}-stream`, g.kvHeads, sum(stored) * d, 'f16', groupSize),
+      packed: { bytes: sum(stored.map((share, loop) => share * bytesOf(d, bitsOfLoop(loop, of), of))), share: 1 },
     });
     return [
-      ...storedOf(g, codec).flatMap((share, loop) => [
-        row('key', keyBytes(d, bitsOfLoop(loop, of), of), share),
-        row('value', valueBytes(d, bitsOfLoop(loop, of), of), share),
-        // Where a row of the loop is, of each packed token, and of which token each row is.
-        ...(loop < of.dense ? [] : [{ ...index, packed: { bytes: ENTRY_BYTES, share: 1 + share } }]),
-      ]),
-      ...windowTensors(core, g, { storage: 'f16', groupSize }, streams(g, codec).tail.most),
+      rows('key', keyBytes),
+      rows('value', valueBytes),
+      // Where a row of the loop is, of each packed token, and of which token each row is.
+      ...(later.length > 0 ? [{ ...index, packed: { bytes: ENTRY_BYTES, share: later.length + sum(later) } }] : []),
+      // The token that makes a group too many is there until the group is packed.
+      ...windowTensors(core, g, { storage: 'f16', groupSize }, streams(g, codec).tail.most + 1),
     ];
   },
 };

@@ -6,7 +6,7 @@
  */
 import type { Geometry } from '../geometry/geometry.js';
 import { sum } from '../numbers/statistics.js';
-import type { FlashloopConstants } from './codec.js';
+import type { FlashloopConstants, Streams } from './codec.js';
 import { toBf16, toF16 } from './small-floats.js';
 
 /** Published constants. */
@@ -86,6 +86,12 @@ function largest(scores: readonly number[], count: number): number[] {
   const order = scores.map((_, i) => i).sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
   return order.slice(0, count).sort((a, b) => a - b);
 }
+
+/** True where loops after the dense ones read chosen keys. */
+export const choosesKeys = ({ stored, dense }: Pick<Streams, 'stored' | 'dense'>): boolean => stored.length > dense;
+
+/** Keys that they read of so many cached tokens and the current one. */
+export const chosenKeys = ({ keys }: Pick<Streams, 'keys'>, context: number): number => Math.ceil(keys * (context + 1));
 
 const LEAST_NORM = 1e-12;
 

@@ -26,6 +26,8 @@ export interface CacheTensor {
     | 'first-key-latent'
     | 'first-value-latent'
     | 'rotary-key'
+    | 'key-stream'
+    | 'value-stream'
     | 'index';
   /** Distinct layer slots stored (layers / s under cross-layer sharing). */
   readonly layers: number;
@@ -42,7 +44,7 @@ export interface CacheTensor {
   readonly windowTokens?: number | undefined;
   /** Rows that hold several loops, end to end, as differences to the last of them. */
   readonly residual?: ResidualRow;
-  /** Rows that no storage type has: bytes of each, and the share of the tokens that have one. */
+  /** Rows that no storage type has: bytes of each, and rows of a token, a share where not every token has one. */
   readonly packed?: { readonly bytes: number; readonly share: number };
 }
 

@@ -39,13 +39,15 @@ export function refuseUndecodable(g: Geometry): void {
 }
 
 /** @throws UserError for a codec that no decoder runs, or the GPU's does not */
-export function refuseCodec({ kind }: Pick<Codec, 'kind'>, decoder: 'gpu' | 'reference'): void {
-  const { undecodable: never, referenceOnly } = codecSpec({ kind });
+export function refuseCodec(codec: Codec, decoder: 'gpu' | 'reference'): void {
+  const { kind } = codec;
+  const spec = codecSpec(codec);
+  const [never, reason] = [spec.undecodable, spec.referenceOnly?.(codec)];
   if (never !== undefined)
     throw new UserError(`${kind} ${never}, which the decoder does not run`, 'plan it: lla-sim plan');
-  if (decoder === 'gpu' && referenceOnly !== undefined)
+  if (decoder === 'gpu' && reason !== undefined)
     throw new UserError(
-      `${kind} ${referenceOnly}: the GPU decoder does not run it`,
+      `${kind} ${reason}: the GPU decoder does not run it`,
       'decode it in float64 (lla-sim run --reference), or plan it',
     );
 }

@@ -3,7 +3,7 @@
  * keeps. On the real decoder; codecs that it does not run are decoded in float64.
  */
 import { setImmediate as breathe } from 'node:timers/promises';
-import { codecSpec } from '../codecs/registry.js';
+import { isPacked } from '../codecs/registry.js';
 import { openDecoder } from '../decoder/gpu/index.js';
 import { inMemory, type TensorSource } from '../decoder/index.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
@@ -47,8 +47,7 @@ export async function predict(
   items: readonly Item[],
   greedy = 0,
 ): Promise<Predictions[]> {
-  if (codecSpec(configuration.codec).referenceOnly !== undefined)
-    return predictInFloat64(teacher, configuration, items);
+  if (isPacked(configuration.codec)) return predictInFloat64(teacher, configuration, items);
   const { vocab } = teacher.geometry;
   const lengthOf = ({ kind, continuation, rolloutTokens }: Item): number =>
     kind === 'rollout' && greedy > 0 ? (rolloutTokens ?? greedy) : continuation.length;

@@ -2,6 +2,7 @@
  * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
  * and operations bind it (bind/). All sizes are of one GPU.
  */
+import type { Streams } from '../codecs/codec.js';
 import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
 import {
@@ -15,6 +16,7 @@ import {
   laterWindowOf,
   layoutOf,
 } from '../codecs/registry.js';
+import { chosenKeys, choosesKeys } from '../codecs/flashloop.js';
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, pinsSinks, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, keepsState, type LayerBlock } from '../geometry/geometry.js';
@@ -67,9 +69,12 @@ export interface BufferRow {
   readonly contents?: { readonly anglesOf: number; readonly back?: true } | 'numbers';
 }
 
-/** All cached tokens; or those before a window of exact rows; or those in it. */
-export type CachedTokens = 'all' | 'older' | 'recent';
-export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent'];
+/** All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed. */
+export type CachedTokens = 'all' | 'older' | 'recent' | 'packed';
+export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent', 'packed'];
+
+/** Words of a query head's list of chosen keys: how many there are, then their positions. @param capacity slots */
+export const listWords = (streams: Streams, capacity: number): number => 1 + chosenKeys(streams, capacity);
 
 /** Last tokens before the current one whose rows of full width a window has. */
 export const recentTokens = ({ geometry: { laterLoopsWindow }, codec }: Configuration): number =>
@@ -93,6 +98,12 @@ const control = (label: string, words: number, contents?: BufferRow['contents'])
   ...(contents ? { contents } : {}),
 });
 
+/** Which cached tokens operations on a block's caches read. */
+function tokensRead(c: Configuration, block: LayerBlock): readonly CachedTokens[] {
+  if (block.name === 'core' && isPacked(c.codec)) return ['packed'];
+  return windowOf(c, block) > 0 || readsFirstRows(c, block) ? ['all', 'older', 'recent'] : ['all'];
+}
+
 /** Inputs of a step, which change from step to step, and tables of angles. */
 export function stepControls(c: Configuration, batch: number, caches: CacheMap): BufferRow[] {
   const { slots } = caches;
@@ -102,9 +113,7 @@ export function stepControls(c: Configuration, batch: number, caches: CacheMap):
     caches
       .parts(block.name)
       .flatMap(({ first }) =>
-        (windowOf(c, block) > 0 || readsFirstRows(c, block) ? CACHED_TOKENS : (['all'] as const)).map((tokens) =>
-          control(spansFrom(first, tokens), 4 * (batch - first)),
-        ),
+        tokensRead(c, block).map((tokens) => control(spansFrom(first, tokens), 4 * (batch - first))),
       ),
   );
   const evicting = Math.max(1, ...blocks.map((block) => evictingRows(c, block)));
@@ -296,10 +305,12 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   }
   if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
   const streams = streamsOf(g, c.codec);
-  if (streams && streams.stored.length > streams.dense) {
-    // Of the last dense loop, until the last one: its output and that over chosen keys, their mass, which they are.
-    const chosen = Math.ceil(streams.keys * (capacity + 1));
-    add('second outputs', heads * (2 * d + 1 + chosen), g.layers, 'in-flight');
+  if (streams && choosesKeys(streams)) {
+    // Of the last dense loop, until the last one: its output less that over chosen keys, their mass; which they are.
+    add('second outputs', heads * (d + 1), g.layers, 'in-flight');
+    add('chosen keys', heads * listWords(streams, capacity), g.layers, 'in-flight');
+    add('chosen attention', heads * d);
+    add('chosen stats', heads * 2);
     add('scores', heads * capacity, undefined, 'workspace', 'parts');
   }
   const anchored = anchoredLoops(g, c.codec);

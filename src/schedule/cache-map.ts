@@ -3,7 +3,8 @@
  * one binding does not hold all sequences, each part of them that it holds (cache-parts.ts) has a buffer.
  */
 import { loopSlot, pagedTokens, rowSlots, tensorOfLoop, type CacheLayout, type CacheTensor } from '../codecs/layout.js';
-import { layoutOf } from '../codecs/registry.js';
+import { packedTokens } from '../codecs/flashloop.js';
+import { layoutOf, streamsOf } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import {
   allocatedTokens,
@@ -69,6 +70,13 @@ export function divideSpan({ pinned, firstPosition, ring }: Span, windowTokens: 
     older: { pinned, firstPosition, ring: ring - recent },
     recent: { pinned: 0, firstPosition: firstPosition + ring - recent, ring: recent },
   };
+}
+
+/** Packed tokens of a sequence for pinned ones, and exact ones. */
+export function packedSpan({ geometry, codec }: Configuration, length: number): Span {
+  const streams = streamsOf(geometry, codec);
+  const packed = streams ? packedTokens(length, { group: streams.group, tail: streams.tail.least }) : 0;
+  return { pinned: packed, firstPosition: packed, ring: length - packed };
 }
 
 /** The slot of a position that the cache holds. */

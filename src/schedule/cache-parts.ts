@@ -4,7 +4,7 @@
  * with them: rebuilt rows, block vectors and basis, scores, mass and positions.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { layoutOf } from '../codecs/registry.js';
+import { isPacked, layoutOf } from '../codecs/registry.js';
 import { rowBytes, rowSlots } from '../codecs/layout.js';
 import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
@@ -23,6 +23,8 @@ const MOST_WORKGROUPS = 65_535;
 const WORD_BYTES = 4;
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
+/** Attention writes the scores of all tokens: for H2O's masses, or to choose keys. */
+const writesScores = (c: Configuration): boolean => weighsTokens(c.eviction) || isPacked(c.codec);
 const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
   readsLatents(c, block) && pathSpec(c.path).blocks === true;
 
@@ -37,7 +39,7 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
     .map((t) => rowSlots(t, slots) * headsPerGpu(t.heads, c.gpus) * rowBytes(t));
   const rebuilt = readsLatents(c, block) && c.materialised ? kvHeadsOf(c) * headDim * 2 : 0;
   // There are no more rows with a mass and positions of their own than heads with scores.
-  const scores = weighsTokens(c.eviction) ? WORD_BYTES * headsOf(c) : 0;
+  const scores = writesScores(c) ? WORD_BYTES * headsOf(c) : 0;
   const { rankK = 0 } = c.codec;
   const basis = absorbsBlocks(c, block)
     ? Math.max(
@@ -61,7 +63,7 @@ export function sequencesApart(c: Configuration, block: LayerBlock, slots: numbe
   const strides = [
     queries,
     ...(rotated ? latentsByLoop(c).map(({ rankK }) => headsOf(c) * rankK) : []),
-    ...(weighsTokens(c.eviction) ? [2 * headsOf(c), headsOf(c) * slots] : []),
+    ...(writesScores(c) ? [2 * headsOf(c), headsOf(c) * slots] : []),
     ...(pinsSinks(c.eviction) && readsLatents(c, block) ? [slots] : []),
   ];
   // Powers of two: the largest is a multiple of all.

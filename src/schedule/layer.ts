@@ -5,6 +5,7 @@
  * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
+import type { Streams } from '../codecs/codec.js';
 import type { Division } from '../../kernels/options.js';
 import { pathSpec } from '../codecs/paths.js';
 import { laterWindowOf } from '../codecs/registry.js';
@@ -54,7 +55,7 @@ import {
   rotateOps,
 } from './rows.js';
 import { divide, splitCount } from '../../kernels/shared/splits.js';
-import { addSparseOp, chooseKeysOps, PACKED, packOps, streamLoops, streamsIn } from './streams.js';
+import { chooseKeysOps, joinChosenOp, packLoopsOps, streamLoops, streamsIn } from './streams.js';
 
 /** One layer of a block, with the heads of one GPU. */
 interface Layer {
@@ -148,7 +149,8 @@ function attentionOps(l: Layer): Op[] {
   const { c, batch, heads, kvHeads, group, storage } = l;
   const d = c.geometry.headDim;
   if (anchoredIn(c, l.block) > 1) return anchoredLoops(l);
-  if (streamsIn(c, l.block)) return packedLoops(l);
+  const streams = streamsIn(c, l.block);
+  if (streams) return packedLoops(l, streams);
   if (!l.latent) return [...fullWidth(l, storage), ...laterWindow(l)];
   const { rankK = 0, rankV = 0 } = c.codec;
   const latentHeads = latentsOf(c);
@@ -334,39 +336,28 @@ function anchoredLoops(l: Layer): Op[] {
 }
 
 /** Attention over streams of packed rows and the exact tail, loop by loop; loops after the second read chosen keys. */
-const packedLoops = (l: Layer): Op[] =>
-  streamLoops(l.c, l.block, l.context).flatMap((loop): Op[] => {
-    const { c, heads, kvHeads, group } = l;
-    const d = c.geometry.headDim;
-    // Each head chooses its own keys.
-    const rows = loop.sparse ? { kvHeads: heads, group: 1 } : { kvHeads, group };
-    const shape = { ...rows, keyWidth: d, valueWidth: d, branchWidth: 0, branchHeads: 0 };
-    const over = (label: string, ring: number): Segment[] =>
-      ring > 0 ? [{ label, kernel: 'attend', tokens: { pinned: 0, ring }, shape }] : [];
-    const attends = attendAndMerge(
-      l,
-      'f16',
-      [...over('attend', loop.packedRows), ...over('attend-tail', loop.tailRows)],
-      {
-        rowsEach: rows.kvHeads,
-        width: d,
-        currentKey: d,
-      },
-    ).map((o): Op =>
-      o.label === 'attend'
-        ? {
-            ...o,
-            variant: loop.chooses ? `${PACKED}+scores` : PACKED,
-            shape: { ...o.shape, groupSize: loop.groupSize },
-          }
-        : o,
-    );
-    const after = loop.chooses
-      ? chooseKeysOps(c, l.parts, l.context, loop.when)
-      : loop.sparse
-        ? [addSparseOp(c, l.batch, loop.when)]
-        : [];
-    return [...attends.map((o) => ({ ...o, when: loop.when })), ...after];
+const packedLoops = (l: Layer, streams: Streams): Op[] =>
+  streamLoops(l.c, l.block, l.context).flatMap(({ when, all, chosen }): Op[] => {
+    const { c, batch, heads, kvHeads, group } = l;
+    const width = c.geometry.headDim;
+    const over = (label: string, variant: string, { tokens, shape }: NonNullable<typeof all>, rowsEach: number) => {
+      const segment: Segment = {
+        label,
+        kernel: 'attend_streams',
+        tokens: { pinned: 0, ring: tokens },
+        shape: { kvHeads, group, ...shape },
+      };
+      const folds = label === 'attend' ? { currentKey: width } : {};
+      return attendAndMerge(l, 'f16', [segment], { rowsEach, width, ...folds }).map((o): Op =>
+        o.label === label ? { ...o, variant } : label === 'attend' ? o : { ...o, label: 'merge-chosen' },
+      );
+    };
+    return [
+      ...(all ? over('attend', chosen ? 'all+scores' : 'all', all, kvHeads) : []),
+      ...(all && chosen ? chooseKeysOps(c, streams, l.parts, l.context) : []),
+      // Each head chooses its own keys.
+      ...(chosen ? [...over('attend-chosen', 'chosen', chosen, heads), joinChosenOp(c, batch, all !== undefined)] : []),
+    ].map((o) => ({ ...o, when }));
   });
 
 /** The first loop's key and value of the current token, which later loops attend to as well. */
@@ -480,7 +471,7 @@ function appendOps(l: Layer): Op[] {
   }
   const both = [...append('append-k', kvHeads, d), ...(c.geometry.valuesAreKeys ? [] : append('append-v', kvHeads, d))];
   const streams = streamsIn(c, block);
-  if (streams) return [...both, ...l.parts.flatMap(({ size, repeat }) => packOps(c, streams, size, repeat))];
+  if (streams) return [...both, ...l.parts.flatMap((part) => packLoopsOps(c, streams, part))];
   if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
   return [
     ...restoreOps(c, 'restore-k', rankK, batch, when),

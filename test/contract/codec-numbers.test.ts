@@ -67,7 +67,7 @@ describe('numbers that must come out', () => {
     ['1.4B residual-quant, INT2', OURO, { kind: 'residual-quant', residual: 'int2-g32' }, 'full', 124.5 * KiB],
     ['1.4B residual-quant, g16', OURO, { kind: 'residual-quant', residual: 'mixed-g16' }, 'full', 166.5 * KiB],
   ] as [string, Geometry, Codec, Path, number][])('KV a token: %s', (_name, g, codec, path, bytes) => {
-    expect(kv(g, codec, path)).toBe(bytes);
+    expect(kv(g, codec, path)).toBeCloseTo(bytes, 9);
   });
 
   it.each([

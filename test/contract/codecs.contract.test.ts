@@ -94,7 +94,7 @@ function ringBytes(
   tokens: number,
 ): number {
   if (kind === 'flashloop') {
-    const most = (constants?.tail ?? 64) + (constants?.group ?? 64) - 1;
+    const most = (constants?.tail ?? 64) + (constants?.group ?? 64);
     return 2 * g.layers * g.loops * g.kvHeads * Math.min(tokens, tiled(most)) * 2 * g.headDim;
   }
   const row = storedBytes(choice.storage, g.headDim, choice.groupSize);
@@ -259,7 +259,7 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
         expect(spec.refuse(g, codec)).toBeUndefined();
         const path = spec.paths.find((p) => p !== 'fast' && p !== 'absorbed') as Path;
         const layout = layoutOf(g, codec, path, F16, NO_BRANCH);
-        expect(scalarsPerToken(layout)).toBe(coreScalars(g, codec) + outside(g));
+        expect(scalarsPerToken(layout)).toBeCloseTo(coreScalars(g, codec) + outside(g), 9);
         expect(coreRatio(g, codec)).toBeCloseTo(tableRatio(g, codec), 12);
         expect(codecParameters(g, codec, path, SHARED)).toBe(tableParameters(g, codec));
         if (!spec.storage)

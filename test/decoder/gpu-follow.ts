@@ -67,8 +67,14 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       return own;
     },
   });
+  // Packed loops are not followed: their reference keeps rows of its own.
+  const packed = layout.some((t) => t.packed);
   const read = layout.filter((t, i) =>
-    t.storage === 'f32' ? of.eviction?.policy === 'h2o' && layout.findIndex((s) => s.block === t.block) === i : true,
+    packed && t.block === 'core'
+      ? false
+      : t.storage === 'f32'
+        ? of.eviction?.policy === 'h2o' && layout.findIndex((s) => s.block === t.block) === i
+        : true,
   );
   const references = prompts.map((_, sequence) => referenceOf(of, decisionsOf(sequence)));
   const follow = async (): Promise<void> => {

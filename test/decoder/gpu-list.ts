@@ -1,5 +1,6 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
-import type { Codec } from '../../src/codecs/codec.js';
+import type { Codec, FlashloopConstants } from '../../src/codecs/codec.js';
+import { FLASHLOOP } from '../../src/codecs/flashloop.js';
 import { pathSpec } from '../../src/codecs/paths.js';
 import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import {
@@ -82,6 +83,22 @@ export const SHARED_LOOPS: readonly Codec[] = (['final-loop', 'mean-loop'] as co
   inEverySharing({ kind }),
 );
 
+/** Loops as packed differences, of which later ones read chosen keys: short groups, so that prompts have some. */
+const packedLoops = (geometry: Geometry, constants: Partial<FlashloopConstants>): Case => ({
+  geometry,
+  codec: {
+    kind: 'flashloop',
+    tokens: 'generated',
+    constants: { ...FLASHLOOP, rows: [1, 1, 1, 1], group: 8, tail: 8, keys: 0.3, ...constants },
+  },
+});
+const PACKED: Case[] = [
+  packedLoops(WIDE, { group: 16, anchorBits: 8 }),
+  packedLoops({ ...MANY_LOOPS, name: 'four loops', loops: 4 }, { anchorBits: 2 }),
+  packedLoops({ ...GROUPED, name: 'wide groups', headDim: 16, loops: 4 }, { tail: 0, dense: 3, keys: 0.1 }),
+  packedLoops({ ...GROUPED, name: 'wide groups, two loops', headDim: 16 }, {}),
+];
+
 export const ALL: Case[] = [
   ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
   ...([8, 4, 3, 2] as const).map((bits) => ({ geometry: GROUPED, codec: { kind: 'kv-quant', bits } as const })),
@@ -89,6 +106,7 @@ export const ALL: Case[] = [
   ...[WIDE, MANY_LOOPS].flatMap((geometry) =>
     RESIDUAL_FORMS.map((residual): Case => ({ geometry, codec: { kind: 'residual-quant', residual } })),
   ),
+  ...PACKED,
   ...[OURO, HUGINN].flatMap((geometry) => SHARED_LOOPS.map((codec): Case => ({ geometry, codec }))),
   ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const })),
   ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'fast' as const })),

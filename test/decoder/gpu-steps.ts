@@ -1,5 +1,6 @@
 /** The GPU decoder against the float64 reference: logits of steps that fill a tile of the cache and begin another. */
 import { expect } from 'vitest';
+import { isPacked } from '../../src/codecs/registry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import type { GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
@@ -44,9 +45,11 @@ export async function errorsOf(
 
 export async function expectSteps(device: Device, of: Case): Promise<void> {
   const errors = await errorsOf(device, of, STEPS);
+  // What nobody follows may be rounded to another neighbour.
+  const single = isPacked(of.codec) ? of : inSingles(of);
   const prompt = promptOf(of.geometry, STEPS, SEED + 1);
-  expectWithin(Math.max(...errors), inSingles(of), [prompt]);
-  expectWithin(8 * ([...errors].sort((a, b) => a - b)[STEPS >> 1] as number), inSingles(of), [prompt], 'median');
+  expectWithin(Math.max(...errors), single, [prompt]);
+  expectWithin(8 * ([...errors].sort((a, b) => a - b)[STEPS >> 1] as number), single, [prompt], 'median');
 }
 
 /** A cache in f16. */

@@ -60,6 +60,7 @@ export function groupOf(kernel: KernelCall['kernel']): CaseGroup {
     'attend',
     'attend_rebuild',
     'attend_residual',
+    'attend_streams',
     'attend_block_absorbed',
     'block_vectors',
     'block_basis',
@@ -77,6 +78,17 @@ const call = (kernel: KernelCall['kernel'], variant: string, shape: Shape): Kern
 /** Attention over rows of residual-quant, of a loop before the anchor's. */
 const differences = ({ sequences, heads: kvHeads, context, splits }: Scale): KernelCall =>
   call('attend_residual', 'residual', { sequences, kvHeads, group: 1, context, ...RESIDUAL_ROW, splits });
+
+/** Groups of flashloop, of the loop that chooses keys. */
+const PACKED_ROW = { headDim: HEAD_DIM, loops: 2, anchorBits: 4, packGroup: 64 };
+
+/** Attention over packed loops, and over a tenth of the tokens. */
+const packedLoops = ({ sequences, heads: kvHeads, context, splits }: Scale): KernelCall[] =>
+  (['all+scores', 'chosen'] as const).map((variant) => {
+    const tokens = variant === 'chosen' ? Math.ceil(context / 10) : context;
+    const shape = { sequences, kvHeads, group: 1, context: tokens, packedRows: 2 * tokens, tail: 0, splits };
+    return call('attend_streams', variant, { ...shape, ...PACKED_ROW });
+  });
 
 /** The kernels of one way of attending to the same cached tokens. */
 interface Way {
@@ -181,6 +193,9 @@ function small(s: Scale): KernelCall[] {
     call('append', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
     call('load', 'f16', { rows: s.rows, heads: 16, width: HEAD_DIM, groupSize: 0 }),
     call('append_residual', 'f32', { rows: s.rows / 4, heads: 16, ...RESIDUAL_ROW }),
+    call('append_streams', 'keys', { rows: s.rows / 16, heads: 16, ...PACKED_ROW }),
+    call('choose_keys', 'f32', { rows: s.rows, context: 1024, kept: 103, width: HEAD_DIM }),
+    call('join_chosen', 'add', { rows: s.rows * 4, width: HEAD_DIM }),
   ];
 }
 
@@ -196,6 +211,7 @@ export function representativeCalls(software: boolean): KernelCall[] {
     way.rows,
     ...latentCalls(way),
     differences(s),
+    ...packedLoops(s),
     call('attend_prefill', 'f32', { ...prompt, valueWidth: HEAD_DIM }),
     call('attend_carried', 'f16', { ...prompt, valueWidth: HEAD_DIM, groupSize: 0 }),
     call('mass_prefill', 'f16', { ...prompt, rows: s.heads }),

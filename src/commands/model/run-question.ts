@@ -20,6 +20,7 @@ import { isPath } from '../../schema/settings.js';
 import { readModelFile } from '../../geometry/model-file.js';
 import { LIMITS } from '../../geometry/config.js';
 import { findPreset, isPreset, mostLayers, withLayers, withLoops } from '../../geometry/presets.js';
+import { codecSpec } from '../../codecs/registry.js';
 import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
 import { readQuestion } from '../../plan/ask/settings.js';
 import type { Candidate } from '../../plan/types.js';
@@ -236,7 +237,10 @@ export function readCandidate(
     ...(constants === null ? {} : { constants: readBounds(constants.split(','), '--constants', example) }),
   };
   const { filter, choice, branch, pageTokens, targetWorkgroups, cacheType: type } = readQuestion(scenario, geometry);
-  const { candidates } = listCandidates(geometry, filter);
+  const { candidates: all } = listCandidates(geometry, filter);
+  // In float64 settings that count tokens otherwise decode alike.
+  const decoded = all.filter(({ codec }) => codecSpec(codec).referenceOnly?.(codec) === undefined);
+  const candidates = decoded.length > 0 ? decoded : all;
   const candidate =
     given.path === undefined
       ? (candidates.find((c) => pathSpec(c.path).materialises && !c.materialised) ?? (candidates[0] as Candidate))

@@ -93,7 +93,7 @@ export const runCommand: Command = {
       'run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct',
       'fabricated weights: speed and bytes mean something, the text does not',
     ],
-    ['run --reference --codec flashloop --constants group=16,tail=16', 'in float64, a codec that has no kernels'],
+    ['run --reference --codec flashloop --constants group=16,tail=16', 'in float64, prompts that no kernels take in'],
     ['run --draft-tokens 4 --max-tokens 64', 'the first two loops propose tokens: with and without, side by side'],
     ['run --model ./Ouro-1.4B --text "The capital of France is"', 'a checkpoint with its tokenizer'],
     [

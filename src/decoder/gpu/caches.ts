@@ -82,6 +82,7 @@ export class Caches extends CacheMap {
 
   private bytesOf(t: CacheTensor, sequences: number): number {
     const rows = sequences * t.heads;
+    if (t.packed) return Math.ceil(rows * this.rowSlots(t) * t.packed.bytes * t.packed.share);
     return t.residual
       ? residualCacheBytes(t.residual, this.rowSlots(t), rows)
       : cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.rowSlots(t), rows);

@@ -19,7 +19,14 @@ import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { checkOptions } from './options.js';
 import { prefillPrompts } from './prefill.js';
-import { refuseWindows, requireOneRun, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
+import {
+  refuseChoice,
+  refuseWindows,
+  requireOneRun,
+  requireWhole,
+  usualMethod,
+  type PrefillMethod,
+} from './prefill-methods.js';
 import { Binder, type Operation } from './program.js';
 import { roundRows, Speculation } from './speculation.js';
 import { StepProgram } from './step-program.js';
@@ -209,6 +216,7 @@ class Decoder implements GpuDecoder {
   ): Promise<StepResult> {
     const { machine, options } = this;
     refuseWindows(machine.c.geometry);
+    refuseChoice(machine.c.geometry, machine.c.codec);
     const begun = prompts.some((prompt, i) => prompt.length > 0 && (this.lengths[i] as number) > 0);
     requireOneRun(machine.c.codec, begun, ends);
     let started = false;

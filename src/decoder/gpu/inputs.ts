@@ -1,9 +1,11 @@
 /** Inputs of a step: its tokens, their positions, and the slots of the tokens before them. */
+import { chosenKeys } from '../../codecs/flashloop.js';
+import { streamsOf } from '../../codecs/registry.js';
 import { reindexes } from '../../eviction/policy.js';
 import { blocksOf } from '../../geometry/geometry.js';
 import type { Span } from '../../../kernels/options.js';
 import { CACHED_TOKENS, recentTokens, spansFrom } from '../../schedule/buffers.js';
-import { divideSpan, spanOf } from '../../schedule/cache-map.js';
+import { divideSpan, packedSpan, spanOf } from '../../schedule/cache-map.js';
 import type { Machine } from './machine.js';
 
 /**
@@ -28,6 +30,7 @@ export async function writeInputs(
   const spans = lengths.map((length) => spanOf(c.eviction, caches.slots, length));
   const write = (label: string, words: () => readonly number[]): Promise<void> =>
     allocations.has(label) ? m.device.write(m.buffer(label), Uint32Array.from(words())) : Promise.resolve();
+  const streams = streamsOf(c.geometry, c.codec);
   // First sequences of the parts of all caches.
   const firsts = blocksOf(c.geometry).flatMap((block) => caches.parts(block.name).map(({ first }) => first));
   await Promise.all([
@@ -39,6 +42,10 @@ export async function writeInputs(
       CACHED_TOKENS.map((read) =>
         write(spansFrom(first, read), () =>
           spans.slice(first).flatMap((all) => {
+            if (read === 'packed') {
+              const { pinned, firstPosition, ring } = packedSpan(c, all.ring);
+              return [pinned, firstPosition, ring, streams ? chosenKeys(streams, all.ring) : 0];
+            }
             const span = read === 'all' ? all : divideSpan(all, recentTokens(c))[read];
             return [span.pinned, span.firstPosition, span.ring, 0];
           }),

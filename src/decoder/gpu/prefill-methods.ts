@@ -1,6 +1,6 @@
 /** The methods of prefill, and where each may be used. */
 import type { Codec } from '../../codecs/codec.js';
-import { takesWhole } from '../../codecs/registry.js';
+import { streamsOf, takesWhole } from '../../codecs/registry.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill/prefill.js';
@@ -36,6 +36,15 @@ export function refuseWindows({ name, laterLoopsWindow, shiftsLoops }: Geometry)
     throw new UserError(
       `later loops of ${name} attend to windows, and the decoder has no such attention of whole prompts`,
       'take prompts token by token (--prefill by-token)',
+    );
+}
+
+/** @throws UserError where a prompt's later loops run chosen tokens alone */
+export function refuseChoice(g: Geometry, codec: Codec): void {
+  if (streamsOf(g, codec)?.runs.some((share) => share < 1))
+    throw new UserError(
+      `${codec.kind} runs later loops of a prompt on a share of its tokens, which the GPU decoder does not choose`,
+      'take prompts token by token (--prefill by-token), run all (--constants loop3=1,loop4=1), or use --reference',
     );
 }
 

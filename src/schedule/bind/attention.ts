@@ -3,7 +3,9 @@ import { pathSpec } from '../../codecs/paths.js';
 import { pinsSinks, reindexes } from '../../eviction/policy.js';
 import { blockComponents } from '../../../kernels/block_vectors/terms.js';
 import type { EvictedCache, OperationOptions, Placement, Rows } from '../../../kernels/options.js';
-import { readsFirstRows } from '../buffers.js';
+import type { Streams } from '../../codecs/codec.js';
+import { listWords, readsFirstRows } from '../buffers.js';
+import { streamsIn } from '../streams.js';
 import type { CachePart } from '../cache-map.js';
 import { anchoredIn } from '../configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../eviction-ops.js';
@@ -61,6 +63,78 @@ const attendAnchored: StepBind = (f, visit) => {
       keys: f.cached(visit, 'key'),
       values: f.cached(visit, 'value'),
       ...f.attends(visit),
+    },
+  };
+};
+
+/** Lists of chosen keys: words of each, and the first of a part's. */
+function listsOf(f: StepFrame, visit: Visit): { listWords: number; firstList: number } {
+  const words = listWords(streamsIn(f.c, placed(visit).block) as Streams, f.caches.slots.capacity);
+  return { listWords: words, firstList: f.partOf(visit).first * f.c.geometry.heads };
+}
+
+const scoresOf = (f: StepFrame, visit: Visit): BufferRef =>
+  f.own('scores', f.partOf(visit), f.c.geometry.heads * f.caches.slots.capacity);
+
+/** Attention over packed rows and exact ones: of all tokens, or of those that each head has chosen. */
+const attendStreams: StepBind = (f, visit) => {
+  const { layer } = placed(visit);
+  const { variant } = visit.op;
+  const { listWords, firstList } = listsOf(f, visit);
+  const { spans: _all, ...apart } = f.run(visit);
+  const streams = { loops: f.c.geometry.loops, tailSlots: f.caches.recentSlots.capacity };
+  const chosen = variant === 'chosen';
+  return {
+    options: chosen ? { run: apart, streams: { ...streams, listWords, firstList } } : { run: f.run(visit), streams },
+    binds: {
+      queries: f.queries(f.partOf(visit), headWords(f)),
+      keys: f.cacheOf(visit, 'key-stream'),
+      values: f.cacheOf(visit, 'value-stream'),
+      tailKeys: f.cacheOf(visit, 'key'),
+      tailValues: f.cacheOf(visit, 'value'),
+      ...f.attends(visit),
+      ...(variant === 'all+scores' ? { scores: scoresOf(f, visit) } : {}),
+      ...(chosen ? { chosen: f.buffer('chosen keys', layer) } : {}),
+    },
+  };
+};
+
+/** The keys that later loops read. */
+const chooseKeys: StepBind = (f, visit) => {
+  const part = f.partOf(visit);
+  const { offset, stride } = f.packed.keys;
+  const keys = { offset: offset + part.first * stride, stride };
+  const { heads } = f.c.geometry;
+  const { capacity } = f.caches.slots;
+  return {
+    options: { chooseKeys: { heads, group: f.group, capacity, keys, ...listsOf(f, visit) } },
+    binds: {
+      scores: scoresOf(f, visit),
+      queries: f.queries(part, headWords(f)),
+      newKeys: f.buffer('query key value'),
+      spans: f.spans(part, visit),
+      chosen: f.buffer('chosen keys', placed(visit).layer),
+    },
+  };
+};
+
+/** Attention over chosen keys, beside that of the last dense loop. */
+const joinChosen: StepBind = (f, visit) => {
+  const { layer } = placed(visit);
+  const { heads } = f.c.geometry;
+  const { keys, values } = f.packed;
+  const queries = { offset: 0, stride: headWords(f) };
+  return {
+    options: { current: { heads, group: f.group, queries, keys, values, listWords: listsOf(f, visit).listWords } },
+    binds: {
+      output: f.buffer('attention'),
+      stats: f.buffer('stats'),
+      part: f.buffer('chosen attention'),
+      partStats: f.buffer('chosen stats'),
+      queries: f.buffer('queries'),
+      newRows: f.buffer('query key value'),
+      chosen: f.buffer('chosen keys', layer),
+      base: f.buffer('second outputs', layer),
     },
   };
 };
@@ -387,6 +461,7 @@ const attendBlocks: StepBind = (f, visit) => ({
 const attend: StepBind = (f, visit) => {
   const { op, place } = visit;
   if (op.kernel === 'attend_residual') return attendAnchored(f, visit);
+  if (op.kernel === 'attend_streams') return attendStreams(f, visit);
   if (op.kernel === 'attend_rebuild') return attendRebuild()(f, visit);
   if (op.kernel === 'attend_block_absorbed') return attendBlocks(f, visit);
   if (pathSpec(f.c.path).rotated && place && readsLatents(f.c, place.block)) return attendRotated(f, visit);
@@ -447,6 +522,10 @@ export const ATTENTION: Binds<StepFrame> = {
   merge,
   rope: (f, visit) => ropeQueries(f, visit, 0),
   'rope-sinks': (f, visit) => (scoresLatents(f, visit) ? ropeBranch : ropeQueries)(f, visit, 1),
+  'attend-chosen': attendStreams,
+  'merge-chosen': (f, visit) => mergeInto(f, visit, 'chosen attention', 'chosen stats'),
+  'choose-keys': chooseKeys,
+  'join-chosen': joinChosen,
   'attend-recent': attendFullWidth,
   'first-rows': firstRows,
   'attend-window': attendFullWidth,

@@ -6,7 +6,7 @@ import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { weighsTokens } from '../../eviction/policy.js';
-import type { AppendOptions, Placement, SampleOptions } from '../../../kernels/options.js';
+import type { AppendOptions, AppendStreamsOptions, Placement, SampleOptions } from '../../../kernels/options.js';
 import { packedRow } from '../buffers.js';
 import type { CacheMap, CachePart } from '../cache-map.js';
 import { anchoredIn, latentsOf, spansLoops, type Configuration } from '../configuration.js';
@@ -19,6 +19,12 @@ export interface Target {
   readonly cache: CacheRef | BufferRef;
   readonly options: AppendOptions;
   readonly row?: number;
+}
+
+/** Exact rows of which groups are packed: part of a launch's options, and of what it binds. */
+export interface ExactRows {
+  readonly options: Pick<AppendStreamsOptions, 'sequences' | 'groups' | 'slots' | 'full' | 'firstSequence'>;
+  readonly binds: Readonly<Record<string, CacheRef | BufferRef>>;
 }
 
 /** What all passes of a decoder have in common. */
@@ -67,6 +73,8 @@ export abstract class Frame {
   /** Where an operation's rows join the cache, and the window beside latents. */
   abstract target(visit: Visit, role: CacheRole, loop?: number): Target;
   abstract recentTarget(visit: Visit, role: CacheRole): Target;
+  /** Where the rows lie that an operation packs. */
+  abstract exactRows(visit: Visit, axis: RowAxis): ExactRows;
 
   /** An operation's rows among all that are side by side in a buffer. */
   rowsOf(visit: Visit, width = this.c.geometry.hidden): Placement {

@@ -18,7 +18,7 @@ import {
   type Chunk,
   type WholePrompt,
 } from '../prefill/prefill.js';
-import { Frame, type Setting, type Target } from './frame.js';
+import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
 import { planSlots } from './kept-slots.js';
 import { placed, type BufferRef, type CacheRef, type CacheRole, type Placed, type RowAxis } from './refs.js';
 
@@ -236,6 +236,17 @@ export class PromptFrame extends Frame {
   recentTarget(visit: Visit, role: CacheRole): Target {
     const target = into(visit, this.inCache(role, visit), fromOf(visit), this.caches.recentSlots);
     return { ...target, row: this.rowOf(visit) };
+  }
+
+  /** Of whole groups from the beginning of the prompt. */
+  exactRows(visit: Visit, axis: RowAxis): ExactRows {
+    const { cache, capacity } = this.kept(axis, visit);
+    const { rows, packGroup } = visit.op.shape as { rows: number; packGroup: number };
+    const firstSequence = this.sequence - this.partOf(visit).first;
+    return {
+      options: { sequences: 1, groups: rows / packGroup, slots: capacity, full: 0, firstSequence },
+      binds: { rows: cache },
+    };
   }
 
   /** The row of a token of the run among those of its chunk. */

@@ -6,6 +6,7 @@ import { pathSpec } from '../../codecs/paths.js';
 import { averagesLoops, codecSpec, isHybrid, isLatent } from '../../codecs/registry.js';
 import type { RopeOptions } from '../../../kernels/options.js';
 import { anchoredIn, restoredLoops, spansLoops } from '../configuration.js';
+import { streamsIn } from '../streams.js';
 import type { Visit } from '../expand.js';
 import { layerInput, type Bind, type Binds } from './dense.js';
 import type { Frame, Target } from './frame.js';
@@ -141,6 +142,8 @@ const appendRows =
       // Steps alone have windows of later loops: they take prompts token by token.
       if (block.name === 'core' && f.c.geometry.laterLoopsWindow !== undefined && own > 0)
         return append(f, f.recentTarget(visit, axis), f.projected(axis));
+      // In a step.
+      if (streamsIn(f.c, block)) return append(f, f.recentTarget(visit, axis), f.projected(axis));
       const averaged = block.name === 'core' && averagesLoops(f.c.codec);
       return append(f, f.target(visit, axis), averaged ? f.means(visit, axis) : f.projected(axis));
     }
@@ -157,6 +160,18 @@ const appendRows =
     const mean: WeightRef | undefined =
       axis === 'value' ? { weights: 'restored-means', layer, loops: [loop], axis } : undefined;
     return append(f, f.target(visit, axis, loop), { rows: restoredBuffer(f, axis), at }, mean);
+  };
+
+/** Packs a loop's exact rows of whole groups of tokens. */
+const pack =
+  (axis: RowAxis): Bind =>
+  (f, visit) => {
+    const { options, binds } = f.exactRows(visit, axis);
+    const loops = streamsIn(f.c, placed(visit).block)?.stored.length as number;
+    return {
+      options: { appendStreams: { ...options, loops, capacity: f.caches.slots.capacity } },
+      binds: { ...binds, cache: f.cacheOf(visit, `${axis}-stream`) },
+    };
   };
 
 /** Copies rows, or adds them up. */
@@ -198,6 +213,8 @@ export const ROWS: Binds = {
   'append-k': appendRows('key'),
   'append-v': appendRows('value'),
   'append-branch': (f, visit) => append(f, f.target(visit, 'rotary-key'), f.branchKeys(visit)),
+  'pack-k': pack('key'),
+  'pack-v': pack('value'),
   'append-recent-k': appendRecent('key'),
   'append-recent-v': appendRecent('value'),
 };

@@ -1,13 +1,15 @@
 /** The frame of decode steps: a row a sequence, and which of the cached tokens each operation reads. */
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import type { Streams } from '../../codecs/codec.js';
 import { isHybrid } from '../../codecs/registry.js';
 import type { Placement, RunOptions, Span } from '../../../kernels/options.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { queryWidth, readsFirstRows, recentTokens, spansFrom, type CachedTokens } from '../buffers.js';
-import { divideSpan, spanOf, type CacheMap, type CachePart } from '../cache-map.js';
+import { streamsIn } from '../streams.js';
+import { divideSpan, packedSpan, spanOf, type CacheMap, type CachePart } from '../cache-map.js';
 import { windowOf } from '../eviction-ops.js';
 import type { Place, Visit } from '../expand.js';
-import { Frame, type Setting, type Target } from './frame.js';
+import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
 import { placed, type BufferRef, type CacheRef, type CacheRole, type RowAxis, type WeightRef } from './refs.js';
 
 /** Attention over the window of a later loop, and its merge. */
@@ -67,6 +69,7 @@ export class StepFrame extends Frame {
   /** Which of the cached tokens an operation on a block's caches reads. */
   tokensOf({ op, place }: Visit): CachedTokens {
     if (LOOP_WINDOW.includes(op.label)) return 'recent';
+    if (place && streamsIn(this.c, place.block)) return 'packed';
     if (!place || windowOf(this.c, place.block) === 0) return 'all';
     return op.label === 'attend-recent' ? 'recent' : 'older';
   }
@@ -100,13 +103,29 @@ export class StepFrame extends Frame {
   run(visit: Visit, second = false): RunOptions {
     const tokens = this.tokensOf(visit);
     const { capacity, pinned } = tokens === 'recent' ? this.caches.recentSlots : this.caches.slots;
-    const longest = tokens === 'all' ? this.longest : divideSpan(this.longest, recentTokens(this.c))[tokens];
+    const longest =
+      tokens === 'all'
+        ? this.longest
+        : tokens === 'packed'
+          ? packedSpan(this.c, this.longest.ring)
+          : divideSpan(this.longest, recentTokens(this.c))[tokens];
     return {
       capacity,
       pinned,
       ...(visit.op.division ? { division: visit.op.division } : {}),
       spans: Array.from({ length: this.partOf(visit).count }, () => longest),
       ...(second && pinned > 0 ? { pinnedQuery: true, queriesApart: this.batch * this.c.geometry.heads } : {}),
+    };
+  }
+
+  /** The oldest exact tokens of a part's sequences are packed where a group of them is too many. */
+  exactRows(visit: Visit, axis: RowAxis): ExactRows {
+    const { tail } = streamsIn(this.c, placed(visit).block) as Streams;
+    const part = this.partOf(visit);
+    const { capacity: slots } = this.caches.recentSlots;
+    return {
+      options: { sequences: part.count, slots, full: tail.most + 1 },
+      binds: { spans: this.spans(part, visit), rows: this.cacheOf(visit, axis) },
     };
   }
 

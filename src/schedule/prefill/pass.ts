@@ -109,6 +109,8 @@ export interface Pass {
   /** Pass 2: attention reads rows that come from the cache. */
   readonly again: boolean;
   readonly chunkTokens: number;
+  /** Where loops are streams: the first of the pass's, and tokens that are packed. */
+  readonly streams?: { readonly firstLoop: number; readonly packed: number };
   /** Latents, or loops that are stored together, are encoded from captures, not as each loop's share comes. */
   readonly captures: CapturingKind | undefined;
 }

@@ -53,7 +53,7 @@ import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from '
 import { stayingOps } from './staying.js';
 import { appendOp, encodeOps, meanOps, rotateOps } from '../rows.js';
 import { exchanges, type Schedule, type Stage } from '../schedule.js';
-import { packOps, promptLoops, scoreRowsOp, streamsIn } from '../streams.js';
+import { packPromptOps, promptLoops, scoreRowsOps, streamsIn } from '../streams.js';
 
 export { turnsQueries } from './attend.js';
 export { beginsMass, massNumber, massRows } from './h2o.js';
@@ -153,7 +153,7 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
   const { c, run, batch } = of;
   const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, batch * run.tokens) }];
   for (const all of blocksOf(c.geometry))
-    for (const { block, tokens } of promptLoops(c, all, run.tokens)) {
+    for (const { block, tokens, streams } of promptLoops(c, all, run.tokens)) {
       const part = tokens === run.tokens ? chunks : selectedChunks(run.tokens, tokens, of.chunkTokens);
       const own = batch * tokens;
       stages.push({
@@ -165,11 +165,11 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
           ...loopState(c, block, own),
         ],
         ...stackOps(c, block, own),
-        layer: layerOps({ ...of, block, run: { from: run.from, tokens } }, part),
+        layer: layerOps({ ...of, block, run: { from: run.from, tokens }, ...(streams ? { streams } : {}) }, part),
         loopEnd: [
           ...over(part, (chunk) => loopChange(c, block, batch * chunk.tokens)),
           ...loopNorm(c, block, own),
-          ...(streamsIn(c, block) ? [scoreRowsOp(c, own)] : []),
+          ...scoreRowsOps(c, block, own),
         ],
       });
     }
@@ -188,6 +188,7 @@ function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
   const attention = [
     ...over(chunks, (chunk) => attentionOps(p, chunk)),
     ...(evictsBehind(p) ? [] : promptEvictOps(p)),
+    ...packPromptOps(c, p, batch),
     ...layerEncoding(p, chunks),
   ];
   return layerAround(
@@ -233,9 +234,8 @@ const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && i
 /** Writing of rows of full width, before attention may read them. */
 function appendOps(p: Pass, rows: number): Op[] {
   const { c, block } = p;
-  if (isCoreLatent(p) || anchoredIn(c, block) > 1) return [];
-  const streams = streamsIn(c, block);
-  if (streams) return packOps(c, streams, rows);
+  // Streams are packed when the rows of all tokens are there.
+  if (isCoreLatent(p) || anchoredIn(c, block) > 1 || streamsIn(c, block)) return [];
   const owning = owningTime(c, block);
   const when = owning === 'always' ? closingTime(c, block) : owning;
   return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));

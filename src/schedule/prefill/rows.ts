@@ -96,11 +96,12 @@ export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
   return branch > 0 ? [appendOp(c, 'append-branch', rows, branchHeadsOf(c), branch, closingTime(c, block))] : [];
 }
 
-/** Writing of the exact rows of a run's last tokens, which steps read beside latents; pass 1 has them. */
-export function recentOps({ c, block, batch, run, again }: Pass, chunk: Chunk): Op[] {
-  const from = Math.max(chunk.from, run.tokens - windowOf(c, block));
+/** Writing of the exact rows of a run's last tokens, which steps read beside latents or streams; pass 1 has them. */
+export function recentOps({ c, block, batch, run, again, streams }: Pass, chunk: Chunk): Op[] {
+  const window = streams ? run.tokens - streams.packed : windowOf(c, block);
+  const from = Math.max(chunk.from, run.tokens - window);
   const tokens = chunk.from + chunk.tokens - from;
-  if (again || tokens <= 0 || windowOf(c, block) === 0) return [];
+  if (again || tokens <= 0 || window === 0) return [];
   return AXES.map((axis) => ({
     ...appendOp(c, `append-recent-${axis}`, batch * tokens, kvHeadsOf(c), c.geometry.headDim, 'always'),
     from,

@@ -143,11 +143,12 @@ export function memoryCandidates(g: Geometry): Candidate[] {
   return [
     ...CODEC_KINDS.flatMap((kind) => {
       const spec: CodecSpec = CODECS[kind];
-      if ((spec.undecodable ?? spec.referenceOnly) !== undefined) return [];
+      if (spec.undecodable !== undefined) return [];
       // Small models have a ratio of 2 where any ratio can be; with one loop, not that of what loops share.
       const all = spec.latentFor || spec.settings.includes('shareLayers') ? [2] : [...spec.publishedRatios(g)];
       const ratios = all.filter((ratio) => typeof spec.fromRatio(g, ratio) !== 'string');
-      return ratios.length > 0 ? list([kind], { ratios }) : [];
+      const found = ratios.length > 0 ? list([kind], { ratios }) : [];
+      return found.filter(({ codec }) => spec.referenceOnly?.(codec) === undefined);
     }),
     ...list(['lla'], { ranks: [{ rankK: 5, rankV: 7 }] }),
   ];

@@ -1,0 +1,79 @@
+/** Packing of whole groups of tokens: append_streams.wgsl. */
+import type { AppendStreamsOptions } from '../options.js';
+import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { requireShape } from '../host/errors.js';
+import { read, write, type OperationPlan } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { spansBuffer } from '../shared/fold.launch.js';
+import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
+
+const WORKGROUP = 64;
+
+/**
+ * Buffers: spans, rows, cache. Without options every row of the call is a sequence that has a group to pack and nothing
+ * packed.
+ */
+function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(call, 'rows', 'heads', 'headDim', 'loops', 'anchorBits', 'packGroup');
+  requirePositive(call, s);
+  const axis = call.variant as 'keys' | 'values';
+  const {
+    sequences = s.rows,
+    groups = 1,
+    loops = s.loops,
+    capacity = capacityOf(s.packGroup),
+    slots = capacity,
+    full = s.packGroup,
+    firstSequence = 0,
+    spans = Array.from({ length: sequences }, () => ({ pinned: 0, firstPosition: 0, ring: full - 1 })),
+  } = options ?? {};
+  const row = streamsRowOf(call, loops);
+  const { pairWords } = streamsGroup(row, axis);
+  requireShape(groups * row.group <= capacity, `append_streams: ${groups} groups of ${row.group} exceed ${capacity}`);
+  return {
+    buffers: [
+      spansBuffer(spans),
+      {
+        name: 'rows',
+        role: 'input',
+        content: 'f16',
+        bytes: cacheBytes(rowLayout('f16', s.headDim), slots, sequences * s.heads),
+      },
+      {
+        name: 'cache',
+        role: 'state',
+        content: 'f16',
+        bytes: 4 * (firstSequence + sequences) * s.heads * Math.max(4, streamsRowWords(row, axis, capacity)),
+      },
+    ],
+    steps: [
+      {
+        source: 'append_streams',
+        element: 'f32',
+        constants: {
+          GROUP: row.group,
+          CHANNELS: Math.min(row.group, row.headDim),
+          ANCHOR_BITS: row.anchorBits,
+          PAIRS: pairWords,
+        },
+        uniforms: {
+          streams: streamsUniforms(row, axis, capacity),
+          loop_of: s.loops - 1,
+          full,
+          first_row: firstSequence * s.heads,
+          slots,
+        },
+        buffers: [...read('spans', 'rows'), ...write('cache')],
+        workgroups: [groups, s.heads, sequences],
+      },
+    ],
+    tuning: { workgroup: WORKGROUP },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAppendStreams(call, o.appendStreams),
+};

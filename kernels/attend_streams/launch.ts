@@ -1,0 +1,137 @@
+/** Split-KV decode attention over rows of flashloop: attend_streams.wgsl. */
+import type { RunOptions, StreamsOptions, Tuning } from '../options.js';
+import { cacheBytes, rowLayout } from '../host/cache-layout.js';
+import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import type { Launch } from '../launch.js';
+import type { KernelCall } from '../registry.js';
+import { foldOf, spansBuffer, spansOf } from '../shared/fold.launch.js';
+import { unitsEach, unitsOf } from '../shared/fold.terms.js';
+import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
+import { headsOf, ROWS_LIKE } from './terms.js';
+
+/** The lists that a benchmark reads: every query head its first tokens. */
+function firstTokens(heads: number, words: number, context: number): BufferPlan {
+  // Read 16 bytes at a time.
+  const length = Math.ceil((heads * words) / 4) * 4;
+  const data = () => Uint32Array.from({ length }, (_, i) => (i % words === 0 ? context : (i % words) - 1));
+  return { name: 'chosen', role: 'table', content: 'u32', bytes: 4 * length, data };
+}
+
+/**
+ * Buffers: queries, keys, values, partials, spans (packed and exact tokens), scores (a few bytes unless they are
+ * written), chosen (lists of `chosen`; else a few bytes that are not read), tailKeys, tailValues.
+ */
+function planAttendStreams(
+  call: KernelCall,
+  own: StreamsOptions = {},
+  run: RunOptions = {},
+  tuning?: Tuning,
+): OperationPlan {
+  requireVariant(call);
+  const s = dimensions(
+    call,
+    'sequences',
+    'kvHeads',
+    'group',
+    'context',
+    'headDim',
+    'loops',
+    'anchorBits',
+    'packGroup',
+    'packedRows',
+    'tail',
+    'splits',
+  );
+  requirePositive(call, s, 'packedRows', 'tail');
+  const chosen = call.variant === 'chosen';
+  const row = streamsRowOf(call, own.loops ?? s.loops);
+  const spans = spansOf(run, s.sequences, s.context);
+  const together = spans.map((span) => ({ pinned: 0, firstPosition: 0, ring: span.pinned + span.ring }));
+  const fold = foldOf(
+    { ...call, variant: call.variant === 'all+scores' ? `${ROWS_LIKE}+scores` : ROWS_LIKE },
+    { ...s, ...headsOf(s, call.variant), groupSize: 0, keyWidth: s.headDim, valueWidth: s.headDim },
+    { ...run, spans: together },
+    tuning,
+  );
+  const heads = s.sequences * s.kvHeads * s.group;
+  const { listWords = 1 + s.context, firstList = 0, tailSlots = fold.capacity } = own;
+  const rows = s.sequences * s.kvHeads;
+  const like = { storage: ROWS_LIKE, width: s.headDim } as const;
+  const cached = (axis: 'keys' | 'values'): BufferPlan => ({
+    ...fold.buffers[axis],
+    bytes: 4 * rows * Math.max(4, streamsRowWords(row, axis, fold.capacity)),
+  });
+  const tail = (name: string): BufferPlan => ({
+    name,
+    role: 'stream',
+    content: 'f16',
+    bytes: cacheBytes(rowLayout(ROWS_LIKE, s.headDim), tailSlots, rows),
+  });
+  const shape = (axis: 'keys' | 'values'): Uniforms => ({
+    streams: streamsUniforms(row, axis, fold.capacity),
+    units: unitsOf(like),
+    loops: s.loops,
+    tail_slots: tailSlots,
+    sharing: chosen ? s.group : 1,
+    list_words: listWords,
+    first_list: firstList,
+    spare: 0,
+    spare1: 0,
+  });
+  const lists: BufferPlan = chosen
+    ? firstTokens(firstList + heads, listWords, s.context)
+    : { name: 'chosen', role: 'input', content: 'u32', bytes: 16, below: 1 };
+  return {
+    buffers: [
+      { name: 'queries', role: 'input', content: 'f32', bytes: heads * s.headDim * 4 },
+      cached('keys'),
+      cached('values'),
+      fold.buffers.partials,
+      spansBuffer(spans),
+      fold.buffers.scores,
+      lists,
+      tail('tailKeys'),
+      tail('tailValues'),
+    ],
+    steps: [
+      {
+        source: 'attend_streams',
+        element: 'f16',
+        constants: fold.constants({
+          EDGES: unitsOf(like) % fold.launch.wide === 0 ? 0 : 1,
+          KEY_EACH: unitsEach(like, fold.launch.wide),
+          BRANCH_EACH: 0,
+          CHOSEN: chosen ? 1 : 0,
+          GROUP: row.group,
+          CHANNELS: Math.min(row.group, row.headDim),
+          ANCHOR_BITS: row.anchorBits,
+        }),
+        uniforms: {
+          ...fold.uniforms(s.headDim ** -0.5),
+          keys: shape('keys'),
+          values: shape('values'),
+          branch: shape('keys'),
+        },
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('partials'),
+          ...read('spans'),
+          ...write('scores'),
+          ...read('chosen', 'tailKeys', 'tailValues'),
+        ],
+        workgroups: fold.workgroups,
+      },
+    ],
+    tuning: { ...fold.launch },
+  };
+}
+
+export const launch: Launch = {
+  plan: (call, o) => planAttendStreams(call, o.streams, o.run, o.tuning),
+  tunables: [
+    { name: 'workgroup', values: [64, 128, 256] },
+    { name: 'wide', values: [2, 4, 8] },
+    { name: 'stream', values: [8, 32] },
+  ],
+};

@@ -1,0 +1,89 @@
+import { attendTerms, partialBytes, queries } from '../shared/attention.terms.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/fold.terms.js';
+import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
+import { unlisted } from '../tuned.js';
+
+/** Threads share rows as they share rows in f16: a unit is 8 channels of either. */
+export const ROWS_LIKE = 'f16';
+/** Operations on a code beside its unpacking: the lowest value, the sum with the loop before, two roundings. */
+const SUM_FLOPS = 6;
+
+/** Query heads that read rows together: those of a KV head, unless each reads tokens of its own. */
+export const headsOf = (s: Shape, v: string): { kvHeads: number; group: number } =>
+  v === 'chosen'
+    ? { kvHeads: field(s, 'kvHeads') * field(s, 'group'), group: 1 }
+    : { kvHeads: field(s, 'kvHeads'), group: field(s, 'group') };
+
+/** Bytes that each row reads, of keys or values: streams, and exact rows in 16 bits. */
+const bytesRead = (s: Shape): number =>
+  field(s, 'headDim') * (field(s, 'packedRows') * (0.5 + 4 / field(s, 'packGroup')) + 2 * field(s, 'tail'));
+
+function executed(s: Shape, v: string): { operations: number; begun: number } {
+  const [d, { kvHeads, group }] = [field(s, 'headDim'), headsOf(s, v)];
+  const widths = { keyWidth: d, valueWidth: d, group };
+  const lanes = lanesOf(ROWS_LIKE, widths);
+  const wide = wideOf(ROWS_LIKE, widths, lanes);
+  const held = 2 * unitsEach({ storage: ROWS_LIKE, width: d }, wide) * readUnit({ storage: ROWS_LIKE });
+  const rowsRead = field(s, 'sequences') * kvHeads * Math.ceil(group / lanes);
+  return {
+    operations:
+      rowsRead * wide * held * (field(s, 'context') * 2 * lanes + field(s, 'packedRows') * (UNPACK_FLOPS + SUM_FLOPS)),
+    begun: rowsRead * field(s, 'splits') * DEFAULT_WORKGROUP * lanes * held,
+  };
+}
+
+/**
+ * Split-KV decode attention of one new token over rows of flashloop. `context`: tokens, of all heads or of each query
+ * head's choice (`chosen`); `loops`: streams that are added up; `packedRows`: rows of streams that a head reads, counted
+ * in 4 bits; `tail`: exact rows; `packGroup`: scalars of a pair. `+scores` also writes every score.
+ */
+export const spec: KernelSpec<
+  | 'sequences'
+  | 'kvHeads'
+  | 'group'
+  | 'context'
+  | 'headDim'
+  | 'loops'
+  | 'anchorBits'
+  | 'packGroup'
+  | 'packedRows'
+  | 'tail'
+  | 'splits'
+> = {
+  dims: [
+    'sequences',
+    'kvHeads',
+    'group',
+    'context',
+    'headDim',
+    'loops',
+    'anchorBits',
+    'packGroup',
+    'packedRows',
+    'tail',
+    'splits',
+  ],
+  variants: ['all', 'all+scores', 'chosen'],
+  work: (s, v) => {
+    const [d, { kvHeads }] = [field(s, 'headDim'), headsOf(s, v)];
+    const rows = field(s, 'sequences') * kvHeads;
+    const product = queries(s) * field(s, 'context') * 4 * d;
+    const scores = v === 'all+scores' ? queries(s) * field(s, 'context') * 4 : 0;
+    return {
+      readBytes: 2 * rows * bytesRead(s) + queries(s) * d * 4,
+      writeBytes: partialBytes(s, d) + scores,
+      flops: product + 2 * rows * field(s, 'packedRows') * d * (UNPACK_FLOPS + SUM_FLOPS),
+      matrixFlops: product,
+    };
+  },
+  executed: (s, v) => executed(s, v).operations,
+  terms: (s, v) => attendTerms(s, spec.work(s, v), executed(s, v)),
+  tuned: (s, v) => {
+    const { readBytes, matrixFlops } = spec.work(s, v);
+    // Rebuilding is priced as that of other quantised rows: behind the reading.
+    return unlisted('decode-attention', readBytes, {
+      matrix: matrixFlops,
+      rows: field(s, 'sequences') * field(s, 'kvHeads'),
+    });
+  },
+};
