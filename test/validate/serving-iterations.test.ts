@@ -61,7 +61,7 @@ function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Par
         cached[i]!++;
       });
       const seconds = slowed(factor * STEP * pricer.stepSeconds(batch), EXPONENTS.step);
-      return Promise.resolve({ tokens: tokens.map(() => 1), seconds });
+      return Promise.resolve({ tokens: tokens.map(() => [1]), seconds });
     },
     forget: (sequence) => void (cached[sequence] = 0),
   };
