@@ -66,24 +66,32 @@ function requestsOf(random: Random, count: number): TimedRequest[] {
 
 describe(`the serving loop (LLA_SIM_SEED=${SEED})`, () => {
   test('gives the tokens that a request alone has, preempted or not; ends early; is cancelled', async () => {
-    const random = randomOf(SEED + 1);
-    const requests: TimedRequest[] = Array.from({ length: 20 }, (_, id) => ({
-      id,
-      time: 0,
-      prompt: Array.from({ length: random.whole(1, 40) }, () => random.whole(0, 999)),
-      maxTokens: random.whole(1, 40),
-    }));
-    const options = { ...OPTIONS, chunkedPrefill: random.pick([true, false]), capTokens: random.pick([Infinity, 24]) };
-    const blocks = Math.ceil(Math.min(80, options.capTokens) / options.blockTokens) + random.whole(0, 2);
-    const served = await drive(new ServingLoop(counting(5, 128), { ...options, blocks }), requests);
-    expect(served).toHaveLength(requests.length);
-    expect(served.some(({ preemptions }) => preemptions > 0)).toBe(true);
-    for (const { id, tokens } of served) {
-      const { prompt, maxTokens } = requests[id]!;
-      const text = [...prompt];
-      for (let i = 0; i < maxTokens; i++) text.push(text.reduce((a, b) => a + b, 0) % 997);
-      expect(tokens, `request ${id}`).toEqual(text.slice(prompt.length));
+    let preempted = 0;
+    for (let n = 1; n <= 8; n++) {
+      const random = randomOf(SEED + n);
+      const requests: TimedRequest[] = Array.from({ length: 20 }, (_, id) => ({
+        id,
+        time: 0,
+        prompt: Array.from({ length: random.whole(1, 40) }, () => random.whole(0, 999)),
+        maxTokens: random.whole(1, 40),
+      }));
+      const options = {
+        ...OPTIONS,
+        chunkedPrefill: random.pick([true, false]),
+        capTokens: random.pick([Infinity, 24]),
+      };
+      const blocks = Math.ceil(Math.min(80, options.capTokens) / options.blockTokens) + random.whole(0, 8);
+      const served = await drive(new ServingLoop(counting(5, 128), { ...options, blocks }), requests);
+      expect(served).toHaveLength(requests.length);
+      preempted += served.filter(({ preemptions }) => preemptions > 0).length;
+      for (const { id, tokens } of served) {
+        const { prompt, maxTokens } = requests[id]!;
+        const text = [...prompt];
+        for (let i = 0; i < maxTokens; i++) text.push(text.reduce((a, b) => a + b, 0) % 997);
+        expect(tokens, `request ${id}`).toEqual(text.slice(prompt.length));
+      }
     }
+    expect(preempted, `seed ${SEED}`).toBeGreaterThan(0);
     const loop = new ServingLoop(counting(1, 128), OPTIONS);
     loop.submit({ id: 1, prompt: [5], maxTokens: 9, endTokens: [5, 10] });
     loop.submit({ id: 2, prompt: [7], maxTokens: 9 });
