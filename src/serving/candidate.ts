@@ -14,7 +14,7 @@ import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
-import { meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
+import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
@@ -317,16 +317,6 @@ export class Service {
 /** Rows of a step at most: with speculation several a sequence. */
 const rowsOf = ({ maxNumSeqs, speculation }: ServerChoice): number =>
   maxNumSeqs * (1 + (speculation?.draftTokens ?? 0));
-
-/** A server that schedules loop by loop does so where all tokens take all loops, too. */
-const allLoops = (loops: number): Depth => ({
-  probabilities: Array.from({ length: loops }, (_, i) => (i === loops - 1 ? 1 : 0)),
-  batching: 'loops',
-  skippedKv: 'copy',
-  seed: 1,
-  recorded: null,
-  published: null,
-});
 
 const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);
 

@@ -38,6 +38,16 @@ export interface Depth {
 export const meanLoops = (probabilities: readonly number[]): number =>
   probabilities.reduce((sum, p, i) => sum + p * (i + 1), 0);
 
+/** A server that schedules loop by loop does so where all tokens take all loops, too. */
+export const allLoops = (loops: number): Depth => ({
+  probabilities: Array.from({ length: loops }, (_, i) => (i === loops - 1 ? 1 : 0)),
+  batching: 'loops',
+  skippedKv: 'copy',
+  seed: 1,
+  recorded: null,
+  published: null,
+});
+
 /** Loops of an output token. A token has the same in every run of a seed, whatever the schedule. */
 export class DepthDraws {
   private readonly cumulative: Float64Array;

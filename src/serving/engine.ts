@@ -2,14 +2,14 @@
 import { turn } from '../io/turn.js';
 import type { IterationPricer } from './scheduler/batch.js';
 import type { Depth } from './depth.js';
-import { loopedSeconds, type LoopPricer } from './price/loop-price.js';
+import { loopedSeconds, rowsOf, type LoopPricer } from './price/loop-price.js';
 import { Metrics, type Ended } from './metrics.js';
 import { blocksOf, type ServerOptions } from './scheduler/options.js';
 import { Replica, type Surroundings } from './replica.js';
 import { CountedScheduler } from './scheduler/counted.js';
 import { Heap } from './scheduler/heap.js';
 import { LoopedScheduler } from './scheduler/looped.js';
-import type { Speculation } from './speculation.js';
+import { acceptedOf, type Speculation } from './speculation.js';
 import { emptyDraft, Requests, STATE, type Draft } from './scheduler/requests.js';
 import { WaitingQueue } from './scheduler/waiting.js';
 
@@ -44,7 +44,8 @@ export interface RunOptions {
   /** Iterations by passes over the looped layers; without a prefix cache. */
   readonly depth?: {
     readonly of: Depth;
-    readonly pricer: LoopPricer;
+    /** Null: an iteration takes all loops, and `pricer` above has its price. */
+    readonly pricer: LoopPricer | null;
     readonly weightOf: (loops: number) => number;
     readonly inTurns: boolean;
     readonly firstTokenBy: 'prefill' | 'decode';
@@ -139,11 +140,17 @@ class Simulation implements Surroundings {
             const schedule = new CountedScheduler(own, ...common, pricer.knots);
             return { schedule, seconds: () => pricer.seconds(schedule.batch) };
           }
-          const { of, pricer: loopPricer, ...how } = depth;
+          const { of, pricer: passes, speculation: drawn, ...how } = depth;
+          const speculation = drawn && {
+            ...drawn,
+            accepted: (slot: number) => acceptedOf(drawn, this.requests.number[slot]!, this.requests.emitted[slot]!),
+          };
           // What is cached of a token depends on its depth, and servers that take prompts first have no loops.
-          const looped = { ...own, ...how, depth: of, prefixCaching: false, promptsFirst: false };
-          const schedule = new LoopedScheduler(looped, ...common, loopPricer.knots);
-          return { schedule, seconds: () => loopedSeconds(schedule, loopPricer) };
+          const looped = { ...own, ...how, depth: of, speculation, prefixCaching: false, promptsFirst: false };
+          const schedule = new LoopedScheduler(looped, ...common, (passes ?? pricer).knots);
+          const seconds = (): number =>
+            passes ? loopedSeconds(schedule, passes) : pricer.seconds(rowsOf(schedule, () => 1));
+          return { schedule, seconds };
         });
         this.replicas.push(replica);
         return replica;

@@ -163,16 +163,21 @@ export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules
   const light: ServingRun = { load: 0.3, requests: few };
   const atOnce: ServingRun = { load: null, requests: few };
   const evicting = software ? 'streaming:4+28' : 'streaming:4+508';
-  const kinds: readonly (Choice & Pick<ServingCase, 'runs' | 'chunkedPrefill'>)[] = [
+  // The acceptance is that of Ouro-1.4B by two loops, rounded.
+  const speculation = { draftLoops: 2, draftTokens: 4, acceptance: 0.9, source: null, seed: 1 };
+  const kinds: readonly (Choice & Pick<ServingCase, 'runs' | 'chunkedPrefill' | 'speculation'>)[] = [
     { kind: 'full', ratio: null, path: 'full', runs: [heavy, light], chunkedPrefill: true },
+    { kind: 'full', ratio: null, path: 'full', runs: [atOnce], chunkedPrefill: true, speculation },
     { kind: 'lla', ratio: 4, path: 'block-absorbed', runs: [atOnce], chunkedPrefill: true },
     { kind: 'full', ratio: null, path: 'full', eviction: evicting, runs: [heavy], chunkedPrefill: false },
   ];
-  return kinds.flatMap(({ runs, chunkedPrefill, ...choice }): ServingCase[] => {
+  return kinds.flatMap(({ runs, chunkedPrefill, speculation: drawn, ...choice }): ServingCase[] => {
     const candidate = candidateOf(geometry, choice);
     if (!candidate) return [];
     const c = configurationFor(geometry, candidate, bindingBytes);
-    return [{ id: candidateId(geometry, candidate, 'f16'), c, runs, chunkedPrefill, ...sizes }];
+    const id = candidateId(geometry, candidate, 'f16');
+    const own = { c, runs, chunkedPrefill, ...sizes };
+    return [drawn ? { ...own, id: `${id}, speculating`, speculation: drawn } : { ...own, id }];
   });
 }
 

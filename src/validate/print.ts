@@ -19,7 +19,6 @@ import {
   signed,
 } from './report.js';
 import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
-import type { SpeculatedPrice, SpeculatedRun } from './serving-speculation.js';
 import { covered, signedError } from './statistics.js';
 
 const WIDTH = 100;
@@ -141,6 +140,10 @@ const SERVING: readonly Column<ServingRow>[] = [
   left('cache', (r) => r.id),
   left('requests', (r) => `${r.requests} ${arrivals(r)}${r.chunkedPrefill ? '' : ', whole prompts'}`),
   right('iterations', (r) => `${r.iterations.measured} / ${r.iterations.simulated}`),
+  right(
+    'tokens each',
+    (r) => `${r.tokensPerIteration.measured.toFixed(2)} / ${r.tokensPerIteration.simulated.toFixed(2)}`,
+  ),
   right('preempted', (r) => `${r.preemptions.measured} / ${r.preemptions.simulated}`),
   right('mean TPOT ms', (r) => beside(r.meanTpotSeconds)),
   right('mean TTFT ms', (r) => beside(r.meanTtftSeconds)),
@@ -165,39 +168,6 @@ const SERVING_ERRORS: readonly Column<ServingRow>[] = [
   right('same iterations', (r) => `${r.replay.iterations} of ${r.iterations.measured}`),
   right('wall / device', (r) => (r.wallSeconds / r.deviceSeconds).toFixed(2)),
 ];
-
-/** A part of a speculating run, with the error of its prices. */
-const SPECULATED: readonly Column<SpeculatedPrice & { readonly name: string }>[] = [
-  left('part', (p) => p.name),
-  right('calls', (p) => String(p.count)),
-  right('each ms', (p) => milliseconds(p.measured / p.count)),
-  right('calibration', (p) => signed(p.calibrated / p.measured - 1)),
-  right('rehearsed', (p) => signed(p.priced / p.measured - 1)),
-];
-
-function speculationBlock(run: SpeculatedRun): Block {
-  const { draft, verify, step } = run.parts;
-  const per = (s: { measured: number; expected: number }): string =>
-    `${s.measured.toFixed(2)} tokens a round (${s.expected.toFixed(2)} expected)`;
-  return {
-    title: 'Serving: speculation',
-    paragraphs: [
-      `${run.id}, ${run.sequences} sequences: ${run.draftLoops} loops propose ${run.draftTokens} ` +
-        `tokens, of which ${percent(run.acceptance)} are accepted after accepted ones by draw, since the ` +
-        `weights are made up: ${per(run.tokensPerRound)}. Rounds of a run took ` +
-        `${milliseconds(run.total.measured)} ms and were predicted at ${milliseconds(run.total.priced)} ` +
-        `(${signed(run.total.priced / run.total.measured - 1)}); a token came ` +
-        `${run.speedUp.measured.toFixed(2)} times as fast as one by one, predicted ` +
-        `${run.speedUp.predicted.toFixed(2)}.`,
-    ],
-    table: table(SPECULATED, [
-      { name: `${run.draftTokens} proposals`, ...draft },
-      { name: `verification of ${run.draftTokens + 1}`, ...verify },
-      { name: 'rounds', ...run.total },
-      { name: 'a step beside them', ...step },
-    ]),
-  };
-}
 
 function servingBlock({ serving }: ValidationReport): Block[] {
   if (!serving) return [];
@@ -227,7 +197,6 @@ function servingBlock({ serving }: ValidationReport): Block[] {
       ],
       table: table(SERVING_ERRORS, serving.rows),
     },
-    ...(serving.speculation ? [speculationBlock(serving.speculation)] : []),
   ];
 }
 

@@ -8,7 +8,6 @@ import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory/memory.js';
 import type { PromptsReport } from './prefill.js';
 import { SERVING_TOLERANCES, type ServingReport, type ServingRow } from './serving.js';
-import { SPECULATION_TOLERANCE, type SpeculatedRun } from './serving-speculation.js';
 import { best } from '../numbers/best.js';
 import { quantile } from '../numbers/statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
@@ -28,8 +27,7 @@ export interface Check {
     | 'capacity'
     | 'serving-tpot'
     | 'serving-e2el'
-    | 'serving-order'
-    | 'serving-speculation';
+    | 'serving-order';
   /** `failed` sets the exit code where `strict`. */
   readonly status: 'holds' | 'failed' | 'not-checked';
   readonly strict: boolean;
@@ -281,10 +279,6 @@ function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string
 }
 
 type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted' | 'replay'>;
-
-/** A run that speculates against its price. */
-export const speculationCheck = (run: Pick<SpeculatedRun, 'total'> | null, strict: boolean): Check =>
-  withinCheck('serving-speculation', strict, SPECULATION_TOLERANCE, run && run.total.priced / run.total.measured - 1);
 
 /** The serving loop against the simulation: the worst of the rows. */
 export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {

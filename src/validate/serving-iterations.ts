@@ -68,7 +68,7 @@ export function recording(
         cached.forEach((length, sequence) => {
           if (!joins(sequence)) return;
           lengths.push(length);
-          cached[sequence] = length + 1;
+          cached[sequence] = length + result.tokens[sequence]!.length;
         });
         return result;
       },

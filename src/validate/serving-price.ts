@@ -3,6 +3,10 @@
  * all the sequences that it was opened for, then every prompt's chunk by itself. A server's kernels take prompts and
  * sequences together, and weights are read once (serving/price/price.ts).
  */
+import type { Draft } from '../codecs/verification.js';
+import { priceCalls, type Pricer } from '../cost/latency.js';
+import { expand } from '../schedule/expand.js';
+import { schedule, type Configuration } from '../schedule/schedule.js';
 import type { IterationPricer, MixedBatch } from '../serving/scheduler/batch.js';
 import { attentionOf, type PriceTables } from '../serving/price/price.js';
 
@@ -17,17 +21,21 @@ const NONE: Correction = { step: 1, chunk: { scale: 1, seconds: 0 } };
 export class ApartPricer implements IterationPricer {
   readonly knots: Float64Array;
 
-  /** @param sequences that the decoder was opened for: rows without a request are computed too */
+  /**
+   * @param sequences that the decoder was opened for: rows without a request are computed too
+   * @param round seconds of a round of them, by their mean length; steps are rounds where it is given
+   */
   constructor(
     private readonly tables: PriceTables,
     private readonly sequences: number,
+    private readonly round: ((length: number) => number) | null = null,
     private readonly correction = NONE,
   ) {
     this.knots = tables.knots;
   }
 
   correctedBy(correction: Correction): ApartPricer {
-    return new ApartPricer(this.tables, this.sequences, correction);
+    return new ApartPricer(this.tables, this.sequences, this.round, correction);
   }
 
   seconds(batch: MixedBatch): number {
@@ -38,9 +46,10 @@ export class ApartPricer implements IterationPricer {
     return seconds + scale * chunks.ending * this.tables.head.at(1);
   }
 
-  /** A decode step of the batch's sequences, at least one. */
+  /** A decode step, or a round, of the batch's sequences, at least one. */
   stepSeconds(batch: MixedBatch): number {
-    const { tables, sequences, correction } = this;
+    const { tables, sequences, round, correction } = this;
+    if (round) return correction.step * round((batch.size * batch.meanLength) / sequences);
     return (
       correction.step *
       (tables.overhead +
@@ -63,4 +72,31 @@ export class ApartPricer implements IterationPricer {
           (ends ? tables.head.at(1) : 0))
     );
   }
+}
+
+/** Seconds of a round of the bundled decoder, from its own operations, by the mean length of its sequences. */
+export function roundPrice(
+  c: Configuration,
+  pricer: Pricer,
+  sequences: number,
+  { draftLoops, draftTokens }: Draft,
+): (length: number) => number {
+  const pass = (rows: number, context: number, inTurn: boolean, loops?: number): number => {
+    const listed = schedule(c, rows, context, { inTurn });
+    return priceCalls(pricer, c.gpus, (add) => {
+      for (const { op } of expand(c, listed, loops)) add(op, 1);
+      return { collectives: listed.collectives, submissions: 1, sequences: rows };
+    }).estimate;
+  };
+  // Attention's time is linear in a sequence's length.
+  const priceOf = (context: number): number =>
+    draftTokens * pass(sequences, context + Math.round((draftTokens - 1) / 2), false, draftLoops) +
+    pass(sequences * (draftTokens + 1), context + Math.round(draftTokens / 2), true);
+  const known = new Map<number, number>();
+  return (length) => {
+    const context = Math.max(1, Math.round(length));
+    const seconds = known.get(context) ?? priceOf(context);
+    known.set(context, seconds);
+    return seconds;
+  };
 }

@@ -1,9 +1,10 @@
 /** Requests for the serving loop, and their simulation. */
 import type { TimedRequest } from '../decoder/serving/drive.js';
-import { replicaOptions, type LoopOptions } from '../decoder/serving/loop.js';
+import { replicaOptions, ROUNDS, type LoopOptions } from '../decoder/serving/loop.js';
 import { randomFrom } from '../numbers/random.js';
 import type { IterationPricer } from '../serving/scheduler/batch.js';
 import { run } from '../serving/engine.js';
+import type { Speculation } from '../serving/speculation.js';
 import type { Configuration } from '../schedule/schedule.js';
 
 export interface ServingRun {
@@ -27,7 +28,12 @@ export interface ServingCase {
   readonly promptTokens: readonly [number, number];
   readonly outputTokens: readonly [number, number];
   readonly maxNumBatchedTokens: number;
+  /** Tokens come in rounds. Proposals are accepted by draw: made-up weights propose nothing right. */
+  readonly speculation?: Speculation;
 }
+
+/** How the loop and its simulation serve. */
+export type ServedHow = LoopOptions & Pick<ServingCase, 'speculation'>;
 
 /** Times of a request, of the loop or of the simulation. */
 export interface Times {
@@ -58,7 +64,7 @@ export function requestsOf(of: ServingCase, count: number, seed: number, rate: n
 /** What a server of the loop's options would do with these requests. */
 export function simulate(
   sequences: number,
-  options: LoopOptions,
+  { speculation, ...options }: ServedHow,
   pricer: IterationPricer,
   requests: readonly TimedRequest[],
 ): { ends: Times[]; iterations: number } {
@@ -74,6 +80,7 @@ export function simulate(
       targets: { ttftSeconds: Infinity, tpotSeconds: Infinity, share: 1 },
     },
     pricer,
+    ...(speculation ? { depth: { ...ROUNDS, pricer: null, speculation } } : {}),
     source: {
       next: (draft) => {
         const request = requests[next];
@@ -124,7 +131,7 @@ export function disturbed(
 /** Requests a second that would be served if all were there at once. */
 export function capacityOf(
   sequences: number,
-  options: LoopOptions,
+  options: ServedHow,
   pricer: IterationPricer,
   requests: readonly TimedRequest[],
 ): number {

@@ -6,11 +6,11 @@
  */
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { verificationRefusal } from '../codecs/verification.js';
 import { openDecoder } from '../decoder/gpu/index.js';
 import { decoderEngine } from '../decoder/gpu/serving-engine.js';
+import { acceptedOf } from '../serving/speculation.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
-import { ServingLoop, type LoopOptions, type SequenceEngine } from '../decoder/serving/loop.js';
+import { ServingLoop, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
 import { PriceTables } from '../serving/price/price.js';
 import { quantile } from '../numbers/statistics.js';
@@ -39,13 +39,13 @@ import {
   requestsIn,
   SIMULATED,
 } from './serving-budget.js';
-import { ApartPricer, type Correction } from './serving-price.js';
-import { checkSpeculation, type SpeculatedRun } from './serving-speculation.js';
+import { ApartPricer, roundPrice, type Correction } from './serving-price.js';
 import {
   capacityOf,
   disturbed,
   requestsOf,
   simulate,
+  type ServedHow,
   type ServingCase,
   type ServingRun,
   type Times,
@@ -80,6 +80,8 @@ export interface ServingRow extends Figures {
   readonly requests: number;
   readonly sequences: number;
   readonly iterations: Compared;
+  /** Output tokens of an iteration, of all sequences. */
+  readonly tokensPerIteration: Compared;
   /** The error of prices alone: decode steps and chunks of prompts that ran, beside the prices of just these. */
   readonly prices: { readonly steps: PricedTwice; readonly chunks: PricedTwice };
   /**
@@ -107,8 +109,6 @@ export interface ServingReport {
   readonly model: string;
   readonly rehearsals: readonly Rehearsal[];
   readonly rows: readonly ServingRow[];
-  /** A run that speculates; null where there was no time for it. */
-  readonly speculation: SpeculatedRun | null;
   /** Runs that there was no time for. */
   readonly notRun: readonly { readonly id: string; readonly reason: string }[];
 }
@@ -134,7 +134,7 @@ interface Rules {
   readonly onCase?: (done: number, total: number, id: string) => void;
 }
 
-type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'speculation' | 'notRun'>;
+type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'notRun'>;
 
 /**
  * Serves and simulates every case, with as many requests as there is time for.
@@ -149,12 +149,6 @@ export async function checkServing(
   const rows: ServingRow[] = [];
   const rehearsals: Rehearsal[] = [];
   const notRun: ServingReport['notRun'][number][] = [];
-  const speculating = cases.find(({ c }) => verificationRefusal(c.codec, c.eviction, { draftTokens: 1 }) === undefined);
-  rules.onCase?.(0, cases.length, 'speculation');
-  const { run: speculation, notRun: reason } = speculating
-    ? await checkSpeculation(device, speculating, pricerFor(device, rules.calibrated.pricer), rules)
-    : { run: null, notRun: null };
-  if (speculating && reason !== null) notRun.push({ id: `${speculating.id}, speculating`, reason });
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
     if (i > 0 && !budget.fits(OPENED, LEAST_RUN)) {
@@ -162,8 +156,11 @@ export async function checkServing(
       continue;
     }
     rules.onCase?.(i, cases.length, of.id);
-    const contextTokens = Math.ceil((of.promptTokens[1] + of.outputTokens[1]) / 32) * 32;
-    const tables = new PriceTables(of.c, pricerFor(device, rules.calibrated.pricer), {
+    const { speculation } = of;
+    const longest = of.promptTokens[1] + of.outputTokens[1] + (speculation?.draftTokens ?? 0);
+    const contextTokens = Math.ceil(longest / 32) * 32;
+    const calibrated = pricerFor(device, rules.calibrated.pricer);
+    const tables = new PriceTables(of.c, calibrated, {
       method: 'chunked',
       longest: contextTokens,
       mostSequences: of.sequences,
@@ -173,12 +170,16 @@ export async function checkServing(
       weights: { storage: 'f16', seed: rules.seed },
       batch: of.sequences,
       contextTokens,
+      ...(speculation ? { speculation } : {}),
     });
     try {
-      const engine = decoderEngine(decoder, contextTokens);
+      const engine = decoderEngine(decoder, contextTokens, speculation, (request, token) =>
+        speculation ? acceptedOf(speculation, request, token) : 0,
+      );
+      const round = speculation ? roundPrice(of.c, calibrated, of.sequences, speculation) : null;
       await compileAll(engine, of, loopOptions(of));
       budget.note(OPENED, budget.now() - began);
-      const found = await serveCase(engine, of, new ApartPricer(tables, of.sequences), rules, cases.length - i);
+      const found = await serveCase(engine, of, new ApartPricer(tables, of.sequences, round), rules, cases.length - i);
       if (found.rehearsal) rehearsals.push(found.rehearsal);
       rows.push(...found.rows);
       notRun.push(...found.notRun);
@@ -186,13 +187,13 @@ export async function checkServing(
       decoder.close();
     }
   }
-  return { rehearsals, rows, speculation, notRun };
+  return { rehearsals, rows, notRun };
 }
 
 const nameOf = ({ id }: Pick<ServingCase, 'id'>, { load }: ServingRun): string =>
   `${id}, ${load === null ? 'all requests at once' : `a load of ${load}`}`;
 
-function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): LoopOptions {
+function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): ServedHow {
   const longest = promptTokens[1] + outputTokens[1];
   const capTokens = allocatedTokens(c.eviction, Infinity);
   const least = Math.ceil(longest / BLOCK_TOKENS);
@@ -203,6 +204,7 @@ function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: Servin
     blockTokens: BLOCK_TOKENS,
     blocks: Math.max(least, shared),
     capTokens,
+    ...(of.speculation ? { speculation: of.speculation } : {}),
   };
 }
 
@@ -276,7 +278,7 @@ export const NO_CORRECTION: Exponents = { step: 0, chunk: 0 };
  */
 export async function serve(
   own: SequenceEngine,
-  options: LoopOptions,
+  options: ServedHow,
   requests: readonly TimedRequest[],
   exponents: Exponents,
   { watch, stopped }: Pick<Rules, 'watch' | 'stopped'>,
@@ -305,7 +307,7 @@ export async function serve(
 export function rowOf(
   of: Pick<ServingCase, 'id' | 'chunkedPrefill' | 'sequences'>,
   load: number | null,
-  options: LoopOptions,
+  options: ServedHow,
   { requests, served, ran }: { requests: readonly TimedRequest[]; served: readonly Served[]; ran: readonly Ran[] },
   pricer: ApartPricer,
   rehearsal: Omit<Rehearsal, 'id'>,
@@ -324,6 +326,7 @@ export function rowOf(
   const own = priceRan(ran, exponents, priced);
   const calibrated = priceRan(ran, exponents, pricer);
   const drifts = driftsOf(ran);
+  const tokens = requests.reduce((sum, { maxTokens }) => sum + maxTokens, 0);
   return {
     id,
     load,
@@ -331,6 +334,7 @@ export function rowOf(
     requests: requests.length,
     sequences,
     iterations: { measured: ran.length, simulated: simulated.iterations },
+    tokensPerIteration: { measured: tokens / ran.length, simulated: tokens / simulated.iterations },
     ...compare(served, simulated.ends, others),
     prices: {
       steps: { ...own.steps, calibrated: calibrated.steps.priced },
@@ -386,7 +390,7 @@ export function compare(
 }
 
 /** Serves a few tokens of the shortest and the longest prompts, so that no shader is compiled while the clock runs. */
-async function compileAll(engine: SequenceEngine, of: ServingCase, options: LoopOptions): Promise<void> {
+async function compileAll(engine: SequenceEngine, of: ServingCase, options: ServedHow): Promise<void> {
   const lengths = [of.promptTokens[1], ...SHORT_PROMPTS];
   const requests = lengths.map((length, id): TimedRequest => {
     const prompt = Array.from({ length }, (_, i) => i % of.c.geometry.vocab);

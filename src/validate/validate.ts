@@ -26,15 +26,7 @@ import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory/memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
 import { partsOf, type Part } from './parts.js';
-import {
-  judge,
-  kernelSummaries,
-  SECTIONS,
-  servingChecks,
-  speculationCheck,
-  type Section,
-  type ValidationReport,
-} from './report.js';
+import { judge, kernelSummaries, SECTIONS, servingChecks, type Section, type ValidationReport } from './report.js';
 import { checkServing, type ServingReport } from './serving.js';
 import { summarise } from './statistics.js';
 
@@ -151,7 +143,7 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     seed: o.seed,
     elapsedSeconds: budget.spent,
     checks: [
-      ...(serving ? [...servingChecks(serving.rows, !o.quick), speculationCheck(serving.speculation, !o.quick)] : []),
+      ...(serving ? servingChecks(serving.rows, !o.quick) : []),
       ...(o.serving && o.sections.length === 0
         ? []
         : judge({ software, quick: o.quick, correctness, memory, steps: latency?.steps ?? null, capacity })),

@@ -5,7 +5,10 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
 import { CODECS, codecSpec } from '../../src/codecs/registry.js';
-import { verificationRefusal } from '../../src/codecs/verification.js';
+import { verificationRefusal, type Draft } from '../../src/codecs/verification.js';
+import { drive, type TimedRequest } from '../../src/decoder/serving/drive.js';
+import { ServingLoop, type SequenceEngine } from '../../src/decoder/serving/loop.js';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { SequenceCache } from '../../src/decoder/reference/cache.js';
 import { exactAttention } from '../../src/decoder/reference/forward.js';
 import { run } from '../../src/decoder/reference/network.js';
@@ -78,6 +81,29 @@ function compare(g: Geometry, setup: Setup, draft: { draftLoops: number; draftTo
   return { accepted, rejected };
 }
 
+/** Reference decoders as sequences of a serving loop. */
+function engineOf(make: () => ReferenceDecoder, sequences: number, draft?: Draft): SequenceEngine {
+  const decoders = Array.from({ length: sequences }, make);
+  return {
+    sequences,
+    contextTokens: 64,
+    ...(draft ? { draft } : {}),
+    extend: (sequence, tokens) => {
+      const logits = decoders[sequence]!.prefill(tokens, 'accumulated').at(-1)!;
+      return Promise.resolve({ token: greedy(logits), seconds: 0 });
+    },
+    step: (last, joins) => {
+      const next = (decoder: ReferenceDecoder, token: number): readonly number[] =>
+        draft ? speculate(decoder, token, draft).tokens : [greedy(decoder.step(token))];
+      return Promise.resolve({
+        tokens: decoders.map((decoder, i) => (joins(i) ? next(decoder, last[i]!) : [])),
+        seconds: 0,
+      });
+    },
+    forget: (sequence) => void (decoders[sequence] = make()),
+  };
+}
+
 afterEach(() => {
   vi.restoreAllMocks();
 });
@@ -118,6 +144,44 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
     );
     expect(accepted).toBeGreaterThan(0);
     expect(rejected).toBeGreaterThan(0);
+  });
+
+  it('gives requests that are served together their tokens without it, whatever the codec and path', async () => {
+    let [rounds, steps] = [0, 0];
+    for (const g of LOOPED) {
+      const draft = { draftLoops: random.whole(1, g.loops - 1), draftTokens: random.whole(1, 6) };
+      const setups = setupsOf(g, draft.draftTokens).filter(
+        ({ codec }) => verificationRefusal(codec, null, draft) === undefined,
+      );
+      for (const setup of setups) {
+        const model = modelOf(g, SEED);
+        const requests: TimedRequest[] = Array.from({ length: 5 }, (_, id) => ({
+          id,
+          time: id * 1e-9,
+          prompt: promptOf(g, random.whole(1, 9), SEED + id),
+          maxTokens: random.whole(1, 9),
+        }));
+        // Whole prompts and no preemption: some codecs fill latents of a prompt in another way than those of a step.
+        const options = {
+          maxNumBatchedTokens: 9,
+          chunkedPrefill: false,
+          blockTokens: 8,
+          blocks: 9,
+          capTokens: Infinity,
+        };
+        const serve = async (own?: Draft): Promise<Map<number, readonly number[]>> => {
+          const engine = engineOf(() => decoderOf(model, setup), 3, own);
+          const served = await drive(new ServingLoop(engine, options), requests, ({ decoded }) => {
+            if (own) rounds += decoded;
+            else steps += decoded;
+            return 1;
+          });
+          return new Map(served.map(({ id, tokens }) => [id, tokens]));
+        };
+        expect(await serve(draft), `${setup.codec.kind} ${setup.path}`).toEqual(await serve());
+      }
+    }
+    expect(rounds).toBeLessThan(steps);
   });
 
   it('proposes what the first loops say of the whole text, where they read no latents', () => {

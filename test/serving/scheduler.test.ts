@@ -130,7 +130,18 @@ function check(d: Drawn): number {
   const common = [requests, queue, listener, counts, KNOTS] as const;
   const schedule: Scheduler = counted
     ? new CountedScheduler(options, ...common)
-    : new LoopedScheduler({ ...options, depth, speculation, weightOf }, ...common);
+    : new LoopedScheduler(
+        {
+          ...options,
+          depth,
+          speculation: speculation && {
+            ...speculation,
+            accepted: (slot) => acceptedOf(speculation, requests.number[slot]!, requests.emitted[slot]!),
+          },
+          weightOf,
+        },
+        ...common,
+      );
   const arrive = (): void => {
     const draft = {
       ...emptyDraft(),

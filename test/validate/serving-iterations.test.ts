@@ -7,12 +7,13 @@ import { Budget } from '../../src/io/budget.js';
 import { datasheetPricer } from '../../src/cost/pricers.js';
 import type { SequenceEngine } from '../../src/decoder/serving/loop.js';
 import { MixedBatch, type IterationPricer } from '../../src/serving/scheduler/batch.js';
+import { acceptedOf, type Speculation } from '../../src/serving/speculation.js';
 import { PriceTables } from '../../src/serving/price/price.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';
 import { compare, NO_CORRECTION, rowOf, serve, serveCase } from '../../src/validate/serving.js';
 import { caseSeconds } from '../../src/validate/serving-budget.js';
 import { fitRehearsal, ratiosOf } from '../../src/validate/serving-iterations.js';
-import { ApartPricer } from '../../src/validate/serving-price.js';
+import { ApartPricer, roundPrice } from '../../src/validate/serving-price.js';
 import { capacityOf, disturbed, requestsOf, simulate } from '../../src/validate/serving-requests.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
@@ -34,8 +35,19 @@ const tables = new PriceTables(of.c, datasheetPricer(rates, null), {
 });
 const pricer = new ApartPricer(tables, SEQUENCES);
 
-/** A machine whose probe drifts at random, and a decoder on it whose steps take `factor` times what they should. */
-function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Parameters<typeof serve>[4] } {
+const speculation: Speculation = { draftLoops: 2, draftTokens: 4, acceptance: 0.9, source: null, seed: SEED };
+const roundPricer = new ApartPricer(tables, SEQUENCES, (length) => 0.01 + 1e-5 * length);
+
+/**
+ * A machine whose probe drifts at random, and a decoder on it whose steps take `factor` times what they should.
+ * @param drawn its steps are rounds, as priced by `roundPricer`
+ */
+function machine(
+  seed: number,
+  factor = 1,
+  drawn?: Speculation,
+): { engine: SequenceEngine; rules: Parameters<typeof serve>[4] } {
+  const of = Array.from({ length: SEQUENCES }, () => ({ request: 0, made: 0 }));
   const random = randomOf(seed);
   const cached = new Array<number>(SEQUENCES).fill(0);
   // Each run of the probe is that before a call and after the one before it.
@@ -44,7 +56,9 @@ function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Par
   const engine: SequenceEngine = {
     sequences: SEQUENCES,
     contextTokens: 64,
+    ...(drawn ? { draft: drawn } : {}),
     extend: (sequence, tokens, ends) => {
+      if (ends) of[sequence]!.made++;
       const { scale, seconds } = CHUNK;
       const price = pricer.chunkSeconds(tokens.length, cached[sequence]!, ends);
       cached[sequence]! += tokens.length;
@@ -58,12 +72,21 @@ function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Par
       cached.forEach((length, i) => {
         if (!joins(i)) return;
         batch.add(length);
-        cached[i]!++;
       });
-      const seconds = slowed(factor * STEP * pricer.stepSeconds(batch), EXPONENTS.step);
-      return Promise.resolve({ tokens: tokens.map(() => 1), seconds });
+      const made = tokens.map((_, i) => {
+        if (!joins(i)) return [];
+        const own = new Array<number>(1 + (drawn ? acceptedOf(drawn, of[i]!.request, of[i]!.made) : 0)).fill(1);
+        of[i]!.made += own.length;
+        cached[i]! += own.length;
+        return own;
+      });
+      const seconds = slowed(factor * STEP * (drawn ? roundPricer : pricer).stepSeconds(batch), EXPONENTS.step);
+      return Promise.resolve({ tokens: made, seconds });
     },
-    forget: (sequence) => void (cached[sequence] = 0),
+    forget: (sequence, request, made) => {
+      cached[sequence] = 0;
+      of[sequence] = { request, made };
+    },
   };
   const run = (): Promise<number> => {
     const ran = last;
@@ -72,6 +95,12 @@ function machine(seed: number, factor = 1): { engine: SequenceEngine; rules: Par
     return Promise.resolve(ran);
   };
   return { engine, rules: { watch: { run, between: (a, b) => Math.sqrt(a * b) }, stopped: () => false } };
+}
+
+function batchOf(length: number): MixedBatch {
+  const batch = new MixedBatch(tables.knots, 0);
+  for (let i = 0; i < SEQUENCES; i++) batch.add(length);
+  return batch;
 }
 
 describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
@@ -104,6 +133,39 @@ describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
     expect(replay.p90E2elSeconds.simulated).toBeCloseTo(replay.p90E2elSeconds.measured, 9);
     expect(replay).toMatchObject({ inverted: 0 });
     expect(prices.steps.count).toBe(done.ran.filter(({ lengths }) => lengths.length > 0).length);
+  });
+
+  test('rounds of speculation have the simulated iterations, and a rehearsal finds what they cost', async () => {
+    const how = { ...options, speculation };
+    const rehearsed = machine(SEED, 1, speculation);
+    const { ran } = await serve(
+      rehearsed.engine,
+      how,
+      requestsOf(of, 160, SEED + 1, null),
+      NO_CORRECTION,
+      rehearsed.rules,
+    );
+    const rehearsal = { ...fitRehearsal(ran, roundPricer), ran };
+    expect(rehearsal.correction.step / STEP).toBeCloseTo(1, 1);
+    const { engine, rules } = machine(SEED + 2, 1, speculation);
+    const requests = requestsOf(of, 40, SEED, null);
+    const done = await serve(engine, how, requests, rehearsal.exponents, rules);
+    const row = rowOf(of, null, how, { requests, ...done }, roundPricer, rehearsal);
+    const tokens = done.served.reduce((sum, one) => sum + one.tokens.length, 0);
+    expect(row.iterations.measured).toBe(row.iterations.simulated);
+    expect(row.tokensPerIteration.measured).toBeCloseTo(tokens / done.ran.length, 9);
+    expect(row.replay.iterations).toBe(done.ran.length);
+    expect(row.replay.meanTpotSeconds.simulated).toBeCloseTo(row.replay.meanTpotSeconds.measured, 9);
+    expect(row.replay).toMatchObject({ inverted: 0 });
+    expect(row.preemptions.measured).toBe(row.preemptions.simulated);
+  });
+
+  test('has prices of its own operations: a round costs more than a step, and no more than its rows one by one', () => {
+    const step = pricer.stepSeconds(batchOf(30));
+    const round = roundPrice(of.c, datasheetPricer(rates, null), SEQUENCES, speculation)(30);
+    // Drafts of half of the loops, and five rows in place of one.
+    expect(round).toBeGreaterThan((speculation.draftTokens / 2 + 1) * step);
+    expect(round).toBeLessThan((speculation.draftTokens + 1.05 * (speculation.draftTokens + 1)) * step);
   });
 
   test('prices that are a little off leave the order of a few pairs open', () => {

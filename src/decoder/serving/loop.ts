@@ -3,10 +3,14 @@
  * `step` as long as there is work, hand out the tokens that each step returns, and `cancel` when a client leaves. The
  * schedule is the simulation's own (serving/scheduler/scheduler.ts).
  */
+import type { Draft } from '../../codecs/verification.js';
 import { UserError } from '../../errors.js';
+import { allLoops } from '../../serving/depth.js';
 import { CountedScheduler } from '../../serving/scheduler/counted.js';
 import { blocksOf, type ReplicaOptions } from '../../serving/scheduler/options.js';
+import { LoopedScheduler } from '../../serving/scheduler/looped.js';
 import { emptyDraft, Requests, STATE } from '../../serving/scheduler/requests.js';
+import type { Listener, Scheduler } from '../../serving/scheduler/scheduler.js';
 import { WaitingQueue } from '../../serving/scheduler/waiting.js';
 
 /** What the loop asks of a decoder. Sequences are numbered from 0. */
@@ -14,6 +18,8 @@ export interface SequenceEngine {
   readonly sequences: number;
   /** Tokens that a sequence can have. */
   readonly contextTokens: number;
+  /** Its steps are rounds of speculation; without, they give a token each. */
+  readonly draft?: Draft;
   /**
    * Takes a part of a prompt into a sequence, behind what it holds.
    * @param ends false where more follows
@@ -24,11 +30,11 @@ export interface SequenceEngine {
     tokens: readonly number[],
     ends: boolean,
   ): Promise<{ readonly token: number | null; readonly seconds: number }>;
-  /** One token for each sequence that `joins`; the others keep what they hold. */
+  /** Tokens of each sequence that `joins`, a round's or one; the others keep what they hold. */
   step(
     tokens: readonly number[],
     joins: (sequence: number) => boolean,
-  ): Promise<{ readonly tokens: ArrayLike<number>; readonly seconds: number }>;
+  ): Promise<{ readonly tokens: readonly (readonly number[])[]; readonly seconds: number }>;
   /** Empties a sequence for a request. @param stream of its random draws @param draw number of the first */
   forget(sequence: number, stream: number, draw: number): void;
 }
@@ -53,6 +59,9 @@ export const replicaOptions = (options: LoopOptions, sequences: number): Replica
   prefillOnly: false,
 });
 
+/** How a server's rounds are scheduled: each is all loops of every sequence, in turn with prompts. */
+export const ROUNDS = { of: allLoops(1), weightOf: () => 1, inTurns: true, firstTokenBy: 'prefill' } as const;
+
 export interface LoopRequest {
   /** Chosen by the caller; no two requests in the loop share it. */
   readonly id: number;
@@ -73,7 +82,7 @@ interface TokenOut {
 
 /** What one iteration did. */
 export interface Iteration {
-  /** Seconds of the device: its decode step and its prompts, one after the other. */
+  /** Seconds of the device: its decode step or round, and its prompts, one after the other. */
   readonly seconds: number;
   readonly tokens: readonly TokenOut[];
   /** Sequences that decoded, and tokens of prompts. */
@@ -88,13 +97,21 @@ interface Job {
   readonly slot: number;
   /** Tokens that it has generated. */
   readonly out: number[];
+  /** Proposals of its last round that it keeps. */
+  accepted: number;
   /** Of the decoder; −1 while it waits. */
   sequence: number;
 }
 
+/** Tokens of a round up to the end of the answer. */
+function keptOf({ request: { maxTokens, endTokens }, out }: Job, tokens: readonly number[]): readonly number[] {
+  const end = tokens.findIndex((token) => endTokens?.includes(token));
+  return tokens.slice(0, Math.min(end < 0 ? tokens.length : end + 1, maxTokens - out.length));
+}
+
 export class ServingLoop {
   private readonly requests = new Requests();
-  private readonly schedule: CountedScheduler;
+  private readonly schedule: Scheduler;
   /** By slot. */
   private readonly jobs = new Map<number, Job>();
   private readonly free: number[];
@@ -105,27 +122,32 @@ export class ServingLoop {
     private readonly engine: SequenceEngine,
     options: LoopOptions,
   ) {
-    const { sequences } = engine;
+    const { sequences, draft } = engine;
     if (options.maxNumBatchedTokens < sequences)
       throw new UserError(
         `an iteration of ${options.maxNumBatchedTokens} tokens cannot give each of ${sequences} sequences one`,
         'raise the tokens of an iteration, or open fewer sequences',
       );
     this.free = Array.from({ length: sequences }, (_, i) => sequences - 1 - i);
-    this.schedule = new CountedScheduler(
-      replicaOptions(options, sequences),
+    const own = replicaOptions(options, sequences);
+    const listener: Listener = {
+      began: (slot) => this.seat(this.jobs.get(slot)!),
+      preempted: (slot) => this.preempted.push(this.unseat(slot).request.id),
+      ended: (slot) => this.drop(slot),
+      token: () => {},
+      prefilled: () => {},
+    };
+    const common = [
       this.requests,
       new WaitingQueue('fcfs', this.requests),
-      {
-        began: (slot) => this.seat(this.jobs.get(slot)!),
-        preempted: (slot) => this.preempted.push(this.unseat(slot).request.id),
-        ended: (slot) => this.drop(slot),
-        token: () => {},
-        prefilled: () => {},
-      },
+      listener,
       { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 },
       Float64Array.from([...new Set([1, options.capTokens])].filter(Number.isFinite)),
-    );
+    ] as const;
+    const accepted = (slot: number): number => this.jobs.get(slot)!.accepted;
+    this.schedule = draft
+      ? new LoopedScheduler({ ...own, ...ROUNDS, depth: ROUNDS.of, speculation: { ...draft, accepted } }, ...common)
+      : new CountedScheduler(own, ...common);
   }
 
   /** Requests that have not ended. */
@@ -144,14 +166,18 @@ export class ServingLoop {
       throw new UserError(`request ${id} has no prompt or asks for no tokens`, 'give at least one of each');
     // The last token is chosen, and not cached.
     const most = prompt.length + maxTokens - 1;
-    if (most > this.engine.contextTokens || blocksOf(most, options) > options.blocks)
+    // Proposals beyond its end are computed, too.
+    if (
+      most + (this.engine.draft?.draftTokens ?? 0) > this.engine.contextTokens ||
+      blocksOf(most, options) > options.blocks
+    )
       throw new UserError(
         `request ${id} may have ${most} tokens, more than the cache holds`,
         'shorten it, or open a longer context',
       );
     if (this.jobOf(id)) throw new UserError(`request ${id} is being served already`, 'give another number');
     const slot = this.requests.add({ ...emptyDraft(), promptTokens: prompt.length, outputTokens: maxTokens });
-    this.jobs.set(slot, { request, slot, out: [], sequence: -1 });
+    this.jobs.set(slot, { request, slot, out: [], accepted: 0, sequence: -1 });
     waiting.push(slot);
   }
 
@@ -178,7 +204,7 @@ export class ServingLoop {
       schedule.begin();
       const { count, total, tokens: lengths, before } = schedule.batch.chunks;
       const decoding = schedule.running
-        .filter((slot) => this.requests.state[slot] === STATE.decode)
+        .filter((slot) => !schedule.batch.paused && this.requests.state[slot] === STATE.decode)
         .map((slot) => this.jobs.get(slot)!);
       const made: (readonly [Job, number])[] = [];
       let seconds = 0;
@@ -198,7 +224,11 @@ export class ServingLoop {
     for (const job of jobs) last[job.sequence] = job.out.at(-1) as number;
     const joining = new Set(jobs.map((job) => job.sequence));
     const result = await this.engine.step(last, (sequence) => joining.has(sequence));
-    for (const job of jobs) made.push([job, result.tokens[job.sequence] as number]);
+    for (const job of jobs) {
+      const kept = keptOf(job, result.tokens[job.sequence]!);
+      job.accepted = kept.length - 1;
+      for (const token of kept) made.push([job, token]);
+    }
     return result.seconds;
   }
 

@@ -27,15 +27,19 @@ export interface LoopPricer {
   prompts(batch: MixedBatch): number;
 }
 
+/** The schedule's batch with so many rows of each sequence, of none where prompts come alone. */
+export function rowsOf({ batch, sequences }: LoopedScheduler, rows: (sequence: Sequence) => number): MixedBatch {
+  batch.clearSequences();
+  if (!batch.paused)
+    for (const one of sequences) for (let n = rows(one); n > 0; n--) batch.add(Math.max(1, one.cached));
+  return batch;
+}
+
 /** Seconds of the iteration that a schedule has begun: prompts alone, a round of proposals, a step, or one pass. */
 export function loopedSeconds(schedule: LoopedScheduler, pricer: LoopPricer): number {
   const { batch, loops: all, passes, sequences, chunkPasses, options, requests } = schedule;
   const { chunks } = batch;
-  const fill = (rowsOf: (sequence: Sequence) => number): MixedBatch => {
-    batch.clearSequences();
-    for (const one of sequences) for (let row = rowsOf(one); row > 0; row--) batch.add(Math.max(1, one.cached));
-    return batch;
-  };
+  const fill = (rows: (sequence: Sequence) => number): MixedBatch => rowsOf(schedule, rows);
   if (batch.paused) return pricer.prompts(fill(() => 0));
   if (options.speculation) {
     const { draftLoops, draftTokens: most } = options.speculation;

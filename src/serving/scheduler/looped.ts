@@ -3,16 +3,22 @@
  * (speculation.ts): nothing is counted for all sequences at once. Prompts take all loops. An iteration is one pass over
  * the looped layers, or all of them. There is no prefix cache, since what is cached of a token depends on its depth.
  */
+import type { Draft } from '../../codecs/verification.js';
 import { DepthDraws, type Depth } from '../depth.js';
-import { acceptedOf, type Speculation } from '../speculation.js';
 import type { ReplicaOptions } from './options.js';
 import { STATE } from './requests.js';
 import { Scheduler } from './scheduler.js';
 
+/** Rounds of proposals. */
+export interface Rounds extends Draft {
+  /** Asked at the end of a round: proposals of it that a request keeps. */
+  readonly accepted: (slot: number) => number;
+}
+
 export interface LoopedOptions extends ReplicaOptions {
   readonly depth: Depth;
-  /** Rounds of proposals in place of tokens, each of all loops; null without. */
-  readonly speculation: Speculation | null;
+  /** Rounds in place of tokens, each of all loops; null without. */
+  readonly speculation: Rounds | null;
   /** Cache of a token of so many loops, over that of one of all loops, where what it left out is not stored. */
   readonly weightOf: (loops: number) => number;
 }
@@ -29,8 +35,6 @@ export interface Sequence {
   /** Of the current token: its loops, and those that are done. 0 of 0: none has begun. */
   loops: number;
   done: number;
-  /** Of the current round: proposals that will be accepted. */
-  accepted: number;
   /** Loops that tokens which left early still run, one entry a token. */
   fills: number[];
 }
@@ -79,17 +83,14 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
 
   private beginToken(sequence: Sequence): void {
     const { slot, held } = sequence;
-    const { speculation } = this.options;
     this.resize(sequence, this.blocksToBegin(slot, held));
-    const [number, emitted] = [this.requests.number[slot]!, this.requests.emitted[slot]!];
-    sequence.loops = this.draws.of(number, emitted);
-    sequence.accepted = speculation ? acceptedOf(speculation, number, emitted) : 0;
+    sequence.loops = this.draws.of(this.requests.number[slot]!, this.requests.emitted[slot]!);
     sequence.done = 0;
   }
 
   protected decode(slot: number, length: number, now: boolean): void {
     const blocks = now ? 0 : this.blocksFor(length);
-    const sequence = { slot, cached: length, held: length, blocks, loops: 0, done: 0, accepted: 0, fills: [] };
+    const sequence = { slot, cached: length, held: length, blocks, loops: 0, done: 0, fills: [] };
     this.bySlot.set(slot, sequence);
     this.inOrder = null;
     this.requests.state[slot] = STATE.decode;
@@ -115,11 +116,11 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
 
   /** The current token has left the loops. */
   private endToken(sequence: Sequence): void {
-    const { depth, weightOf } = this.options;
+    const { depth, weightOf, speculation } = this.options;
     const { output, emitted } = this.requests;
     const { slot, loops } = sequence;
     // Proposals beyond the answer's end are dropped.
-    const tokens = Math.min(1 + sequence.accepted, output[slot]! - emitted[slot]!);
+    const tokens = Math.min(1 + (speculation?.accepted(slot) ?? 0), output[slot]! - emitted[slot]!);
     sequence.cached += tokens;
     sequence.held += depth.skippedKv === 'share' ? weightOf(loops) : tokens;
     if (depth.skippedKv === 'recompute' && depth.batching === 'loops' && loops < this.loops)
