@@ -42,6 +42,7 @@ describe('what a tuned kernel would do', () => {
       ['nanbeige4.2-3b', every],
       ['hrm-text-1b', every],
       ['loopcoder-v2-7b', [['none']]],
+      ['loopus-qwen3-1.7b', [['none']]],
     ] as const)
       for (const eviction of evictions) {
         const scenario = { device: 'h200', model, eviction: [...eviction], codec: [...CODEC_KINDS] };
