@@ -111,13 +111,21 @@ const LDS: Readonly<Record<string, string>> = {
   [HEAD]: 'decoder.lm_head.weight',
 };
 
-/** LoopUS (github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0): its base in three blocks. */
-export function ldsLayout(g: Geometry): Layout {
+/**
+ * LoopUS (github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0): its base in three blocks. Phi-3
+ * (transformers, modeling_phi3.py, Apache-2.0) has queries, keys and values in one matrix, and gate and up in another.
+ * @param base its own config.json
+ */
+export function ldsLayout(g: Geometry, base: Readonly<Record<string, unknown>>): Layout {
+  const partOf = (part: string): string =>
+    base['model_type'] === 'phi3'
+      ? part.replace(/^self_attn\.[qkv]_proj/, 'self_attn.qkv_proj').replace(/^mlp\.(gate|up)_proj/, 'mlp.gate_up_proj')
+      : part;
   const { published, pieces } = layoutOf(modelTensors(g), (name) => {
     const at = layerPart(name);
     if (!at) return LDS[name] ?? name;
     const { block, layer } = blockOf(g, at.stored);
-    return `${{ prelude: 'encoder', core: 'reasoning', coda: 'decoder' }[block]}.layers.${layer}.${at.part}`;
+    return `${{ prelude: 'encoder', core: 'reasoning', coda: 'decoder' }[block]}.layers.${layer}.${partOf(at.part)}`;
   });
   const row = { shape: [g.hidden], role: 'norm' } as const;
   const stop: TensorSpec[] = [

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/decoder/checkpoint.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
-import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2, LOOPUS, LUMMA } from '../geometry/configs.js';
+import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2, LOOPUS, LUMMA, PHI_4 } from '../geometry/configs.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { removeTemporary, safetensors, temporaryFolder, type PlainTensor } from './files.js';
 
@@ -47,6 +47,20 @@ const hrmLayer = (stack: 'L' | 'H', i: number): Record<string, number[]> => ({
   [`model.${stack}_module.layers.${i}.mlp.down_proj.weight`]: [16, 24],
 });
 const HRMS = { ...AROUND, ...hrmLayer('L', 0), ...hrmLayer('L', 1), ...hrmLayer('H', 0), ...hrmLayer('H', 1) };
+
+const LDS = {
+  'encoder.embed_tokens.weight': [19, 16],
+  'reasoning.gate.dt_input_proj.weight': [1, 16],
+  'reasoning.gate.delta_proj.weight': [16, 1],
+  'reasoning.gate.delta_proj.bias': [16],
+  'reasoning.gate.A_log': [16],
+  'decoder.norm.weight': [16],
+  'decoder.lm_head.weight': [19, 16],
+  'q_head.0.weight': [16],
+  'q_head.0.bias': [16],
+  'q_head.1.weight': [1, 16],
+  'q_head.1.bias': [1],
+};
 
 const random = randomOf(SEED);
 function weightsOf(shapes: Record<string, readonly number[]>): Record<string, PlainTensor> {
@@ -154,17 +168,7 @@ describe(`published tensors (seed ${SEED})`, () => {
             shape,
           ]),
         ),
-        ['encoder.embed_tokens.weight', [19, 16]],
-        ['reasoning.gate.dt_input_proj.weight', [1, 16]],
-        ['reasoning.gate.delta_proj.weight', [16, 1]],
-        ['reasoning.gate.delta_proj.bias', [16]],
-        ['reasoning.gate.A_log', [16]],
-        ['decoder.norm.weight', [16]],
-        ['decoder.lm_head.weight', [19, 16]],
-        ['q_head.0.weight', [16]],
-        ['q_head.0.bias', [16]],
-        ['q_head.1.weight', [1, 16]],
-        ['q_head.1.bias', [1]],
+        ...Object.entries(LDS),
       ]),
       {
         'model.embed_tokens.weight': ['encoder.embed_tokens.weight'],
@@ -172,6 +176,30 @@ describe(`published tensors (seed ${SEED})`, () => {
         'model.layers.3.mlp.up_proj.weight': ['decoder.layers.0.mlp.up_proj.weight'],
         'model.change.up.bias': ['reasoning.gate.delta_proj.bias'],
         'model.change.log_rate': ['reasoning.gate.A_log'],
+      },
+    ],
+    [
+      'LoopUS on Phi-4',
+      {
+        ...LOOPUS,
+        N: 2,
+        base_config_dict: { ...LOOPUS.base_config_dict, ...PHI_4, ...CODER, num_hidden_layers: 1 },
+        encoder_layer_indices: [],
+        reasoning_layer_indices: [0],
+        decoder_layer_indices: [],
+      },
+      {
+        ...LDS,
+        'reasoning.layers.0.self_attn.qkv_proj.weight': [64, 16],
+        'reasoning.layers.0.self_attn.o_proj.weight': [16, 32],
+        'reasoning.layers.0.mlp.gate_up_proj.weight': [48, 16],
+        'reasoning.layers.0.mlp.down_proj.weight': [16, 24],
+        'reasoning.layers.0.input_layernorm.weight': [16],
+        'reasoning.layers.0.post_attention_layernorm.weight': [16],
+      },
+      {
+        'model.layers.0.self_attn.v_proj.weight': ['reasoning.layers.0.self_attn.qkv_proj.weight', 48],
+        'model.layers.0.mlp.up_proj.weight': ['reasoning.layers.0.mlp.gate_up_proj.weight', 24],
       },
     ],
   ])('%s', (_, config, shapes, where) => {

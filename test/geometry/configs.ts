@@ -385,6 +385,24 @@ export const LOOPUS = {
   torch_dtype: 'bfloat16',
 };
 
+/** The base of Phi4_LoopUS; layers are those of the model that it is put into. */
+export const PHI_4 = {
+  architectures: ['Phi3ForCausalLM'],
+  model_type: 'phi3',
+  hidden_size: 5120,
+  intermediate_size: 17920,
+  num_attention_heads: 40,
+  num_key_value_heads: 10,
+  head_dim: undefined,
+  max_position_embeddings: 16384,
+  partial_rotary_factor: 1.0,
+  rope_parameters: { partial_rotary_factor: 1.0, rope_theta: 250000, rope_type: 'default' },
+  rope_theta: undefined,
+  rms_norm_eps: 1e-5,
+  sliding_window: null,
+  vocab_size: 100352,
+};
+
 /** Every family and preset, by the preset that it is read as. */
 export const PUBLISHED: readonly (readonly [preset: string, config: object])[] = [
   ['ouro-1.4b', OURO],

@@ -24,6 +24,7 @@ import {
   NANDI,
   OURO,
   PARCAE_140M,
+  PHI_4,
   PUBLISHED,
   QWEN2,
   QWEN3,
@@ -97,6 +98,14 @@ describe('geometryFromConfig', () => {
     for (const wrong of [{ decoder_layer_indices: [26] }, { reasoning_layer_indices: [] }])
       expect(refusal({ ...LOOPUS, ...wrong }).message).toMatch(/must name each of the 28 layers once/);
     expect(refusal({ ...LOOPUS, decoder_layer_indices: [28] }).message).toMatch(/decoder_layer_indices must name/);
+    // Thrillcrazyer/Phi4_LoopUS
+    const phi4 = { ...LOOPUS.base_config_dict, ...PHI_4, num_hidden_layers: 28 };
+    expect(geometryFromConfig({ ...LOOPUS, base_config_dict: phi4 }, 'm')).toMatchObject({
+      heads: 40,
+      kvHeads: 10,
+      headDim: 128,
+      extraParametersPerLayer: 0,
+    });
     expect(refusal({ ...LOOPUS, base_config_dict: MISTRAL }).message).toMatch(/base_config_dict must be of/);
   });
 

@@ -229,4 +229,10 @@ export const lumma: Family = {
 };
 
 /** Bases that LoopUS loops: by the model_type of their own config. */
-export const BASES: Readonly<Record<string, Layer>> = { llama: LLAMA, qwen3: QWEN3, qwen2: { qkvBias: true } };
+export const BASES: Readonly<Record<string, Layer>> = {
+  llama: LLAMA,
+  qwen3: QWEN3,
+  qwen2: { qkvBias: true },
+  // Its window is in force whenever set; Phi-4 has none.
+  phi3: { windowIsDefault: true },
+};
