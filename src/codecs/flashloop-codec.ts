@@ -76,8 +76,9 @@ export const flashloop: CodecSpec = {
   fromRatio: (g, ratio) => {
     const refused = constantsRefusal(g, FLASHLOOP);
     if (refused !== undefined) return refused;
+    // Of two loops a prompt's tokens have all, as generated ones do.
     return (
-      both.find((codec) => Math.abs(ratioOf(g, codec) - ratio) < CLOSE) ??
+      both.findLast((codec) => Math.abs(ratioOf(g, codec) - ratio) < CLOSE) ??
       `flashloop has the ratios ${both.map((codec) => ratioOf(g, codec).toFixed(2)).join(' (a prompt) and ')} ` +
         `(generated)`
     );

@@ -49,6 +49,7 @@ test('the cases are every codec with every path it has, with and without evictio
   expect([...kinds].sort()).toEqual([
     'cla',
     'final-loop',
+    'flashloop',
     'full',
     'hla',
     'kv-quant',

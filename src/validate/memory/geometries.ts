@@ -30,6 +30,9 @@ export const SMALL_OURO: Geometry = {
   source: 'made up for lla-sim validate',
 };
 
+/** As many loops as flashloop tells apart. */
+export const SMALL_FOUR_LOOPS: Geometry = { ...SMALL_OURO, name: 'small ouro, four loops', loops: 4 };
+
 /**
  * Huginn's layout: prelude and coda round the loop, an adapter, norms of sums, tied embeddings, adjacent rotary pairs.
  */

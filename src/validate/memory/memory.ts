@@ -4,6 +4,7 @@
  */
 import { CODEC_KINDS, type CodecSpec } from '../../codecs/codec.js';
 import type { StorageChoice } from '../../codecs/layout.js';
+import { FLASHLOOP } from '../../codecs/flashloop.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../../cost/memory.js';
@@ -18,7 +19,7 @@ import type { Candidate } from '../../plan/types.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { inTime, lateApart } from '../../bench/in-time.js';
 import type { Budget } from '../../io/budget.js';
-import { SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
+import { SMALL_FOUR_LOOPS, SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */
 export const COUNTED_KINDS = [
@@ -83,6 +84,17 @@ const PROMPT_CHUNK_TOKENS = 32;
 const EVICTIONS = ['none', ...POLICY_NAMES.map((name) => `${name}:40+24`)];
 const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
 const BRANCH = { width: 6, perHead: false };
+/** Packed within a few steps; prompts run all tokens in all loops, and loops after the second read chosen keys. */
+const PACKED: Candidate = {
+  codec: {
+    kind: 'flashloop',
+    tokens: 'generated',
+    constants: { ...FLASHLOOP, rows: [1, 1, 1, 1], group: 8, tail: 0, keys: 0.3 },
+  },
+  path: 'full',
+  materialised: false,
+  eviction: null,
+};
 
 /** Bytes of each kind in the memory model. */
 export function predictedBytes(m: MemoryModel, batch: number): Record<CountedKind, number> {
@@ -157,32 +169,34 @@ export function memoryCandidates(g: Geometry): Candidate[] {
 /** `quick` leaves out the second and third model, and keeps every codec, path and eviction. */
 export function memoryCases(quick: boolean): MemoryCase[] {
   const models = quick ? [SMALL_OURO] : [SMALL_OURO, SMALL_HUGINN, SMALL_ORDINARY];
-  return models.flatMap((geometry) =>
-    memoryCandidates(geometry).flatMap((candidate): MemoryCase[] => {
-      const of = (choice: StorageChoice, perHead: boolean): Configuration => ({
-        geometry,
-        ...candidate,
-        choice,
-        branch: { ...BRANCH, perHead },
-        gpus: 1,
-        targetWorkgroups: 8,
-        bindingBytes: Infinity,
-      });
-      const one = (suffix: string, cacheType: string, c: Configuration, batch: number): MemoryCase => ({
-        id: `${candidateId(geometry, candidate, cacheType)}${suffix}`,
-        c,
-        batch,
-        contextTokens: CONTEXT_TOKENS,
-      });
-      return [
-        ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
-        ...(hasOwnStorage(candidate.codec) || candidate.eviction || quick
-          ? []
-          : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
-        ...(pathSpec(candidate.path).branch && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
-      ];
-    }),
-  );
+  const candidates = [
+    ...models.flatMap((geometry) => memoryCandidates(geometry).map((candidate) => ({ geometry, candidate }))),
+    { geometry: SMALL_FOUR_LOOPS, candidate: PACKED },
+  ];
+  return candidates.flatMap(({ geometry, candidate }): MemoryCase[] => {
+    const of = (choice: StorageChoice, perHead: boolean): Configuration => ({
+      geometry,
+      ...candidate,
+      choice,
+      branch: { ...BRANCH, perHead },
+      gpus: 1,
+      targetWorkgroups: 8,
+      bindingBytes: Infinity,
+    });
+    const one = (suffix: string, cacheType: string, c: Configuration, batch: number): MemoryCase => ({
+      id: `${candidateId(geometry, candidate, cacheType)}${suffix}`,
+      c,
+      batch,
+      contextTokens: CONTEXT_TOKENS,
+    });
+    return [
+      ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
+      ...(hasOwnStorage(candidate.codec) || candidate.eviction || quick
+        ? []
+        : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
+      ...(pathSpec(candidate.path).branch && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
+    ];
+  });
 }
 
 export interface MemoryRules {
