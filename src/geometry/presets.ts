@@ -94,6 +94,13 @@ export function withLoops(g: Geometry, loops: number): Geometry {
   return { ...g, loops, name: `${g.name}-r${loops}` };
 }
 
+/** The preset whose shape a model that was read from a file has; they may be different checkpoints. */
+export const presetOfShape = (g: Geometry): string | undefined => {
+  const shape = ({ name: _name, source: _source, modelType: _type, ...rest }: Geometry): string =>
+    JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return PRESETS.find((p) => shape(p) === shape(g))?.name;
+};
+
 /** True for the name, alias or Hugging Face id of a preset. Anything else with a slash is a path. */
 export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name).name);
 

@@ -2,13 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
-import { findPreset, isPreset } from '../../src/geometry/presets.js';
+import { findPreset, isPreset, presetOfShape } from '../../src/geometry/presets.js';
 import { readModelFile } from '../../src/geometry/model-file.js';
 import { plan } from '../../src/index.js';
 import { weightBytes } from '../../src/cost/memory.js';
 import { reserveOf, serverMemory, trtllmFreeShare } from '../../src/stacks/server-memory.js';
 import { listedAs } from '../../src/stacks/serving.js';
-import { HUGINN, LLAMA, OURO } from '../geometry/configs.js';
+import { HUGINN, LLAMA, OURO, PUBLISHED } from '../geometry/configs.js';
 import { serveCommand, SERVE_WORDS, type ServeRequest } from '../../src/stacks/serve-command.js';
 
 const HOSTED = { geometry: findPreset('ouro-1.4b'), gpus: 1, vramBytes: 141e9, device: 'h200' };
@@ -27,10 +27,14 @@ const BASE: ServeRequest = {
 };
 
 describe('a model read from a file', () => {
-  it('is served as its class is, and loses nothing without compression', async () => {
-    const [ouro, preset] = await Promise.all(
-      [geometryFromConfig(OURO, 'mine'), findPreset('ouro-1.4b')].map((geometry) => serveOf(geometry)),
-    );
+  it('is served as its class is, and told from the preset of its shape', () => {
+    const [ouro, preset] = [geometryFromConfig(OURO, 'mine'), findPreset('ouro-1.4b')].map((g) => serveOf(g));
+    for (const [name, config] of PUBLISHED) {
+      const shaped = presetOfShape(geometryFromConfig(config, 'mine'));
+      expect(shaped === undefined || shaped === name || !isPreset(name), name).toBe(true);
+    }
+    expect(presetOfShape(geometryFromConfig(OURO, 'mine'))).toBe('ouro-1.4b');
+    expect(presetOfShape(geometryFromConfig(LLAMA, 'mine'))).toBeUndefined();
     expect(ouro?.line).toBe(preset?.line.replace('ByteDance/Ouro-1.4B', 'MODEL'));
     expect(ouro?.notes[0]).toMatch(/^MODEL /);
     expect(serveOf(geometryFromConfig(LLAMA, 'mine'))?.line).not.toContain('--trust-remote-code');

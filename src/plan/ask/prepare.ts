@@ -7,7 +7,7 @@ import { overlapped, type Pricer } from '../../cost/latency.js';
 import type { DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
-import { findPreset } from '../../geometry/presets.js';
+import { findPreset, presetOfShape } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Scenario } from '../../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
@@ -173,6 +173,11 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   }
   notes.push(...modelNotes(geometry));
+  const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
+  if (alike !== undefined)
+    notes.push(
+      `${geometry.name} has the shape of ${alike}: if it is that checkpoint, --model ${alike} has its published scores`,
+    );
   if (geometry.preludeLayers + geometry.codaLayers > 0)
     notes.push(
       `ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`,
