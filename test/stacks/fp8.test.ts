@@ -97,6 +97,7 @@ describe('--weight-type fp8', () => {
       const stored = write({ quant_method: 'fp8', activation_scheme: 'dynamic' });
       expect(await step({ model: stored })).toBe(asked);
       expectBadInput(await inProcess('plan', '--device', 'h200', '--model', stored, '--weight-type', 'fp8'));
+      expectBadInput(await inProcess('plan', '--device', 'b300', '--stack', 'vllm-rlt', '--weight-type', 'fp8'));
       // Blocks of 128 × 128 have kernels of their own, which nobody priced here.
       const blocks = write({ quant_method: 'fp8', weight_block_size: [128, 128] });
       expect(await step({ model: blocks })).toBe(await step({ model: write(null) }));

@@ -226,6 +226,11 @@ function runtimeOf({ execution, attention, server }: Scenario, { gpu, model }: S
       throw new UserError(`--${idle} is for servers that are priced with their runtime`, `add --stack ${RUNTIMES[0]}`);
     return null;
   }
+  if (model.geometry.quantised)
+    throw new UserError(
+      `${source.name} is not known to load weights in ${model.geometry.quantised.name}`,
+      'leave --weight-type out, or choose another --stack',
+    );
   if (gpus > 1) throw new UserError(`${source.name} runs a model on one GPU, not on ${gpus}`, 'leave --gpus out');
   const asynchronous = isAsynchronous(server?.asyncScheduling, null);
   return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
