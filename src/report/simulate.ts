@@ -5,6 +5,7 @@ import type { Scenario } from '../schema/settings.js';
 import { settle, simulate } from '../serving/answer.js';
 import { chooseByRate } from '../serving/choose.js';
 import { simulateFleet } from '../serving/fleet.js';
+import { compareWays } from '../serving/ways.js';
 import type { WorkloadChoice } from '../serving/question.js';
 import type { Simulated } from './simulation.js';
 import { decidedBy, ofReplica, type View } from './view.js';
@@ -47,9 +48,14 @@ export async function simulatePlans(
     const runs = await simulate(scenario, sources, { ...options, findRate: false });
     if (why !== null) return { view: decided, simulated: { report: runs, left: why, chosen } };
     const { candidates } = await simulate(scenario, sources, { ...options, findRate: true, curve: true });
+    const { ways, notes } = await compareWays(scenario, sources, { ...PERCENTILE, progress: () => false });
     return {
       view: decided,
-      simulated: { report: { ...runs, candidates: candidates ?? [] }, left: null, chosen },
+      simulated: {
+        report: { ...runs, candidates: candidates ?? [], ...(ways ? { ways } : {}), notes },
+        left: null,
+        chosen,
+      },
     };
   } catch (error) {
     if (!(error instanceof UserError) || error.exitCode !== EXIT.noSolution) throw error;

@@ -2,10 +2,11 @@
 import type { ServingMost } from '../plan/decide/decide.js';
 import type { PlanReport } from '../plan/types.js';
 import { formatNumber } from '../numbers/units.js';
-import type { Run, SimulatedFleet, SimulationReport } from '../serving/types.js';
+import type { Run, SimulatedFleet, SimulationReport, WayRow } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
 import { answerLines, type AnswerLine } from './text/answer-text.js';
 import { htmlTable, markdownTable, markdownText } from './tables.js';
+import { WAYS, waysNote, waysWords } from './text/ways-table.js';
 import { left, right, type Column } from './text/text.js';
 import { findingWords, knownBetween, limitWords, machineWords, targetWords, verdictWords } from './simulation-words.js';
 
@@ -88,6 +89,11 @@ function sentences(r: SimulationReport): string[] {
 const NOTE =
   'In parentheses: every iteration takes the fast, or the slow end of its interval. The same from the command line: lla-sim simulate. simulation.json has every figure.';
 
+const WAYS_TITLE = 'Early exit, speculation, compression';
+
+/** What the columns mean, and what the ways rest on. */
+const waysNotes = ({ notes }: SimulationReport, ways: readonly WayRow[]): string[] => [waysNote(ways), ...notes];
+
 const leftWords = ({ left: words }: Simulated): string[] => (words === null ? [] : [words]);
 
 export function simulationHtml(simulated: Simulated): Html {
@@ -97,6 +103,14 @@ export function simulationHtml(simulated: Simulated): Html {
   const last = `${NOTE} This part is of the report's own question: the controls do not change it.`;
   return html`${paragraphs(sentences(report))}
 ${htmlTable('Latencies', columnsOf(), rowsOf(report))}
+${
+  report.ways
+    ? html`<h3>${WAYS_TITLE}</h3>
+${paragraphs(waysWords(report.ways))}
+${htmlTable(WAYS_TITLE, WAYS, report.ways)}
+${paragraphs(waysNotes(report, report.ways))}`
+    : ''
+}
 ${paragraphs([...leftWords(simulated), last])}`;
 }
 
@@ -113,6 +127,16 @@ export function simulationMarkdown(simulated: Simulated): string[] {
           ...paragraphs(sentences(report)),
           ...markdownTable(columnsOf(), rowsOf(report)),
           '',
+          ...(report.ways
+            ? [
+                `### ${WAYS_TITLE}`,
+                '',
+                ...paragraphs(waysWords(report.ways)),
+                ...markdownTable(WAYS, report.ways),
+                '',
+                ...paragraphs(waysNotes(report, report.ways)),
+              ]
+            : []),
           ...paragraphs([...leftWords(simulated), NOTE]),
         ]),
   ];

@@ -50,7 +50,7 @@ it('are of three scenarios at least, of different models and devices', () => {
 });
 
 describe.each(names)('reports/%s', (name) => {
-  it('is what the program writes', async () => {
+  it('is what the program writes', { timeout: 300_000 }, async () => {
     const files = await filesOf(scenarioOf(name), { draw: png, file: `${name}.yaml`, simulate: true });
     expect(readdirSync(join(REPORTS, name)).sort()).toEqual([...files.keys()].sort());
     for (const [file, content] of files) {

@@ -256,6 +256,7 @@ describe('the command', () => {
       'serving-percentiles.png',
       'serving-rate.png',
       'serving-timeline.png',
+      'serving-ways.png',
       'simulation.json',
       'time-against-context.png',
       'users-against-speed.png',

@@ -10,7 +10,7 @@ const millis = (ms: number | null | undefined): string =>
 const keepsWords = ({ share, of }: WayRow['quality']): string =>
   share === null ? 'unknown' : `${Math.round(100 * share)} %${of === null ? '' : ' †'}`;
 
-const LIST: readonly Column<WayRow>[] = [
+export const WAYS: readonly Column<WayRow>[] = [
   left('', (r) => (r.onFront ? '*' : '')),
   left('tokens come', (r) => r.way),
   left('cache', (r) => r.id),
@@ -27,13 +27,22 @@ const described = (r: WayRow): string =>
   `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ${formatNumber(r.requestsPerSecond.estimate)}), keeps ${keepsWords(r.quality).replace(' †', '')}`;
 
 /** The best that runs today, and that which would have to be written. */
-export function waysLead(rows: readonly WayRow[], width: number): string[] {
+export function waysWords(rows: readonly WayRow[]): string[] {
   const today = rows.find((r) => r.servedBy !== null && r.requestsPerSecond.low > 0);
   const written = rows.find((r) => r.onFront && r.servedBy === null);
   return [
-    ...wrap(today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing serves it today.', width, '  '),
-    ...(written ? wrap(`To be written (${written.needs}): ${described(written)}.`, width, '  ') : []),
+    today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing serves it today.',
+    ...(written ? [`To be written (${written.needs}): ${described(written)}.`] : []),
   ];
+}
+
+export const waysLead = (rows: readonly WayRow[], width: number): string[] =>
+  waysWords(rows).flatMap((words) => wrap(words, width, '  '));
+
+/** What the columns mean. */
+export function waysNote(rows: readonly WayRow[]): string {
+  const scored = rows.flatMap(({ quality }) => (quality.of === null ? [] : [quality.of]));
+  return `*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: worst published score of the cache; proposals change no token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}`;
 }
 
 export function waysTables(rows: readonly WayRow[], width: number): string[] {
@@ -41,15 +50,11 @@ export function waysTables(rows: readonly WayRow[], width: number): string[] {
     ['Runs today:', rows.filter((r) => r.servedBy !== null)],
     ['To be written:', rows.filter((r) => r.servedBy === null)],
   ] as const;
-  const scored = rows.flatMap(({ quality }) => (quality.of === null ? [] : [quality.of]));
   return [
     ...groups
       .filter(([, own]) => own.length > 0)
-      .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(LIST, own)]),
+      .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(WAYS, own)]),
     '',
-    ...wrap(
-      `*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: worst published score of the cache; proposals change no token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}`,
-      width,
-    ),
+    ...wrap(waysNote(rows), width),
   ];
 }

@@ -10,7 +10,7 @@ import { STATE } from './requests.js';
 import { Scheduler } from './scheduler.js';
 
 /** Rounds of proposals. */
-export interface Rounds extends Draft {
+interface Rounds extends Draft {
   /** Asked at the end of a round: proposals of it that a request keeps. */
   readonly accepted: (slot: number) => number;
 }
