@@ -85,7 +85,7 @@ export const joinChosenOp = (c: Configuration, batch: number, begins: boolean): 
   op('join-chosen', 'join_chosen', begins ? 'begin' : 'add', { rows: batch * headsOf(c), width: c.geometry.headDim });
 
 /** Packing of as many tokens of a loop as the operation's rows; a step packs one in the mean. */
-export const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When, repeat = 1): Op[] =>
+const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When, repeat = 1): Op[] =>
   AXES.map((axis) =>
     op(
       `pack-${axis}`,
