@@ -2,7 +2,7 @@
 import { expect } from 'vitest';
 import type { Branch } from '../../src/codecs/codec.js';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
-import { hasOwnStorage } from '../../src/codecs/registry.js';
+import { hasOwnStorage, isPacked } from '../../src/codecs/registry.js';
 import type { Decisions } from '../../src/decoder/reference/cache.js';
 import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -161,7 +161,8 @@ export const inSingles = (of: Case): Case => ({
  * @param usual no less than this
  */
 export function limitOf(of: Case, prompts: readonly (readonly number[])[], usual = usualOf(of)): number {
-  if (!isCoarse(of)) return Math.max(usual, 2 * arithmeticOf(of, prompts));
+  // Of two keys with nearly the same score either may be chosen.
+  if (!isCoarse(of) || isPacked(of.codec)) return Math.max(usual, 2 * arithmeticOf(of, prompts));
   // Codes are followed; rows in 16 bits are not.
   return Math.max(usual, 2 * roundingOf(!hasOwnStorage(of.codec) ? of : { ...inSingles(of), choice: F16 }, prompts));
 }
