@@ -1,5 +1,5 @@
 /** Packing of whole groups of tokens: append_streams.wgsl. */
-import type { AppendStreamsOptions } from '../options.js';
+import type { AppendStreamsOptions, Span } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
@@ -11,10 +11,11 @@ import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '..
 
 const WORKGROUP = 64;
 
-/**
- * Buffers: spans, rows, cache. Without options every row of the call is a sequence that has a group to pack and nothing
- * packed.
- */
+/** Sequences of a step without options: of as many as a group has tokens one packs, as in the mean. */
+export const usualSpans = (sequences: number, group: number): readonly Span[] =>
+  Array.from({ length: sequences }, (_, i) => ({ pinned: 0, firstPosition: 0, ring: i % group === 0 ? group - 1 : 0 }));
+
+/** Buffers: spans, rows, cache. Without options every row of the call is a sequence. */
 function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): OperationPlan {
   requireVariant(call);
   const s = dimensions(call, 'rows', 'heads', 'headDim', 'loops', 'anchorBits', 'packGroup');
@@ -28,7 +29,7 @@ function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): Op
     slots = capacity,
     full = s.packGroup,
     firstSequence = 0,
-    spans = Array.from({ length: sequences }, () => ({ pinned: 0, firstPosition: 0, ring: full - 1 })),
+    spans = usualSpans(sequences, s.packGroup),
   } = options ?? {};
   const row = streamsRowOf(call, loops);
   const { pairWords } = streamsGroup(row, axis);

@@ -239,6 +239,7 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
       full,
       ...ways.flatMap(({ way }) => latentCalls(way)),
       differences(s),
+      ...packedLoops(s),
       ...products(s, software),
       ...small(s),
     ],
