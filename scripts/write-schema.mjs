@@ -1,7 +1,7 @@
 /**
  * Writes schemas/ and docs/api.md: scenario.schema.json from the settings table, the other schemas from the types of what
- * commands print (src/commands/outputs.ts), the page from the library's docstrings. Run: npm run schema (after npm run
- * build). `--check` writes nothing and fails where a file would change.
+ * commands print (src/commands/outputs.ts), the page from the library's docstrings. Run: npm run schema, which
+ * builds it first. `--check` writes nothing and fails where a file would change.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { scenarioJsonSchema } from '../dist/src/schema/scenario.js';
@@ -22,7 +22,7 @@ for (const [name, text] of files) {
   const file = new URL(`../${name}`, import.meta.url);
   if (!process.argv.includes('--check')) writeFileSync(file, text);
   else if (!existsSync(file) || readFileSync(file, 'utf8') !== text) {
-    console.error(`${name} is not what the types say: npm run build && npm run schema`);
+    console.error(`${name} is not what the types say: npm run schema`);
     process.exitCode = 1;
   }
 }

@@ -1,7 +1,8 @@
-// target = before + a * target, a = exp(-softplus(gate + bias) * exp(log rate)), element by element: how much of a loop's
-// change of its state is kept (LoopUS).
-// Bindings: 0 params, 1 gates [row][width], 2 biases and logarithms of rates [2][width], 3 before [row][width], 4 target
-// [row][width] (a change, in place), f32. Rows begin at an offset. Run: lla-sim bench --kernel gate --variant change
+// target = before + a * target, a = exp(-softplus(gate + bias) * exp(log rate)), element by element: how much of a
+// loop's change of its state is kept (LoopUS).
+// Bindings: 0 params, 1 gates [row][width], 2 biases and logarithms of rates [2][width], 3 before [row][width], 4
+// target [row][width] (a change, in place), f32. Rows begin at an offset. Run: lla-sim bench --kernel gate --variant
+// change
 const WG = 256u;
 
 struct Params {

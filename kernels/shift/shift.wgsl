@@ -1,6 +1,6 @@
 // The input of a later loop: target = embedding + factor * the state that the token before had after the loop before
-// (nothing before the first token). The state that comes in, which is this token's, is kept for the next one: a row has room for
-// two, by even and odd positions, so a step that is done again reads the same.
+// (nothing before the first token). The state that comes in, which is this token's, is kept for the next one: a row has
+// room for two, by even and odd positions, so a step that is done again reads the same.
 // Bindings: 0 params, 1 positions [row], 2 embedding [row][width], 3 states [row][2][width], in place, 4 target
 // [row][width], in place. Run: lla-sim bench --kernel shift
 const WG = 256u;

@@ -14,7 +14,7 @@ import { representativeCalls } from '../bench/regression/cases.js';
 import { tune, type Trial, type TuneOptions } from '../bench/calibrate/tune.js';
 import { fitting, outliers } from '../cost/fit/fit.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
-import { findPreset } from '../geometry/presets.js';
+import { findPreset, isPreset } from '../geometry/presets.js';
 import { openDevice, type Device } from '../gpu/index.js';
 import { displayPath } from '../io/files.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
@@ -63,6 +63,11 @@ async function run(args: Args): Promise<ExitCode> {
     whole: true,
   });
   const model = textFlag(args, 'model');
+  if (model !== null && !isPreset(model) && existsSync(model))
+    throw new UserError(
+      `calibrate measures the shapes of a model that has a name, not of ${show(model)}`,
+      'lla-sim models lists them',
+    );
   findPreset(model ?? 'ouro-1.4b');
   const kernels = readKernels(args);
   const quiet = args.flags['quiet'] === true;

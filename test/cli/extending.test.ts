@@ -99,7 +99,7 @@ describe('docs/extending.md', () => {
   it('lists the files of each recipe', () => {
     const page = readFileSync(join(ROOT, PAGE), 'utf8');
     const sections = page.split(/^## /m).slice(1);
-    expect(sections.length).toBe(6);
+    expect(sections.length).toBe(7);
     for (const section of sections) {
       const title = section.split('\n', 1)[0] as string;
       const paragraph = /^Files to touch: [^]*?\n\n/m.exec(section)?.[0] ?? '';
@@ -121,7 +121,7 @@ describe('docs/extending.md', () => {
     const words = wordsOf(command).slice(2);
     const o = await inHome(join(home, 'dist/src/cli.js'), ...words);
     expect(o.code, o.text).toBe(0);
-    for (const word of ['final-8bit', 'rebuilt-keys', 'X96', 'ouro-96', 'anchors'].filter((w) =>
+    for (const word of ['final-8bit', 'rebuilt-keys', 'X96', 'ouro-96', 'x-quiz', 'anchors'].filter((w) =>
       command.toLowerCase().includes(w.toLowerCase()),
     ))
       expect(o.text).toContain(word);

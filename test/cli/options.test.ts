@@ -2,12 +2,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
+import { PLANNED_KINDS } from '../../src/codecs/registry.js';
 import { MOST_SHOWN, type Command } from '../../src/commands/command.js';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parse } from '../../src/commands/parser.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
 import { PRESET_NAMES } from '../../src/geometry/presets.js';
+import { SETTINGS } from '../../src/schema/settings.js';
 import { inProcess } from './program.js';
 
 const argsOf = async (...argv: string[]): Promise<unknown> => (await parse(argv))?.args;
@@ -157,6 +159,8 @@ describe('completion', () => {
 
   it('of values: closed lists, names that a file may stand for, lists with commas', async () => {
     expect(await completionsOf('plan', '--codec', '')).toEqual(CODEC_KINDS);
+    const asked = CODEC_KINDS.filter((kind) => !PLANNED_KINDS.includes(kind));
+    expect(SETTINGS.codec.help).toContain(`[all but ${asked.join(', ')}]`);
     expect(await completionsOf('plan', '--codec', 'full,lla-2')).toEqual(['full,lla-2d']);
     expect(await completionsOf('run', '--path', 'ab')).toEqual(['absorbed']);
     expect(await completionsOf('report', '--device', '')).toEqual(DEVICES.map((d) => d.id));
