@@ -191,7 +191,7 @@ describe('products', () => {
     expect(labels(huginn)).toEqual(['qkv', 'qkv-bias', 'rope']);
     const withNorms = { ...huginn, extraParametersPerLayer: 2 * 96 };
     expect(labels(withNorms)).toEqual(['qkv', 'q-norm', 'k-norm']);
-    expect(find(layer({ geometry: withNorms }, 3), 'k-norm').shape).toEqual({ rows: 3 * 55, width: 96 });
+    expect(find(layer({ geometry: withNorms }, 3), 'k-norm').shape).toEqual({ rows: 3, heads: 55, headDim: 96 });
     const all = { ...huginn, extraParametersPerLayer: 3 * 55 * 96 + 2 * huginn.hidden + 2 * huginn.mlpHidden };
     expect(
       layer({ geometry: all }, 3)
