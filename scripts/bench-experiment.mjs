@@ -127,7 +127,7 @@ function makeProgram(name, kernel, share) {
 async function calibratePlant(kernel, wanted) {
   const { bench } = await import('../dist/src/bench/regression/bench.js');
   const { resolveAgainst } = await import('../dist/src/bench/regression/versions.js');
-  const { Budget } = await import('../dist/src/budget.js');
+  const { Budget } = await import('../dist/src/io/budget.js');
   const { openDevice } = await import('../dist/src/gpu/index.js');
   const folder = join(HOME, 'plant', 'kernels');
   const device = await openDevice();

@@ -1,6 +1,6 @@
 /** The house rules that only a look at all imports can keep: which room may know which. */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, posix, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
@@ -367,5 +367,15 @@ describe('architecture', () => {
         .map((i) => `${f} -> ${i.specifier}`),
     );
     expect(undeclared).toEqual([]);
+  });
+
+  it('scripts load modules that exist', () => {
+    const named = readdirSync(join(ROOT, 'scripts')).flatMap((name) =>
+      [...readFileSync(join(ROOT, 'scripts', name), 'utf8').matchAll(/dist\/((?:src|kernels)\/[\w/-]+)\.js/g)].map(
+        ([, path]) => `${path}.ts`,
+      ),
+    );
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 });
