@@ -58,7 +58,8 @@ function requestsOf(random: Random, count: number): TimedRequest[] {
   let time = 0;
   return Array.from({ length: count }, (_, id) => ({
     id,
-    time: (time += random.whole(0, 300) / 97),
+    // Never at the very end of an iteration, where the two may take a request in one after the other.
+    time: (time += (1 + random.whole(0, 2 ** 30)) / (2 ** 30 / Math.PI)),
     prompt: Array.from({ length: random.whole(1, 40) }, () => random.whole(0, 999)),
     maxTokens: random.whole(1, 40),
   }));
