@@ -117,6 +117,10 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
   'npx lla-sim fit --codec hla --ratio 4 --distil -o hla4.safetensors': [null, 'the same'],
   'npx lla-sim fidelity --codec-weights hla4.safetensors --only hla': [null, 'weights of that training'],
   'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
+  'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --ways': [
+    null,
+    'half a minute; test/report/committed.test.ts has its table, test/serving/ways.test.ts compares ways',
+  ],
   'npx lla-sim simulate --device b300 --stack vllm-rlt --max-num-seqs 64 --find-rate --ways': [
     null,
     'a minute; test/serving/ways.test.ts compares ways',
