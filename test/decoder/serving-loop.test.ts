@@ -58,8 +58,8 @@ function requestsOf(random: Random, count: number): TimedRequest[] {
   let time = 0;
   return Array.from({ length: count }, (_, id) => ({
     id,
-    // Never at the very end of an iteration, where the two may take a request in one after the other.
-    time: (time += (1 + random.whole(0, 2 ** 30)) / (2 ** 30 / Math.PI)),
+    // Exact in binary, so that some come at the very end of an iteration.
+    time: (time += random.whole(0, 200) / 64),
     prompt: Array.from({ length: random.whole(1, 40) }, () => random.whole(0, 999)),
     maxTokens: random.whole(1, 40),
   }));
@@ -82,7 +82,7 @@ describe(`the serving loop (LLA_SIM_SEED=${SEED})`, () => {
         capTokens: random.pick([Infinity, 24]),
       };
       const blocks = Math.ceil(Math.min(80, options.capTokens) / options.blockTokens) + random.whole(0, 8);
-      const served = await drive(new ServingLoop(counting(5, 128), { ...options, blocks }), requests);
+      const served = await drive(new ServingLoop(counting(5, 128), { ...options, blocks }), requests, () => 1);
       expect(served).toHaveLength(requests.length);
       preempted += served.filter(({ preemptions }) => preemptions > 0).length;
       for (const { id, tokens } of served) {

@@ -40,7 +40,9 @@ export async function drive(
       if (!first) break;
       now = Math.max(now, first.time);
     }
-    for (let request = requests[next]; request && request.time <= now; request = requests[++next]) {
+    // What comes at the very end of an iteration waits for the next one's end, as in the simulation.
+    const isHere = ({ time }: TimedRequest): boolean => time < now || (loop.active === 0 && time === now);
+    for (let request = requests[next]; request && isHere(request); request = requests[++next]) {
       loop.submit(request);
       open.set(request.id, { arrival: request.time, firstToken: NaN, tokens: [], preemptions: 0 });
     }
