@@ -183,6 +183,34 @@ export const listedAs = (model: { readonly publishedAs: string | null; readonly 
 export const servedBy = (model: string | null, stack: string): Served | null =>
   (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;
 
+/** The stack that serves a model on a GPU that no table is of: the first that lists it, else the first of all. */
+export const usualStack = (model: string | null): Stack => STACKS.find((stack) => servedBy(model, stack)) ?? STACKS[0];
+
+/**
+ * GPUs on which vLLM attends with FlashAttention 2 (compute capability 8 and 12). It divides the tokens of a sequence
+ * only where query heads share a KV head: vllm-project/flash-attention 04325b6, csrc/flash_attn/flash_api.cpp,
+ * mha_varlen_fwd calls set_params_splitkv only under seqlenq_ngroups_swapped, which num_heads > num_heads_k asks for.
+ */
+const FLASH_ATTENTION_2: readonly string[] = [
+  'a100-40',
+  'a100-80',
+  'a100-80-pcie',
+  'a800',
+  'a800-pcie',
+  'l4',
+  'l40s',
+  'rtx-3090',
+  'rtx-4090',
+  'rtx-5080',
+  'rtx-5090',
+  'rtx-6000-ada',
+  'rtx-pro-6000',
+];
+
+/** Whether attention of a stack walks a sequence's head on one unit alone where each head has a KV head of its own. */
+export const walksAlone = (stack: string, device: string): boolean =>
+  stack === 'vllm' && FLASH_ATTENTION_2.includes(device);
+
 /**
  * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip
  * in another form. An H20 is not listed: it has a seventh of an H100's matrix rate at more bandwidth.

@@ -24,9 +24,8 @@ import { stackLabel } from '../../stacks/choose.js';
 import {
   isAsynchronous,
   listedAs,
-  servedBy,
   stackName,
-  STACKS,
+  usualStack,
   type StackTables,
   RUNTIMES,
 } from '../../stacks/serving.js';
@@ -173,6 +172,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   }
   notes.push(...modelNotes(geometry));
+  if (sources.gpu?.laws.undivided && geometry.heads === geometry.kvHeads)
+    notes.push(
+      'full caches are priced with attention as vLLM has it on this GPU (FlashAttention 2): where each head has its own KV head one unit walks a sequence alone, which decides at few sequences',
+    );
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   if (alike !== undefined)
     notes.push(
@@ -303,7 +306,7 @@ function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scen
     return serverMemory({ stack, version: own, name: stackName({ ...file, version: own }) }, hosted);
   }
   if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
-  const stack = STACKS.find((name) => servedBy(listedAs(model), name)) ?? STACKS[0];
+  const stack = usualStack(listedAs(model));
   return serverMemory({ stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` }, hosted);
 }
 
