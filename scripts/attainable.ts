@@ -124,7 +124,9 @@ const walks = files.flatMap((file) => {
 });
 const walk = fitWalk(walks);
 for (const { device, secondsPerByte } of walks)
-  console.log(`walk of one unit on ${device}: ${(1e12 * median(secondsPerByte)).toFixed(1)} ps a byte, ${secondsPerByte.length} times`);
+  console.log(
+    `walk of one unit on ${device}: ${(1e12 * median(secondsPerByte)).toFixed(1)} ps a byte, ${secondsPerByte.length} times`,
+  );
 const toFour = (value: number): number => Number(value.toPrecision(4));
 if (write) {
   const file: AttainableFile = {

@@ -73,12 +73,7 @@ export interface AttainableFile {
  * @param measured id of the device whose own laws hold for it: itself, or one of its generation
  * @param undivided the server's attention does not divide a sequence
  */
-export function lawsOf(
-  file: AttainableFile,
-  spec: DeviceSpec,
-  measured = spec.id,
-  undivided = false,
-): AttainableLaws {
+export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.id, undivided = false): AttainableLaws {
   const paced = <B extends AttainableLaws['own']>(brackets: B): B =>
     Object.fromEntries(
       TUNED_CLASSES.flatMap((of) => {

@@ -21,14 +21,7 @@ import { underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/choose.js';
-import {
-  isAsynchronous,
-  listedAs,
-  stackName,
-  usualStack,
-  type StackTables,
-  RUNTIMES,
-} from '../../stacks/serving.js';
+import { isAsynchronous, listedAs, stackName, usualStack, type StackTables, RUNTIMES } from '../../stacks/serving.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
