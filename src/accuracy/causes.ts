@@ -50,11 +50,6 @@ const CAUSES: readonly Cause[] = [
     words:
       'the tables give a product in 8 bits 14 µs at least, which quantises its activations apart; a step of 80 layers has 320, and is 4 to 5 ms too slow at few users. With a fixed scale the norm before it quantises',
   },
-  {
-    holds: ({ row }) => row.server.name === 'transformers',
-    words:
-      'eager Transformers is priced as tuned kernels: 8 ms a token; with the launches of vllm-rlt on this host it would be 59',
-  },
 ];
 
 const UNEXPLAINED = 'unexplained';

@@ -3,7 +3,7 @@ import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
-import { STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName } from './serving.js';
+import { servedBy, type Stack, type RuntimeName } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -68,7 +68,10 @@ interface Words {
 }
 
 /** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
-export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
+/** Servers: what generates without one has no command. */
+type ServerName = Stack | Exclude<RuntimeName, 'transformers'>;
+
+export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
   vllm: {
     program: ['vllm', 'serve'],
     flags: {
@@ -154,7 +157,7 @@ const HUB: Readonly<Record<string, string>> = {
 /** Stands for a model that was read from a file, whose weights lie elsewhere. */
 const UNNAMED = 'MODEL';
 
-const isStack = (name: string): name is Stack | RuntimeName => [...STACKS, ...RUNTIMES].some((stack) => stack === name);
+const isServer = (name: string): name is ServerName => Object.hasOwn(SERVE_WORDS, name);
 
 /** A share of the memory, rounded up to a thousandth: rounding down would hold fewer sequences. */
 const thousandths = (share: number): string => String(Math.min(1, Math.ceil(share * 1000 - 1e-6) / 1000));
@@ -169,7 +172,7 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
   const { stack, model, hosted, runtime, speculation } = request;
-  if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
+  if (!isServer(stack) || model === null || servedBy(model, stack) === null) return null;
   const hub = HUB[model] ?? (hosted.geometry.modelType === undefined ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';

@@ -7,8 +7,8 @@ import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { StackFile } from './stack-schema.js';
 
-/** Servers that are priced with their runtime. */
-export const RUNTIMES = ['vllm-rlt'] as const;
+/** What is priced with its runtime: a server made for looped models, and Transformers' own generation, eager. */
+export const RUNTIMES = ['vllm-rlt', 'transformers'] as const;
 export type RuntimeName = (typeof RUNTIMES)[number];
 
 export const isRuntime = (stack: string | undefined): stack is RuntimeName =>
@@ -28,6 +28,7 @@ export const STACK_LABELS: Readonly<Record<string, string>> = {
   sglang: 'SGLang',
   trtllm: 'TRT-LLM',
   'vllm-rlt': 'vllm-rlt',
+  transformers: 'Transformers',
   vidur: 'Vidur',
 };
 
@@ -148,6 +149,9 @@ export interface Served {
  */
 const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
 const VLLM_RLT: Served = { source: 'vllm-rlt d40afb7, vllm_rlt/models', date: '2026-11-24' };
+/** Classes whose launches were counted in their own files of code (calibrations/runtimes.json). */
+const EAGER: Served = { source: 'transformers, models/llama/modeling_llama.py and alike', date: '2026-11-25' };
+const EAGER_OURO: Served = { source: 'ByteDance/Ouro-1.4B, modeling_ouro.py', date: '2026-11-25' };
 const NANBEIGE: Partial<Record<Stack, Served>> = {
   vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
   sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
@@ -161,19 +165,19 @@ const MEASURED: Served = { source: 'ai-dynamo/aiconfigurator 095f58a, systems/si
 const DENSE = { vllm: MEASURED, sglang: MEASURED, trtllm: MEASURED };
 const VLLM_LISTED: Served = { source: 'docs.vllm.ai, models/supported_models', date: '2026-11-25' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served>>>> = {
-  'ouro-1.4b': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
-  'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
+  'ouro-1.4b': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT, transformers: EAGER_OURO },
+  'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT, transformers: EAGER_OURO },
   'huginn-3.5b': { 'vllm-rlt': VLLM_RLT },
-  'ouro-2.6b': { vllm: VLLM_OURO },
+  'ouro-2.6b': { vllm: VLLM_OURO, transformers: EAGER_OURO },
   'nanbeige4.2-3b': { 'vllm-rlt': VLLM_RLT, ...NANBEIGE },
   'iquest-coder-v1-40b-loop': { vllm: VLLM_IQUEST },
-  ouro: { vllm: VLLM_OURO },
+  ouro: { vllm: VLLM_OURO, transformers: EAGER_OURO },
   nanbeige: NANBEIGE,
   iquestloopcoder: { vllm: VLLM_IQUEST },
-  llama: DENSE,
+  llama: { ...DENSE, transformers: EAGER },
   qwen3: DENSE,
-  qwen2: { vllm: VLLM_LISTED },
-  mistral: { vllm: VLLM_LISTED },
+  qwen2: { vllm: VLLM_LISTED, transformers: EAGER },
+  mistral: { vllm: VLLM_LISTED, transformers: EAGER },
 };
 
 /** What stacks list a model as: a preset by its name, a file by its class; null where it is neither. */
