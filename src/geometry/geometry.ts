@@ -62,6 +62,8 @@ export interface Geometry {
    * number (LoopCoder).
    */
   readonly shiftsLoops?: { readonly embedding: number; readonly state: number };
+  /** Tokens of a prompt attend to all of it: a prompt is read whole, and prompts share no prefix (HRM-Text). */
+  readonly promptsBothWays?: true;
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
   /** The same, where both are cached all the same: as vLLM does, and `kv_cache_mode` "vanilla" (Lumma). */

@@ -3,7 +3,7 @@ import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
-import { STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName } from './serving.js';
+import { STACK_LABELS, STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -47,6 +47,7 @@ export interface ServeCommand {
 type Setting =
   | 'sequences'
   | 'context'
+  | 'batchedTokens'
   | 'memory'
   | 'gpus'
   | 'cacheType'
@@ -74,6 +75,7 @@ export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
     flags: {
       sequences: '--max-num-seqs',
       context: '--max-model-len',
+      batchedTokens: '--max-num-batched-tokens',
       memory: '--gpu-memory-utilization',
       gpus: '--tensor-parallel-size',
       cacheType: '--kv-cache-dtype',
@@ -149,6 +151,9 @@ const HUB: Readonly<Record<string, string>> = {
   'huginn-3.5b': 'tomg-group-umd/huginn-0125',
   'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
   'iquest-coder-v1-40b-loop': 'IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct',
+  'hrm-text-1b': 'sapientinc/HRM-Text-1B',
+  'kohrm-1.4b': 'LLM-OS-Models/KoHRM-Text-1.4B',
+  'mimir-1b': 'danish-foundation-models/DFM-Mimir',
 };
 
 /** Stands for a model that was read from a file, whose weights lie elsewhere. */
@@ -169,7 +174,9 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
   const { stack, model, hosted, runtime, speculation } = request;
-  if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
+  if (!isStack(stack) || model === null) return null;
+  const listed = servedBy(model, stack);
+  if (listed === null) return null;
   const hub = HUB[model] ?? (hosted.geometry.modelType === undefined ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';
@@ -181,6 +188,8 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   const values: Record<Setting, string | null | undefined> = {
     sequences: String(request.sequences),
     context: String(request.contextTokens),
+    // A prompt that is read whole has to fit into one iteration.
+    batchedTokens: hosted.geometry.promptsBothWays ? String(Math.max(2048, request.contextTokens)) : undefined,
     memory: memoryValue(request),
     gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
@@ -203,7 +212,11 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     line: line.join(' '),
     flags,
     source: words.source,
-    notes: [...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []), ...notesOf(request)],
+    notes: [
+      ...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []),
+      ...(listed.until === undefined ? [] : [lastWith(listed.until, stack)]),
+      ...notesOf(request),
+    ],
   };
 }
 
@@ -222,6 +235,10 @@ export const checkpointNote = (model: string | null): string | null =>
  */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
+
+/** Later versions refuse the model, so that the newest one does not start. */
+const lastWith = (version: string, stack: Stack | RuntimeName): string =>
+  `${STACK_LABELS[stack]} ${version} is the last version with this model: pip install ${stack}==${version}`;
 
 /** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {

@@ -140,13 +140,24 @@ export interface Served {
   readonly source: string;
   /** When it was looked up, ISO 8601. */
   readonly date: string;
+  /** The last version of the stack that has the model, where later ones dropped it. */
+  readonly until?: string;
 }
 
 /**
  * Stacks that serve a preset with a full cache, or a class of models by the model_type of its config.json. Huginn is in
  * none of the lists but vllm-rlt's, and what a fork or an open pull request alone serves (LoopCoder-V2, Lumma) in none.
+ * SGLang serves IQuest-Coder-Loop (pull request 16348), but keeps all rows of both loops: other bytes than planned here.
  */
-const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
+const VLLM_OURO: Served = {
+  source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; removed by pull request 49786',
+  date: '2026-11-25',
+  until: '0.26.0',
+};
+const HRM_TEXT: Partial<Record<Stack, Served>> = {
+  vllm: { source: 'vLLM pull request 43098 (merged): HrmTextForCausalLM', date: '2026-11-25' },
+  sglang: { source: 'SGLang pull request 27887 (merged): HrmTextForCausalLM', date: '2026-11-25' },
+};
 const VLLM_RLT: Served = { source: 'vllm-rlt d40afb7, vllm_rlt/models', date: '2026-11-24' };
 const NANBEIGE: Partial<Record<Stack, Served>> = {
   vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
@@ -167,6 +178,10 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served
   'ouro-2.6b': { vllm: VLLM_OURO },
   'nanbeige4.2-3b': { 'vllm-rlt': VLLM_RLT, ...NANBEIGE },
   'iquest-coder-v1-40b-loop': { vllm: VLLM_IQUEST },
+  'hrm-text-1b': HRM_TEXT,
+  'kohrm-1.4b': HRM_TEXT,
+  'mimir-1b': HRM_TEXT,
+  hrm_text: HRM_TEXT,
   ouro: { vllm: VLLM_OURO },
   nanbeige: NANBEIGE,
   iquestloopcoder: { vllm: VLLM_IQUEST },
