@@ -3,7 +3,7 @@ import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
-import { STACK_LABELS, STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName } from './serving.js';
+import { STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName, withoutLoops } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -53,6 +53,7 @@ type Setting =
   | 'cacheType'
   | 'weightType'
   | 'remoteCode'
+  | 'overrides'
   | 'attention'
   | 'graphs'
   | 'asynchronous'
@@ -81,6 +82,7 @@ export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
       cacheType: '--kv-cache-dtype',
       weightType: '--quantization',
       remoteCode: '--trust-remote-code',
+      overrides: '--hf-overrides',
     },
     fp8: 'fp8',
     source: {
@@ -156,6 +158,9 @@ const HUB: Readonly<Record<string, string>> = {
   'mimir-1b': 'danish-foundation-models/DFM-Mimir',
 };
 
+/** The checkpoint whose scores with fewer loops are published, where it is another. */
+const HUB_OF_LOOPS: Readonly<Record<string, string>> = { 'ouro-2.6b': 'ByteDance/Ouro-2.6B' };
+
 /** Stands for a model that was read from a file, whose weights lie elsewhere. */
 const UNNAMED = 'MODEL';
 
@@ -177,7 +182,10 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   if (!isStack(stack) || model === null) return null;
   const listed = servedBy(model, stack);
   if (listed === null) return null;
-  const hub = HUB[model] ?? (hosted.geometry.modelType === undefined ? undefined : UNNAMED);
+  const { modelType, trained, loops } = hosted.geometry;
+  const named = withoutLoops(model);
+  const hub =
+    (trained && HUB_OF_LOOPS[named]) ?? HUB[named] ?? (modelType === undefined && !trained ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';
   // A checkpoint that is stored in 8-bit floats says so itself.
@@ -194,6 +202,7 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
     weightType: quantises ? 'fp8' : undefined,
+    overrides: trained && listed.loopsField ? `'{"${listed.loopsField}": ${loops}}'` : undefined,
     // Configurations of models that loop are classes of their own repositories.
     remoteCode: hosted.geometry.loops > 1 ? null : undefined,
     attention: runtime?.attentionName.replaceAll('-', '_'),
@@ -237,8 +246,7 @@ const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest)
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
 
 /** Later versions refuse the model, so that the newest one does not start. */
-const lastWith = (version: string, stack: Stack | RuntimeName): string =>
-  `${STACK_LABELS[stack]} ${version} is the last version with this model: pip install ${stack}==${version}`;
+const lastWith = (version: string, stack: Stack | RuntimeName): string => `needs ${stack}<=${version}`;
 
 /** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {

@@ -142,6 +142,8 @@ export interface Served {
   readonly date: string;
   /** The last version of the stack that has the model, where later ones dropped it. */
   readonly until?: string;
+  /** Field of the model's config.json from which the server reads the number of loops. */
+  readonly loopsField?: string;
 }
 
 /**
@@ -153,6 +155,7 @@ const VLLM_OURO: Served = {
   source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; removed by pull request 49786',
   date: '2026-11-25',
   until: '0.26.0',
+  loopsField: 'total_ut_steps',
 };
 const HRM_TEXT: Partial<Record<Stack, Served>> = {
   vllm: { source: 'vLLM pull request 43098 (merged): HrmTextForCausalLM', date: '2026-11-25' },
@@ -191,12 +194,30 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served
   mistral: { vllm: VLLM_LISTED },
 };
 
-/** What stacks list a model as: a preset by its name, a file by its class; null where it is neither. */
-export const listedAs = (model: { readonly publishedAs: string | null; readonly geometry: Geometry }): string | null =>
-  model.publishedAs ?? model.geometry.modelType ?? null;
+/** Behind the name of a model that runs other loops than it was trained with. */
+const OTHER_LOOPS = /-r\d+$/;
 
-export const servedBy = (model: string | null, stack: string): Served | null =>
-  (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;
+/**
+ * What stacks list a model as: a preset by its name, a file by its class, with the number of loops where it is another
+ * than the model was trained with; null where it is neither.
+ */
+export const listedAs = ({
+  publishedAs,
+  geometry: { modelType, trained, loops },
+}: {
+  readonly publishedAs: string | null;
+  readonly geometry: Geometry;
+}): string | null => publishedAs ?? modelType ?? (trained ? `${trained.model}-r${loops}` : null);
+
+/** A listed name without its number of loops. */
+export const withoutLoops = (listed: string): string => listed.replace(OTHER_LOOPS, '');
+
+/** Where a stack serves a listed model; null where it does not. Other loops need a server that is told their number. */
+export function servedBy(listed: string | null, stack: string): Served | null {
+  if (listed === null) return null;
+  const served = SERVED[withoutLoops(listed)]?.[stack as Stack | RuntimeName];
+  return served && (served.loopsField !== undefined || !OTHER_LOOPS.test(listed)) ? served : null;
+}
 
 /**
  * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip

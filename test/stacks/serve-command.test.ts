@@ -57,7 +57,7 @@ describe('the command of a server', () => {
         '0.92 --trust-remote-code',
     );
     expect(c?.source.date).toBe('2026-11-22');
-    expect(c?.notes).toEqual(['vLLM 0.26.0 is the last version with this model: pip install vllm==0.26.0']);
+    expect(c?.notes).toEqual(['needs vllm<=0.26.0']);
     const stays = serveCommand({
       ...BASE,
       model: 'nanbeige4.2-3b',
