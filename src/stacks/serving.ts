@@ -141,17 +141,35 @@ export interface Served {
   readonly source: string;
   /** When it was looked up, ISO 8601. */
   readonly date: string;
+  /** The last version of the stack that has the model, where later ones dropped it. */
+  readonly until?: string;
+  /** Field of the model's config.json from which the server reads the number of loops. */
+  readonly loopsField?: string;
 }
 
 /**
  * Stacks that serve a preset with a full cache, or a class of models by the model_type of its config.json. Huginn is in
  * none of the lists but vllm-rlt's, and what a fork or an open pull request alone serves (LoopCoder-V2, Lumma) in none.
+ * SGLang serves IQuest-Coder-Loop (pull request 16348), but keeps all rows of both loops: other bytes than planned here.
  */
-const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
+const VLLM_OURO: Served = {
+  source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; removed by pull request 49786',
+  date: '2026-11-25',
+  until: '0.26.0',
+  loopsField: 'total_ut_steps',
+};
+const HRM_TEXT: Partial<Record<Stack, Served>> = {
+  vllm: { source: 'vLLM pull request 43098 (merged): HrmTextForCausalLM', date: '2026-11-25' },
+  sglang: { source: 'SGLang pull request 27887 (merged): HrmTextForCausalLM', date: '2026-11-25' },
+};
 const VLLM_RLT: Served = { source: 'vllm-rlt d40afb7, vllm_rlt/models', date: '2026-11-24' };
 /** Classes whose launches were counted in their own files of code (calibrations/runtimes.json). */
 const EAGER: Served = { source: 'transformers, models/llama/modeling_llama.py and alike', date: '2026-11-25' };
-const EAGER_OURO: Served = { source: 'ByteDance/Ouro-1.4B, modeling_ouro.py', date: '2026-11-25' };
+const EAGER_OURO: Served = {
+  source: 'ByteDance/Ouro-1.4B, modeling_ouro.py',
+  date: '2026-11-25',
+  loopsField: 'total_ut_steps',
+};
 const NANBEIGE: Partial<Record<Stack, Served>> = {
   vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
   sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
@@ -171,6 +189,10 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served
   'ouro-2.6b': { vllm: VLLM_OURO, transformers: EAGER_OURO },
   'nanbeige4.2-3b': { 'vllm-rlt': VLLM_RLT, ...NANBEIGE },
   'iquest-coder-v1-40b-loop': { vllm: VLLM_IQUEST },
+  'hrm-text-1b': HRM_TEXT,
+  'kohrm-1.4b': HRM_TEXT,
+  'mimir-1b': HRM_TEXT,
+  hrm_text: HRM_TEXT,
   ouro: { vllm: VLLM_OURO, transformers: EAGER_OURO },
   nanbeige: NANBEIGE,
   iquestloopcoder: { vllm: VLLM_IQUEST },
@@ -180,12 +202,30 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served
   mistral: { vllm: VLLM_LISTED, transformers: EAGER },
 };
 
-/** What stacks list a model as: a preset by its name, a file by its class; null where it is neither. */
-export const listedAs = (model: { readonly publishedAs: string | null; readonly geometry: Geometry }): string | null =>
-  model.publishedAs ?? model.geometry.modelType ?? null;
+/** Behind the name of a model that runs other loops than it was trained with. */
+const OTHER_LOOPS = /-r\d+$/;
 
-export const servedBy = (model: string | null, stack: string): Served | null =>
-  (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;
+/**
+ * What stacks list a model as: a preset by its name, a file by its class, with the number of loops where it is another
+ * than the model was trained with; null where it is neither.
+ */
+export const listedAs = ({
+  publishedAs,
+  geometry: { modelType, trained, loops },
+}: {
+  readonly publishedAs: string | null;
+  readonly geometry: Geometry;
+}): string | null => publishedAs ?? modelType ?? (trained ? `${trained.model}-r${loops}` : null);
+
+/** A listed name without its number of loops. */
+export const withoutLoops = (listed: string): string => listed.replace(OTHER_LOOPS, '');
+
+/** Where a stack serves a listed model; null where it does not. Other loops need a server that is told their number. */
+export function servedBy(listed: string | null, stack: string): Served | null {
+  if (listed === null) return null;
+  const served = SERVED[withoutLoops(listed)]?.[stack as Stack | RuntimeName];
+  return served && (served.loopsField !== undefined || !OTHER_LOOPS.test(listed)) ? served : null;
+}
 
 /** The stack that serves a model on a GPU that no table is of: the first that lists it, else the first of all. */
 export const usualStack = (model: string | null): Stack => STACKS.find((stack) => servedBy(model, stack)) ?? STACKS[0];

@@ -107,10 +107,7 @@ function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSo
     source.geometry,
     parseNumber(String(loops), '--loops', { min: 1, max: LIMITS.loops, whole: true }),
   );
-  if (geometry === source.geometry) return source;
-  // Servers read the number from the model's own file.
-  const { modelType: _, ...other } = geometry;
-  return { geometry: other, publishedAs: null };
+  return geometry === source.geometry ? source : { geometry, publishedAs: null };
 }
 
 /** @throws UserError where the file's weights are quantised already */
