@@ -41,7 +41,7 @@ export interface OperationOptions extends AttendRebuildOptions {
   load?: LoadOptions;
   sample?: SampleOptions;
   /**
-   * Products of many rows go to matrix units, with the accuracy of f16 operands (shared/matrix.launch.ts):
+   * Products of many rows go to matrix units, with the accuracy of f16 operands (shared/dense/matrix.launch.ts):
    * `deviceOptions` says whether there are any; false unless given.
    */
   matrixUnits?: boolean;

@@ -6,7 +6,7 @@ import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.j
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
 import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Components of a workgroup where no scale joins them. */

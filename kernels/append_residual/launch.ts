@@ -8,7 +8,7 @@ import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/residual.layout.js';
+import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/cache/residual.layout.js';
 
 /** Buffers: tokens (position of each sequence's first new token), rows, cache. */
 function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {

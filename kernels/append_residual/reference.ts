@@ -16,7 +16,7 @@ import { rebuiltLoops, storedLoops, type StoredLoops } from '../../src/gpu/resid
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import { anchorGroupOf, RESIDUAL_BITS, type ResidualRow } from '../shared/residual.layout.js';
+import { anchorGroupOf, RESIDUAL_BITS, type ResidualRow } from '../shared/cache/residual.layout.js';
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before its other neighbour is right as well. */
 const CLOSE = 1e-5;

@@ -6,8 +6,8 @@ import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { spansBuffer } from '../shared/fold.launch.js';
-import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
+import { spansBuffer } from '../shared/attention/fold.launch.js';
+import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
 
 const WORKGROUP = 64;
 

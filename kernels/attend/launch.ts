@@ -6,8 +6,8 @@ import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.j
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/fold.launch.js';
-import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { foldOf } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { headsOf } from './terms.js';
 
 /** Vec4 registers that a thread may spend on its queries; the size of the kernel's array. */

@@ -5,7 +5,7 @@ import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.j
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/current.launch.js';
+import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
 
 /**
  * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for

@@ -6,8 +6,8 @@ import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, pinnedPositions } from '../shared/fold.launch.js';
-import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { foldOf, pinnedPositions } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { evenRow } from '../spec.js';
 import { ownTokens, unitsAtOnce } from './terms.js';
 

@@ -5,15 +5,15 @@ import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from 
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/fold.launch.js';
-import { readUnit, unitsEach, unitsOf } from '../shared/fold.terms.js';
+import { foldOf } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import {
   anchorGroupOf,
   residualCacheBytes,
   residualTile,
   type ResidualRow,
   type ResidualTile,
-} from '../shared/residual.layout.js';
+} from '../shared/cache/residual.layout.js';
 import { ROWS_LIKE } from './terms.js';
 
 /**

@@ -6,8 +6,8 @@ import { read, write, type BufferPlan, type OperationPlan, type Step } from '../
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { capacityOfRow, layoutsOf } from '../shared/evict.launch.js';
-import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+import { capacityOfRow, layoutsOf } from '../shared/cache/evict.launch.js';
+import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
 
 const EVICT_WORKGROUP = 64;
 

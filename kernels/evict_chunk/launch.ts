@@ -6,7 +6,7 @@ import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { EVICT_WORKGROUP } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { choiceOf } from '../shared/evict.launch.js';
+import { choiceOf } from '../shared/cache/evict.launch.js';
 
 /** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
 function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {

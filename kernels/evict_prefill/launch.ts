@@ -4,7 +4,7 @@ import { read, write, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { choiceOf } from '../shared/evict.launch.js';
+import { choiceOf } from '../shared/cache/evict.launch.js';
 
 export const EVICT_WORKGROUP = 256;
 

@@ -5,8 +5,8 @@ import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE } from '../shared/current.launch.js';
-import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
+import { ALONE } from '../shared/attention/current.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
 
 const WORKGROUP = 256;
 

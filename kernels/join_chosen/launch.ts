@@ -4,7 +4,7 @@ import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.j
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/current.launch.js';
+import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output, stats, part, partStats, queries, newRows, chosen, base. Values lie behind the keys unless given. */
 function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): OperationPlan {

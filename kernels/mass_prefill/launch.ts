@@ -6,8 +6,8 @@ import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { rowUniforms } from '../shared/fold.launch.js';
-import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
+import { rowUniforms } from '../shared/attention/fold.launch.js';
+import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/attention/fold.terms.js';
 import {
   branchUniforms,
   LANES,
@@ -17,7 +17,7 @@ import {
   WORKGROUP,
   rowsAt,
   wholeQuads,
-} from '../shared/prefill.launch.js';
+} from '../shared/attention/prefill.launch.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */

@@ -20,7 +20,7 @@ import { chosenKeys, choosesKeys } from '../codecs/flashloop.js';
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, pinsSinks, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, keepsState, type LayerBlock } from '../geometry/geometry.js';
-import { blockPlan } from '../../kernels/shared/block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import type { CacheMap } from './cache-map.js';
 import {
   branchHeadsOf,

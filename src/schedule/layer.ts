@@ -11,7 +11,7 @@ import { pathSpec } from '../codecs/paths.js';
 import { laterWindowOf } from '../codecs/registry.js';
 import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-import { blockPlan } from '../../kernels/shared/block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { cacheParts } from './cache-parts.js';
 import {
   anchoredIn,
@@ -54,7 +54,7 @@ import {
   ropeOp,
   rotateOps,
 } from './rows.js';
-import { divide, splitCount } from '../../kernels/shared/splits.js';
+import { divide, splitCount } from '../../kernels/shared/attention/splits.js';
 import { chooseKeysOps, joinChosenOp, packLoopsOps, streamLoops, streamsIn } from './streams.js';
 
 /** One layer of a block, with the heads of one GPU. */

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
 import { relativeError } from '../../src/bench/verify.js';
-import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache.reference.js';
+import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache/cache.reference.js';
 import {
   cacheRow,
   capacityOf,

@@ -5,7 +5,7 @@
  */
 import { pathSpec } from '../../codecs/paths.js';
 import { reindexes } from '../../eviction/policy.js';
-import { runOf } from '../../../kernels/shared/evict.terms.js';
+import { runOf } from '../../../kernels/shared/cache/evict.terms.js';
 import type { PrefillOptions } from '../../../kernels/options.js';
 import { slotOf } from '../cache-map.js';
 import { anchoredIn, latentsOf } from '../configuration.js';

@@ -1,9 +1,9 @@
 /** Attention over cached rows in float64, by its definition: which tokens a call reads, and the softmax. */
-import type { Span } from '../options.js';
-import { cacheRow, capacityOf } from '../host/cache-layout.js';
-import { bufferOf } from '../host/plan.js';
-import { dim, type Row, type Subject, type Scalars } from '../reference.js';
-import { GROUP_SIZE, storageOfVariant, type Shape } from '../spec.js';
+import type { Span } from '../../options.js';
+import { cacheRow, capacityOf } from '../../host/cache-layout.js';
+import { bufferOf } from '../../host/plan.js';
+import { dim, type Row, type Subject, type Scalars } from '../../reference.js';
+import { GROUP_SIZE, storageOfVariant, type Shape } from '../../spec.js';
 
 export const queryHeads = (shape: Shape): number =>
   dim(shape, 'sequences') * dim(shape, 'kvHeads') * dim(shape, 'group');

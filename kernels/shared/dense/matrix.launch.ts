@@ -2,10 +2,10 @@
  * Products on matrix units: whether a device has those that matrix_units.wgsl needs, which products use them, and how.
  * The kernels are checked with the units emulated and compiled with them; on hardware they have not run yet.
  */
-import type { Tuning } from '../options.js';
-import { requireShape } from '../host/errors.js';
-import type { OperationPlan, Step } from '../host/plan.js';
-import { tuned } from '../launch.js';
+import type { Tuning } from '../../options.js';
+import { requireShape } from '../../host/errors.js';
+import type { OperationPlan, Step } from '../../host/plan.js';
+import { tuned } from '../../launch.js';
 
 /** The same type as in device.ts, which loads Dawn; plans are made without Dawn. */
 const FEATURE = 'chromium-experimental-subgroup-matrix';

@@ -1,11 +1,11 @@
 /** Launch parts that evicting kernels share: the caches that a row decides for, and its slots. */
 import { runOf } from './evict.terms.js';
-import type { EvictPrefillOptions, EvictedCache } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../host/cache-layout.js';
-import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type Step } from '../host/plan.js';
-import type { KernelCall } from '../registry.js';
-import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
+import type { EvictPrefillOptions, EvictedCache } from '../../options.js';
+import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { requireShape } from '../../host/errors.js';
+import { read, write, type BufferPlan, type Step } from '../../host/plan.js';
+import type { KernelCall } from '../../registry.js';
+import { isQuantised, storageOfVariant, TILE_TOKENS } from '../../spec.js';
 import { storeConstants, storeUniforms } from './store.launch.js';
 
 /** An evicted cache as a call's buffers hold it. */

@@ -1,12 +1,12 @@
 /** Attention of a chunk of prompt tokens, in one call or carried from call to call. */
-import type { Placement, PrefillBranch, PrefillOptions, Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../host/cache-layout.js';
-import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
-import { tuned } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { storageOfVariant, TILE_TOKENS } from '../spec.js';
+import type { Placement, PrefillBranch, PrefillOptions, Tuning } from '../../options.js';
+import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { requireShape } from '../../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../host/shape.js';
+import { tuned } from '../../launch.js';
+import type { KernelCall } from '../../registry.js';
+import { storageOfVariant, TILE_TOKENS } from '../../spec.js';
 import { rowUniforms } from './fold.launch.js';
 import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from './fold.terms.js';
 

@@ -1,7 +1,7 @@
 /** Which tokens stay under H2O, in float64, and what lies in their slots. */
-import { cacheRow, capacityOf, type Words } from '../host/cache-layout.js';
-import { dim, type Row, type Subject } from '../reference.js';
-import { GROUP_SIZE, storageOfVariant } from '../spec.js';
+import { cacheRow, capacityOf, type Words } from '../../host/cache-layout.js';
+import { dim, type Row, type Subject } from '../../reference.js';
+import { GROUP_SIZE, storageOfVariant } from '../../spec.js';
 import { runOf } from './evict.terms.js';
 
 /** A token of a prompt and the slot that it stays in. */

@@ -6,10 +6,10 @@
  *   pairs  f16 scale in the low half, f16 lowest value in the high one: of keys [channel], for all tokens of the group;
  *          of values [token][group of channels]
  */
-import { requireShape } from '../host/errors.js';
-import type { Uniforms } from '../host/plan.js';
-import { dimensions } from '../host/shape.js';
-import type { KernelCall } from '../registry.js';
+import { requireShape } from '../../host/errors.js';
+import type { Uniforms } from '../../host/plan.js';
+import { dimensions } from '../../host/shape.js';
+import type { KernelCall } from '../../registry.js';
 
 const DIFFERENCE_BITS = 4;
 

@@ -1,12 +1,12 @@
 /** Host side of the split-KV attention kernels: see attend_rows.wgsl. */
-import type { RunOptions, Span, Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../host/cache-layout.js';
-import { requireShape } from '../host/errors.js';
-import type { BufferPlan, Uniforms } from '../host/plan.js';
+import type { RunOptions, Span, Tuning } from '../../options.js';
+import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { requireShape } from '../../host/errors.js';
+import type { BufferPlan, Uniforms } from '../../host/plan.js';
 import { divide } from './splits.js';
-import { tuned } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { storageOfVariant, type Storage, TILE_TOKENS } from '../spec.js';
+import { tuned } from '../../launch.js';
+import type { KernelCall } from '../../registry.js';
+import { storageOfVariant, type Storage, TILE_TOKENS } from '../../spec.js';
 import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsOf, wideOf } from './fold.terms.js';
 
 /**

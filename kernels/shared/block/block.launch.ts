@@ -1,14 +1,14 @@
 /** Launch parts that the kernels of block-absorbed attention share: blocks, their basis, and its tables. */
-import type { RunOptions } from '../options.js';
-import { capacityOf } from '../host/cache-layout.js';
-import { requireShape } from '../host/errors.js';
-import type { BufferPlan } from '../host/plan.js';
-import type { RotaryOptions } from '../host/rotary.js';
+import type { RunOptions } from '../../options.js';
+import { capacityOf } from '../../host/cache-layout.js';
+import { requireShape } from '../../host/errors.js';
+import type { BufferPlan } from '../../host/plan.js';
+import type { RotaryOptions } from '../../host/rotary.js';
 import { BLOCK_SIZES, blockPlan } from './block-absorbed.js';
 import type { BlockBasis } from './block-basis.js';
-import { blockBasisScalars } from '../block_basis/terms.js';
-import type { KernelCall } from '../registry.js';
-import { spansOf } from './fold.launch.js';
+import { blockBasisScalars } from '../../block_basis/terms.js';
+import type { KernelCall } from '../../registry.js';
+import { spansOf } from '../attention/fold.launch.js';
 
 export const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({
   name,

@@ -1,6 +1,6 @@
 /** How new rows are laid out for kernels that write caches: cache_store.wgsl. */
-import type { RowLayout } from '../host/cache-layout.js';
-import type { Uniforms } from '../host/plan.js';
+import type { RowLayout } from '../../host/cache-layout.js';
+import type { Uniforms } from '../../host/plan.js';
 
 /** Constants of cache_store.wgsl. */
 export const storeConstants = (layout: RowLayout): Record<string, number> => ({

@@ -2,7 +2,7 @@
  * Contents of a cache after an append, in float64: the specification of append.wgsl, with the addresses of
  * host/cache-layout.ts.
  */
-import { codePosition, quantisationScale, quantise } from '../../src/codecs/quantise.js';
+import { codePosition, quantisationScale, quantise } from '../../../src/codecs/quantise.js';
 import {
   codeValue,
   fieldsOf,
@@ -12,9 +12,9 @@ import {
   storedBits,
   type RowLayout,
   type Words,
-} from '../host/cache-layout.js';
-import { halfBits, halfValue } from '../host/half.js';
-import { isQuantised } from '../spec.js';
+} from '../../host/cache-layout.js';
+import { halfBits, halfValue } from '../../host/half.js';
+import { isQuantised } from '../../spec.js';
 
 const roundToHalf = (x: number): number => halfValue(halfBits(x));
 

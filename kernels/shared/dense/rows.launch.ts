@@ -1,8 +1,8 @@
 /** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
-import type { Placement } from '../options.js';
-import { requireShape } from '../host/errors.js';
-import type { BufferPlan, Role, Step, Uniforms } from '../host/plan.js';
-import type { KernelCall } from '../registry.js';
+import type { Placement } from '../../options.js';
+import { requireShape } from '../../host/errors.js';
+import type { BufferPlan, Role, Step, Uniforms } from '../../host/plan.js';
+import type { KernelCall } from '../../registry.js';
 
 /** Grid of a kernel that strides over its elements; beyond this many workgroups a thread takes several. */
 const MOST_WORKGROUPS = 32768;

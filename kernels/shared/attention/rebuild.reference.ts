@@ -1,8 +1,8 @@
 /** Keys and values rebuilt from latents in float64. */
-import type { Pairing } from '../options.js';
-import { DEFAULTS } from '../launch.js';
-import { dim, type Subject, type Scalars } from '../reference.js';
-import { evenRow } from '../spec.js';
+import type { Pairing } from '../../options.js';
+import { DEFAULTS } from '../../launch.js';
+import { dim, type Subject, type Scalars } from '../../reference.js';
+import { evenRow } from '../../spec.js';
 import type { Run } from './attention.reference.js';
 
 /** One a check, as the reference keeps what it has read of it. */

@@ -1,6 +1,6 @@
 /** Terms that the kernels of eviction share. */
-import { field, STORAGES, type KernelSpec } from '../spec.js';
-import { unlisted } from '../tuned.js';
+import { field, STORAGES, type KernelSpec } from '../../spec.js';
+import { unlisted } from '../../tuned.js';
 
 type Evicting = Pick<KernelSpec, 'variants' | 'dispatches' | 'work' | 'terms' | 'tuned'>;
 

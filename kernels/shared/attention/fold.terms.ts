@@ -1,5 +1,5 @@
 /** How threads share cached rows unless tuned (attend_rows.wgsl): launches lay out by it, terms count by it. */
-import { STORAGE_BITS, type Storage } from '../spec.js';
+import { STORAGE_BITS, type Storage } from '../../spec.js';
 
 /** Widths of a cached row, and the query heads that read it. */
 interface Rows {

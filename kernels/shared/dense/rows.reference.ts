@@ -1,7 +1,7 @@
 /** Rows of element-wise kernels, which may be anywhere in their buffers. */
-import type { Placement } from '../options.js';
-import { dim, type Checker, type Subject, type Scalars } from '../reference.js';
-import type { Shape } from '../spec.js';
+import type { Placement } from '../../options.js';
+import { dim, type Checker, type Subject, type Scalars } from '../../reference.js';
+import type { Shape } from '../../spec.js';
 
 /** Rows of `width` scalars as if they were contiguous. */
 export const packed = (data: Scalars, width: number, at: Placement | undefined): Scalars =>

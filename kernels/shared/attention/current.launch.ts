@@ -1,7 +1,7 @@
 /** The current token beside split-KV attention: its exact query, key and value (attend_new.wgsl). */
-import type { CurrentOptions, Placement as Vectors } from '../options.js';
-import { requireShape } from '../host/errors.js';
-import type { BufferPlan, Step, Uniforms } from '../host/plan.js';
+import type { CurrentOptions, Placement as Vectors } from '../../options.js';
+import { requireShape } from '../../host/errors.js';
+import type { BufferPlan, Step, Uniforms } from '../../host/plan.js';
 
 export const WORKGROUP = 64;
 

@@ -1,6 +1,6 @@
 /** Into how many splits attention over cached tokens is divided, and which tokens each takes. */
-import type { Division } from '../options.js';
-import { TILE_TOKENS } from '../spec.js';
+import type { Division } from '../../options.js';
+import { TILE_TOKENS } from '../../spec.js';
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */
 const MIN_SPLIT_TOKENS = 256;

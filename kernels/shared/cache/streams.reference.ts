@@ -1,6 +1,6 @@
 /** Rows of flashloop as they are stored (streams.launch.ts), read in float64. */
-import type { Words } from '../host/cache-layout.js';
-import { halfBits, halfValue } from '../host/half.js';
+import type { Words } from '../../host/cache-layout.js';
+import { halfBits, halfValue } from '../../host/half.js';
 import { streamsGroup, streamsRowWords, type StreamsRow } from './streams.launch.js';
 
 export const toHalf = (x: number): number => halfValue(halfBits(x));

@@ -1,5 +1,5 @@
 /** Terms that the kernels of attention over a cache share. */
-import { field, isQuantised, storageOfVariant, STORAGES, UNPACK_FLOPS, type Shape, type Work } from '../spec.js';
+import { field, isQuantised, storageOfVariant, STORAGES, UNPACK_FLOPS, type Shape, type Work } from '../../spec.js';
 
 /** Cached tokens × KV heads × sequences: how many rows an attention call reads. */
 export const rows = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'context');

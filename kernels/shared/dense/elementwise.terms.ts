@@ -1,5 +1,5 @@
 /** Terms that element-wise kernels share. */
-import type { Shape, Work } from '../spec.js';
+import type { Shape, Work } from '../../spec.js';
 
 /** Work and terms of a kernel whose time is that of the f32 scalars that it reads and writes. */
 export const elementwise = (
