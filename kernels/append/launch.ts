@@ -1,5 +1,5 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
-import type { AppendOptions } from '../options.js';
+import type { AppendOptions } from '../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';

@@ -1,6 +1,6 @@
 /** Coding rows of all loops that share an anchor, and writing them to a cache: append_residual.wgsl. */
 import { TILE_TOKENS } from '../spec.js';
-import type { AppendResidualOptions } from '../options.js';
+import type { AppendResidualOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

@@ -1,6 +1,6 @@
 /** The float64 reference of append_residual, and the comparison of its outputs with it. */
 import { TILE_TOKENS } from '../spec.js';
-import type { AppendResidualOptions } from '../options.js';
+import type { AppendResidualOptions } from '../cache-options.js';
 import {
   anchorOf,
   coefficientOf,

@@ -1,5 +1,6 @@
 /** Packing of whole groups of tokens: append_streams.wgsl. */
-import type { AppendStreamsOptions, Span } from '../options.js';
+import type { AppendStreamsOptions } from '../cache-options.js';
+import type { Span } from '../attention-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

@@ -1,5 +1,6 @@
 /** Split-KV decode attention over rows as they are stored: attend.wgsl. */
-import type { RunOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';

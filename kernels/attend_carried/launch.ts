@@ -1,5 +1,6 @@
 /** Attention of a chunk in several calls: attend_carried.wgsl. */
-import type { PrefillOptions, Tuning } from '../options.js';
+import type { PrefillOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import type { OperationPlan } from '../host/plan.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';

@@ -1,5 +1,5 @@
 /** The float64 reference of attend_carried, and the comparison of its outputs with it. */
-import type { ChunkSpan } from '../options.js';
+import type { ChunkSpan } from '../attention-options.js';
 import { dim, type Checker } from '../reference.js';
 import { weightedSum } from '../shared/attention/attention.reference.js';
 import {

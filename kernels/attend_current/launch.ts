@@ -1,5 +1,7 @@
 /** The current token's exact key and value: attend_current.wgsl. */
-import type { CurrentOptions, Tuning, Placement as Vectors } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
+import type { Placement as Vectors } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';

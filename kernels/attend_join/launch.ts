@@ -1,5 +1,5 @@
 /** The join of two parts of attention: attend_join.wgsl. */
-import type { CurrentOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';

@@ -1,5 +1,6 @@
 /** The merge of split partials: attend_merge.wgsl. */
-import type { CurrentOptions, Tuning } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';

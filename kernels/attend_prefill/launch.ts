@@ -1,5 +1,6 @@
 /** Causal attention of a chunk: attend_prefill.wgsl. */
-import type { PrefillOptions, Tuning } from '../options.js';
+import type { PrefillOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import type { OperationPlan } from '../host/plan.js';
 import type { Launch } from '../launch.js';

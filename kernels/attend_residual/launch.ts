@@ -1,5 +1,7 @@
 /** Split-KV decode attention over rows of residual-quant: attend_residual.wgsl. */
-import type { ResidualOptions, RunOptions, Tuning } from '../options.js';
+import type { ResidualOptions } from '../cache-options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';

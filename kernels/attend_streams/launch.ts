@@ -1,5 +1,7 @@
 /** Split-KV decode attention over rows of flashloop: attend_streams.wgsl. */
-import type { RunOptions, StreamsOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { StreamsOptions } from '../cache-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes, rowLayout } from '../host/cache-layout.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';

@@ -1,5 +1,6 @@
 /** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
-import type { RunOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../host/rotary.js';

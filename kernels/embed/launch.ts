@@ -1,5 +1,5 @@
 /** Token embedding: embed.wgsl. */
-import type { PlacementOptions } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';

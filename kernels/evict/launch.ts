@@ -1,5 +1,5 @@
 /** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
-import type { EvictOptions } from '../options.js';
+import type { EvictOptions } from '../cache-options.js';
 import { cacheBytes } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';

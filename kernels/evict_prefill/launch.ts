@@ -1,5 +1,5 @@
 /** H2O: which tokens of a prompt stay: evict_prefill.wgsl, evict_gather.wgsl. */
-import type { EvictPrefillOptions } from '../options.js';
+import type { EvictPrefillOptions } from '../cache-options.js';
 import { read, write, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';

@@ -1,5 +1,6 @@
 /** The gate of attention's output, the mixture of two attentions, a loop's change: gate{,_mix,_change}.wgsl. */
-import type { CurrentOptions, PlacementOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
+import type { PlacementOptions } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';

@@ -1,5 +1,5 @@
 /** Attention over chosen tokens beside that of the last dense loop: join_chosen.wgsl. */
-import type { CurrentOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';

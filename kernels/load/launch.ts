@@ -1,5 +1,5 @@
 /** Cached rows back to f32: load.wgsl. */
-import type { LoadOptions } from '../options.js';
+import type { LoadOptions } from '../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

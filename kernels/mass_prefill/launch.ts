@@ -1,5 +1,6 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
-import type { MassPrefillOptions, Tuning } from '../options.js';
+import type { MassPrefillOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

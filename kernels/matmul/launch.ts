@@ -1,5 +1,6 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
-import type { MatmulOptions, Rows, Tuning } from '../options.js';
+import type { MatmulOptions, Tuning } from '../options.js';
+import type { Rows } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../host/shape.js';

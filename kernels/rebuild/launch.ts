@@ -1,5 +1,6 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
-import type { Pairing, RunOptions, Tuning } from '../options.js';
+import type { Pairing, RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

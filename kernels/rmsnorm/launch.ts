@@ -1,5 +1,6 @@
 /** Norms and residuals: rmsnorm.wgsl, add.wgsl. */
-import type { PlacementOptions, Tuning } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
+import type { Tuning } from '../options.js';
 import { read, write, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';

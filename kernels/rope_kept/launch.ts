@@ -1,5 +1,5 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
-import type { RopeKeptOptions } from '../options.js';
+import type { RopeKeptOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';

@@ -1,5 +1,5 @@
 /** The activation of a gated MLP: swiglu.wgsl. */
-import type { PlacementOptions } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';

@@ -6,7 +6,7 @@
  * oldest token). Latents are encoded from the key before its rotation.
  */
 import type { Streams } from '../codecs/codec.js';
-import type { Division } from '../../kernels/options.js';
+import type { Division } from '../../kernels/attention-options.js';
 import { pathSpec } from '../codecs/paths.js';
 import { laterWindowOf } from '../codecs/registry.js';
 import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';

@@ -1,5 +1,5 @@
 /** Kernels that write caches, against float64: every word is compared, also those that must not change. */
-import type { AppendOptions } from '../../kernels/options.js';
+import type { AppendOptions } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';

@@ -2,7 +2,7 @@
  * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
  * compared.
  */
-import type { EvictedCache } from '../../kernels/options.js';
+import type { EvictedCache } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';

@@ -1,5 +1,5 @@
 /** Attention over cached rows in float64, by its definition: which tokens a call reads, and the softmax. */
-import type { Span } from '../../options.js';
+import type { Span } from '../../attention-options.js';
 import { cacheRow, capacityOf } from '../../host/cache-layout.js';
 import { bufferOf } from '../../host/plan.js';
 import { dim, type Row, type Subject, type Scalars } from '../../reference.js';

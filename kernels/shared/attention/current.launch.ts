@@ -1,5 +1,6 @@
 /** The current token beside split-KV attention: its exact query, key and value (attend_new.wgsl). */
-import type { CurrentOptions, Placement as Vectors } from '../../options.js';
+import type { CurrentOptions } from '../../attention-options.js';
+import type { Placement as Vectors } from '../../placement.js';
 import { requireShape } from '../../host/errors.js';
 import type { BufferPlan, Step, Uniforms } from '../../host/plan.js';
 

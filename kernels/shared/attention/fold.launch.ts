@@ -1,5 +1,6 @@
 /** Host side of the split-KV attention kernels: see attend_rows.wgsl. */
-import type { RunOptions, Span, Tuning } from '../../options.js';
+import type { RunOptions, Span } from '../../attention-options.js';
+import type { Tuning } from '../../options.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
 import type { BufferPlan, Uniforms } from '../../host/plan.js';

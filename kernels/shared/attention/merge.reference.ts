@@ -1,5 +1,6 @@
 /** The merge of split partials and the current token's exact key and value, in float64. */
-import type { CurrentOptions, Placement as Vectors } from '../../options.js';
+import type { CurrentOptions } from '../../attention-options.js';
+import type { Placement as Vectors } from '../../placement.js';
 import type { Checker, Subject } from '../../reference.js';
 
 /** Score (to base 2) and value of the current token for one query head. */

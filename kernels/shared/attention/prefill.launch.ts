@@ -1,5 +1,7 @@
 /** Attention of a chunk of prompt tokens, in one call or carried from call to call. */
-import type { Placement, PrefillBranch, PrefillOptions, Tuning } from '../../options.js';
+import type { Placement } from '../../placement.js';
+import type { PrefillBranch, PrefillOptions } from '../../attention-options.js';
+import type { Tuning } from '../../options.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';

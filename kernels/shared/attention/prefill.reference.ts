@@ -1,5 +1,5 @@
 /** Attention of a chunk of prompt tokens in float64, by its definition. */
-import type { PrefillOptions } from '../../options.js';
+import type { PrefillOptions } from '../../attention-options.js';
 import { cacheRow, capacityOf } from '../../host/cache-layout.js';
 import { dim, type Subject } from '../../reference.js';
 import { GROUP_SIZE, storageOfVariant, type Shape } from '../../spec.js';

@@ -1,5 +1,5 @@
 /** Keys and values rebuilt from latents in float64. */
-import type { Pairing } from '../../options.js';
+import type { Pairing } from '../../attention-options.js';
 import { DEFAULTS } from '../../launch.js';
 import { dim, type Subject, type Scalars } from '../../reference.js';
 import { evenRow } from '../../spec.js';

@@ -1,5 +1,5 @@
 /** Into how many splits attention over cached tokens is divided, and which tokens each takes. */
-import type { Division } from '../../options.js';
+import type { Division } from '../../attention-options.js';
 import { TILE_TOKENS } from '../../spec.js';
 
 /** Fewest tokens in a split: below that the merge costs more than the parallelism brings. */

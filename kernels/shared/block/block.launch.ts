@@ -1,5 +1,5 @@
 /** Launch parts that the kernels of block-absorbed attention share: blocks, their basis, and its tables. */
-import type { RunOptions } from '../../options.js';
+import type { RunOptions } from '../../attention-options.js';
 import { capacityOf } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
 import type { BufferPlan } from '../../host/plan.js';

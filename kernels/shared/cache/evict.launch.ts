@@ -1,6 +1,6 @@
 /** Launch parts that evicting kernels share: the caches that a row decides for, and its slots. */
 import { runOf } from './evict.terms.js';
-import type { EvictPrefillOptions, EvictedCache } from '../../options.js';
+import type { EvictPrefillOptions, EvictedCache } from '../../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
 import { read, write, type BufferPlan, type Step } from '../../host/plan.js';

@@ -1,5 +1,5 @@
 /** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
-import type { Placement } from '../../options.js';
+import type { Placement } from '../../placement.js';
 import { requireShape } from '../../host/errors.js';
 import type { BufferPlan, Role, Step, Uniforms } from '../../host/plan.js';
 import type { KernelCall } from '../../registry.js';

@@ -1,5 +1,5 @@
 /** Rows of element-wise kernels, which may be anywhere in their buffers. */
-import type { Placement } from '../../options.js';
+import type { Placement } from '../../placement.js';
 import { dim, type Checker, type Subject, type Scalars } from '../../reference.js';
 import type { Shape } from '../../spec.js';
 

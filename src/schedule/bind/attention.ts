@@ -2,7 +2,9 @@
 import { pathSpec } from '../../codecs/paths.js';
 import { pinsSinks, reindexes } from '../../eviction/policy.js';
 import { blockComponents } from '../../../kernels/block_vectors/terms.js';
-import type { EvictedCache, OperationOptions, Placement, Rows } from '../../../kernels/options.js';
+import type { EvictedCache } from '../../../kernels/cache-options.js';
+import type { OperationOptions } from '../../../kernels/options.js';
+import type { Placement, Rows } from '../../../kernels/placement.js';
 import type { Streams } from '../../codecs/codec.js';
 import { listWords, readsFirstRows } from '../buffers.js';
 import { streamsIn } from '../streams.js';

@@ -6,7 +6,7 @@
 import { pathSpec } from '../../codecs/paths.js';
 import { reindexes } from '../../eviction/policy.js';
 import { runOf } from '../../../kernels/shared/cache/evict.terms.js';
-import type { PrefillOptions } from '../../../kernels/options.js';
+import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import { slotOf } from '../cache-map.js';
 import { anchoredIn, latentsOf } from '../configuration.js';
 import { branchWidth, closingTime, evictingRows, readsLatents } from '../eviction-ops.js';

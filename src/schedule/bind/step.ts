@@ -2,7 +2,8 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import type { Streams } from '../../codecs/codec.js';
 import { isHybrid } from '../../codecs/registry.js';
-import type { Placement, RunOptions, Span } from '../../../kernels/options.js';
+import type { Placement } from '../../../kernels/placement.js';
+import type { RunOptions, Span } from '../../../kernels/attention-options.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { queryWidth, readsFirstRows, recentTokens, spansFrom, type CachedTokens } from '../buffers.js';
 import { streamsIn } from '../streams.js';
