@@ -2,9 +2,9 @@
  * Greedy self-speculation in float64: the first loops propose tokens, one pass of all loops verifies them, and the
  * accepted ones are kept with the token that all loops say after them. The tokens are those of greedy decoding.
  */
-import { requireVerifiable, type Draft } from '../../codecs/verification.js';
-import { greedy } from '../sampler.js';
-import type { ReferenceDecoder } from './decoder.js';
+import { requireVerifiable, type Draft } from '../../src/codecs/verification.js';
+import { greedy } from '../../src/decoder/sampler.js';
+import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 
 /** What a round gave: the accepted proposals, then the verifier's own token. */
 export interface Round {
