@@ -3,7 +3,7 @@ import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
-import { STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName, withoutLoops } from './serving.js';
+import { servedBy, type Stack, type RuntimeName, withoutLoops } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -70,7 +70,10 @@ interface Words {
 }
 
 /** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
-export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
+/** Servers: what generates without one has no command. */
+type ServerName = Stack | Exclude<RuntimeName, 'transformers'>;
+
+export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
   vllm: {
     program: ['vllm', 'serve'],
     flags: {
@@ -164,7 +167,7 @@ const HUB_OF_LOOPS: Readonly<Record<string, string>> = { 'ouro-2.6b': 'ByteDance
 /** Stands for a model that was read from a file, whose weights lie elsewhere. */
 const UNNAMED = 'MODEL';
 
-const isStack = (name: string): name is Stack | RuntimeName => [...STACKS, ...RUNTIMES].some((stack) => stack === name);
+const isServer = (name: string): name is ServerName => Object.hasOwn(SERVE_WORDS, name);
 
 /** A share of the memory, rounded up to a thousandth: rounding down would hold fewer sequences. */
 const thousandths = (share: number): string => String(Math.min(1, Math.ceil(share * 1000 - 1e-6) / 1000));
@@ -179,7 +182,7 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
   const { stack, model, hosted, runtime, speculation } = request;
-  if (!isStack(stack) || model === null) return null;
+  if (!isServer(stack) || model === null) return null;
   const listed = servedBy(model, stack);
   if (listed === null) return null;
   const { modelType, trained, loops } = hosted.geometry;
@@ -246,7 +249,7 @@ const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest)
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
 
 /** Later versions refuse the model, so that the newest one does not start. */
-const lastWith = (version: string, stack: Stack | RuntimeName): string => `needs ${stack}<=${version}`;
+const lastWith = (version: string, stack: string): string => `needs ${stack}<=${version}`;
 
 /** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {
