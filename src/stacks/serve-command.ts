@@ -249,7 +249,7 @@ const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest)
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
 
 /** Later versions refuse the model, so that the newest one does not start. */
-const lastWith = (version: string, stack: Stack | RuntimeName): string => `needs ${stack}<=${version}`;
+const lastWith = (version: string, stack: string): string => `needs ${stack}<=${version}`;
 
 /** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {

@@ -223,7 +223,7 @@ export const withoutLoops = (listed: string): string => listed.replace(OTHER_LOO
 /** Where a stack serves a listed model; null where it does not. Other loops need a server that is told their number. */
 export function servedBy(listed: string | null, stack: string): Served | null {
   if (listed === null) return null;
-  const served = SERVED[withoutLoops(listed)]?.[stack as Stack | RuntimeName];
+  const served = SERVED[withoutLoops(listed)]?.[stack as keyof (typeof SERVED)[string]];
   return served && (served.loopsField !== undefined || !OTHER_LOOPS.test(listed)) ? served : null;
 }
 
