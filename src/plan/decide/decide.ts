@@ -5,6 +5,7 @@ import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { listedAs, servedBy, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { serverStack } from '../evaluate/evaluate.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
 import { risksOf } from './risks.js';
@@ -222,7 +223,7 @@ export function served(
   },
 ): Pick<Answer, 'serve'> {
   const command = serveCommand({
-    stack: r.stack ?? '',
+    stack: serverStack(r) ?? '',
     model: listedAs(r),
     sequences: as.maxNumSeqs,
     contextTokens: as.maxModelLen,

@@ -30,7 +30,8 @@ import { parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { pathClassOf, showsLoss, type QualityFigure } from '../../quality/figure.js';
 import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { listedAs, servedBy } from '../../stacks/serving.js';
+import { NVIDIA } from '../../devices/nvidia.js';
+import { listedAs, servedBy, usualStack } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
 import { candidateId } from '../ask/candidates.js';
 import { chanceWithin } from './chance.js';
@@ -188,7 +189,22 @@ function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: P
 }
 
 function servingStack(r: PlanRequest, c: Candidate): string | null {
-  return isStacks(r, c) && r.stack !== null && servedBy(listedAs(r), r.stack) ? (r.pricer?.source ?? null) : null;
+  const stack = serverStack(r);
+  if (stack === null || !isStacks(r, c) || !servedBy(listedAs(r), stack)) return null;
+  return r.stack === stack ? (r.pricer?.source ?? null) : (r.server?.server ?? null);
+}
+
+/**
+ * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
+ * elsewhere, at an estimated time. None there where `--stack attainable` asks for kernels without a server, and none on
+ * an AMD GPU, of which no kernel was ever measured.
+ */
+export function serverStack(
+  r: Pick<PlanRequest, 'stack' | 'server' | 'device' | 'geometry' | 'publishedAs'>,
+): string | null {
+  if (r.stack !== 'attainable') return r.stack;
+  const nvidia = NVIDIA.some(({ id }) => id === r.device.id);
+  return nvidia && r.server !== null ? usualStack(listedAs(r)) : null;
 }
 
 function prefillFigures(
