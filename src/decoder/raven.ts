@@ -91,7 +91,8 @@ function nameOf(g: Geometry, name: string): string {
   const part = (isRetrofitted(g) ? LLAMA : SANDWICH)[at.part];
   const found = PARTS.find(([of]) => of.test(at.part));
   const { block, layer } = blockOf(g, at.stored);
-  return `transformer.${block === 'core' ? 'core_block' : block}.${layer}.${part ?? (found ? at.part.replace(...found) : at.part)}`;
+  const own = part ?? (found ? at.part.replace(...found) : at.part);
+  return `transformer.${block === 'core' ? 'core_block' : block}.${layer}.${own}`;
 }
 
 /**

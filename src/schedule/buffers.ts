@@ -66,7 +66,9 @@ export interface BufferRow {
   readonly contents?: { readonly anglesOf: number; readonly back?: true } | 'numbers';
 }
 
-/** All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed. */
+/**
+ * All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed.
+ */
 export type CachedTokens = 'all' | 'older' | 'recent' | 'packed';
 export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent', 'packed'];
 

@@ -65,8 +65,8 @@ interface AttentionOptions {
 
 /**
  * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 −
- * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0), or g
- * = σ(w n(x) + b) of the layer's input x (LoopGateProjection of github.com/yxing-bj/vllm, Apache-2.0).
+ * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0), or
+ * g = σ(w n(x) + b) of the layer's input x (LoopGateProjection of github.com/yxing-bj/vllm, Apache-2.0).
  * @param states the layer's input
  */
 function mixedAttention(
