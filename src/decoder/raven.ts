@@ -13,7 +13,7 @@
  *   transformer.adapter.weight                [hidden, state and prelude's output]
  *   transformer.ln_f.weight                   after the last loop, and again before the head
  *   lm_head.weight                            only where it is not the embedding
- *   freqs_cis                                 a table of angles, computed anew
+ *   freqs_cis                                 a table of angles, not read: it is computed
  *
  * Retrofitted Llamas (github.com/mcleish7/retrofitting-recurrence, convert_llama.py and
  * raven_modeling_minimal_llama.py) have norm_1 and norm_2 before attention and MLP, no qk_bias, an embedding as it is,

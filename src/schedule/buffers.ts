@@ -128,7 +128,7 @@ export function stepControls(c: Configuration, batch: number, caches: CacheMap):
     ...(weighsTokens(c.eviction) ? [control('moves', 2 * batch * evicting)] : []),
     control('draws', 2 * batch),
     ...(isHybrid(c.codec) ? [control('no means', g.kvHeads * g.headDim)] : []),
-    ...[...widths].map((width) => control(`turns ${width}`, 0, { anglesOf: width })),
+    ...[...widths].map((width) => control(`rotary table ${width}`, 0, { anglesOf: width })),
   ];
 }
 
