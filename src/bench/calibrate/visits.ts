@@ -1,8 +1,8 @@
 /**
  * In which order the points of a calibration are measured, and what is done about a machine that drifts. Noise on a
  * shared machine comes in phases of seconds and of minutes. So that no phase covers all repetitions of a point, several
- * points are open at once and measured round robin, one submission each, and every point is visited at two times far apart. This
- * module knows no device, so a test can give it a clock of its own.
+ * points are open at once and measured round robin, one submission each, and every point is visited at two times far
+ * apart. This module knows no device, so a test can give it a clock of its own.
  */
 import { best } from '../../numbers/best.js';
 import { Budget } from '../../io/budget.js';

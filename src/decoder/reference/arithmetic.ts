@@ -47,8 +47,8 @@ export const swiglu = (gate: Vector, up: Vector): Vector =>
   gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number));
 
 /**
- * Rotary position embedding (Su et al., eq. 34): rotates pair m of a vector by position · base^(−2m/width). Pairs are (m,
- * m + width/2) for `half-split` and (2m, 2m + 1) for `adjacent`. Rotating by p and then by q is rotating by p + q.
+ * Rotary position embedding (Su et al., eq. 34): rotates pair m of a vector by position · base^(−2m/width). Pairs are
+ * (m, m + width/2) for `half-split` and (2m, 2m + 1) for `adjacent`. Rotating by p and then by q is rotating by p + q.
  */
 export function rotate(x: Vector, position: number, rope: Geometry['rope']): Vector {
   const y = new Float64Array(x.length);
