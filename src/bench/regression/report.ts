@@ -74,7 +74,7 @@ export interface PairedResult extends Subject {
   readonly verdict: Verdict;
   readonly rates: Rates;
   readonly callsPerBatch: number;
-  /** Seconds a call in one round, each the mean of the side's two measurements. */
+  /** Seconds a call in one round, each the mean of the side's two turns. */
   readonly rounds: readonly { readonly before: number; readonly now: number }[];
 }
 
