@@ -79,3 +79,9 @@ export const scoresWithLoops = (model: string, loops: number, trained: number): 
     const allLoops = scores[trained];
     return value === undefined || allLoops === undefined ? [] : [{ metric, value, allLoops, source }];
   });
+
+/** Fewer loops than the model was trained with of which a score is published, the fewest first. */
+export const publishedLoops = (model: string, trained: number): number[] =>
+  [...new Set(LOOP_TABLES.flatMap((table) => (table.model === model ? Object.keys(table.scores).map(Number) : [])))]
+    .filter((loops) => loops < trained)
+    .sort((a, b) => a - b);

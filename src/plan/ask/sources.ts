@@ -101,7 +101,8 @@ export async function modelFrom(
   return withChosenLoops(isFile(name) ? await shelf.model(name) : presetSource(name), loops);
 }
 
-function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSource {
+/** A model with so many loops, where they are said. @throws UserError where its file or class fixes the number */
+export function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSource {
   if (loops === undefined) return source;
   const geometry = withLoops(
     source.geometry,
