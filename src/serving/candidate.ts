@@ -20,7 +20,7 @@ import type { ServerOptions } from './scheduler/options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
 import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
-import type { Sketch } from './sketch.js';
+import { LEAST_FOR_P99, type Sketch } from './sketch.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 import { whereItPays } from './price/round-price.js';
 import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
@@ -35,6 +35,14 @@ export interface Setting {
   readonly server: ServerChoice;
   readonly targets: Targets;
 }
+
+export type Replicas = Pick<ServerChoice, 'replicas' | 'prefillReplicas'>;
+
+const withReplicas = (server: ServerOptions, { replicas, prefillReplicas }: Replicas): ServerOptions => ({
+  ...server,
+  replicas,
+  disaggregation: server.disaggregation && { ...server.disaggregation, prefillReplicas },
+});
 
 /** A candidate that can serve. */
 export class Service {
@@ -130,11 +138,12 @@ export class Service {
   /** Serves requests. @param stop asked now and then; true ends the run */
   run(
     bound: Bound,
-    { source }: Requested,
+    requested: Requested,
     stop: (m: Metrics) => boolean,
-    asked: Pick<ServerChoice, 'depth' | 'speculation'> = this.setting.server,
+    replicas: Replicas = this.setting.server,
   ): RunResult {
-    return run({ ...this.runOptions(bound, source, asked), stop });
+    const options = this.runOptions(bound, requested);
+    return run({ ...options, server: withReplicas(options.server, replicas), stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */
@@ -147,10 +156,10 @@ export class Service {
     const results: Partial<Record<Bound, RunResult>> = {};
     const requested = this.requested();
     for (const [i, bound] of bounds.entries()) {
-      const { source, requests } = requested();
-      const options = this.runOptions(bound, source);
+      const asked = requested();
+      const options = this.runOptions(bound, asked);
       const result = await runInTurns(bound === 'estimate' ? { ...options, onEnd } : options, (m) =>
-        turn((i + (m.completed + m.rejected) / requests) / bounds.length),
+        turn((i + (m.completed + m.rejected) / asked.requests) / bounds.length),
       );
       results[bound] = result;
       if (!result.finished) partial = true;
@@ -176,7 +185,7 @@ export class Service {
     const { workload } = this.setting;
     const { ramped } = workload;
     if (ramped === null) return () => workload.source(null);
-    const { e2el } = run(this.runOptions('estimate', ramped(0).source)).metrics;
+    const { e2el } = run(this.runOptions('estimate', ramped(0))).metrics;
     const rampSeconds = e2el.mean ?? 0;
     return () => ramped(rampSeconds);
   }
@@ -189,9 +198,8 @@ export class Service {
     requested: () => Requested,
   ): Promise<NonNullable<Run['depth']>> {
     const figures = async (of: Depth | null): Promise<RunFigures> => {
-      const { source } = requested();
       return figuresOf(
-        (await runInTurns(this.runOptions('estimate', source, { depth: of, speculation: null }), () => turn(1)))
+        (await runInTurns(this.runOptions('estimate', requested(), { depth: of, speculation: null }), () => turn(1)))
           .metrics,
       );
     };
@@ -216,8 +224,7 @@ export class Service {
     requested: () => Requested,
   ): Promise<NonNullable<Run['speculation']>> {
     const { tables, options } = this;
-    const { source } = requested();
-    const without = await runInTurns(this.runOptions('estimate', source, { depth: null, speculation: null }), () =>
+    const without = await runInTurns(this.runOptions('estimate', requested(), { depth: null, speculation: null }), () =>
       turn(1),
     );
     const mean = Math.max(
@@ -248,7 +255,7 @@ export class Service {
 
   private runOptions(
     bound: Bound,
-    source: RunOptions['source'],
+    { source, requests }: Requested,
     asked: Pick<ServerChoice, 'depth' | 'speculation'> = this.setting.server,
   ): RunOptions {
     const { options, tables, weightOf } = this;
@@ -258,6 +265,7 @@ export class Service {
     return {
       server: options,
       source,
+      requests,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
       firstTokenFactor: firstTokenFactor(pricer?.spread ?? null, bound),
@@ -366,6 +374,11 @@ export function figuresOf(m: Metrics): RunFigures {
     preemptions: m.preemptions,
     limitedBy: limitOf(m),
     sketched: Object.entries(distributions).flatMap(([name, sketch]) => (sketch.isExact ? [] : [name as Metric])),
+    few: Object.entries(distributions).flatMap(([name, { count }]) =>
+      count > 0 && count < LEAST_FOR_P99 ? [name as Metric] : [],
+    ),
+    missedShare: m.misses.share,
+    missedShareAtMost: m.misses.atMost,
     ...(times as Pick<RunFigures, keyof RunFigures & `${string}_ms`>),
   };
 }

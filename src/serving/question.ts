@@ -55,16 +55,22 @@ export interface WorkloadChoice {
   readonly seed: number | null;
   /**
    * Requests at another rate, in the same order with the same lengths.
-   * @param atLeastSeconds made-up arrivals go on for so long
+   * @param least of made-up requests there are so many, and they come for so long
    */
-  source(requestsPerSecond: number | null, atLeastSeconds?: number): Requested;
+  source(requestsPerSecond: number | null, least?: Least): Requested;
   /**
    * The same lengths from so many users, each with one request at a time; null for a trace.
    * @param rampSeconds within which they begin
+   * @param least requests
    */
-  closed: ((users: number, rampSeconds: number) => Requested) | null;
+  closed: ((users: number, rampSeconds: number, least: number) => Requested) | null;
   /** The same users beginning within this time; null where the workload says when they begin, or has none. */
   ramped: ((rampSeconds: number) => Requested) | null;
+}
+
+export interface Least {
+  readonly requests: number;
+  readonly seconds: number;
 }
 
 /** Requests to come, and how many. */
@@ -204,9 +210,9 @@ export function readWorkload(
     sharedPrefixTokens: settings.sharedPrefixTokens,
     skippedLines: 0,
     seed: settings.seed,
-    source: (rate, atLeastSeconds = 0) => {
+    source: (rate, least = { requests: 0, seconds: 0 }) => {
       const requestsPerSecond = rate ?? settings.requestsPerSecond;
-      const requests = Math.max(settings.requests, Math.ceil(requestsPerSecond * atLeastSeconds));
+      const requests = Math.max(settings.requests, least.requests, Math.ceil(requestsPerSecond * least.seconds));
       return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
     },
     ramped:
@@ -216,8 +222,8 @@ export function readWorkload(
             requests: settings.requests,
           })
         : null,
-    closed: (users, rampSeconds) => {
-      const requests = Math.max(settings.requests, REQUESTS_A_USER * users);
+    closed: (users, rampSeconds, least) => {
+      const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users);
       return {
         source: new SyntheticSource({ ...settings, arrivals: 'closed', users, rampSeconds, requests }),
         requests,

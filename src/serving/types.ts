@@ -25,6 +25,12 @@ export type RunFigures = {
   readonly limitedBy: Limit | 'nothing';
   /** Metrics of so many values that their percentiles are within `percentileError`; those of the others are exact. */
   readonly sketched: readonly Metric[];
+  /** Metrics of so few values that their 99th percentile is hardly more than the largest of them. */
+  readonly few: readonly Metric[];
+  /** Share of the requests after the warm-up that missed a target or were refused; null of none. */
+  readonly missedShare: number | null;
+  /** The share that misses at most in the long run, with 95 % confidence (docs/simulate.md). */
+  readonly missedShareAtMost: number;
 } & { readonly [K in `${Statistic}_${Metric}_ms`]: number | null };
 
 /** What stood in the way of requests that waited, as shares of all waiting. */
@@ -105,12 +111,15 @@ export type ReportedServer = Omit<ServerChoice, 'depth'> & { readonly depth: Omi
 export interface SustainedRate {
   readonly id: string;
   readonly servedBy: string | null;
-  /** `low`: every iteration takes the high end of its interval. */
+  /**
+   * `low`: every iteration takes the high end of its interval, and in the long run no more requests miss the targets than
+   * may, with 95 % confidence; 0 where that is sure of no rate. The others are those of one draw.
+   */
   readonly requestsPerSecond: Interval;
-  /** Replicas for the workload's own rate; null where no rate meets the targets. */
+  /** Replicas that serve the workload's own rate by simulation; null where no rate meets the targets. */
   readonly replicasFor: {
     readonly requestsPerSecond: number;
-    /** `high` is null where the slow end meets the targets at no rate. */
+    /** `high` is null where no rate is sure. */
     readonly replicas: { readonly low: number; readonly estimate: number; readonly high: number | null };
   } | null;
   /** In the long run, at the estimate's rate; a run's own throughput counts the time until its last answer too. */

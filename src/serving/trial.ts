@@ -1,0 +1,52 @@
+/** A run under targets: whether its requests meet them, by one rule for every search. */
+import { figuresOf, type Replicas, type Service, type Setting } from './candidate.js';
+import type { Targets } from './metrics.js';
+import { enoughFor, RUN_PARTS } from './misses.js';
+import type { Bound } from './price/price.js';
+import type { Least, Requested } from './question.js';
+import type { RunFigures } from './types.js';
+
+/** Made-up requests come for at least this long, so that a batch grows to what a rate makes of it. */
+const LEAST_SECONDS = 120;
+
+/** A run under targets. */
+export interface Trial {
+  readonly meets: boolean;
+  readonly missed: 'ttft' | 'tpot' | null;
+  readonly figures: RunFigures;
+  /** Too many requests are longer than the cache, or than the server takes. */
+  readonly tooLong: boolean;
+}
+
+/** So many requests, for so long, that parts of a run are longer than a request that just meets its targets. */
+export const leastOf = ({ targets, workload }: Setting): Least => ({
+  requests: enoughFor(1 - targets.share),
+  seconds: Math.max(LEAST_SECONDS, RUN_PARTS * (targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds)),
+});
+
+/**
+ * Serves requests until too many of them have missed a target. At the slow end of the prices it has to be sure that no
+ * more do in the long run; else what this draw says counts.
+ */
+export function trial(
+  service: Service,
+  targets: Targets,
+  bound: Bound,
+  requested: Requested,
+  replicas?: Replicas,
+): Trial {
+  const allowed = 1 - targets.share;
+  const sure = bound === 'high';
+  const { metrics, finished } = service.run(bound, requested, (m) => m.misses.tooMany(allowed, sure), replicas);
+  const { share, atMost } = metrics.misses;
+  const few = share !== null && (sure ? atMost : share) <= allowed + 1e-9;
+  const meets = finished && few;
+  return {
+    // Without a second token nothing is known about the time between tokens.
+    meets: meets && metrics.tpot.count > 0,
+    // A request that is refused has no first token.
+    missed: meets ? null : metrics.lateFirst + metrics.rejected >= metrics.slowTokens ? 'ttft' : 'tpot',
+    figures: figuresOf(metrics),
+    tooLong: metrics.rejected > allowed * (metrics.completed + metrics.rejected),
+  };
+}
