@@ -165,7 +165,7 @@ export class Service {
       if (!result.finished) partial = true;
     }
     const estimate = results.estimate!;
-    const run = this.describe({ low: estimate, high: estimate, ...results, estimate });
+    const run = this.describe({ low: estimate, high: estimate, ...results, estimate }, this.isSure(results.high));
     const { depth, speculation } = this.setting.server;
     if (partial) return { run, partial };
     if (speculation)
@@ -175,6 +175,20 @@ export class Service {
       };
     if (depth === null) return { run, partial };
     return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn, requested) }, partial };
+  }
+
+  /** Whether other draws meet the targets at the slow end, too: as where a rate is searched (trial.ts). */
+  private isSure(slow: RunResult | undefined): boolean {
+    const { workload, targets } = this.setting;
+    if (!slow?.finished || slow.metrics.tpot.count === 0) return false;
+    const allowed = 1 - targets.share + 1e-9;
+    const { misses, load } = slow.metrics;
+    if (misses.atMost > allowed) return false;
+    const rate = workload.requestsPerSecond;
+    if (rate === null || workload.kind === 'trace' || load.margin === 0) return true;
+    const more = workload.source(rate * (1 + load.margin));
+    const { metrics, finished } = this.run('high', more, (m) => m.misses.tooMany(allowed, true));
+    return finished && metrics.misses.atMost <= allowed;
   }
 
   /**
@@ -284,7 +298,7 @@ export class Service {
     };
   }
 
-  private describe(results: Readonly<Record<Bound, RunResult>>): Run {
+  private describe(results: Readonly<Record<Bound, RunResult>>, sure: boolean): Run {
     const { metrics: m, replicas } = results.estimate;
     const busy = m.busySeconds === 0 ? 1 : m.busySeconds;
     const estimate = figuresOf(m);
@@ -295,6 +309,7 @@ export class Service {
       low: figuresOf(results.low.metrics),
       estimate,
       high: figuresOf(results.high.metrics),
+      sure,
       completed: m.completed,
       rejected: m.rejected,
       preemptions: m.preemptions,

@@ -221,6 +221,7 @@ class Simulation implements Surroundings {
     this.count(now, 0);
     if (Number.isNaN(metrics.firstArrival)) metrics.firstArrival = now;
     metrics.lastArrival = now;
+    metrics.load.add(requests.number[slot]!, now, requests.prompt[slot]!, requests.output[slot]!);
     const tokens = requests.prompt[slot]! + requests.output[slot]! - 1;
     const blocks = blocksOf(tokens, server);
     if (tokens >= server.maxModelLen || blocks > server.blocks) {

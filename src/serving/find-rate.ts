@@ -3,10 +3,11 @@ import type { Interval } from '../cost/evidence.js';
 import { figuresOf, type Service, type Setting } from './candidate.js';
 import type { Bound } from './price/price.js';
 import { replicasFor } from './replicas.js';
-import { leastOf, trial, type Trial } from './trial.js';
+import type { Least } from './question.js';
+import { look, trial, whole, type Trial } from './trial.js';
 import type { SustainedRate } from './types.js';
 
-/** The bisection ends where the bracket is this narrow. */
+/** A bisection ends where the bracket is this narrow. */
 const PRECISION = 0.02;
 const LEAST_RATE = 1e-4;
 const MOST_RATE = 1e5;
@@ -29,33 +30,55 @@ export const beyond = (rate: number): number => rate * (1 + PRECISION);
 export const sustained = (service: Service, setting: Setting, bound: Bound, start: number, orNone: boolean): number =>
   search(service, setting, bound, start, orNone).rate;
 
-/** Bisection between a rate that meets the targets and one that does not. */
+/** How rates are tried. */
+interface Manner {
+  readonly least: Least;
+  /** The first step from the start; each further one is its square. */
+  readonly step: number;
+  readonly precision: number;
+  /** No rate below is asked for. */
+  readonly floor: number;
+}
+
+/** A look at short runs, then whole ones from what was seen. */
 function search(service: Service, setting: Setting, bound: Bound, start: number, orNone = false): Found {
-  const { targets, workload } = setting;
-  const least = leastOf(setting);
-  const tryRate = (rate: number): Trial => trial(service, targets, bound, workload.source(rate, least));
+  const floor = orNone ? start : 0;
+  const seen = bisect(service, setting, bound, start, { least: look(setting), step: 2, precision: 0.1, floor });
+  return seen.rate === 0 ? seen : refine(service, setting, bound, seen.rate, floor);
+}
+
+const refine = (service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found =>
+  bisect(service, setting, bound, start, { least: whole(setting), step: 1.1, precision: PRECISION, floor });
+
+/** Bisection between a rate that meets the targets and one that does not. */
+function bisect(service: Service, { targets, workload }: Setting, bound: Bound, start: number, how: Manner): Found {
+  const tryRate = (rate: number): Trial => trial(service, targets, bound, workload.source(rate, how.least));
   let good = 0;
   let at: Trial | null = null;
   let bad = Infinity;
   let missed: Trial['missed'] = null;
   let tooLong = false;
   let rate = start;
-  let checked = false;
-  while (bad === Infinity || bad - good > PRECISION * good) {
+  let { step } = how;
+  let idle: Trial | null = null;
+  while (bad === Infinity || bad - good > how.precision * good) {
     const tried = tryRate(rate);
     if (tried.meets) [good, at] = [rate, tried];
     else {
       [bad, missed, tooLong] = [rate, tried.missed, tried.tooLong];
       // Where requests that hardly ever meet miss the targets, no rate between is worth a run.
-      if (good === 0 && rate < start && !checked) {
-        const idle = tryRate(Math.min(rate, LEAST_RATE));
+      if (good === 0 && rate < start && idle === null) {
+        idle = tryRate(Math.min(rate, LEAST_RATE));
         if (!idle.meets) return { rate: 0, at, missed: idle.missed, tooLong: idle.tooLong, alone: true };
-        checked = true;
       }
     }
-    if (good === 0 && (orNone || rate <= LEAST_RATE)) break;
+    if (good === 0 && rate <= Math.max(how.floor, LEAST_RATE)) break;
     if (bad === Infinity && rate >= MOST_RATE) break;
-    rate = good === 0 ? rate / 4 : bad === Infinity ? rate * 2 : (good + bad) / 2;
+    if (good > 0 && bad < Infinity) rate = (good + bad) / 2;
+    else {
+      rate = good === 0 ? Math.max(rate / step, how.floor) : rate * step;
+      step = Math.min(4, step ** 2);
+    }
   }
   return { rate: good, at, missed, tooLong, alone: false };
 }
@@ -90,11 +113,13 @@ export async function findRate(
       missedFirst: estimate.missed,
       refused: noRateWords(estimate),
     };
-  const slow = search(service, setting, 'high', estimate.rate * 0.8);
+  const slow = refine(service, setting, 'high', estimate.rate * 0.85);
   if (await pause(2 / 3)) return null;
-  const fast = search(service, setting, 'low', estimate.rate * 1.2);
+  const fast = refine(service, setting, 'low', estimate.rate * 1.15);
+  // A trace is what it is; other draws of made-up requests may bring more load than this one.
+  const margin = workload.kind === 'trace' ? 0 : (slow.at?.margin ?? 0);
   const rates: Interval = {
-    low: Math.min(slow.rate, estimate.rate),
+    low: Math.min(slow.rate / (1 + margin), estimate.rate),
     estimate: estimate.rate,
     high: Math.max(fast.rate, estimate.rate),
   };
@@ -105,7 +130,7 @@ export async function findRate(
     ...nothing,
     requestsPerSecond: rates,
     outputTokensPerSecond: rates.estimate * workload.meanOutputTokens,
-    replicasFor: replicasFor(service, setting, rates),
+    replicasFor: replicasFor(service, setting, rates, margin),
     usdPerMillionOutputTokens:
       usdPerSecond === null
         ? null
@@ -138,7 +163,7 @@ function curveOf(service: Service, setting: Setting, { estimate }: Interval): No
   const { workload } = setting;
   return CURVE.map((share) => {
     const requestsPerSecond = share * estimate;
-    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, leastOf(setting)), () => false);
+    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, look(setting)), () => false);
     const { p99_ttft_ms, p99_tpot_ms } = figuresOf(metrics);
     return { requestsPerSecond, p99_ttft_ms: p99_ttft_ms ?? 0, p99_tpot_ms: p99_tpot_ms ?? 0 };
   });

@@ -5,7 +5,7 @@
  * ITL: every gap between two tokens of a request. E2EL: arrival to last token. Goodput: requests that meet every
  * target, a second. Duration: first arrival to last token.
  */
-import { Misses } from './misses.js';
+import { Load, Misses } from './misses.js';
 import { Sketch } from './sketch.js';
 import { Timeline } from './timeline.js';
 
@@ -43,6 +43,7 @@ export class Metrics {
   readonly queue = new Sketch();
   readonly timeline = new Timeline();
   readonly misses: Misses;
+  readonly load: Load;
   completed = 0;
   rejected = 0;
   /** Requests that met every target. */
@@ -83,6 +84,7 @@ export class Metrics {
     requests = 0,
   ) {
     this.misses = new Misses(requests);
+    this.load = new Load(requests);
   }
 
   /** A request that is too long for the server: it has no answer, and misses the targets. */

@@ -5,7 +5,8 @@
  * So its requests are divided, in the order in which they come, into a warm-up (the server begins empty) and six equal
  * parts. Two bounds hold with 95 % confidence, and the larger counts: Student's t over the parts' shares (batch means:
  * misses come in bursts, and a queue that grows makes parts unequal), and the binomial bound of Clopper and Pearson (few
- * requests say little, also where none of them missed).
+ * requests say little, also where none of them missed). Near its limit a server goes from no misses to many within a few
+ * percent of load, and a draw's own load is only that near to the traffic's: how near, the parts tell too.
  */
 
 const PARTS = 6;
@@ -29,7 +30,7 @@ export class Misses {
 
   /** @param requests of the whole run */
   constructor(requests: number) {
-    this.each = requests >= RUN_PARTS * LEAST_OF_A_PART ? requests / RUN_PARTS : 0;
+    this.each = partOf(requests);
     this.expected = requests - Math.ceil(this.each);
   }
 
@@ -67,11 +68,52 @@ export class Misses {
   private byParts(): number {
     if (this.each === 0) return 0;
     const shares = Array.from(this.ended, (n, i) => (n === 0 ? 1 : this.missed[i]! / n));
-    const mean = total(shares) / PARTS;
-    const squares = total(shares.map((share) => (share - mean) ** 2));
-    return mean + STUDENT * Math.sqrt(squares / (PARTS - 1) / PARTS);
+    return mean(shares) + STUDENT * Math.sqrt(variance(shares) / PARTS);
   }
 }
+
+/** Tokens that requests bring, part by part. */
+export class Load {
+  private readonly each: number;
+  private readonly prompts = new Float64Array(PARTS);
+  private readonly outputs = new Float64Array(PARTS);
+  /** When a part begins, and when the last one ended. */
+  private readonly times = new Float64Array(PARTS + 1);
+
+  constructor(requests: number) {
+    this.each = partOf(requests);
+  }
+
+  add(number: number, time: number, promptTokens: number, outputTokens: number): void {
+    if (this.each === 0) return;
+    const part = Math.min(PARTS, Math.floor(number / this.each)) - 1;
+    if (part < 0) return;
+    if (this.prompts[part] === 0) this.times[part] = time;
+    this.times[PARTS] = time;
+    this.prompts[part]! += promptTokens;
+    this.outputs[part]! += outputTokens;
+  }
+
+  /** By which share another draw of this length brings more tokens a second, at most, with confidence. */
+  get margin(): number {
+    if (this.each === 0) return Infinity;
+    const { times } = this;
+    return Math.max(
+      ...[this.prompts, this.outputs].map((tokens) => {
+        const rates = Array.from(tokens, (n, i) => n / (times[i + 1]! - times[i]!));
+        return (STUDENT * Math.sqrt((2 * variance(rates)) / PARTS)) / mean(rates);
+      }),
+    );
+  }
+}
+
+/** Requests of a part; 0 where all are one part. */
+const partOf = (requests: number): number => (requests >= RUN_PARTS * LEAST_OF_A_PART ? requests / RUN_PARTS : 0);
+const mean = (values: readonly number[]): number => total(values) / values.length;
+const variance = (values: readonly number[]): number => {
+  const middle = mean(values);
+  return total(values.map((x) => (x - middle) ** 2)) / (values.length - 1);
+};
 
 const total = (values: Iterable<number>): number => {
   let sum = 0;

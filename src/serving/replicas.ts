@@ -2,7 +2,7 @@
 import type { Interval } from '../cost/evidence.js';
 import type { Service, Setting } from './candidate.js';
 import type { Bound } from './price/price.js';
-import { leastOf, trial } from './trial.js';
+import { trial, whole } from './trial.js';
 import type { SustainedRate } from './types.js';
 
 /**
@@ -15,16 +15,22 @@ const MOST_TOGETHER = 32;
  * By simulation: replicas share the requests by the router, and a number is not the proportion of two rates. Those that
  * prefill come with their own.
  * @param rates that the replicas of the question sustain
+ * @param margin for other draws, of what has to be sure
  */
-export function replicasFor(service: Service, setting: Setting, rates: Interval): SustainedRate['replicasFor'] {
+export function replicasFor(
+  service: Service,
+  setting: Setting,
+  rates: Interval,
+  margin: number,
+): SustainedRate['replicasFor'] {
   const { workload, server, targets } = setting;
   const wanted = workload.requestsPerSecond;
   if (wanted === null) return null;
   // Replicas are added one by one, and with those that prefill in groups.
   const unit = server.prefillReplicas === 0 ? 1 : server.replicas;
-  const least = leastOf(setting);
+  const least = whole(setting);
   const serve = (bound: Bound, units: number): boolean =>
-    trial(service, targets, bound, workload.source(wanted, least), {
+    trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
       replicas: units * unit,
       prefillReplicas: units * server.prefillReplicas,
     }).meets;

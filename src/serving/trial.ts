@@ -6,23 +6,36 @@ import type { Bound } from './price/price.js';
 import type { Least, Requested } from './question.js';
 import type { RunFigures } from './types.js';
 
-/** Made-up requests come for at least this long, so that a batch grows to what a rate makes of it. */
-const LEAST_SECONDS = 120;
-
 /** A run under targets. */
 export interface Trial {
   readonly meets: boolean;
   readonly missed: 'ttft' | 'tpot' | null;
   readonly figures: RunFigures;
+  /** By which share another draw brings more load at most. */
+  readonly margin: number;
   /** Too many requests are longer than the cache, or than the server takes. */
   readonly tooLong: boolean;
 }
 
-/** So many requests, for so long, that parts of a run are longer than a request that just meets its targets. */
-export const leastOf = ({ targets, workload }: Setting): Least => ({
+/** Made-up requests of a first look come for at least this long, so that a batch grows to what a rate makes of it. */
+const LOOK_SECONDS = 120;
+/** Lengths of a request that just meets its targets, in a part of a run: what one part has, the next has not. */
+const SPANS_OF_A_PART = 3;
+
+/** Of a first look: enough to tell a rate that is far off. */
+export const look = ({ targets }: Setting): Least => ({
   requests: enoughFor(1 - targets.share),
-  seconds: Math.max(LEAST_SECONDS, RUN_PARTS * (targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds)),
+  seconds: LOOK_SECONDS,
 });
+
+/** Of a run whose parts each tell the share of requests that miss. */
+export const whole = (setting: Setting): Least => ({
+  requests: RUN_PARTS * enoughFor(1 - setting.targets.share),
+  seconds: RUN_PARTS * SPANS_OF_A_PART * spanOf(setting),
+});
+
+const spanOf = ({ targets, workload }: Setting): number =>
+  targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds;
 
 /**
  * Serves requests until too many of them have missed a target. At the slow end of the prices it has to be sure that no
@@ -47,6 +60,7 @@ export function trial(
     // A request that is refused has no first token.
     missed: meets ? null : metrics.lateFirst + metrics.rejected >= metrics.slowTokens ? 'ttft' : 'tpot',
     figures: figuresOf(metrics),
+    margin: metrics.load.margin,
     tooLong: metrics.rejected > allowed * (metrics.completed + metrics.rejected),
   };
 }

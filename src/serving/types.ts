@@ -47,6 +47,8 @@ export interface Run {
   readonly low: RunFigures;
   readonly estimate: RunFigures;
   readonly high: RunFigures;
+  /** The targets are met at the slow end, of other draws of these requests too, with 95 % confidence. */
+  readonly sure: boolean;
   readonly completed: number;
   /** Requests that are longer than the cache, or than the longest that the server takes. */
   readonly rejected: number;
