@@ -7,23 +7,24 @@ import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence, ServerSpread } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
 import { candidateId } from '../plan/ask/candidates.js';
+import type { TestedSimulation } from '../plan/ask/tested.js';
 import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate/evaluate.js';
 import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
 import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
-import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
+import { figuresOf, PERCENT, percentilesOf, waitingShares } from './figures.js';
+import type { Ended, Metrics, Targets } from './metrics.js';
 import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
 import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
-import { LEAST_FOR_P99, type Sketch } from './sketch.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 import { whereItPays } from './price/round-price.js';
-import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
+import type { Run, RunFigures } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
 const NETWORK_BYTES_PER_SECOND = 50e9;
@@ -34,6 +35,8 @@ export interface Setting {
   readonly workload: WorkloadChoice;
   readonly server: ServerChoice;
   readonly targets: Targets;
+  /** How predictions of first tokens and steps fared. */
+  readonly tested: TestedSimulation;
 }
 
 export type Replicas = Pick<ServerChoice, 'replicas' | 'prefillReplicas'>;
@@ -340,63 +343,6 @@ export class Service {
 /** Rows of a step at most: with speculation several a sequence. */
 const rowsOf = ({ maxNumSeqs, speculation }: ServerChoice): number =>
   maxNumSeqs * (1 + (speculation?.draftTokens ?? 0));
-
-const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);
-
-/** Milliseconds; none of no values. */
-const percentilesOf = (sketch: Sketch): number[] =>
-  PERCENT.flatMap((percent) => {
-    const seconds = sketch.quantile(percent / 100);
-    return seconds === null ? [] : [seconds * 1e3];
-  });
-
-/** Less waiting than this share of the time in the system does not count as a limit. */
-const NEGLIGIBLE_WAITING = 0.01;
-
-/** Waiting by what stood in its way; the rest is for the running iteration to end. */
-function waitingShares(m: Metrics): WaitingShares {
-  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
-  const all = Math.max(limited, m.queue.total);
-  const shares = LIMITS.map((name, i) => [name, all === 0 ? 0 : m.limitSeconds[i]! / all] as const);
-  return { ...(Object.fromEntries(shares) as Record<Limit, number>), iteration: all === 0 ? 0 : 1 - limited / all };
-}
-
-function limitOf(m: Metrics): RunFigures['limitedBy'] {
-  const shares = waitingShares(m);
-  const most = LIMITS.reduce((a, b) => (shares[b] > shares[a] ? b : a));
-  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
-  return limited < NEGLIGIBLE_WAITING * m.e2el.total || limited === 0 ? 'nothing' : most;
-}
-
-/** A run under the keys of vLLM's benchmark. */
-export function figuresOf(m: Metrics): RunFigures {
-  const duration = m.durationSeconds;
-  const perSecond = (count: number): number => (duration === 0 ? 0 : count / duration);
-  const distributions = { ttft: m.ttft, tpot: m.tpot, itl: m.itl, e2el: m.e2el, queue: m.queue };
-  const times: Record<string, number | null> = {};
-  for (const [name, sketch] of Object.entries(distributions))
-    for (const [statistic, seconds] of Object.entries(sketch.distribution()) as [string, number | null][])
-      times[`${statistic}_${name}_ms`] = seconds === null ? null : seconds * 1e3;
-  return {
-    duration,
-    completed: m.completed,
-    total_input_tokens: m.inputTokens,
-    total_output_tokens: m.outputTokens,
-    request_throughput: perSecond(m.completed),
-    request_goodput: perSecond(m.good),
-    output_throughput: perSecond(m.outputTokens),
-    total_token_throughput: perSecond(m.inputTokens + m.outputTokens),
-    preemptions: m.preemptions,
-    limitedBy: limitOf(m),
-    sketched: Object.entries(distributions).flatMap(([name, sketch]) => (sketch.isExact ? [] : [name as Metric])),
-    few: Object.entries(distributions).flatMap(([name, { count }]) =>
-      count > 0 && count < LEAST_FOR_P99 ? [name as Metric] : [],
-    ),
-    missedShare: m.misses.share,
-    missedShareAtMost: m.misses.atMost,
-    ...(times as Pick<RunFigures, keyof RunFigures & `${string}_ms`>),
-  };
-}
 
 /** Iterations have the spread of steps already. */
 function firstTokenFactor(spread: ServerSpread | null, bound: Bound): number {

@@ -1,6 +1,7 @@
 /** The highest rate of requests at which a candidate meets the targets. */
 import type { Interval } from '../cost/evidence.js';
-import { figuresOf, type Service, type Setting } from './candidate.js';
+import { type Service, type Setting } from './candidate.js';
+import { figuresOf } from './figures.js';
 import type { Bound } from './price/price.js';
 import { replicasFor } from './replicas.js';
 import type { Least } from './question.js';
@@ -163,7 +164,7 @@ function curveOf(service: Service, setting: Setting, { estimate }: Interval): No
   const { workload } = setting;
   return CURVE.map((share) => {
     const requestsPerSecond = share * estimate;
-    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, look(setting)), () => false);
+    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, whole(setting)), () => false);
     const { p99_ttft_ms, p99_tpot_ms } = figuresOf(metrics);
     return { requestsPerSecond, p99_ttft_ms: p99_ttft_ms ?? 0, p99_tpot_ms: p99_tpot_ms ?? 0 };
   });

@@ -12,10 +12,11 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
+import type { Host } from '../plan/ask/prepare.js';
 import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
-import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
+import { isAsynchronous, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './workload/draws.js';
@@ -371,9 +372,8 @@ export function readServer(
   device: {
     readonly vramBytes: number;
     readonly spec: DeviceSpec | null;
-    readonly stack: string | null;
-    /** Tables of the stack that price; null without. */
-    readonly tables: StackTables | null;
+    /** The server that the answer names; null without one. */
+    readonly host: Host | null;
     readonly model: Looped;
     /** Id of the preset; null for a file. */
     readonly preset: string | null;
@@ -386,9 +386,10 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
+  const stack = device.host?.stack ?? null;
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
-    : serverDefaults(device.stack, device.vramBytes, device.spec?.id ?? '');
+    : serverDefaults(stack, device.vramBytes, device.spec?.id ?? '');
   const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
   const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
   if (maxNumBatchedTokens < maxNumSeqs)
@@ -400,18 +401,13 @@ export function readServer(
     maxNumSeqs,
     maxNumBatchedTokens,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
-    blockTokens: whole(
-      'blockTokens',
-      1,
-      65_536,
-      device.stack === 'vllm' || device.stack === 'sglang' || device.defaults ? 16 : 32,
-    ),
+    blockTokens: whole('blockTokens', 1, 65_536, stack === 'vllm' || stack === 'sglang' || device.defaults ? 16 : 32),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill'),
-    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(device.stack),
+    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),
     // What is cached of a token depends on its depth.
     prefixCaching: on('prefixCaching') && !asked(w.depth) && !asked(s.draftTokens) && !device.defaults,
-    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
+    asyncScheduling: isAsynchronous(s.asyncScheduling, device.host),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),

@@ -1,5 +1,6 @@
 /** A run under targets: whether its requests meet them, by one rule for every search. */
-import { figuresOf, type Replicas, type Service, type Setting } from './candidate.js';
+import { type Replicas, type Service, type Setting } from './candidate.js';
+import { figuresOf } from './figures.js';
 import type { Targets } from './metrics.js';
 import { enoughFor, RUN_PARTS } from './misses.js';
 import type { Bound } from './price/price.js';

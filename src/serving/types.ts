@@ -1,5 +1,6 @@
 /** What a simulation answers. Keys with an underscore are those of vLLM's serving benchmark, in its units. */
 import type { Evidence, Interval } from '../cost/evidence.js';
+import type { TestedSimulation } from '../plan/ask/tested.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Capacity } from './price/capacity.js';
 import type { Batching, Depth, SkippedKv } from './depth.js';
@@ -223,6 +224,8 @@ export interface SimulationReport extends Partial<FirstRun> {
   };
   readonly server: ReportedServer;
   readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
+  /** How predictions fared on published figures nearest to this question; docs/accuracy.md has all. */
+  readonly tested: TestedSimulation;
   /** Of those that are `sketched`, relative to the exact one. */
   readonly percentileError: number;
   /** Empty with `--find-rate`. The first run's figures are also fields of the report. */
