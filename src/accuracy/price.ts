@@ -115,7 +115,7 @@ export class Pricing {
     this.services.set(key, service);
     const rate = (bound: Bound): number => {
       const source = batches(DRAWS, batch, promptTokens, outputTokens);
-      const { metrics: m } = service.run(bound, { source, requests: DRAWS * batch }, () => false);
+      const { metrics: m } = service.run(bound, { source, requests: DRAWS * batch }, () => false, setting.server);
       return (m.outputTokens - m.completed) / (m.busySeconds - DRAWS * m.ttft.mean!);
     };
     const rates = { estimate: rate('estimate'), low: rate('high'), high: rate('low') };

@@ -39,9 +39,10 @@ export interface Setting {
   readonly tested: TestedSimulation;
 }
 
-export type Replicas = Pick<ServerChoice, 'replicas' | 'prefillReplicas'>;
+/** What a run may have otherwise than the question. */
+export type Otherwise = Pick<ServerChoice, 'depth' | 'speculation' | 'replicas' | 'prefillReplicas'>;
 
-const withReplicas = (server: ServerOptions, { replicas, prefillReplicas }: Replicas): ServerOptions => ({
+const withReplicas = (server: ServerOptions, { replicas, prefillReplicas }: Otherwise): ServerOptions => ({
   ...server,
   replicas,
   disaggregation: server.disaggregation && { ...server.disaggregation, prefillReplicas },
@@ -143,10 +144,10 @@ export class Service {
     bound: Bound,
     requested: Requested,
     stop: (m: Metrics) => boolean,
-    replicas: Replicas = this.setting.server,
+    asked: Otherwise = this.setting.server,
   ): RunResult {
-    const options = this.runOptions(bound, requested);
-    return run({ ...options, server: withReplicas(options.server, replicas), stop });
+    const options = this.runOptions(bound, requested, asked);
+    return run({ ...options, server: withReplicas(options.server, asked), stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */

@@ -3,7 +3,7 @@
  *
  * A run is one draw: of a rate that it just sustains, other draws of the same traffic miss the targets half of the time.
  * So its requests are divided, in the order in which they come, into a warm-up (the server begins empty) and six equal
- * parts. Two bounds hold with 95 % confidence, and the larger counts: Student's t over the parts' shares (batch means:
+ * parts. Two bounds hold with 97.5 % confidence, since a search takes the best of several rates, and the larger counts: Student's t over the parts' shares (batch means:
  * misses come in bursts, and a queue that grows makes parts unequal), and the binomial bound of Clopper and Pearson (few
  * requests say little, also where none of them missed). Near its limit a server goes from no misses to many within a few
  * percent of load, and a draw's own load is only that near to the traffic's: how near, the parts tell too.
@@ -13,9 +13,9 @@ const PARTS = 6;
 export const RUN_PARTS = PARTS + 1;
 /** With fewer requests a part all count as one part. */
 const LEAST_OF_A_PART = 10;
-export const CONFIDENCE = 0.95;
+const CONFIDENCE = 0.975;
 /** Student's t for this confidence, one-sided, with PARTS − 1 degrees of freedom. */
-const STUDENT = 2.015;
+const STUDENT = 2.571;
 
 /** Requests from which the share of misses can be told: allowed are ten of them. */
 export const enoughFor = (allowedShare: number): number => Math.ceil(10 / allowedShare - 1e-9);

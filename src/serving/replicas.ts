@@ -31,6 +31,7 @@ export function replicasFor(
   const least = whole(setting);
   const serve = (bound: Bound, units: number): boolean =>
     trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
+      ...server,
       replicas: units * unit,
       prefillReplicas: units * server.prefillReplicas,
     }).meets;

@@ -1,5 +1,5 @@
 /** A run under targets: whether its requests meet them, by one rule for every search. */
-import { type Replicas, type Service, type Setting } from './candidate.js';
+import { type Otherwise, type Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import type { Targets } from './metrics.js';
 import { enoughFor, RUN_PARTS } from './misses.js';
@@ -47,11 +47,11 @@ export function trial(
   targets: Targets,
   bound: Bound,
   requested: Requested,
-  replicas?: Replicas,
+  asked?: Otherwise,
 ): Trial {
   const allowed = 1 - targets.share;
   const sure = bound === 'high';
-  const { metrics, finished } = service.run(bound, requested, (m) => m.misses.tooMany(allowed, sure), replicas);
+  const { metrics, finished } = service.run(bound, requested, (m) => m.misses.tooMany(allowed, sure), asked);
   const { share, atMost } = metrics.misses;
   const few = share !== null && (sure ? atMost : share) <= allowed + 1e-9;
   const meets = finished && few;

@@ -30,7 +30,7 @@ export type RunFigures = {
   readonly few: readonly Metric[];
   /** Share of the requests after the warm-up that missed a target or were refused; null of none. */
   readonly missedShare: number | null;
-  /** The share that misses at most in the long run, with 95 % confidence (docs/simulate.md). */
+  /** The share that misses at most in the long run, with 97.5 % confidence (docs/simulate.md). */
   readonly missedShareAtMost: number;
 } & { readonly [K in `${Statistic}_${Metric}_ms`]: number | null };
 
@@ -48,7 +48,7 @@ export interface Run {
   readonly low: RunFigures;
   readonly estimate: RunFigures;
   readonly high: RunFigures;
-  /** The targets are met at the slow end, of other draws of these requests too, with 95 % confidence. */
+  /** The targets are met at the slow end, of other draws of these requests too, with 97.5 % confidence. */
   readonly sure: boolean;
   readonly completed: number;
   /** Requests that are longer than the cache, or than the longest that the server takes. */
@@ -116,7 +116,7 @@ export interface SustainedRate {
   readonly servedBy: string | null;
   /**
    * `low`: every iteration takes the high end of its interval, and in the long run no more requests miss the targets than
-   * may, with 95 % confidence; 0 where that is sure of no rate. The others are those of one draw.
+   * may, with 97.5 % confidence; 0 where that is sure of no rate. The others are those of one draw.
    */
   readonly requestsPerSecond: Interval;
   /** Replicas that serve the workload's own rate by simulation; null where no rate meets the targets. */

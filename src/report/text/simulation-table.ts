@@ -85,7 +85,7 @@ function testedLines(r: SimulationReport): string[] {
 /** @returns what the first number of a rate holds for, too */
 function rateTarget(r: SimulationReport): string[] {
   const unsure = unsureWords(r);
-  const holds = `the first number holds ${unsure === null ? 'with 95 % confidence for other draws of these requests' : 'for other draws of these requests'}, even if every step takes the slow end of its interval`;
+  const holds = `the first number holds ${unsure === null ? 'with 97.5 % confidence for other draws of these requests' : 'for other draws of these requests'}, even if every step takes the slow end of its interval`;
   return [
     ...wrap(`Highest rate with ${targetWords(r)}; ${holds}:`, WIDTH, '  '),
     ...(unsure === null ? [] : wrap(`No rate is sure: ${unsure}.`, WIDTH, '  ')),
