@@ -23,6 +23,9 @@ const LOOK_SECONDS = 120;
 /** Lengths of a request that just meets its targets, in a part of a run: what one part has, the next has not. */
 const SPANS_OF_A_PART = 3;
 
+/** Of long answers a whole run has fewer requests, and a wider margin: a token of one sequence takes an iteration. */
+const MOST_TOKENS = 1.5e6;
+
 /** Of a first look: enough to tell a rate that is far off. */
 export const look = ({ targets }: Setting): Least => ({
   requests: enoughFor(1 - targets.share),
@@ -30,10 +33,14 @@ export const look = ({ targets }: Setting): Least => ({
 });
 
 /** Of a run whose parts each tell the share of requests that miss. */
-export const whole = (setting: Setting): Least => ({
-  requests: RUN_PARTS * enoughFor(1 - setting.targets.share),
-  seconds: RUN_PARTS * SPANS_OF_A_PART * spanOf(setting),
-});
+export function whole(setting: Setting): Least {
+  const enough = enoughFor(1 - setting.targets.share);
+  const bearable = Math.ceil(MOST_TOKENS / setting.workload.meanOutputTokens);
+  return {
+    requests: Math.max(enough, Math.min(RUN_PARTS * enough, bearable)),
+    seconds: RUN_PARTS * SPANS_OF_A_PART * spanOf(setting),
+  };
+}
 
 const spanOf = ({ targets, workload }: Setting): number =>
   targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds;
