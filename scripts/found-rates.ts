@@ -54,7 +54,7 @@ for (const [name, scenario] of CASES) {
   const found = await findRate(service, setting, () => Promise.resolve(false));
   const seconds = (performance.now() - began) / 1e3;
   const { low, estimate, high } = found!.requestsPerSecond;
-  const least = whole(setting);
+  const least = whole(setting, service);
   const counts: number[] = [];
   for (const [i, times] of LENGTHS.entries()) {
     let own = 0;

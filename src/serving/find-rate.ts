@@ -44,12 +44,17 @@ interface Manner {
 /** A look at short runs, then whole ones from what was seen. */
 function search(service: Service, setting: Setting, bound: Bound, start: number, orNone = false): Found {
   const floor = orNone ? start : 0;
-  const seen = bisect(service, setting, bound, start, { least: look(setting), step: 2, precision: 0.1, floor });
+  const seen = bisect(service, setting, bound, start, {
+    least: look(setting, service),
+    step: 2,
+    precision: 0.1,
+    floor,
+  });
   return seen.rate === 0 ? seen : refine(service, setting, bound, seen.rate, floor);
 }
 
 const refine = (service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found =>
-  bisect(service, setting, bound, start, { least: whole(setting), step: 1.1, precision: PRECISION, floor });
+  bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision: PRECISION, floor });
 
 /** Bisection between a rate that meets the targets and one that does not. */
 function bisect(service: Service, { targets, workload }: Setting, bound: Bound, start: number, how: Manner): Found {
@@ -164,7 +169,11 @@ function curveOf(service: Service, setting: Setting, { estimate }: Interval): No
   const { workload } = setting;
   return CURVE.map((share) => {
     const requestsPerSecond = share * estimate;
-    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, whole(setting)), () => false);
+    const { metrics } = service.run(
+      'estimate',
+      workload.source(requestsPerSecond, whole(setting, service)),
+      () => false,
+    );
     const { p99_ttft_ms, p99_tpot_ms } = figuresOf(metrics);
     return { requestsPerSecond, p99_ttft_ms: p99_ttft_ms ?? 0, p99_tpot_ms: p99_tpot_ms ?? 0 };
   });

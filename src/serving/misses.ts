@@ -17,6 +17,10 @@ const CONFIDENCE = 0.975;
 /** Student's t for this confidence, one-sided, with PARTS − 1 degrees of freedom. */
 const STUDENT = 2.571;
 
+/** Requests of a run of which none may miss to be sure of this share. */
+export const leastFor = (allowedShare: number): number =>
+  Math.ceil((Math.log(1 - CONFIDENCE) / Math.log1p(-allowedShare)) * (RUN_PARTS / PARTS)) + RUN_PARTS;
+
 /** Requests from which the share of misses can be told: allowed are ten of them. */
 export const enoughFor = (allowedShare: number): number => Math.ceil(10 / allowedShare - 1e-9);
 

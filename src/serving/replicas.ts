@@ -28,7 +28,7 @@ export function replicasFor(
   if (wanted === null) return null;
   // Replicas are added one by one, and with those that prefill in groups.
   const unit = server.prefillReplicas === 0 ? 1 : server.replicas;
-  const least = whole(setting);
+  const least = whole(setting, service);
   const serve = (bound: Bound, units: number): boolean =>
     trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
       ...server,

@@ -2,7 +2,7 @@
 import { type Otherwise, type Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import type { Targets } from './metrics.js';
-import { enoughFor, RUN_PARTS } from './misses.js';
+import { enoughFor, leastFor, RUN_PARTS } from './misses.js';
 import type { Bound } from './price/price.js';
 import type { Least, Requested } from './question.js';
 import type { RunFigures } from './types.js';
@@ -23,23 +23,28 @@ const LOOK_SECONDS = 120;
 /** Lengths of a request that just meets its targets, in a part of a run: what one part has, the next has not. */
 const SPANS_OF_A_PART = 3;
 
-/** Of long answers a whole run has fewer requests, and a wider margin: a token of one sequence takes an iteration. */
-const MOST_TOKENS = 1.5e6;
+/** Where few sequences fit, each token takes an iteration: a run then has fewer requests, and a wider margin. */
+const MOST_ITERATIONS = 300_000;
 
 /** Of a first look: enough to tell a rate that is far off. */
-export const look = ({ targets }: Setting): Least => ({
-  requests: enoughFor(1 - targets.share),
+export const look = (setting: Setting, service: Service): Least => ({
+  requests: Math.min(enoughFor(1 - setting.targets.share), bearable(setting, service)),
   seconds: LOOK_SECONDS,
 });
 
 /** Of a run whose parts each tell the share of requests that miss. */
-export function whole(setting: Setting): Least {
-  const enough = enoughFor(1 - setting.targets.share);
-  const bearable = Math.ceil(MOST_TOKENS / setting.workload.meanOutputTokens);
-  return {
-    requests: Math.max(enough, Math.min(RUN_PARTS * enough, bearable)),
-    seconds: RUN_PARTS * SPANS_OF_A_PART * spanOf(setting),
-  };
+export const whole = (setting: Setting, service: Service): Least => ({
+  requests: Math.min(RUN_PARTS * enoughFor(1 - setting.targets.share), bearable(setting, service)),
+  seconds: RUN_PARTS * SPANS_OF_A_PART * spanOf(setting),
+});
+
+/** Requests of a run that takes not much longer than that, but so many that something may be sure. */
+function bearable({ targets, workload, request, server }: Setting, { options }: Service): number {
+  const tokens = workload.meanPromptTokens + workload.meanOutputTokens;
+  const fitting = Math.min(options.maxNumSeqs, (options.blocks * options.blockTokens) / tokens);
+  const passes = server.depth?.batching === 'loops' ? request.geometry.loops : 1;
+  const each = (workload.meanOutputTokens * passes) / (Math.max(1, fitting) * options.replicas);
+  return Math.max(leastFor(1 - targets.share), Math.ceil(MOST_ITERATIONS / each));
 }
 
 const spanOf = ({ targets, workload }: Setting): number =>

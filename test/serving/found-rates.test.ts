@@ -72,7 +72,11 @@ it(`a rate that is called sure is met by other draws (seed ${SEED})`, { timeout:
   const missedAt = (rate: number): number =>
     Array.from({ length: 12 }, () => {
       const fresh = drawOf(random.whole(1, 1e6));
-      const { metrics } = fresh.service.run('high', fresh.setting.workload.source(rate, whole(setting)), () => false);
+      const { metrics } = fresh.service.run(
+        'high',
+        fresh.setting.workload.source(rate, whole(setting, service)),
+        () => false,
+      );
       return metrics.misses.share! > 0.05;
     }).filter(Boolean).length;
   expect(missedAt(found.low), `${found.low} a second`).toBeLessThanOrEqual(4);

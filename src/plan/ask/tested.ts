@@ -72,11 +72,14 @@ export const testedSimulation = (groups: readonly JudgedGroup[], question: Teste
   step: testedOf(groups, question, ['step']),
 });
 
+/** Fewer say nothing of most. */
+const LEAST_FIGURES = 4;
+
 /** Most of the figures of a kind lie outside their intervals: nothing that rests on such intervals is sure. */
 export const mostlyOutside = (tested: TestedSimulation): (typeof SIMULATED)[number][] =>
   SIMULATED.filter((kind) => {
     const of = tested[kind];
-    return of !== null && 2 * of.inside < of.figures;
+    return of !== null && of.figures >= LEAST_FIGURES && 2 * of.inside < of.figures;
   });
 
 /** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
