@@ -65,7 +65,7 @@ export function unsureWords({ tested }: Pick<SimulationReport, 'tested'>): strin
 }
 
 /** `12.3 (11–14)`; a dash where one is not known. */
-export const knownBetween = (low: number | null, estimate: number | null, high: number | null, unit = 1): string =>
+const knownBetween = (low: number | null, estimate: number | null, high: number | null, unit = 1): string =>
   low === null || estimate === null || high === null ? '–' : between(low / unit, estimate / unit, high / unit);
 
 /** A queue that moves slower may meet other requests: the estimate need not lie between the ends. */

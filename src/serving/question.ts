@@ -298,7 +298,7 @@ function readTrace(
   };
 }
 
-type Looped = Pick<Geometry, 'loops' | 'loopsInRow'>;
+type Looped = Pick<Geometry, 'loops' | 'loopsInRow' | 'promptsBothWays'>;
 
 /** @throws UserError naming the setting, its rule and the value */
 function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped, preset: string | null): Depth | null {
@@ -372,6 +372,8 @@ export function readServer(
   device: {
     readonly vramBytes: number;
     readonly spec: DeviceSpec | null;
+    /** Whose kernels price. */
+    readonly stack: string | null;
     /** The server that the answer names; null without one. */
     readonly host: Host | null;
     readonly model: Looped;
@@ -386,10 +388,16 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
-  const stack = device.host?.stack ?? null;
+  const stack = device.host?.stack ?? device.stack;
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
     : serverDefaults(stack, device.vramBytes, device.spec?.id ?? '');
+  for (const name of ['chunkedPrefill', 'prefixCaching'] as const)
+    if (device.model.promptsBothWays && s[name] === 'on')
+      throw new UserError(
+        `${flag(name)} on: tokens of a prompt attend to all of it in this model, so prompts are read whole`,
+        `leave ${flag(name)} out`,
+      );
   const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
   const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
   if (maxNumBatchedTokens < maxNumSeqs)
@@ -403,10 +411,15 @@ export function readServer(
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
     blockTokens: whole('blockTokens', 1, 65_536, stack === 'vllm' || stack === 'sglang' || device.defaults ? 16 : 32),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
-    chunkedPrefill: on('chunkedPrefill'),
+    chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),
     // What is cached of a token depends on its depth.
-    prefixCaching: on('prefixCaching') && !asked(w.depth) && !asked(s.draftTokens) && !device.defaults,
+    prefixCaching:
+      on('prefixCaching') &&
+      !asked(w.depth) &&
+      !asked(s.draftTokens) &&
+      !device.defaults &&
+      !device.model.promptsBothWays,
     asyncScheduling: isAsynchronous(s.asyncScheduling, device.host),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),

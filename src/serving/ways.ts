@@ -75,7 +75,7 @@ function bestOfKinds(plans: readonly Plan[]): Plan[] {
 /** What is known of quality: rounds of proposals lose nothing, and figures of a codec say nothing of early exit. */
 function qualityOf(way: WayName, plan: Plan, depth: Depth | null): WayRow['quality'] {
   const full = isUncompressed(plan.codec) && plan.eviction === null;
-  if (way !== 'early exit') return { share: full ? 1 : (plan.qualityKept?.share ?? null), of: null };
+  if (way !== 'early exit') return { share: plan.qualityKept?.share ?? null, of: null };
   const published = full ? depth?.published?.quality : null;
   if (!published) return { share: null, of: null };
   const { right, allLoops, items, task } = published;

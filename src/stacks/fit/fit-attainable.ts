@@ -76,38 +76,37 @@ export function busyTimes<T extends Pick<Measured, 'work' | 'seconds'>>(calls: r
   });
 }
 
-/**
- * The measured knots of a stack file; what was filled by interpolation, may have been warm, or left the GPU idle, is
- * left out.
- */
-export function measuredTimes(file: StackFile): Measured[] {
+/** The measured knots of a table; what was filled by interpolation, or may have been warm, is left out. */
+export function timesOf(file: StackFile, table: StackFile['tables'][number]): Measured[] {
   const { l2Bytes } = ratesOf(file.device);
-  const spec = findDevice(file.device);
-  return file.tables.flatMap((table) => {
-    const kind = tunedClass(table.op);
-    // Laws are of kernels that read 16 bits.
-    if (table.op.endsWith('-fp8')) return [];
-    if (kind !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
-    const pace = paceOf(spec, kind);
-    const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
-    const kernels = classSpec(table.op);
-    const residuals = unpack(table.residuals);
-    const filled = table.filledRuns.flatMap((run, i) => Array.from({ length: run }, () => i % 2 === 1));
-    const times = knotSizes(table.axes.map((axis) => axis.knots)).flatMap((sizes, i): Measured[] => {
-      if (filled[i]) return [];
-      const shape: Record<string, number> = { ...table.fixed };
-      kernels.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
-      const work = kernels.work(shape);
-      const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
-      const warm = maybeWarmBytes(kind, shape, work, l2Bytes, copies) / file.rates.memoryBytesPerSecond;
-      if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
-      const { device, stack } = file;
-      const name = [device, stack, table.op, ...Object.values(table.fixed)].join(' ');
-      return [{ class: kind, device, stack, table: name, work, rates: file.rates, pace, seconds }];
-    });
-    return busyTimes(times);
+  const kind = tunedClass(table.op);
+  const pace = paceOf(findDevice(file.device), kind);
+  const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
+  const kernels = classSpec(table.op);
+  const residuals = unpack(table.residuals);
+  const filled = table.filledRuns.flatMap((run, i) => Array.from({ length: run }, () => i % 2 === 1));
+  return knotSizes(table.axes.map((axis) => axis.knots)).flatMap((sizes, i): Measured[] => {
+    if (filled[i]) return [];
+    const shape: Record<string, number> = { ...table.fixed };
+    kernels.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
+    const work = kernels.work(shape);
+    const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
+    const warm = maybeWarmBytes(kind, shape, work, l2Bytes, copies) / file.rates.memoryBytesPerSecond;
+    if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
+    const { device, stack } = file;
+    const name = [device, stack, table.op, ...Object.values(table.fixed)].join(' ');
+    return [{ class: kind, device, stack, table: name, work, rates: file.rates, pace, seconds }];
   });
 }
+
+/** The measured knots of a stack file, without those that left the GPU idle. */
+export const measuredTimes = (file: StackFile): Measured[] =>
+  file.tables.flatMap((table) => {
+    // Laws are of kernels that read 16 bits.
+    if (table.op.endsWith('-fp8')) return [];
+    if (tunedClass(table.op) !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
+    return busyTimes(timesOf(file, table));
+  });
 
 /** The measured times of several files, without kernels that another stack's on the same GPU show to be untuned. */
 export function tunedTimes(files: readonly StackFile[]): Measured[] {
