@@ -13,9 +13,9 @@ import { campaignOf, needOf } from './possible.js';
 import { geometryOf, Pricing } from './price.js';
 
 /** What a time is; first tokens hang on the queue more than on prices. */
-const TIMES: readonly Kind[] = ['step', 'request', 'throughput'];
+const TIMES: readonly Kind[] = ['step', 'first token', 'request', 'throughput'];
 
-/** What plans say of the figures that judge (plan/ask/tested.ts). */
+/** What plans and simulations say of the figures that judge (plan/ask/tested.ts). */
 export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): JudgedFile {
   const members = new Map<string, AccuracyFigure[]>();
   for (const f of figures) {

@@ -7,6 +7,7 @@ import { FIELDS, kernelsLabel, qualityColumn, type Field } from './plan-rows.js'
 import { shownDecode, timeColumn } from '../plan/words/words.js';
 import type { SustainedRate } from '../serving/types.js';
 import { VERSION } from '../version.js';
+import { shownOf } from './simulation-words.js';
 import { csvTable, markdownTable, markdownText, type CsvColumn } from './tables.js';
 import { answerLines } from './text/answer-text.js';
 import { left, right, type Column } from './text/text.js';
@@ -111,8 +112,8 @@ const RATES: readonly CsvColumn<SustainedRate>[] = [
   ['replicas', (s) => s.replicasFor?.replicas.high],
   ['usd_per_million_output_tokens', (s) => s.usdPerMillionOutputTokens?.estimate],
   ['limited_by', (s) => s.limitedBy],
-  ['p99_ttft_ms', (s) => s.atEstimate?.p99_ttft_ms],
-  ['p99_tpot_ms', (s) => s.atEstimate?.p99_tpot_ms],
+  ['p99_ttft_ms', (s) => s.atEstimate && shownOf(s.atEstimate, 'p99', 'ttft')],
+  ['p99_tpot_ms', (s) => s.atEstimate && shownOf(s.atEstimate, 'p99', 'tpot')],
   ['output_throughput', (s) => (s.atEstimate ? s.outputTokensPerSecond : '')],
 ];
 

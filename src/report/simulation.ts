@@ -8,7 +8,7 @@ import { answerLines, type AnswerLine } from './text/answer-text.js';
 import { htmlTable, markdownTable, markdownText } from './tables.js';
 import { WAYS, waysNote, waysWords } from './text/ways-table.js';
 import { left, right, type Column } from './text/text.js';
-import { findingWords, knownBetween, limitWords, machineWords, targetWords, verdictWords } from './simulation-words.js';
+import { findingWords, limitWords, machineWords, shownBetween, targetWords, verdictWords } from './simulation-words.js';
 
 export interface Simulated {
   /** The answer's plans; null where none is simulated. */
@@ -60,10 +60,9 @@ const columnsOf = (): Column<readonly [Run, (typeof METRICS)[number]]>[] => [
   left('metric', ([, [name]]) => name),
   // Estimate, fast end and slow end: `12.3 (11–14)`.
   ...STATISTICS.map(([title, statistic]) =>
-    right<readonly [Run, (typeof METRICS)[number]]>(title, ([{ low, estimate, high }, [, metric, unit]]) => {
-      const key = `${statistic}_${metric}_ms` as const;
-      return knownBetween(low[key], estimate[key], high[key], unit);
-    }),
+    right<readonly [Run, (typeof METRICS)[number]]>(title, ([run, [, metric, unit]]) =>
+      shownBetween(run, statistic, metric, unit),
+    ),
   ),
 ];
 
@@ -79,9 +78,9 @@ function sentences(r: SimulationReport): string[] {
       const most = sustained
         ? sustained.estimate === 0
           ? '; it meets them at no rate'
-          : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end up to ${formatNumber(sustained.low)}`
+          : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end ${sustained.low === 0 ? 'surely at no rate' : `surely up to ${formatNumber(sustained.low)}`}`
         : '';
-      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r.targets)}${most}; ${limitWords(run)}.`;
+      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r)}${most}; ${limitWords(run)}.`;
     }),
   ];
 }

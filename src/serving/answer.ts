@@ -2,8 +2,9 @@
 import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
-import { prepare, type Sources } from '../plan/ask/prepare.js';
+import { hostOf, prepare, type Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
+import { testedSimulation } from '../plan/ask/tested.js';
 import { makePlan } from '../plan/plan.js';
 import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
@@ -60,7 +61,7 @@ export function settle(
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,
-    tables: request.runtime ? null : (sources.gpu?.stack ?? null),
+    host: hostOf(sources, still),
     defaults: request.runtime?.source.terms.defaults ?? null,
   });
   if (request.runtime && !request.runtime.source.terms.serves && (read.maxNumSeqs > 1 || read.replicas > 1))
@@ -78,7 +79,9 @@ export function settle(
   const positions = Math.max(request.geometry.maxPositions, request.contextTokens);
   const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, positions, o.skipBad);
   const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
-  return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets }, plan };
+  const { geometry, device } = request;
+  const tested = testedSimulation(sources.judged ?? [], { stack: sources.stack, geometry, device });
+  return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets, tested }, plan };
 }
 
 /**
@@ -87,7 +90,7 @@ export function settle(
  */
 export async function simulate(scenario: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
   const { setting, plan } = settle(scenario, sources, o);
-  const { request, workload, server, targets } = setting;
+  const { request, workload, server, targets, tested } = setting;
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   const all = o.only
@@ -142,6 +145,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     },
     server: { ...server, depth: withoutRecord(server.depth) },
     targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
+    tested,
     percentileError: RELATIVE_ERROR,
     ...(runs[0] ? firstRun(runs[0]) : {}),
     runs,

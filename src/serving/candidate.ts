@@ -7,23 +7,24 @@ import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence, ServerSpread } from '../cost/evidence.js';
 import { linkRate, type Link } from '../cost/pricers.js';
 import { candidateId } from '../plan/ask/candidates.js';
+import type { TestedSimulation } from '../plan/ask/tested.js';
 import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate/evaluate.js';
 import type { Candidate, Plan, PlanRequest } from '../plan/types.js';
 import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
-import { LIMITS, type Ended, type Limit, type Metrics, type Targets } from './metrics.js';
+import { figuresOf, PERCENT, percentilesOf, waitingShares } from './figures.js';
+import type { Ended, Metrics, Targets } from './metrics.js';
 import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
 import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
-import type { Sketch } from './sketch.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 import { whereItPays } from './price/round-price.js';
-import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
+import type { Run, RunFigures } from './types.js';
 
 /** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
 const NETWORK_BYTES_PER_SECOND = 50e9;
@@ -34,7 +35,18 @@ export interface Setting {
   readonly workload: WorkloadChoice;
   readonly server: ServerChoice;
   readonly targets: Targets;
+  /** How predictions of first tokens and steps fared. */
+  readonly tested: TestedSimulation;
 }
+
+/** What a run may have otherwise than the question. */
+export type Otherwise = Pick<ServerChoice, 'depth' | 'speculation' | 'replicas' | 'prefillReplicas'>;
+
+const withReplicas = (server: ServerOptions, { replicas, prefillReplicas }: Otherwise): ServerOptions => ({
+  ...server,
+  replicas,
+  disaggregation: server.disaggregation && { ...server.disaggregation, prefillReplicas },
+});
 
 /** A candidate that can serve. */
 export class Service {
@@ -130,11 +142,12 @@ export class Service {
   /** Serves requests. @param stop asked now and then; true ends the run */
   run(
     bound: Bound,
-    { source }: Requested,
+    requested: Requested,
     stop: (m: Metrics) => boolean,
-    asked: Pick<ServerChoice, 'depth' | 'speculation'> = this.setting.server,
+    asked: Otherwise = this.setting.server,
   ): RunResult {
-    return run({ ...this.runOptions(bound, source, asked), stop });
+    const options = this.runOptions(bound, requested, asked);
+    return run({ ...options, server: withReplicas(options.server, asked), stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */
@@ -147,16 +160,16 @@ export class Service {
     const results: Partial<Record<Bound, RunResult>> = {};
     const requested = this.requested();
     for (const [i, bound] of bounds.entries()) {
-      const { source, requests } = requested();
-      const options = this.runOptions(bound, source);
+      const asked = requested();
+      const options = this.runOptions(bound, asked);
       const result = await runInTurns(bound === 'estimate' ? { ...options, onEnd } : options, (m) =>
-        turn((i + (m.completed + m.rejected) / requests) / bounds.length),
+        turn((i + (m.completed + m.rejected) / asked.requests) / bounds.length),
       );
       results[bound] = result;
       if (!result.finished) partial = true;
     }
     const estimate = results.estimate!;
-    const run = this.describe({ low: estimate, high: estimate, ...results, estimate });
+    const run = this.describe({ low: estimate, high: estimate, ...results, estimate }, this.isSure(results.high));
     const { depth, speculation } = this.setting.server;
     if (partial) return { run, partial };
     if (speculation)
@@ -168,6 +181,20 @@ export class Service {
     return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn, requested) }, partial };
   }
 
+  /** Whether other draws meet the targets at the slow end, too: as where a rate is searched (trial.ts). */
+  private isSure(slow: RunResult | undefined): boolean {
+    const { workload, targets } = this.setting;
+    if (!slow?.finished || slow.metrics.tpot.count === 0) return false;
+    const allowed = 1 - targets.share + 1e-9;
+    const { misses, load } = slow.metrics;
+    if (misses.atMost > allowed) return false;
+    const rate = workload.requestsPerSecond;
+    if (rate === null || workload.kind === 'trace' || load.margin === 0) return true;
+    const more = workload.source(rate * (1 + load.margin));
+    const { metrics, finished } = this.run('high', more, (m) => m.misses.tooMany(allowed, true));
+    return finished && metrics.misses.atMost <= allowed;
+  }
+
   /**
    * The workload's requests, anew at each call. Users without a time between their requests who all began at once would
    * go on in step: they begin within the time that a request takes.
@@ -176,7 +203,7 @@ export class Service {
     const { workload } = this.setting;
     const { ramped } = workload;
     if (ramped === null) return () => workload.source(null);
-    const { e2el } = run(this.runOptions('estimate', ramped(0).source)).metrics;
+    const { e2el } = run(this.runOptions('estimate', ramped(0))).metrics;
     const rampSeconds = e2el.mean ?? 0;
     return () => ramped(rampSeconds);
   }
@@ -189,9 +216,8 @@ export class Service {
     requested: () => Requested,
   ): Promise<NonNullable<Run['depth']>> {
     const figures = async (of: Depth | null): Promise<RunFigures> => {
-      const { source } = requested();
       return figuresOf(
-        (await runInTurns(this.runOptions('estimate', source, { depth: of, speculation: null }), () => turn(1)))
+        (await runInTurns(this.runOptions('estimate', requested(), { depth: of, speculation: null }), () => turn(1)))
           .metrics,
       );
     };
@@ -216,8 +242,7 @@ export class Service {
     requested: () => Requested,
   ): Promise<NonNullable<Run['speculation']>> {
     const { tables, options } = this;
-    const { source } = requested();
-    const without = await runInTurns(this.runOptions('estimate', source, { depth: null, speculation: null }), () =>
+    const without = await runInTurns(this.runOptions('estimate', requested(), { depth: null, speculation: null }), () =>
       turn(1),
     );
     const mean = Math.max(
@@ -248,7 +273,7 @@ export class Service {
 
   private runOptions(
     bound: Bound,
-    source: RunOptions['source'],
+    { source, requests }: Requested,
     asked: Pick<ServerChoice, 'depth' | 'speculation'> = this.setting.server,
   ): RunOptions {
     const { options, tables, weightOf } = this;
@@ -258,6 +283,7 @@ export class Service {
     return {
       server: options,
       source,
+      requests,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
       firstTokenFactor: firstTokenFactor(pricer?.spread ?? null, bound),
@@ -276,7 +302,7 @@ export class Service {
     };
   }
 
-  private describe(results: Readonly<Record<Bound, RunResult>>): Run {
+  private describe(results: Readonly<Record<Bound, RunResult>>, sure: boolean): Run {
     const { metrics: m, replicas } = results.estimate;
     const busy = m.busySeconds === 0 ? 1 : m.busySeconds;
     const estimate = figuresOf(m);
@@ -287,6 +313,7 @@ export class Service {
       low: figuresOf(results.low.metrics),
       estimate,
       high: figuresOf(results.high.metrics),
+      sure,
       completed: m.completed,
       rejected: m.rejected,
       preemptions: m.preemptions,
@@ -317,58 +344,6 @@ export class Service {
 /** Rows of a step at most: with speculation several a sequence. */
 const rowsOf = ({ maxNumSeqs, speculation }: ServerChoice): number =>
   maxNumSeqs * (1 + (speculation?.draftTokens ?? 0));
-
-const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);
-
-/** Milliseconds; none of no values. */
-const percentilesOf = (sketch: Sketch): number[] =>
-  PERCENT.flatMap((percent) => {
-    const seconds = sketch.quantile(percent / 100);
-    return seconds === null ? [] : [seconds * 1e3];
-  });
-
-/** Less waiting than this share of the time in the system does not count as a limit. */
-const NEGLIGIBLE_WAITING = 0.01;
-
-/** Waiting by what stood in its way; the rest is for the running iteration to end. */
-function waitingShares(m: Metrics): WaitingShares {
-  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
-  const all = Math.max(limited, m.queue.total);
-  const shares = LIMITS.map((name, i) => [name, all === 0 ? 0 : m.limitSeconds[i]! / all] as const);
-  return { ...(Object.fromEntries(shares) as Record<Limit, number>), iteration: all === 0 ? 0 : 1 - limited / all };
-}
-
-function limitOf(m: Metrics): RunFigures['limitedBy'] {
-  const shares = waitingShares(m);
-  const most = LIMITS.reduce((a, b) => (shares[b] > shares[a] ? b : a));
-  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
-  return limited < NEGLIGIBLE_WAITING * m.e2el.total || limited === 0 ? 'nothing' : most;
-}
-
-/** A run under the keys of vLLM's benchmark. */
-export function figuresOf(m: Metrics): RunFigures {
-  const duration = m.durationSeconds;
-  const perSecond = (count: number): number => (duration === 0 ? 0 : count / duration);
-  const distributions = { ttft: m.ttft, tpot: m.tpot, itl: m.itl, e2el: m.e2el, queue: m.queue };
-  const times: Record<string, number | null> = {};
-  for (const [name, sketch] of Object.entries(distributions))
-    for (const [statistic, seconds] of Object.entries(sketch.distribution()) as [string, number | null][])
-      times[`${statistic}_${name}_ms`] = seconds === null ? null : seconds * 1e3;
-  return {
-    duration,
-    completed: m.completed,
-    total_input_tokens: m.inputTokens,
-    total_output_tokens: m.outputTokens,
-    request_throughput: perSecond(m.completed),
-    request_goodput: perSecond(m.good),
-    output_throughput: perSecond(m.outputTokens),
-    total_token_throughput: perSecond(m.inputTokens + m.outputTokens),
-    preemptions: m.preemptions,
-    limitedBy: limitOf(m),
-    sketched: Object.entries(distributions).flatMap(([name, sketch]) => (sketch.isExact ? [] : [name as Metric])),
-    ...(times as Pick<RunFigures, keyof RunFigures & `${string}_ms`>),
-  };
-}
 
 /** Iterations have the spread of steps already. */
 function firstTokenFactor(spread: ServerSpread | null, bound: Bound): number {

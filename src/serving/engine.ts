@@ -37,6 +37,8 @@ export interface RunOptions {
   readonly server: ServerOptions;
   readonly source: Source;
   readonly pricer: IterationPricer;
+  /** How many will come. */
+  readonly requests?: number;
   /** What lies between a user and the server's scheduler, seconds a request. */
   readonly requestSeconds?: number;
   /** At an end of the interval: how much further from the estimate first tokens are than steps (ServerSpread). */
@@ -127,7 +129,7 @@ class Simulation implements Surroundings {
     this.server = server;
     this.source = source;
     this.requestSeconds = options.requestSeconds ?? 0;
-    this.metrics = new Metrics(server.targets, options.onEnd ?? null);
+    this.metrics = new Metrics(server.targets, options.onEnd ?? null, options.requests);
     const make = (count: number, prefillOnly: boolean): Replica[] => {
       const newQueue = (): WaitingQueue => new WaitingQueue(server.policy, this.requests);
       const shared = server.router === 'shared-queue' ? newQueue() : null;
@@ -219,10 +221,11 @@ class Simulation implements Surroundings {
     this.count(now, 0);
     if (Number.isNaN(metrics.firstArrival)) metrics.firstArrival = now;
     metrics.lastArrival = now;
+    metrics.load.add(requests.number[slot]!, now, requests.prompt[slot]!, requests.output[slot]!);
     const tokens = requests.prompt[slot]! + requests.output[slot]! - 1;
     const blocks = blocksOf(tokens, server);
     if (tokens >= server.maxModelLen || blocks > server.blocks) {
-      metrics.rejected++;
+      metrics.reject(this.requests.number[slot]!);
       this.follow(slot, now, true);
       return;
     }

@@ -1,49 +1,17 @@
 /** The highest rate of requests at which a candidate meets the targets. */
 import type { Interval } from '../cost/evidence.js';
-import { figuresOf, type Service, type Setting } from './candidate.js';
-import type { Metrics, Targets } from './metrics.js';
+import { type Service, type Setting } from './candidate.js';
+import { figuresOf } from './figures.js';
 import type { Bound } from './price/price.js';
-import type { Requested } from './question.js';
-import type { RunFigures, SustainedRate } from './types.js';
+import { replicasFor } from './replicas.js';
+import type { Least } from './question.js';
+import { look, trial, whole, type Trial } from './trial.js';
+import type { SustainedRate } from './types.js';
 
-/** Made-up requests come for at least this long, so that a batch grows to what a rate makes of it. */
-const LEAST_SECONDS = 120;
-/** The bisection ends where the bracket is this narrow. */
+/** A bisection ends where the bracket is this narrow. */
 const PRECISION = 0.02;
 const LEAST_RATE = 1e-4;
 const MOST_RATE = 1e5;
-
-/** A run under targets. */
-export interface Trial {
-  readonly meets: boolean;
-  readonly missed: 'ttft' | 'tpot' | null;
-  readonly figures: RunFigures;
-  /** Too many requests are longer than the cache, or than the server takes. */
-  readonly tooLong: boolean;
-}
-
-/** Requests that may miss a target, one or both. */
-const allowed = (targets: Targets, requests: number): number => (1 - targets.share) * requests + 1e-9;
-
-/** Serves requests until too many of them have missed a target. */
-export function trial(service: Service, targets: Targets, bound: Bound, requested: Requested): Trial {
-  const missed = (m: Metrics, requests: number): Trial['missed'] => {
-    if (m.completed - m.good + m.rejected <= allowed(targets, requests)) return null;
-    // A request that is refused has no first token.
-    return m.lateFirst + m.rejected >= m.slowTokens ? 'ttft' : 'tpot';
-  };
-  const result = service.run(bound, requested, (m) => missed(m, requested.requests) !== null);
-  const { metrics } = result;
-  const served = metrics.completed + metrics.rejected;
-  const found = missed(metrics, served);
-  return {
-    // Without a second token nothing is known about the time between tokens.
-    meets: result.finished && metrics.tpot.count > 0 && found === null,
-    missed: found,
-    figures: figuresOf(metrics),
-    tooLong: metrics.rejected > allowed(targets, served),
-  };
-}
 
 interface Found {
   /** 0 where no rate meets the targets. */
@@ -52,6 +20,8 @@ interface Found {
   readonly missed: Trial['missed'];
   /** Of the lowest rate that was tried. */
   readonly tooLong: boolean;
+  /** Requests that come one at a time miss the targets too. */
+  readonly alone: boolean;
 }
 
 /** The least rate that the search can tell from this one. */
@@ -61,23 +31,62 @@ export const beyond = (rate: number): number => rate * (1 + PRECISION);
 export const sustained = (service: Service, setting: Setting, bound: Bound, start: number, orNone: boolean): number =>
   search(service, setting, bound, start, orNone).rate;
 
+/** How rates are tried. */
+interface Manner {
+  readonly least: Least;
+  /** The first step from the start; each further one is its square. */
+  readonly step: number;
+  readonly precision: number;
+  /** No rate below is asked for. */
+  readonly floor: number;
+}
+
+/** A look at short runs, then whole ones from what was seen. */
+function search(service: Service, setting: Setting, bound: Bound, start: number, orNone = false): Found {
+  const floor = orNone ? start : 0;
+  const seen = bisect(service, setting, bound, start, {
+    least: look(setting, service),
+    step: 2,
+    precision: 0.1,
+    floor,
+  });
+  return seen.rate === 0 ? seen : refine(service, setting, bound, seen.rate, floor);
+}
+
+const refine = (service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found =>
+  bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision: PRECISION, floor });
+
 /** Bisection between a rate that meets the targets and one that does not. */
-function search(service: Service, { targets, workload }: Setting, bound: Bound, start: number, orNone = false): Found {
+function bisect(service: Service, { targets, workload }: Setting, bound: Bound, start: number, how: Manner): Found {
+  const tryRate = (rate: number): Trial => trial(service, targets, bound, workload.source(rate, how.least));
   let good = 0;
   let at: Trial | null = null;
   let bad = Infinity;
   let missed: Trial['missed'] = null;
   let tooLong = false;
   let rate = start;
-  while (bad === Infinity || bad - good > PRECISION * good) {
-    const tried = trial(service, targets, bound, workload.source(rate, LEAST_SECONDS));
+  let { step } = how;
+  let idle: Trial | null = null;
+  while (bad === Infinity || bad - good > how.precision * good) {
+    const tried = tryRate(rate);
     if (tried.meets) [good, at] = [rate, tried];
-    else [bad, missed, tooLong] = [rate, tried.missed, tried.tooLong];
-    if (good === 0 && (orNone || rate <= LEAST_RATE)) break;
+    else {
+      [bad, missed, tooLong] = [rate, tried.missed, tried.tooLong];
+      // Where requests that hardly ever meet miss the targets, no rate between is worth a run.
+      if (good === 0 && rate < start && idle === null) {
+        idle = tryRate(Math.min(rate, LEAST_RATE));
+        if (!idle.meets) return { rate: 0, at, missed: idle.missed, tooLong: idle.tooLong, alone: true };
+      }
+    }
+    if (good === 0 && rate <= Math.max(how.floor, LEAST_RATE)) break;
     if (bad === Infinity && rate >= MOST_RATE) break;
-    rate = good === 0 ? rate / 4 : bad === Infinity ? rate * 2 : (good + bad) / 2;
+    if (good > 0 && bad < Infinity) rate = (good + bad) / 2;
+    else {
+      rate = good === 0 ? Math.max(rate / step, how.floor) : rate * step;
+      step = Math.min(4, step ** 2);
+    }
   }
-  return { rate: good, at, missed, tooLong };
+  return { rate: good, at, missed, tooLong, alone: false };
 }
 
 /**
@@ -110,36 +119,24 @@ export async function findRate(
       missedFirst: estimate.missed,
       refused: noRateWords(estimate),
     };
-  const slow = search(service, setting, 'high', estimate.rate * 0.8);
+  const slow = refine(service, setting, 'high', estimate.rate * 0.85);
   if (await pause(2 / 3)) return null;
-  const fast = search(service, setting, 'low', estimate.rate * 1.2);
+  const fast = refine(service, setting, 'low', estimate.rate * 1.15);
+  // A trace is what it is; other draws of made-up requests may bring more load than this one.
+  const margin = workload.kind === 'trace' ? 0 : (slow.at?.margin ?? 0);
   const rates: Interval = {
-    low: Math.min(slow.rate, estimate.rate),
+    low: Math.min(slow.rate / (1 + margin), estimate.rate),
     estimate: estimate.rate,
     high: Math.max(fast.rate, estimate.rate),
   };
   const gpus = request.gpus * (server.replicas + server.prefillReplicas);
   const usdPerSecond = request.usdPerHour === null ? null : (request.usdPerHour * gpus) / 3600;
   const perToken = (rate: number): number => ((usdPerSecond ?? 0) * 1e6) / (rate * workload.meanOutputTokens);
-  const wanted = workload.requestsPerSecond;
-  // Replicas share the rate alike, so they are counted in proportion; those that prefill come with their own.
-  const share = server.prefillReplicas === 0 ? server.replicas : 1;
-  const groups = (rate: number): number => Math.ceil(((wanted ?? 0) * share) / rate - 1e-9) * (server.replicas / share);
   return {
     ...nothing,
     requestsPerSecond: rates,
     outputTokensPerSecond: rates.estimate * workload.meanOutputTokens,
-    replicasFor:
-      wanted === null
-        ? null
-        : {
-            requestsPerSecond: wanted,
-            replicas: {
-              low: groups(rates.high),
-              estimate: groups(rates.estimate),
-              high: rates.low === 0 ? null : groups(rates.low),
-            },
-          },
+    replicasFor: replicasFor(service, setting, rates, margin),
     usdPerMillionOutputTokens:
       usdPerSecond === null
         ? null
@@ -156,19 +153,27 @@ export async function findRate(
   };
 }
 
-function noRateWords({ tooLong, missed }: Found): string {
+function noRateWords({ tooLong, missed, alone }: Found): string {
   if (tooLong) return 'requests are longer than its cache or than --max-model-len';
-  return missed === null ? 'no request has a second token: TPOT is not known' : 'no rate meets the targets';
+  if (missed === null) return 'no request has a second token: TPOT is not known';
+  return alone
+    ? `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`
+    : 'no rate meets the targets';
 }
 
 /** Rates of a curve, as shares of the sustained one. */
 const CURVE = [0.1, 0.25, 0.5, 0.7, 0.85, 0.95, 1, 1.05, 1.15, 1.3];
 
 /** Whole runs, of requests that come for as long as in the search. */
-function curveOf(service: Service, { workload }: Setting, { estimate }: Interval): NonNullable<SustainedRate['curve']> {
+function curveOf(service: Service, setting: Setting, { estimate }: Interval): NonNullable<SustainedRate['curve']> {
+  const { workload } = setting;
   return CURVE.map((share) => {
     const requestsPerSecond = share * estimate;
-    const { metrics } = service.run('estimate', workload.source(requestsPerSecond, LEAST_SECONDS), () => false);
+    const { metrics } = service.run(
+      'estimate',
+      workload.source(requestsPerSecond, whole(setting, service)),
+      () => false,
+    );
     const { p99_ttft_ms, p99_tpot_ms } = figuresOf(metrics);
     return { requestsPerSecond, p99_ttft_ms: p99_ttft_ms ?? 0, p99_tpot_ms: p99_tpot_ms ?? 0 };
   });

@@ -11,10 +11,12 @@ import { isUnfit } from '../plan/decide/representatives.js';
 import type { Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle } from './answer.js';
-import { figuresOf, Service, type Setting } from './candidate.js';
-import { trial } from './find-rate.js';
+import { Service, type Setting } from './candidate.js';
+import { figuresOf } from './figures.js';
+import { enoughFor } from './misses.js';
 import type { Bound } from './price/price.js';
 import type { Requested } from './question.js';
+import { trial } from './trial.js';
 import type { FleetService, SimulatedFleet } from './types.js';
 
 /** The bisection over users of a replica ends where the bracket is this narrow. */
@@ -87,7 +89,8 @@ function serviceOf(
   const service = new Service(setting, candidate, plan);
   if (service.options.blocks < 1) return null;
   const gpusOfReplica = request.gpus * (1 + server.prefillReplicas);
-  const requested = (n: number): Requested => setting.workload.closed!(n, rampOf(setting));
+  const requested = (n: number): Requested =>
+    setting.workload.closed!(n, rampOf(setting), enoughFor(1 - setting.targets.share));
   const meets = (bound: Bound, n: number): boolean => trial(service, setting.targets, bound, requested(n)).meets;
   if (known?.slowEnd) {
     const fewer = Math.ceil(known.gpus / gpusOfReplica) - 1;

@@ -54,9 +54,9 @@ function readShard(path: string): ShardFile {
       `${show(file)} is no shard of lla-sim simulate --find-rate`,
       'leave other files out of the folder',
     );
-  // Percentiles of few requests were wrong before files said which are exact.
+  // Rates were not judged by parts of a run before files said of which metrics there are few values.
   const rates = candidates as readonly SustainedRate[];
-  if (rates.some(({ atEstimate }) => atEstimate && !Array.isArray(atEstimate.sketched)))
+  if (rates.some(({ atEstimate }) => atEstimate && !Array.isArray(atEstimate.few)))
     throw new UserError(`${show(file)} is of an older version`, `run --shard ${shard!.index}/${shard!.of} again`);
   return { file, report: report as ShardFile['report'] };
 }

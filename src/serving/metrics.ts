@@ -5,6 +5,7 @@
  * ITL: every gap between two tokens of a request. E2EL: arrival to last token. Goodput: requests that meet every
  * target, a second. Duration: first arrival to last token.
  */
+import { Load, Misses } from './misses.js';
 import { Sketch } from './sketch.js';
 import { Timeline } from './timeline.js';
 
@@ -41,6 +42,8 @@ export class Metrics {
   readonly e2el = new Sketch();
   readonly queue = new Sketch();
   readonly timeline = new Timeline();
+  readonly misses: Misses;
+  readonly load: Load;
   completed = 0;
   rejected = 0;
   /** Requests that met every target. */
@@ -77,7 +80,18 @@ export class Metrics {
     private readonly targets: Targets,
     /** Called for every request that ends. */
     private readonly listener: ((ended: Ended) => void) | null = null,
-  ) {}
+    /** Of the whole run; 0 where nobody knows. */
+    requests = 0,
+  ) {
+    this.misses = new Misses(requests);
+    this.load = new Load(requests);
+  }
+
+  /** A request that is too long for the server: it has no answer, and misses the targets. */
+  reject(number: number): void {
+    this.rejected++;
+    this.misses.add(number, true);
+  }
 
   end(ended: Ended): void {
     this.completed++;
@@ -93,6 +107,7 @@ export class Metrics {
     if (late) this.lateFirst++;
     if (slow) this.slowTokens++;
     if (!late && !slow) this.good++;
+    this.misses.add(ended.number, late || slow);
     this.lastToken = ended.arrival + ended.e2elSeconds;
     this.listener?.(ended);
   }

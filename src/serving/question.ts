@@ -12,10 +12,11 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
+import type { Host } from '../plan/ask/prepare.js';
 import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
-import { isAsynchronous, takesPromptsFirst, type StackTables } from '../stacks/serving.js';
+import { isAsynchronous, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './workload/draws.js';
@@ -55,16 +56,22 @@ export interface WorkloadChoice {
   readonly seed: number | null;
   /**
    * Requests at another rate, in the same order with the same lengths.
-   * @param atLeastSeconds made-up arrivals go on for so long
+   * @param least of made-up requests there are so many, and they come for so long
    */
-  source(requestsPerSecond: number | null, atLeastSeconds?: number): Requested;
+  source(requestsPerSecond: number | null, least?: Least): Requested;
   /**
    * The same lengths from so many users, each with one request at a time; null for a trace.
    * @param rampSeconds within which they begin
+   * @param least requests
    */
-  closed: ((users: number, rampSeconds: number) => Requested) | null;
+  closed: ((users: number, rampSeconds: number, least: number) => Requested) | null;
   /** The same users beginning within this time; null where the workload says when they begin, or has none. */
   ramped: ((rampSeconds: number) => Requested) | null;
+}
+
+export interface Least {
+  readonly requests: number;
+  readonly seconds: number;
 }
 
 /** Requests to come, and how many. */
@@ -204,9 +211,9 @@ export function readWorkload(
     sharedPrefixTokens: settings.sharedPrefixTokens,
     skippedLines: 0,
     seed: settings.seed,
-    source: (rate, atLeastSeconds = 0) => {
+    source: (rate, least = { requests: 0, seconds: 0 }) => {
       const requestsPerSecond = rate ?? settings.requestsPerSecond;
-      const requests = Math.max(settings.requests, Math.ceil(requestsPerSecond * atLeastSeconds));
+      const requests = Math.max(settings.requests, least.requests, Math.ceil(requestsPerSecond * least.seconds));
       return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
     },
     ramped:
@@ -216,8 +223,8 @@ export function readWorkload(
             requests: settings.requests,
           })
         : null,
-    closed: (users, rampSeconds) => {
-      const requests = Math.max(settings.requests, REQUESTS_A_USER * users);
+    closed: (users, rampSeconds, least) => {
+      const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users);
       return {
         source: new SyntheticSource({ ...settings, arrivals: 'closed', users, rampSeconds, requests }),
         requests,
@@ -365,9 +372,10 @@ export function readServer(
   device: {
     readonly vramBytes: number;
     readonly spec: DeviceSpec | null;
+    /** Whose kernels price. */
     readonly stack: string | null;
-    /** Tables of the stack that price; null without. */
-    readonly tables: StackTables | null;
+    /** The server that the answer names; null without one. */
+    readonly host: Host | null;
     readonly model: Looped;
     /** Id of the preset; null for a file. */
     readonly preset: string | null;
@@ -380,9 +388,10 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
+  const stack = device.host?.stack ?? device.stack;
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
-    : serverDefaults(device.stack, device.vramBytes, device.spec?.id ?? '');
+    : serverDefaults(stack, device.vramBytes, device.spec?.id ?? '');
   for (const name of ['chunkedPrefill', 'prefixCaching'] as const)
     if (device.model.promptsBothWays && s[name] === 'on')
       throw new UserError(
@@ -400,15 +409,10 @@ export function readServer(
     maxNumSeqs,
     maxNumBatchedTokens,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
-    blockTokens: whole(
-      'blockTokens',
-      1,
-      65_536,
-      device.stack === 'vllm' || device.stack === 'sglang' || device.defaults ? 16 : 32,
-    ),
+    blockTokens: whole('blockTokens', 1, 65_536, stack === 'vllm' || stack === 'sglang' || device.defaults ? 16 : 32),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
-    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(device.stack),
+    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),
     // What is cached of a token depends on its depth.
     prefixCaching:
       on('prefixCaching') &&
@@ -416,7 +420,7 @@ export function readServer(
       !asked(s.draftTokens) &&
       !device.defaults &&
       !device.model.promptsBothWays,
-    asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
+    asyncScheduling: isAsynchronous(s.asyncScheduling, device.host),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),

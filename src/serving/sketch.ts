@@ -8,6 +8,8 @@
 
 /** Most values whose percentiles are exact. */
 export const EXACT_VALUES = 10_000;
+/** Of fewer values the 99th percentile lies between the two largest. */
+export const LEAST_FOR_P99 = 100;
 /** Bound of a percentile's error relative to the value, where there are more. */
 export const RELATIVE_ERROR = 0.001;
 

@@ -1,5 +1,6 @@
 /** What a simulation answers. Keys with an underscore are those of vLLM's serving benchmark, in its units. */
 import type { Evidence, Interval } from '../cost/evidence.js';
+import type { TestedSimulation } from '../plan/ask/tested.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Capacity } from './price/capacity.js';
 import type { Batching, Depth, SkippedKv } from './depth.js';
@@ -25,6 +26,12 @@ export type RunFigures = {
   readonly limitedBy: Limit | 'nothing';
   /** Metrics of so many values that their percentiles are within `percentileError`; those of the others are exact. */
   readonly sketched: readonly Metric[];
+  /** Metrics of so few values that their 99th percentile is hardly more than the largest of them. */
+  readonly few: readonly Metric[];
+  /** Share of the requests after the warm-up that missed a target or were refused; null of none. */
+  readonly missedShare: number | null;
+  /** The share that misses at most in the long run, with 97.5 % confidence (docs/simulate.md). */
+  readonly missedShareAtMost: number;
 } & { readonly [K in `${Statistic}_${Metric}_ms`]: number | null };
 
 /** What stood in the way of requests that waited, as shares of all waiting. */
@@ -41,6 +48,8 @@ export interface Run {
   readonly low: RunFigures;
   readonly estimate: RunFigures;
   readonly high: RunFigures;
+  /** The targets are met at the slow end, of other draws of these requests too, with 97.5 % confidence. */
+  readonly sure: boolean;
   readonly completed: number;
   /** Requests that are longer than the cache, or than the longest that the server takes. */
   readonly rejected: number;
@@ -105,12 +114,15 @@ export type ReportedServer = Omit<ServerChoice, 'depth'> & { readonly depth: Omi
 export interface SustainedRate {
   readonly id: string;
   readonly servedBy: string | null;
-  /** `low`: every iteration takes the high end of its interval. */
+  /**
+   * `low`: every iteration takes the high end of its interval, and in the long run no more requests miss the targets than
+   * may, with 97.5 % confidence; 0 where that is sure of no rate. The others are those of one draw.
+   */
   readonly requestsPerSecond: Interval;
-  /** Replicas for the workload's own rate; null where no rate meets the targets. */
+  /** Replicas that serve the workload's own rate by simulation; null where no rate meets the targets. */
   readonly replicasFor: {
     readonly requestsPerSecond: number;
-    /** `high` is null where the slow end meets the targets at no rate. */
+    /** `high` is null where no rate is sure. */
     readonly replicas: { readonly low: number; readonly estimate: number; readonly high: number | null };
   } | null;
   /** In the long run, at the estimate's rate; a run's own throughput counts the time until its last answer too. */
@@ -212,6 +224,8 @@ export interface SimulationReport extends Partial<FirstRun> {
   };
   readonly server: ReportedServer;
   readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
+  /** How predictions fared on published figures nearest to this question; docs/accuracy.md has all. */
+  readonly tested: TestedSimulation;
   /** Of those that are `sketched`, relative to the exact one. */
   readonly percentileError: number;
   /** Empty with `--find-rate`. The first run's figures are also fields of the report. */

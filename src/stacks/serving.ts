@@ -108,17 +108,20 @@ export const takesPromptsFirst = (stack: string | null): boolean =>
 /**
  * Whether the server schedules the next step while the GPU works on this one.
  * @param asked `--async-scheduling`; undefined: as the version of the stack does by default
- * @param tables whose kernels price; null where no stack does
- * @param version `--server-version`; undefined: that of the tables
+ * @param server that is simulated or planned, its version null for today's; null without one
  * @throws UserError for another word than on and off
  */
 export function isAsynchronous(
   asked: string | number | undefined,
-  tables: StackTables | null,
-  version?: string | number,
+  server: { readonly stack: string; readonly version: string | null } | null,
 ): boolean {
   if (asked === undefined)
-    return tables !== null && schedulesMeanwhile(tables.file.stack, String(version ?? tables.file.version));
+    return (
+      server !== null &&
+      (server.version === null
+        ? Object.hasOwn(OVERLAPPED, server.stack)
+        : schedulesMeanwhile(server.stack, server.version))
+    );
   if (asked !== 'on' && asked !== 'off')
     throw new UserError(
       `--async-scheduling must be one of on, off, not ${show(asked)}`,

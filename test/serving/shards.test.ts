@@ -94,7 +94,7 @@ describe('shards', () => {
         {
           ...report,
           candidates: report.candidates!.map(({ atEstimate, ...c }) => {
-            const { sketched: _sketched, ...older } = atEstimate!;
+            const { few: _few, ...older } = atEstimate!;
             return { ...c, atEstimate: older };
           }),
         },

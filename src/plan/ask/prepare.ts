@@ -146,7 +146,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
   const scheduled = (pricer: Pricer, tables: StackTables | null): Pricer =>
-    isAsynchronous(scenario.server?.asyncScheduling, tables, scenario.server?.serverVersion)
+    isAsynchronous(
+      scenario.server?.asyncScheduling,
+      tables && { ...tables.file, version: String(scenario.server?.serverVersion ?? tables.file.version) },
+    )
       ? overlapped(pricer)
       : pricer;
   const found = choosePricer(sources, notes);
@@ -320,8 +323,9 @@ const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
  * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
  * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
  */
-function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scenario): ServerMemory | null {
-  const { gpu, spec, device, model } = sources;
+function serverOf(sources: Sources, gpus: number, scenario: Scenario): ServerMemory | null {
+  const { device, model } = sources;
+  const { server } = scenario;
   const whole = (value: string | number | undefined): number | undefined =>
     value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
   const hosted = {
@@ -332,18 +336,29 @@ function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scen
     sequences: whole(server?.maxNumSeqs),
     batchedTokens: whole(server?.maxNumBatchedTokens),
   };
+  const host = hostOf(sources, scenario);
+  return host && serverMemory(host, hosted);
+}
+
+/** A server as it is named; its version is null for today's. */
+export interface Host {
+  readonly stack: string;
+  readonly version: string | null;
+  readonly name: string;
+}
+
+/** The server whose rules hold: whose memory a plan reserves, and whose scheduler a simulation has. */
+export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: Scenario): Host | null {
   const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
   const file = gpu?.stack?.file;
-  if (gpu?.runtime)
-    return serverMemory({ stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) }, hosted);
+  if (gpu?.runtime) return { stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) };
   if (file) {
-    const { stack } = file;
     const own = version ?? file.version;
-    return serverMemory({ stack, version: own, name: stackName({ ...file, version: own }) }, hosted);
+    return { stack: file.stack, version: own, name: stackName({ ...file, version: own }) };
   }
   if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
   const stack = usualStack(listedAs(model));
-  return serverMemory({ stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` }, hosted);
+  return { stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
 }
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */

@@ -18,7 +18,7 @@ import type { JudgedFile } from './tested.js';
 /** Tables and laws that come with the package. */
 const BUNDLED = join(PACKAGE_ROOT, 'calibrations/');
 /** As in stacks/stack-schema.ts, which loads zod. */
-const MAX_FILE_BYTES = 100_000;
+const MAX_FILE_BYTES = 200_000;
 const MAX_VALUES = 50_000;
 
 /** Reads a stack file. @throws UserError when it is none */

@@ -51,6 +51,14 @@ type Near = readonly [matches: (g: JudgedGroup) => boolean, on: (groups: readonl
 /** Most GPUs that are named; of more their number is said. */
 const MOST_NAMED = 3;
 
+/** Kinds of figures that a plan is about: how long a first token waits only a simulation says. */
+const PLANNED = ['step', 'request', 'throughput'] as const;
+/** Kinds that stand behind the two targets of a simulation. */
+export const SIMULATED = ['first token', 'step'] as const;
+
+/** How predictions fared that are like those of a simulation; null where no figure judges. */
+export type TestedSimulation = Readonly<Record<(typeof SIMULATED)[number], Tested | null>>;
+
 /** What figures are near to. */
 export interface TestedQuestion {
   /** Whose kernels price; null where nothing does. */
@@ -59,9 +67,28 @@ export interface TestedQuestion {
   readonly device: { readonly id: string | null };
 }
 
+export const testedSimulation = (groups: readonly JudgedGroup[], question: TestedQuestion): TestedSimulation => ({
+  'first token': testedOf(groups, question, ['first token']),
+  step: testedOf(groups, question, ['step']),
+});
+
+/** Fewer say nothing of most. */
+const LEAST_FIGURES = 4;
+
+/** Most of the figures of a kind lie outside their intervals: nothing that rests on such intervals is sure. */
+export const mostlyOutside = (tested: TestedSimulation): (typeof SIMULATED)[number][] =>
+  SIMULATED.filter((kind) => {
+    const of = tested[kind];
+    return of !== null && of.figures >= LEAST_FIGURES && 2 * of.inside < of.figures;
+  });
+
 /** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
-export function testedOf(groups: readonly JudgedGroup[], question: TestedQuestion): Tested | null {
-  const found = nearestGroups(groups, question);
+export function testedOf(
+  groups: readonly JudgedGroup[],
+  question: TestedQuestion,
+  kinds: readonly string[] = PLANNED,
+): Tested | null {
+  const found = nearestGroups(groups, question, kinds);
   if (found === null) return null;
   const figures = found.groups.flatMap((g) => g.figures);
   return {
@@ -74,11 +101,15 @@ export function testedOf(groups: readonly JudgedGroup[], question: TestedQuestio
 
 /** The groups nearest to a question, and what they are of; null as above. */
 export function nearestGroups(
-  groups: readonly JudgedGroup[],
+  all: readonly JudgedGroup[],
   { stack, geometry, device }: TestedQuestion,
+  kinds: readonly string[] = PLANNED,
 ): { readonly on: string; readonly groups: readonly JudgedGroup[] } | null {
   if (stack === null || stack === 'lla-sim') return null;
   const looped = geometry.loops > 1;
+  const groups = all
+    .map((g) => ({ ...g, figures: g.figures.filter((f) => kinds.includes(f.kind)) }))
+    .filter((g) => g.figures.length > 0);
   const estimated = stack === 'attainable';
   const served = groups.filter((g) =>
     estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',

@@ -1,6 +1,6 @@
 /** What happens when requests arrive: over time, by share of the requests, by their rate, by ways of serving. */
 import type { SimulationReport, SustainedRate, WayRow } from '../../serving/types.js';
-import { machineWords } from '../simulation-words.js';
+import { machineWords, shownOf } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
@@ -96,14 +96,17 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
   const rate = r.workload.requestsPerSecond;
   const evidence = run.evidence ?? 'roofline';
   const { percentiles } = run;
-  const at = (key: 'ttft' | 'tpot'): string => formatNumber(run.estimate[`p99_${key}_ms`] ?? 0);
+  const at = (metric: 'ttft' | 'tpot'): string => {
+    const ms = shownOf(run.estimate, 'p99', metric);
+    return ms === null ? 'unknown of so few requests' : `${formatNumber(ms)} ms`;
+  };
   return picture({
     id: 'serving-percentiles',
     title: 'Requests by their latency',
     subtitle: `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`,
     source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
     evidence,
-    summary: `The 99th percentile of TTFT is ${at('ttft')} ms, that of TPOT ${at('tpot')} ms.`,
+    summary: `The 99th percentile of TTFT is ${at('ttft')}, that of TPOT ${at('tpot')}.`,
     draw: (theme) => {
       const seconds = CURVES.flatMap(([, key]) => percentiles[key].map((ms) => ms / 1e3));
       return {

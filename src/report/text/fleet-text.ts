@@ -6,9 +6,10 @@ import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/choose.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
-import type { FleetService, SimulatedFleet } from '../../serving/types.js';
+import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { brief, hadWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { shownOf } from '../simulation-words.js';
 import { columns, left, right, shareText, wrap, type Column } from './text.js';
 import type { View } from '../view.js';
 
@@ -105,12 +106,16 @@ const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `$
 /** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s (estimate 0.2 s), …`. */
 function serviceWords(row: FleetService, device: string): string {
   const { estimate, high, slowEnd, replicas } = row;
-  const pair = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => {
-    const [sure, likely] = [shortSeconds((high[key] ?? 0) / 1e3), shortSeconds((estimate[key] ?? 0) / 1e3)];
+  const pair = (metric: 'ttft' | 'tpot'): string => {
+    const words = (f: RunFigures): string => {
+      const ms = shownOf(f, 'p99', metric);
+      return ms === null ? 'unknown of so few requests' : shortSeconds(ms / 1e3);
+    };
+    const [sure, likely] = [words(high), words(estimate)];
     return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
   };
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
-  return `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('p99_ttft_ms')}, p99 TPOT ${pair('p99_tpot_ms')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
+  return `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('ttft')}, p99 TPOT ${pair('tpot')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
 }
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {

@@ -5,7 +5,18 @@ import { EXACT_VALUES } from '../../serving/sketch.js';
 import type { PublishedDepths } from '../../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { knownBetween, LIMIT_WORDS, limitWords, replicaWords, targetWords, verdictWords } from '../simulation-words.js';
+import {
+  fewWords,
+  LIMIT_WORDS,
+  limitWords,
+  replicaWords,
+  shownBetween,
+  shownOf,
+  targetWords,
+  testedWords,
+  unsureWords,
+  verdictWords,
+} from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';
 
@@ -14,7 +25,7 @@ const WIDTH = 100;
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
   const lead = r.ways
-    ? [...title(r), ...rateTarget(r), ...waysLead(r.ways, WIDTH)]
+    ? [...title(r), ...rateTarget(r), ...waysLead(r.ways, WIDTH), ...testedLines(r)]
     : r.candidates
       ? rateLead(r, r.candidates)
       : runLead(r);
@@ -52,26 +63,34 @@ function title(r: SimulationReport): string[] {
 function runLead(r: SimulationReport): string[] {
   const lines = title(r);
   for (const run of r.runs) {
-    const { low, estimate, high } = run;
-    const ms = (key: 'p99_ttft_ms' | 'p99_tpot_ms'): string => `${knownBetween(low[key], estimate[key], high[key])} ms`;
+    const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, 'p99', metric)} ms`;
     lines.push(
       ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r.targets)}; p99 TTFT ${ms('p99_ttft_ms')}, p99 TPOT ${ms('p99_tpot_ms')}, ${formatCount(estimate.output_throughput)} output tokens a second; ${limitWords(run)}.`,
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; p99 TTFT ${ms('ttft')}, p99 TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ${limitWords(run)}.`,
         WIDTH,
         '  ',
       ),
     );
   }
-  lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '));
+  lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '), ...testedLines(r));
   return lines;
 }
 
-const rateTarget = (r: SimulationReport): string[] =>
-  wrap(
-    `Highest rate with ${targetWords(r)}; the first number holds even if every step takes the slow end of its interval:`,
-    WIDTH,
-    '  ',
-  );
+/** How predictions fared that are like these. */
+function testedLines(r: SimulationReport): string[] {
+  const words = testedWords(r);
+  return words === null ? [] : wrap(`Tested: ${words}.`, WIDTH, '  ');
+}
+
+/** @returns what the first number of a rate holds for, too */
+function rateTarget(r: SimulationReport): string[] {
+  const unsure = unsureWords(r);
+  const holds = `the first number holds ${unsure === null ? 'with 97.5 % confidence for other draws of these requests' : 'for other draws of these requests'}, even if every step takes the slow end of its interval`;
+  return [
+    ...wrap(`Highest rate with ${targetWords(r)}; ${holds}:`, WIDTH, '  '),
+    ...(unsure === null ? [] : wrap(`No rate is sure: ${unsure}.`, WIDTH, '  ')),
+  ];
+}
 
 function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): string[] {
   const today = candidates.find((s) => s.servedBy !== null);
@@ -86,7 +105,7 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     const usd = s.usdPerMillionOutputTokens;
     const price =
       usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
-    return `${s.id}: ${formatNumber(low)} requests a second (estimate ${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`;
+    return `${s.id}: ${low === 0 ? 'surely no' : formatNumber(low)} requests a second (estimate ${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`;
   };
   return [
     ...title(r),
@@ -97,6 +116,7 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
       '  ',
     ),
     ...(attainable ? wrap(`If its kernels were written: ${describe(attainable)}.`, WIDTH, '  ') : []),
+    ...testedLines(r),
   ];
 }
 
@@ -140,7 +160,7 @@ function percentiles(run: Run | undefined): string[] {
   const { low, estimate, high } = run;
   type Row = (typeof METRICS)[number];
   const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') =>
-    right<Row>(statistic, ([, key]) => millis(estimate[`${statistic}_${key}_ms`]));
+    right<Row>(statistic, ([, key]) => millis(shownOf(estimate, statistic, key)));
   return [
     '',
     `${run.id}, milliseconds:`,
@@ -152,7 +172,7 @@ function percentiles(run: Run | undefined): string[] {
         cell('p90'),
         cell('p95'),
         cell('p99'),
-        right('p99 fast–slow', ([, key]) => `${millis(low[`p99_${key}_ms`])}–${millis(high[`p99_${key}_ms`])}`),
+        right('p99 fast–slow', ([, key]) => `${millis(shownOf(low, 'p99', key))}–${millis(shownOf(high, 'p99', key))}`),
       ],
       METRICS,
     ),
@@ -196,8 +216,8 @@ const figureColumns = (title: string, rows: readonly (readonly [string, RunFigur
       right('goodput', ([, f]) => formatNumber(f.request_goodput)),
       right('out tok/s', ([, f]) => formatCount(f.output_throughput)),
       right('mean TPOT', ([, f]) => millis(f.mean_tpot_ms)),
-      right('p99 TPOT', ([, f]) => millis(f.p99_tpot_ms)),
-      right('p99 TTFT', ([, f]) => millis(f.p99_ttft_ms)),
+      right('p99 TPOT', ([, f]) => millis(shownOf(f, 'p99', 'tpot'))),
+      right('p99 TTFT', ([, f]) => millis(shownOf(f, 'p99', 'ttft'))),
       right('preempted', ([, f]) => String(f.preemptions)),
     ],
     [...rows],
@@ -228,8 +248,8 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
     right('estimate', (s) => formatNumber(s.requestsPerSecond.estimate)),
     right('fast', (s) => formatNumber(s.requestsPerSecond.high)),
     right('out tok/s', (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–')),
-    right('p99 TTFT', (s) => millis(s.atEstimate?.p99_ttft_ms ?? null)),
-    right('p99 TPOT', (s) => millis(s.atEstimate?.p99_tpot_ms ?? null)),
+    right('p99 TTFT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'ttft'))),
+    right('p99 TPOT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'tpot'))),
     ...(usd
       ? [
           right<SustainedRate>('$/Mtok', (s) =>
@@ -255,16 +275,22 @@ function missedWords({ missedFirst, limitedBy }: SustainedRate): string {
   return limitedBy === 'nothing' ? 'TTFT' : `TTFT: ${LIMIT_WORDS[limitedBy]}`;
 }
 
-/** How exact the percentiles of the tables are. */
-function exactnessWords(r: SimulationReport): string {
+/** Runs whose figures the tables have. */
+const shownRuns = (r: SimulationReport): RunFigures[] => {
   const rates = r.candidates ?? r.ways;
-  const shown = rates
+  return rates
     ? rates.flatMap(({ atEstimate }) => (atEstimate ? [atEstimate] : []))
     : r.runs.flatMap(({ low, estimate, high, depth, speculation }) => [
         ...[low, estimate, high],
         ...(depth ? [depth.allLoops, depth.steps, depth.loops] : []),
         ...(speculation ? [speculation.without] : []),
       ]);
+};
+
+/** How exact the percentiles of the tables are. */
+function exactnessWords(r: SimulationReport): string {
+  const rates = r.candidates ?? r.ways;
+  const shown = shownRuns(r);
   const names = METRICS.filter(
     ([, key]) => !(rates && key !== 'ttft' && key !== 'tpot') && shown.some((f) => f.sketched.includes(key)),
   ).map(([name]) => name);
@@ -289,6 +315,7 @@ function trust(r: SimulationReport): string[] {
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and the most of these runs and the estimate',
     ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
+    ...[fewWords(shownRuns(r))].flatMap((words) => (words === null ? [] : [words])),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,
   ];

@@ -1,6 +1,7 @@
 /** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
 import type { WayRow } from '../../serving/types.js';
 import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { shownOf } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 
 const millis = (ms: number | null | undefined): string =>
@@ -17,8 +18,8 @@ export const WAYS: readonly Column<WayRow>[] = [
   right('slow req/s', (r) => formatNumber(r.requestsPerSecond.low)),
   right('estimate', (r) => formatNumber(r.requestsPerSecond.estimate)),
   right('users', (r) => (r.users === null ? '–' : formatNumber(r.users))),
-  right('p99 TTFT', (r) => millis(r.atEstimate?.p99_ttft_ms)),
-  right('p99 TPOT', (r) => millis(r.atEstimate?.p99_tpot_ms)),
+  right('p99 TTFT', (r) => millis(r.atEstimate && shownOf(r.atEstimate, 'p99', 'ttft'))),
+  right('p99 TPOT', (r) => millis(r.atEstimate && shownOf(r.atEstimate, 'p99', 'tpot'))),
   right('keeps', (r) => keepsWords(r.quality)),
   left('needs', (r) => r.refused ?? r.needs),
 ];

@@ -1,0 +1,55 @@
+/** How many replicas serve a workload's own rate within the targets. */
+import type { Interval } from '../cost/evidence.js';
+import type { Service, Setting } from './candidate.js';
+import type { Bound } from './price/price.js';
+import { trial, whole } from './trial.js';
+import type { SustainedRate } from './types.js';
+
+/**
+ * Most replicas that are simulated together. More are counted in proportion to what was found for those of the question:
+ * each has requests that come more evenly than those of one replica alone.
+ */
+const MOST_TOGETHER = 32;
+
+/**
+ * By simulation: replicas share the requests by the router, and a number is not the proportion of two rates. Those that
+ * prefill come with their own.
+ * @param rates that the replicas of the question sustain
+ * @param margin for other draws, of what has to be sure
+ */
+export function replicasFor(
+  service: Service,
+  setting: Setting,
+  rates: Interval,
+  margin: number,
+): SustainedRate['replicasFor'] {
+  const { workload, server, targets } = setting;
+  const wanted = workload.requestsPerSecond;
+  if (wanted === null) return null;
+  // Replicas are added one by one, and with those that prefill in groups.
+  const unit = server.prefillReplicas === 0 ? 1 : server.replicas;
+  const least = whole(setting, service);
+  const serve = (bound: Bound, units: number): boolean =>
+    trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
+      ...server,
+      replicas: units * unit,
+      prefillReplicas: units * server.prefillReplicas,
+    }).meets;
+  const fewest = (bound: Bound, rate: number, known: number): number => {
+    const proportion = Math.max(1, Math.ceil((wanted * server.replicas) / unit / rate - 1e-9));
+    if (proportion * unit > MOST_TOGETHER) return Math.max(known, proportion * unit);
+    let units = Math.max(known / unit, proportion);
+    if (serve(bound, units)) while (units * unit > known && units > 1 && serve(bound, units - 1)) units--;
+    else {
+      units++;
+      while (units < 2 * proportion + 2 && !serve(bound, units)) units++;
+    }
+    return units * unit;
+  };
+  const low = fewest('low', rates.high, 0);
+  const estimate = fewest('estimate', rates.estimate, low);
+  return {
+    requestsPerSecond: wanted,
+    replicas: { low, estimate, high: rates.low === 0 ? null : fewest('high', rates.low, estimate) },
+  };
+}
