@@ -181,7 +181,7 @@ describeGpu('bench --against', (device) => {
           '--kernel',
           'swiglu',
           '--budget',
-          '10s',
+          '60s',
           '--format',
           'markdown',
           '--quiet',
