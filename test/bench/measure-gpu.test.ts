@@ -59,7 +59,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     const { probeSeconds: runs = [] } = parsed;
     expect(resumed.probeSeconds?.slice(0, runs.length)).toEqual(runs);
     expect(resumed.probeSeconds?.length).toBeGreaterThan(runs.length);
-  }, 90_000);
+  });
 
   test('shares of the ceilings are above 0, and those of the read rate no more than a cache explains', async () => {
     const within = (seconds: number): ReturnType<typeof bench> =>
@@ -81,7 +81,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     expect(result.shares.read?.low).toBeLessThanOrEqual(result.shares.read?.high ?? 0);
     expect(result.shares.matrix).toBeNull();
     expect(result.seconds.length).toBeGreaterThanOrEqual(4);
-  }, 90_000);
+  });
 
   test('tuning measures right candidates only, and leaves a kernel without tunables alone', async () => {
     const merge = {
@@ -97,5 +97,5 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       seed,
     });
     expect(Object.keys(tuned).filter((k) => k !== 'attend_merge')).toEqual([]);
-  }, 90_000);
+  });
 });

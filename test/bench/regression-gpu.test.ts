@@ -196,5 +196,5 @@ describeGpu('bench --against', (device) => {
     } finally {
       program.remove();
     }
-  }, 120_000);
+  });
 });
