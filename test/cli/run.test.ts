@@ -280,7 +280,9 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
 
   it('validate --quick: the capacity holds, tried in processes, and steps without a calibration have no prediction', () => {
     // Room for eleven sequences and a third: a process that is about to be limited has some MiB of its own to spare.
-    const args = ['--quick', '--only', 'capacity,latency', '--vram', '192MiB', '--format', 'json'];
+    // It ends by itself long before the budget, which a busy machine would spend.
+    const asked = ['--quick', '--only', 'capacity,latency', '--budget', '30m'];
+    const args = [...asked, '--vram', '192MiB', '--format', 'json'];
     const o = program.run(['validate', ...args, '--seed', String(SEED)]);
     expect(o.code, `${o.err}${o.out.slice(0, 20_000)}`).toBe(0);
     const report = JSON.parse(o.out) as {
