@@ -23,7 +23,7 @@ describe.skipIf(noBrowser !== null)(`the site (${noBrowser ?? 'in Chromium'})`, 
     if (!existsSync(join(ROOT, 'dist/plan.html'))) node('scripts/build.mjs', '--checked');
     node('scripts/site.mjs', site);
     browser = await startBrowser();
-  }, 120_000);
+  });
   afterAll(async () => {
     await browser?.close();
     folder.remove();
@@ -103,7 +103,7 @@ describe.skipIf(noBrowser !== null)(`the site (${noBrowser ?? 'in Chromium'})`, 
     expect(seen.size).toBeGreaterThan(18);
     for (const { from, file, id } of wanted.filter((w) => ids.has(w.file)))
       expect(ids.get(file)?.has(id), `${from} links to ${pathToFileURL(file).href}#${id}`).toBe(true);
-  }, 120_000);
+  });
 
   it('finds sections by their words', async () => {
     const o = await open(browser, join(site, 'search.html'));

@@ -2,7 +2,14 @@
 import { describe, expect, test } from 'vitest';
 import { representativeCalls, rooflineCases, shapeText } from '../../src/bench/regression/cases.js';
 import { benchMarkdown, benchTable, headline } from '../../src/bench/regression/print.js';
-import { isRegression, ratesOf, type BenchReport, type BenchResult } from '../../src/bench/regression/report.js';
+import {
+  isOutOfTime,
+  isRegression,
+  ratesOf,
+  type BenchReport,
+  type BenchResult,
+  type SkippedResult,
+} from '../../src/bench/regression/report.js';
 import { readThreshold } from '../../src/commands/bench.js';
 import { planOperation } from '../../src/gpu/index.js';
 import { KERNEL_NAMES } from '../../kernels/registry.js';
@@ -68,12 +75,9 @@ test('rates are work over time, and the roofline is the larger share', () => {
   });
 });
 
+const skipped = (state: SkippedResult['state']): BenchResult => ({ ...subject, state, reason: 'because' });
+
 test('slower and wrong are regressions; unclear, identical and not comparable are none', () => {
-  const skipped = (state: 'wrong' | 'identical' | 'not-comparable'): BenchResult => ({
-    ...subject,
-    state,
-    reason: 'because',
-  });
   expect(
     [
       paired('slower'),
@@ -84,6 +88,13 @@ test('slower and wrong are regressions; unclear, identical and not comparable ar
       skipped('not-comparable'),
     ].map(isRegression),
   ).toEqual([true, false, false, true, false, false]);
+});
+
+test('time was short where a call was not reached, and none was timed or found wrong', () => {
+  const [late, checked, wrong] = [skipped('not-reached'), skipped('checked'), skipped('wrong')];
+  for (const results of [[late], [checked], [skipped('identical'), late]]) expect(isOutOfTime(results)).toBe(true);
+  for (const results of [[], [skipped('unsupported')], [late, wrong], [checked, paired('same')]])
+    expect(isOutOfTime(results)).toBe(false);
 });
 
 describe('printing', () => {

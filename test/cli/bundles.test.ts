@@ -37,7 +37,7 @@ let program: Program;
 const files = scratch();
 beforeAll(async () => {
   program = await bundle();
-}, 60_000);
+});
 afterAll(() => {
   program.remove();
   files.remove();

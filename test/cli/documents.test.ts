@@ -238,7 +238,7 @@ beforeAll(async () => {
   mkdirSync(join(session, 'tiny'));
   writeFileSync(join(session, 'tiny/config.json'), JSON.stringify(TINY_CONFIG));
   for (const f of fences.filter((x) => FILES.includes(x.language))) writeFileSync(join(session, f.info), f.text);
-}, 120_000);
+});
 afterAll(() => {
   program?.remove();
   rmSync(session, { recursive: true, force: true });
@@ -259,7 +259,7 @@ async function execute(command: string): Promise<Outcome> {
 }
 
 function runs({ run, code }: (typeof running)[number]): void {
-  it(`${run}`, { timeout: 120_000 }, async () => {
+  it(`${run}`, async () => {
     const o = await execute(run);
     outcomes.set(run, o);
     expect(o.code, o.err).toBe(code);
@@ -354,19 +354,15 @@ describe('blocks of the pages', () => {
   });
 
   const snippets = fences.filter((f) => f.language === 'js');
-  it.each(snippets.map((f) => [`${f.page}:${f.line}`, f] as const))(
-    'snippet at %s runs',
-    { timeout: 60_000 },
-    (at, f) => {
-      // Inside the package its own name resolves to it.
-      const file = join(dirname(program.cli), '..', `${at.replace(/\W/g, '-')}.mjs`);
-      writeFileSync(file, f.text);
-      const o = spawnSync(process.execPath, [file], { encoding: 'utf8' });
-      expect(o.status, o.stderr).toBe(0);
-      expect(o.stderr).toBe('');
-      expect(o.stdout).not.toMatch(/NaN|undefined|\[object/);
-    },
-  );
+  it.each(snippets.map((f) => [`${f.page}:${f.line}`, f] as const))('snippet at %s runs', (at, f) => {
+    // Inside the package its own name resolves to it.
+    const file = join(dirname(program.cli), '..', `${at.replace(/\W/g, '-')}.mjs`);
+    writeFileSync(file, f.text);
+    const o = spawnSync(process.execPath, [file], { encoding: 'utf8' });
+    expect(o.status, o.stderr).toBe(0);
+    expect(o.stderr).toBe('');
+    expect(o.stdout).not.toMatch(/NaN|undefined|\[object/);
+  });
 });
 
 describe('what the pages list', () => {

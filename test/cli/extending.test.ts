@@ -112,7 +112,7 @@ describe('docs/extending.md', () => {
     }
   });
 
-  it('changes what compiles', { timeout: 240_000 }, async () => {
+  it('changes what compiles', async () => {
     const o = await inHome(join(ROOT, 'node_modules/typescript-7/bin/tsc'), '--noEmit', '-p', 'tsconfig.build.json');
     expect(o.code, o.text).toBe(0);
   });
@@ -132,77 +132,78 @@ describe('docs/extending.md', () => {
   });
 
   describeGpu('on a device', () => {
-    it.each(COMMANDS.filter((c) => c.startsWith('npx lla-sim bench')))('%s', { timeout: 120_000 }, async (command) => {
-      const o = await inHome(join(home, 'dist/src/cli.js'), ...wordsOf(command).slice(2));
+    it.each(COMMANDS.filter((c) => c.startsWith('npx lla-sim bench')))('%s', async (command) => {
+      const run = (words: string): ReturnType<typeof inHome> =>
+        inHome(join(home, 'dist/src/cli.js'), ...wordsOf(words).slice(2));
+      let o = await run(command);
+      // On a machine that is too busy for its budget the program says which it needs.
+      for (let hint; (hint = /nothing was measured: .* such as (--budget \d+s)/.exec(o.text)?.[1]);)
+        o = await run(command.replace(/--budget \d+s/, hint));
       expect(o.code, o.text).toBe(0);
       expect(o.text).toMatch(/^relu +f32 +[0-9.]+/m);
     });
 
-    it(
-      'makes a decoder that allocates what is predicted and computes what float64 computes',
-      { timeout: 180_000 },
-      async () => {
-        const load = (path: string): Promise<unknown> =>
-          import(/* @vite-ignore */ pathToFileURL(join(home, 'dist', path)).href);
-        const [{ openDevice }, { checkMemory, memoryCandidates }, { checkCorrectness }, { SMALL_OURO }] =
-          (await Promise.all([
-            load('src/gpu/index.js'),
-            load('src/validate/memory/memory.js'),
-            load('src/validate/memory/correctness.js'),
-            load('src/validate/memory/geometries.js'),
-          ])) as [typeof Gpu, typeof Memory, typeof Correctness, typeof Geometries];
-        const names = memoryCandidates(SMALL_OURO).map((c) => `${c.codec.kind}/${c.path}`);
-        expect(names).toEqual(expect.arrayContaining(['final-8bit/full', 'lla/rebuilt-keys']));
-        const cases = memoryCandidates(SMALL_OURO)
-          .filter(
-            (c) =>
-              (c.codec.rankK ?? 0) % 2 === 0 &&
-              NEW.includes([c.codec.kind, c.path, ...(c.eviction ? [c.eviction.policy] : [])].join('/')) &&
-              !c.materialised,
-          )
-          .map((candidate) => ({
-            id: `${candidate.codec.kind}/${candidate.path}${candidate.eviction ? '/anchors' : ''}`,
-            batch: 2,
-            contextTokens: 201,
-            c: {
-              geometry: SMALL_OURO,
-              ...candidate,
-              choice: { storage: 'f16', groupSize: 32 } as const,
-              branch: { width: 6, perHead: false },
-              gpus: 1,
-              targetWorkgroups: 8,
-              bindingBytes: Infinity,
-            },
-          }));
-        expect(cases.map(({ id }) => id).sort()).toEqual([...NEW].sort());
-        const device = await openDevice();
-        try {
-          // Prompts of every kind are taken in for it: all on a device that records, one, another by each seed, on this.
-          for (const [on, of] of [
-            [new RecordingDevice().device, cases],
-            [device, everyNth(cases, cases.length)],
-          ] as const) {
-            const memory = await checkMemory(on, { seed: SEED, cases: of });
-            expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([of.length, [], []]);
-          }
-          // A code or a half that lies between two levels may fall to either side, which one prompt may show and three
-          // do not: cases that the first shows are tried on two more.
-          const errors = new Map(cases.map(({ id }): [string, number[]] => [id, []]));
-          for (const i of [0, 1, 2]) {
-            const open = cases.filter(({ id }) => i === 0 || ((errors.get(id) as number[])[0] as number) >= 3e-3);
-            if (open.length === 0) break;
-            const { rows, notRun } = await checkCorrectness(device, { seed: SEED + i, cases: open, storage: 'f16' });
-            expect(notRun).toEqual([]);
-            for (const { id } of open) errors.get(id)?.push(rows.find((r) => r.id === id)?.error ?? Infinity);
-          }
-          for (const [id, of] of errors) {
-            expect(Math.min(...of), `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(3e-3);
-            expect(Math.max(...of), `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(0.1);
-          }
-        } finally {
-          device.close();
+    it('makes a decoder that allocates what is predicted and computes what float64 computes', async () => {
+      const load = (path: string): Promise<unknown> =>
+        import(/* @vite-ignore */ pathToFileURL(join(home, 'dist', path)).href);
+      const [{ openDevice }, { checkMemory, memoryCandidates }, { checkCorrectness }, { SMALL_OURO }] =
+        (await Promise.all([
+          load('src/gpu/index.js'),
+          load('src/validate/memory/memory.js'),
+          load('src/validate/memory/correctness.js'),
+          load('src/validate/memory/geometries.js'),
+        ])) as [typeof Gpu, typeof Memory, typeof Correctness, typeof Geometries];
+      const names = memoryCandidates(SMALL_OURO).map((c) => `${c.codec.kind}/${c.path}`);
+      expect(names).toEqual(expect.arrayContaining(['final-8bit/full', 'lla/rebuilt-keys']));
+      const cases = memoryCandidates(SMALL_OURO)
+        .filter(
+          (c) =>
+            (c.codec.rankK ?? 0) % 2 === 0 &&
+            NEW.includes([c.codec.kind, c.path, ...(c.eviction ? [c.eviction.policy] : [])].join('/')) &&
+            !c.materialised,
+        )
+        .map((candidate) => ({
+          id: `${candidate.codec.kind}/${candidate.path}${candidate.eviction ? '/anchors' : ''}`,
+          batch: 2,
+          contextTokens: 201,
+          c: {
+            geometry: SMALL_OURO,
+            ...candidate,
+            choice: { storage: 'f16', groupSize: 32 } as const,
+            branch: { width: 6, perHead: false },
+            gpus: 1,
+            targetWorkgroups: 8,
+            bindingBytes: Infinity,
+          },
+        }));
+      expect(cases.map(({ id }) => id).sort()).toEqual([...NEW].sort());
+      const device = await openDevice();
+      try {
+        // Prompts of every kind are taken in for it: all on a device that records, one, another by each seed, on this.
+        for (const [on, of] of [
+          [new RecordingDevice().device, cases],
+          [device, everyNth(cases, cases.length)],
+        ] as const) {
+          const memory = await checkMemory(on, { seed: SEED, cases: of });
+          expect([memory.rows.length, memory.mismatches, memory.notRun]).toEqual([of.length, [], []]);
         }
-      },
-    );
+        // A code or a half that lies between two levels may fall to either side, which one prompt may show and three
+        // do not: cases that the first shows are tried on two more.
+        const errors = new Map(cases.map(({ id }): [string, number[]] => [id, []]));
+        for (const i of [0, 1, 2]) {
+          const open = cases.filter(({ id }) => i === 0 || ((errors.get(id) as number[])[0] as number) >= 3e-3);
+          if (open.length === 0) break;
+          const { rows, notRun } = await checkCorrectness(device, { seed: SEED + i, cases: open, storage: 'f16' });
+          expect(notRun).toEqual([]);
+          for (const { id } of open) errors.get(id)?.push(rows.find((r) => r.id === id)?.error ?? Infinity);
+        }
+        for (const [id, of] of errors) {
+          expect(Math.min(...of), `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(3e-3);
+          expect(Math.max(...of), `${id}, LLA_SIM_SEED=${SEED}`).toBeLessThan(0.1);
+        }
+      } finally {
+        device.close();
+      }
+    });
   });
 });

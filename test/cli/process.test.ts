@@ -24,7 +24,7 @@ let modules: Program;
 const files = scratch();
 beforeAll(async () => {
   [program, modules] = await Promise.all([bundle(), compile()]);
-}, 60_000);
+});
 afterAll(() => {
   program.remove();
   modules.remove();
@@ -221,7 +221,7 @@ describe('streams and exit codes', () => {
 });
 
 describe('help', () => {
-  it('of the program and of every command, with examples that run', { timeout: 60_000 }, () => {
+  it('of the program and of every command, with examples that run', () => {
     const top = run('--help');
     expect(top.code).toBe(0);
     expect(top.out).toMatch(/Exit codes: 0/);
@@ -295,7 +295,7 @@ describe('hostile surroundings', () => {
       // it is there already
     }
     const wanted = args.filter((a) => typeof a === 'string').map((a) => (a.includes('FIFO') ? fifo : a));
-    const o = program.run(wanted, { node: ['--max-old-space-size=512'], timeout: 10_000 });
+    const o = program.run(wanted, { node: ['--max-old-space-size=512'] });
     expectBadInput(o);
   });
 });

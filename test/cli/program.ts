@@ -132,7 +132,7 @@ export interface Program {
   readonly cli: string;
   run(
     args: readonly string[],
-    options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string>; timeout?: number },
+    options?: { cwd?: string; node?: readonly string[]; env?: Record<string, string> },
   ): Outcome;
   remove(): void;
 }
@@ -159,7 +159,7 @@ async function programFrom(write: (dist: string) => Promise<string>): Promise<Pr
       const r = spawnSync(process.execPath, [...(options.node ?? []), cli, ...args], {
         cwd: options.cwd ?? home,
         encoding: 'utf8',
-        timeout: options.timeout ?? 60_000,
+        timeout: 300_000,
         killSignal: 'SIGKILL',
         input: '',
         maxBuffer: 2 ** 28,

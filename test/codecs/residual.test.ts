@@ -20,7 +20,8 @@ test('FP8 and bf16 round to the nearest number there is, and ties to the even on
   expect([toFp8(1000), toFp8(-1000), fp8Value(0x7e), fp8Value(1)]).toEqual([448, -448, 448, 2 ** -9]);
   const random = randomOf(mix(SEED));
   for (let i = 0; i < 200; i++) {
-    const bits = random.whole(1, 0x7f7f);
+    // Above 0x7f7f lies infinity, which has no middle.
+    const bits = random.whole(1, 0x7f7e);
     const [low, high] = [bf16Value(bits), bf16Value(bits + 1)];
     expect(toBf16((low + high) / 2)).toBe(bits % 2 === 0 ? low : high);
     expect(bf16Bits(toBf16(low + 0.4 * (high - low)))).toBe(bits);

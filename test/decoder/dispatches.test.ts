@@ -204,7 +204,7 @@ test('a wrong rank, context, buffer or dispatch is found', async () => {
 
 /** A geometry of every second kind by the seed; all of all with LLA_SIM_CONTRACT=full. */
 for (const [i, { kind, cases }] of everyNth([...KINDS.entries()], 2, 5)) {
-  test(`${kind}: dispatches are the priced calls (LLA_SIM_SEED=${SEED})`, { timeout: 60_000 }, async () => {
+  test(`${kind}: dispatches are the priced calls (LLA_SIM_SEED=${SEED})`, async () => {
     const random = randomOf(mix(SEED + i));
     for (const of of FULL ? cases : [random.pick(cases)]) {
       try {
@@ -221,7 +221,7 @@ for (const [i, { kind, cases }] of everyNth([...KINDS.entries()], 2, 5)) {
 }
 
 for (const g of UNLIKE)
-  test(`${g.name}: dispatches are the priced calls (LLA_SIM_SEED=${SEED})`, { timeout: 60_000 }, async () => {
+  test(`${g.name}: dispatches are the priced calls (LLA_SIM_SEED=${SEED})`, async () => {
     const random = randomOf(mix(SEED));
     const cases = casesOf(g).map(evictingWholeTiles);
     for (const of of FULL ? cases : cases.filter((_, i) => i === 0 || random.whole(0, 2) === 0)) {

@@ -7,6 +7,5 @@ import { BATCH_CASES, label, onFewThreads, singles } from './gpu-list.js';
 import { expectRagged } from './gpu-ragged.js';
 
 describeGpu(`ragged batches (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const of of BATCH_CASES.filter(onFewThreads).map(singles))
-    test(label(of), { timeout: 600_000 }, () => expectRagged(device, of));
+  for (const of of BATCH_CASES.filter(onFewThreads).map(singles)) test(label(of), () => expectRagged(device, of));
 });

@@ -20,16 +20,13 @@ import { expectWhole } from './gpu-whole.js';
 const onEight = (cases: readonly Case[]): Case[] => cases.filter((of) => !onFewThreads(of)).map(singles);
 
 describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const of of onEight(CASES)) test(`steps: ${label(of)}`, { timeout: 600_000 }, () => expectSteps(device, of));
-  for (const of of onEight(BATCH_CASES))
-    test(`a ragged batch: ${label(of)}`, { timeout: 600_000 }, () => expectRagged(device, of));
-  for (const of of onEight(PREFILL_CASES))
-    test(`a whole prompt: ${label(of)}`, { timeout: 600_000 }, () => expectWhole(device, of));
+  for (const of of onEight(CASES)) test(`steps: ${label(of)}`, () => expectSteps(device, of));
+  for (const of of onEight(BATCH_CASES)) test(`a ragged batch: ${label(of)}`, () => expectRagged(device, of));
+  for (const of of onEight(PREFILL_CASES)) test(`a whole prompt: ${label(of)}`, () => expectWhole(device, of));
   for (const { of, chunkTokens } of CHUNKED.filter(({ of }) => !onFewThreads(of)))
-    test(`chunks of ${chunkTokens}: ${label(of)}`, { timeout: 600_000 }, () => expectChunks(device, of, chunkTokens));
+    test(`chunks of ${chunkTokens}: ${label(of)}`, () => expectChunks(device, of, chunkTokens));
   for (const of of onEight(CAPTURED_CASES))
-    for (const kind of KINDS)
-      test(`${kind}: ${label(of)}`, { timeout: 600_000 }, () => expectCaptured(device, of, kind));
+    for (const kind of KINDS) test(`${kind}: ${label(of)}`, () => expectCaptured(device, of, kind));
 
   for (const of of LONG_CASES.filter((of) => !onFewThreads(of))) longTest(device, of);
   for (const of of WIDE_BATCH_CASES.filter((of) => !onFewThreads(of))) wideBatchTest(device, of);
@@ -37,13 +34,12 @@ describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of EVICTED_CASES.filter((of) => !onFewThreads(of))) evictedTest(device, of);
   splitTest(device);
   for (const of of BLOCK_CASES)
-    test(`speculation: ${label(of)}`, { timeout: 600_000 }, async () => {
+    test(`speculation: ${label(of)}`, async () => {
       await followRounds(device, of);
     });
 
-  test('NaN in the weights of queries or keys reaches the logits', { timeout: 600_000 }, () =>
-    expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5),
-  );
+  test('NaN in the weights of queries or keys reaches the logits', () =>
+    expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5));
 
-  test('a cache in f16', { timeout: 600_000 }, () => expectRounded(device, 'block-absorbed'));
+  test('a cache in f16', () => expectRounded(device, 'block-absorbed'));
 });

@@ -9,10 +9,9 @@ import { ALL, CAPTURED_CASES, label, onFewThreads, singles } from './gpu-list.js
 
 describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of CAPTURED_CASES.filter(onFewThreads).map(singles))
-    for (const kind of KINDS)
-      test(`${kind}: ${label(of)}`, { timeout: 600_000 }, () => expectCaptured(device, of, kind));
+    for (const kind of KINDS) test(`${kind}: ${label(of)}`, () => expectCaptured(device, of, kind));
 
-  test('captures in 16 bits, by layer', { timeout: 600_000 }, async () => {
+  test('captures in 16 bits, by layer', async () => {
     const of: Case = {
       ...(ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla') as Case),
       choice: F16,
@@ -21,7 +20,7 @@ describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
     expectWithin(Math.max(...(await errorsAfter(device, of, 'by-layer', prompts))), of, prompts);
   });
 
-  test('a codec without latents takes prompts in as ever, whatever it is called', { timeout: 600_000 }, async () => {
+  test('a codec without latents takes prompts in as ever, whatever it is called', async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop') as Case);
     for (const kind of KINDS) await expectCaptured(device, of, kind);
   });

@@ -161,10 +161,21 @@ export const inSingles = (of: Case): Case => ({
  * @param usual no less than this
  */
 export function limitOf(of: Case, prompts: readonly (readonly number[])[], usual = usualOf(of)): number {
+  const known = explained.get(prompts) ?? new WeakMap<Case, number>();
+  explained.set(prompts, known);
+  const error = known.get(of) ?? explainedOf(of, prompts);
+  known.set(of, error);
+  return Math.max(usual, 2 * error);
+}
+
+/** It takes seconds, and a test asks for the same again at every step. */
+const explained = new WeakMap<readonly (readonly number[])[], WeakMap<Case, number>>();
+
+function explainedOf(of: Case, prompts: readonly (readonly number[])[]): number {
   // Of two keys with nearly the same score either may be chosen.
-  if (!isCoarse(of) || isPacked(of.codec)) return Math.max(usual, 2 * arithmeticOf(of, prompts));
+  if (!isCoarse(of) || isPacked(of.codec)) return arithmeticOf(of, prompts);
   // Codes are followed; rows in 16 bits are not.
-  return Math.max(usual, 2 * roundingOf(!hasOwnStorage(of.codec) ? of : { ...inSingles(of), choice: F16 }, prompts));
+  return roundingOf(!hasOwnStorage(of.codec) ? of : { ...inSingles(of), choice: F16 }, prompts);
 }
 
 /**

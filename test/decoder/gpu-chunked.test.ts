@@ -10,13 +10,12 @@ import { promptOf } from './models.js';
 
 describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const { of, chunkTokens } of CHUNKED.filter(({ of }) => onFewThreads(of)))
-    test(`${label(of)}, chunks of ${chunkTokens}`, { timeout: 600_000 }, () => expectChunks(device, of, chunkTokens));
+    test(`${label(of)}, chunks of ${chunkTokens}`, () => expectChunks(device, of, chunkTokens));
 
-  test('rows stored as differences: a prompt is one run, and follows nothing', { timeout: 600_000 }, () =>
-    expectWholeAlone(device, WHOLE_CASE),
-  );
+  test('rows stored as differences: a prompt is one run, and follows nothing', () =>
+    expectWholeAlone(device, WHOLE_CASE));
 
-  test('only chunks go on behind other tokens', { timeout: 600_000 }, async () => {
+  test('only chunks go on behind other tokens', async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla') as Case);
     const begun = await open(device, of);
     const prompt = promptOf(of.geometry, 3, SEED);
@@ -31,30 +30,26 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
     }
   });
 
-  test(
-    'under H2O a chunk as long as the prompt is the prompt accumulated, to the bit',
-    { timeout: 600_000 },
-    async () => {
-      const of = singles(
-        ALL.find((x) => x.eviction?.policy === 'h2o' && x.codec.kind === 'lla' && x.path === 'reconstruct') as Case,
-      );
-      const prompt = promptOf(of.geometry, 48, SEED + 60);
-      const logits: Float32Array[][] = [];
-      for (const method of ['accumulated', 'chunked'] as const) {
-        const decoder = await open(device, of, { prefillChunkTokens: 45 });
-        try {
-          await decoder.prefill([prompt.slice(0, 45)], method);
-          const own = [await decoder.logits()];
-          for (const token of prompt.slice(45)) {
-            await decoder.step([token]);
-            own.push(await decoder.logits());
-          }
-          logits.push(own);
-        } finally {
-          decoder.close();
+  test('under H2O a chunk as long as the prompt is the prompt accumulated, to the bit', async () => {
+    const of = singles(
+      ALL.find((x) => x.eviction?.policy === 'h2o' && x.codec.kind === 'lla' && x.path === 'reconstruct') as Case,
+    );
+    const prompt = promptOf(of.geometry, 48, SEED + 60);
+    const logits: Float32Array[][] = [];
+    for (const method of ['accumulated', 'chunked'] as const) {
+      const decoder = await open(device, of, { prefillChunkTokens: 45 });
+      try {
+        await decoder.prefill([prompt.slice(0, 45)], method);
+        const own = [await decoder.logits()];
+        for (const token of prompt.slice(45)) {
+          await decoder.step([token]);
+          own.push(await decoder.logits());
         }
+        logits.push(own);
+      } finally {
+        decoder.close();
       }
-      expect(logits[1]).toEqual(logits[0]);
-    },
-  );
+    }
+    expect(logits[1]).toEqual(logits[0]);
+  });
 });

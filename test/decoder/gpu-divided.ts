@@ -123,7 +123,7 @@ export const DIVIDED_CASES = everyNth(CASES, CASES.length);
 export const EVICTED_CASES = everyNth(ALL_EVICTED, ALL_EVICTED.length);
 
 export function dividedTest(device: Device, whole: Case): void {
-  test(`in parts: ${label(whole)}`, { timeout: 600_000 }, async () => {
+  test(`in parts: ${label(whole)}`, async () => {
     const c = configurationOf(whole);
     // Room for more than half of the batch, and for a part of it whose queries begin where a binding may.
     const bindingBytes = (whole.path === 'absorbed' ? 16 : 9) * sequenceBytes(c, core(whole), CONTEXT);
@@ -154,7 +154,7 @@ export function dividedTest(device: Device, whole: Case): void {
 }
 
 export function evictedTest(device: Device, whole: Case): void {
-  test(`in parts: ${label(whole)}`, { timeout: 600_000 }, async () => {
+  test(`in parts: ${label(whole)}`, async () => {
     const { capacity } = slotsOf(whole.eviction as Eviction, EVICTED_CONTEXT, 32);
     const blocks = blocksOf(whole.geometry);
     const random = randomOf(SEED);
@@ -204,7 +204,7 @@ export function evictedTest(device: Device, whole: Case): void {
 }
 
 export function splitTest(device: Device): void {
-  test('a part that splits its rings, where the whole batch does not', { timeout: 600_000 }, async () => {
+  test('a part that splits its rings, where the whole batch does not', async () => {
     // The sequences of a part alone leave workgroups over: splits of the ring come before those of the pinned tokens.
     const whole: Case = {
       geometry: GROUPED,

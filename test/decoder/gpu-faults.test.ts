@@ -62,7 +62,7 @@ function counting(device: Device, refused = Infinity): { device: Device; made: (
 }
 
 describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
-  test('frees everything on close, and when any allocation fails', { timeout: 600_000 }, async () => {
+  test('frees everything on close, and when any allocation fails', async () => {
     for (const of of [FULL, LLA]) {
       const whole = counting(device);
       const decoder = await open(whole.device, of);
@@ -126,31 +126,23 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(watched.alive()).toBe(0);
   });
 
-  test(
-    'NaN in the weights of queries or keys reaches the logits on every path, token by token and in whole prompts',
-    { timeout: 600_000 },
-    async () => {
-      const paths: Case[] = [
-        FULL,
-        LLA,
-        { ...LLA, materialised: true },
-        { ...LLA, path: 'absorbed' },
-        { ...LLA, path: 'fast' },
-      ];
-      for (const [i, of] of paths.entries()) await expectNaN(device, of, i);
-    },
-  );
+  test('NaN in the weights of queries or keys reaches the logits on every path, token by token and in whole prompts', async () => {
+    const paths: Case[] = [
+      FULL,
+      LLA,
+      { ...LLA, materialised: true },
+      { ...LLA, path: 'absorbed' },
+      { ...LLA, path: 'fast' },
+    ];
+    for (const [i, of] of paths.entries()) await expectNaN(device, of, i);
+  });
 
-  test(
-    'two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score',
-    { timeout: 600_000 },
-    async () => {
-      const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
-      for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
-      expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
-      decoder.close();
-    },
-  );
+  test('two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score', async () => {
+    const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
+    for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
+    expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);
+    decoder.close();
+  });
 
   test('a device lost in mid-step', async () => {
     const own = await openDevice();
@@ -163,7 +155,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     own.close();
   });
 
-  test('weights from tensors, in f16 and f32, decode as fabricated ones do', { timeout: 600_000 }, async () => {
+  test('weights from tensors, in f16 and f32, decode as fabricated ones do', async () => {
     const { codec, path = 'reconstruct' } = LLA;
     const options = { seed: SEED, tiedEmbeddings: OURO.tiedEmbeddings, codec: 'random' } as const;
     const model = fabricate(modelTensors(OURO), options);
@@ -179,7 +171,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     );
   });
 
-  test('weights in parts that a binding holds decode as whole ones', { timeout: 600_000 }, async () => {
+  test('weights in parts that a binding holds decode as whole ones', async () => {
     // Less than the matrices of q, k and v, of gate and up, and the output head's; as much as 32 tokens of a cache in
     // f16.
     const errors = await errorsOf(device, { ...FULL, bindingBytes: 512 }, 6, { contextTokens: 32 });

@@ -26,7 +26,7 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
       choice: SINGLE,
       eviction: { policy: 'h2o', heavyTokens: 130, recentTokens: 24, budgetTokens: 154 },
     };
-    test(`${label(of)}: a prompt of ${PROMPT} tokens, of which the heaviest stay`, { timeout: 600_000 }, async () => {
+    test(`${label(of)}: a prompt of ${PROMPT} tokens, of which the heaviest stay`, async () => {
       const tokens = promptOf(WIDE, PROMPT + STEPS, SEED + 4);
       const decoder = await open(
         device,
@@ -52,37 +52,33 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
     });
   }
 
-  test(
-    'under H2O a prompt within the budget is what it is token by token, mass and all',
-    { timeout: 600_000 },
-    async () => {
-      const of: Case = {
-        geometry: WIDE,
-        codec: { kind: 'full' },
-        choice: SINGLE,
-        eviction: { policy: 'h2o', heavyTokens: 21, recentTokens: 9, budgetTokens: 30 },
-      };
-      const tokens = promptOf(WIDE, 60, SEED + 5);
-      for (const method of ['accumulated', 'by-token'] as const) {
-        const decoder = await open(device, of);
-        const { references, follow } = followersOf(decoder, of, [tokens]);
-        const reference = references[0] as ReferenceDecoder;
-        try {
-          await decoder.prefill([tokens.slice(0, 30)], method);
-          await follow();
-          let expected = decodeAll(reference, tokens.slice(0, 30)).at(-1) as Float64Array;
-          // Every step exchanges a token by its mass.
-          for (const token of tokens.slice(30)) {
-            expectWithin(relative(await decoder.logits(), expected), of, [tokens], method);
-            await decoder.step([token]);
-            await follow();
-            expected = reference.step(token);
-          }
+  test('under H2O a prompt within the budget is what it is token by token, mass and all', async () => {
+    const of: Case = {
+      geometry: WIDE,
+      codec: { kind: 'full' },
+      choice: SINGLE,
+      eviction: { policy: 'h2o', heavyTokens: 21, recentTokens: 9, budgetTokens: 30 },
+    };
+    const tokens = promptOf(WIDE, 60, SEED + 5);
+    for (const method of ['accumulated', 'by-token'] as const) {
+      const decoder = await open(device, of);
+      const { references, follow } = followersOf(decoder, of, [tokens]);
+      const reference = references[0] as ReferenceDecoder;
+      try {
+        await decoder.prefill([tokens.slice(0, 30)], method);
+        await follow();
+        let expected = decodeAll(reference, tokens.slice(0, 30)).at(-1) as Float64Array;
+        // Every step exchanges a token by its mass.
+        for (const token of tokens.slice(30)) {
           expectWithin(relative(await decoder.logits(), expected), of, [tokens], method);
-        } finally {
-          decoder.close();
+          await decoder.step([token]);
+          await follow();
+          expected = reference.step(token);
         }
+        expectWithin(relative(await decoder.logits(), expected), of, [tokens], method);
+      } finally {
+        decoder.close();
       }
-    },
-  );
+    }
+  });
 });

@@ -66,7 +66,7 @@ const spanOf = (of: Case): readonly [total: number, takenIn: number] =>
 
 export function longTest(device: Device, of: Case): void {
   const [total, takenIn] = spanOf(of);
-  test(`${label(of)}: ${total} tokens`, { timeout: 600_000 }, async () => {
+  test(`${label(of)}: ${total} tokens`, async () => {
     const tokens = promptOf(WIDE, total, SEED + 3);
     const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: total });
     const { references, follow } = followersOf(decoder, of, [tokens]);
@@ -92,7 +92,7 @@ export function longTest(device: Device, of: Case): void {
 }
 
 export function wideBatchTest(device: Device, of: Case): void {
-  test(`${label(of)}: a batch of 19 decodes as 19 batches of one`, { timeout: 600_000 }, async () => {
+  test(`${label(of)}: a batch of 19 decodes as 19 batches of one`, async () => {
     const prompts = Array.from({ length: 19 }, (_, i) => promptOf(WIDE, 1 + (i % 4), SEED + 20 + i));
     const decoder = await open(device, of, { batch: 19 });
     try {

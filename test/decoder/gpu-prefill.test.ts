@@ -7,6 +7,5 @@ import { label, onFewThreads, PREFILL_CASES, singles } from './gpu-list.js';
 import { expectWhole } from './gpu-whole.js';
 
 describeGpu(`prefill of whole prompts (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const of of PREFILL_CASES.filter(onFewThreads).map(singles))
-    test(label(of), { timeout: 600_000 }, () => expectWhole(device, of));
+  for (const of of PREFILL_CASES.filter(onFewThreads).map(singles)) test(label(of), () => expectWhole(device, of));
 });

@@ -12,16 +12,16 @@ import { GEOMETRIES, learnedCodecs } from './models.js';
 
 describeGpu(`speculation of the GPU decoder (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of CASES)
-    test(label(of), { timeout: 600_000 }, async () => {
+    test(label(of), async () => {
       await followRounds(device, of);
     });
 
-  test('sequences of a batch accept each on its own', { timeout: 600_000 }, async () => {
+  test('sequences of a batch accept each on its own', async () => {
     const { accepted, proposals } = await followRounds(device, singles({ geometry: OURO, codec: { kind: 'full' } }), 3);
     expect(accepted).toBeLessThan(proposals);
   });
 
-  test('a rejected row that is not freed is caught', { timeout: 600_000 }, async () => {
+  test('a rejected row that is not freed is caught', async () => {
     const of = singles({ geometry: OURO, codec: { kind: 'full' } });
     await expect(followRounds(device, of, 1, (lengths) => lengths[0]!++)).rejects.toThrow();
   });

@@ -16,10 +16,9 @@ describeGpu(`GPU decoder, models unlike Ouro (LLA_SIM_SEED=${SEED})`, (device) =
     const [full, ...others] = casesOf(g).filter(onFewThreads);
     const random = randomOf(mix(SEED + g.name.length));
     for (const of of [full!, ...(FULL ? others : [random.pick(others)])]) {
-      test(`${label(of)}: steps`, { timeout: 600_000 }, () => expectSteps(device, singles(of)));
-      test(`${label(of)}: prompts`, { timeout: 600_000 }, () =>
-        g.laterLoopsWindow === undefined ? expectWhole(device, singles(of)) : expectRagged(device, singles(of)),
-      );
+      test(`${label(of)}: steps`, () => expectSteps(device, singles(of)));
+      test(`${label(of)}: prompts`, () =>
+        g.laterLoopsWindow === undefined ? expectWhole(device, singles(of)) : expectRagged(device, singles(of)));
     }
   }
 });

@@ -7,10 +7,9 @@ import { CASES, label, onFewThreads, singles } from './gpu-list.js';
 import { expectRounded, expectSteps } from './gpu-steps.js';
 
 describeGpu(`GPU decoder (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const of of CASES.filter(onFewThreads).map(singles))
-    test(label(of), { timeout: 600_000 }, () => expectSteps(device, of));
+  for (const of of CASES.filter(onFewThreads).map(singles)) test(label(of), () => expectSteps(device, of));
 
-  test('a cache in f16', { timeout: 600_000 }, async () => {
+  test('a cache in f16', async () => {
     for (const path of ['full', 'reconstruct', 'fast']) await expectRounded(device, path);
   });
 });

@@ -98,53 +98,49 @@ describe('Llamas that were retrofitted with its loops', () => {
 });
 
 describeGpu('Huginn on the device', () => {
-  it(
-    `run, fit and fidelity take its folder; greedy tokens are those of its own arithmetic (seed ${SEED})`,
-    { timeout: 240_000 },
-    async () => {
-      const folder = folderOf();
-      const expected = [9, 1, 44];
-      const weights = ravenWeights(RAVEN, SEED);
-      for (let n = 0; n < 4; n++) {
-        const logits = ravenForward(RAVEN, weights, expected).at(-1) as number[];
-        expected.push(logits.indexOf(Math.max(...logits)));
-      }
-      const model = ['--model', folder, '--weights', 'f32'];
-      const decode = async (...more: string[]) => {
-        const o = await inProcess(
-          'run',
-          ...model,
-          '--tokens',
-          '9,1,44',
-          '--max-tokens',
-          '4',
-          '--format',
-          'json',
-          ...more,
-        );
-        expect(o.code, o.err).toBe(0);
-        return JSON.parse(o.out) as { tokens: number[][]; warnings: string[] };
-      };
-      const exact = await decode('--cache-type', 'f32');
-      expect(exact.tokens).toEqual([expected.slice(3)]);
-      expect(exact.warnings.join()).toContain('begins at zero');
+  it(`run, fit and fidelity take its folder; greedy tokens are those of its own arithmetic (seed ${SEED})`, async () => {
+    const folder = folderOf();
+    const expected = [9, 1, 44];
+    const weights = ravenWeights(RAVEN, SEED);
+    for (let n = 0; n < 4; n++) {
+      const logits = ravenForward(RAVEN, weights, expected).at(-1) as number[];
+      expected.push(logits.indexOf(Math.max(...logits)));
+    }
+    const model = ['--model', folder, '--weights', 'f32'];
+    const decode = async (...more: string[]) => {
+      const o = await inProcess(
+        'run',
+        ...model,
+        '--tokens',
+        '9,1,44',
+        '--max-tokens',
+        '4',
+        '--format',
+        'json',
+        ...more,
+      );
+      expect(o.code, o.err).toBe(0);
+      return JSON.parse(o.out) as { tokens: number[][]; warnings: string[] };
+    };
+    const exact = await decode('--cache-type', 'f32');
+    expect(exact.tokens).toEqual([expected.slice(3)]);
+    expect(exact.warnings.join()).toContain('begins at zero');
 
-      const text = join(folder, 'tokens.txt');
-      const random = randomOf(SEED);
-      writeFileSync(text, Array.from({ length: 480 }, () => random.whole(0, 63)).join(' '));
-      const codec = join(folder, 'codec.safetensors');
-      const taught = [...model, '--tokens', text, '--window', '96'];
-      const fitted = await inProcess('fit', ...taught, '--ratio', '2', '-o', codec, '--format', 'json');
-      expect(fitted.code, fitted.err).toBe(0);
-      expect(JSON.parse(fitted.out)).toMatchObject({ tokens: 288, codec: { kind: 'lla' } });
-      const latent = ['--codec', 'lla', '--ratio', '2', '--codec-weights', codec];
-      expect((await decode(...latent)).warnings.join()).not.toContain('fabricated');
-      // Latents of this layout are judged by test/decoder/gpu*.test.ts.
-      const judged = await inProcess('fidelity', ...taught, '--only', 'kv-quant', '--format', 'json');
-      expect(judged.code, judged.err).toBe(0);
-      const { rows } = JSON.parse(judged.out) as { rows: { kl: { estimate: number } }[] };
-      expect(rows.length).toBeGreaterThan(0);
-      for (const { kl } of rows) expect(kl.estimate).toBeGreaterThan(0);
-    },
-  );
+    const text = join(folder, 'tokens.txt');
+    const random = randomOf(SEED);
+    writeFileSync(text, Array.from({ length: 480 }, () => random.whole(0, 63)).join(' '));
+    const codec = join(folder, 'codec.safetensors');
+    const taught = [...model, '--tokens', text, '--window', '96'];
+    const fitted = await inProcess('fit', ...taught, '--ratio', '2', '-o', codec, '--format', 'json');
+    expect(fitted.code, fitted.err).toBe(0);
+    expect(JSON.parse(fitted.out)).toMatchObject({ tokens: 288, codec: { kind: 'lla' } });
+    const latent = ['--codec', 'lla', '--ratio', '2', '--codec-weights', codec];
+    expect((await decode(...latent)).warnings.join()).not.toContain('fabricated');
+    // Latents of this layout are judged by test/decoder/gpu*.test.ts.
+    const judged = await inProcess('fidelity', ...taught, '--only', 'kv-quant', '--format', 'json');
+    expect(judged.code, judged.err).toBe(0);
+    const { rows } = JSON.parse(judged.out) as { rows: { kl: { estimate: number } }[] };
+    expect(rows.length).toBeGreaterThan(0);
+    for (const { kl } of rows) expect(kl.estimate).toBeGreaterThan(0);
+  });
 });

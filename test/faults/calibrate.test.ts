@@ -24,7 +24,7 @@ describeGpu('calibrate', () => {
     const { code, err } = await calibrate(...MEASURE);
     expect(code, err).toBe(0);
     measured = readFileSync(file, 'utf8');
-  }, 180_000);
+  });
   afterAll(() => home.remove());
 
   test('what it leaves is a calibration, and nothing beside it', () => {
@@ -78,7 +78,7 @@ describeGpu('calibrate', () => {
     expect(read().schemaVersion).toBe(2);
     expect(firstOf((await loadCalibration(file)).calibration).sample.seconds).toEqual(sample.seconds);
     expect(readdirSync(home.path)).toEqual(['calibration.json']);
-  }, 180_000);
+  });
 
   test('says that a budget was too small', async () => {
     writeFileSync(file, measured);
@@ -86,7 +86,7 @@ describeGpu('calibrate', () => {
     const { code, err } = await calibrate('--resume', '--kernel', kernel.kernel, '--budget', '10ms');
     expect(code, err).toBe(0);
     expect(err).toMatch(/^it took [\d.]+ s for --budget 10ms: overheads, ceilings and one point take that long here$/m);
-  }, 180_000);
+  });
 
   test('keeps the times of kernels that have changed beside', async () => {
     const stale = read();
@@ -98,5 +98,5 @@ describeGpu('calibrate', () => {
     expect(err).toContain(`changed since they were measured: ${kernel.kernel}; they are measured again`);
     expect(JSON.parse(readFileSync(`${file}.old`, 'utf8'))).toEqual(stale);
     calibrationSchema.parse(read());
-  }, 180_000);
+  });
 });

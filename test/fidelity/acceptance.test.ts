@@ -52,7 +52,7 @@ describeGpu(`measured acceptance (LLA_SIM_SEED=${SEED})`, (device) => {
     continuation: [],
   }));
 
-  test('is that of forced tokens, whose first loops are asked apart', { timeout: 300_000 }, async () => {
+  test('is that of forced tokens, whose first loops are asked apart', async () => {
     const [draftTokens, tokensEach] = [random.whole(1, 4), 20];
     const measured = await measureAcceptance(teacher, items, undefined, { draftTokens, tokensEach });
     expect(measured.notMeasured).toBeNull();

@@ -107,7 +107,7 @@ const CASES: readonly Case[] = [
 describeGpu('block-absorbed attention against float64', (device) => {
   const cases = [...everyNth(CASES, 2), ...everyNth(OTHER_STORAGES, OTHER_STORAGES.length)];
   for (const { name, variant, shape, base, block, options } of cases) {
-    test(name, { timeout: 600_000 }, async () => {
+    test(name, async () => {
       const own = options(randomOf(mix(SEED)));
       const blocks = withBlock(shape, base, block);
       const all: OperationOptions = { software: true, ropeBase: base, scale: basisScale(blocks), ...own };
@@ -149,7 +149,6 @@ describeGpu('block-absorbed attention against float64', (device) => {
 
   test.each(['half-split', 'adjacent'] as const)(
     'all three in a row are attention over rebuilt keys with %s pairs',
-    { timeout: 600_000 },
     async (pairing) => {
       const shape = withBlock({ ...SMALL, group: 2, sequences: 2 }, 1e4);
       const scale = scaleOf(shape) / 2;

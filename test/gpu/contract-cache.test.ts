@@ -211,7 +211,6 @@ async function checkAppend(
 describeGpu('caches against float64', (device) => {
   test.each(KERNELS.append.variants)(
     'append %s: the whole cache is right, all other tokens unchanged',
-    { timeout: 600_000 },
     async (variant) => {
       const widths = [27, 45, 128, 1, 30, 96, 160, 33];
       for (const [i, width] of widths.entries()) {

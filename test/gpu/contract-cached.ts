@@ -237,7 +237,7 @@ export function contractTests(device: Device, kernel: KernelName): void {
     }
   }
   for (const call of TWO_BITS.filter((one) => one.kernel === kernel))
-    test(`${kernel}: units of 2-bit codes whose halves lie in different groups`, { timeout: 600_000 }, async () => {
+    test(`${kernel}: units of 2-bit codes whose halves lie in different groups`, async () => {
       const { error } = await check(device, call, [{ scale: 0.1 }], mix(SEED));
       expect(
         error <= HALF_TOLERANCE,

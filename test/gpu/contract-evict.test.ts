@@ -259,7 +259,7 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
 }
 
 describeGpu('eviction against float64', (device) => {
-  test('mass', { timeout: 60_000 }, async () => {
+  test('mass', async () => {
     const r = randomOf(SEED);
     for (const [i, group] of [1, 2, 16, r.whole(1, 8)].entries()) {
       const context = r.pick([1, 31, 100, 300]);
@@ -272,15 +272,15 @@ describeGpu('eviction against float64', (device) => {
     }
   });
 
-  test.each(KERNELS.evict.variants)('evict %s', { timeout: 60_000 }, async (variant) => {
+  test.each(KERNELS.evict.variants)('evict %s', async (variant) => {
     for (let i = 0; i < 5; i++) await checkEvict(device, variant as Storage, mix(SEED + i));
   });
 
-  test.each(KERNELS.evict_prefill.variants)('evict_prefill %s', { timeout: 60_000 }, async (variant) => {
+  test.each(KERNELS.evict_prefill.variants)('evict_prefill %s', async (variant) => {
     for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 50 + i), false);
   });
 
-  test.each(KERNELS.evict_chunk.variants)('evict_chunk %s', { timeout: 60_000 }, async (variant) => {
+  test.each(KERNELS.evict_chunk.variants)('evict_chunk %s', async (variant) => {
     for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 60 + i), true);
   });
 });

@@ -294,17 +294,17 @@ const EDGES: readonly Partial<Case>[] = [
 ];
 
 describeGpu('merges against float64', (device) => {
-  test.each(['f32', 'current'] as const)('attend_merge %s', { timeout: 60_000 }, async (variant) => {
+  test.each(['f32', 'current'] as const)('attend_merge %s', async (variant) => {
     for (const [i, edge] of EDGES.entries())
       await checkMerge(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
   });
 
-  test.each(['f32', 'absorbed'] as const)('attend_current %s', { timeout: 60_000 }, async (variant) => {
+  test.each(['f32', 'absorbed'] as const)('attend_current %s', async (variant) => {
     for (const [i, edge] of EDGES.entries())
       await checkCurrent(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
   });
 
-  test('attend_join', { timeout: 60_000 }, async () => {
+  test('attend_join', async () => {
     for (const [i, edge] of EDGES.entries()) await checkJoin(device, caseOf(mix(SEED + i), edge), mix(SEED + i));
   });
 

@@ -178,7 +178,7 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
   contract('attend_carried', [CARRIED_COMPILED, FULL ? 60 : 2], [CARRIED_PLACES, FULL ? 6 : 3], carriedCall);
   contract('mass_prefill', [COMPILED, FULL ? 60 : 1], [MASS_PLACES, FULL ? 6 : 3], massCall);
 
-  test('load reads what is stored, in every storage', { timeout: 600_000 }, async () => {
+  test('load reads what is stored, in every storage', async () => {
     const random = randomOf(mix(SEED));
     for (const [i, storage] of STORAGES.entries()) {
       const [chunk, sequences, heads, width, first] = [

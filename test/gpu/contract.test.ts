@@ -198,7 +198,7 @@ function ropeOptions(random: Random, s: Shape): NonNullable<OperationOptions['ro
 describeGpu('kernels against float64', (device) => {
   for (const contract of CONTRACTS) {
     for (const variant of contract.variants) {
-      test(`${contract.kernel} ${variant}`, { timeout: 600_000 }, async () => {
+      test(`${contract.kernel} ${variant}`, async () => {
         // Variants share their code but for the element type: the edges are divided among them.
         const edges = contract.edges.filter(
           (_, i) => i % contract.variants.length === contract.variants.indexOf(variant) || contract.edges.length < 3,

@@ -36,7 +36,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
   });
 
   const ready = (page: Page): Promise<void> =>
-    expect.poll(() => page.locator('#m-name').innerText(), { timeout: 20_000 }).not.toContain('Looking');
+    expect.poll(() => page.locator('#m-name').innerText()).not.toContain('Looking');
   const context = (width = 1100): Promise<BrowserContext> =>
     browser.newContext({ viewport: { width, height: 900 }, colorScheme: 'dark' });
 
@@ -139,8 +139,8 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
       await give('a.json', '{"schema": "lla-sim/calibration"}');
       await expect.poll(() => page.locator('#m-status').innerText()).toMatch(/^Not read: /);
       await give('b.json', JSON.stringify(hostile));
-      await expect.poll(() => page.locator('#m-status').innerText(), { timeout: 20_000 }).toContain('<img');
-      await expect.poll(() => page.locator('#plans tbody tr').count(), { timeout: 20_000 }).toBeGreaterThan(10);
+      await expect.poll(() => page.locator('#m-status').innerText()).toContain('<img');
+      await expect.poll(() => page.locator('#plans tbody tr').count()).toBeGreaterThan(10);
       expect(await page.locator('img').count()).toBe(0);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(400);
       expect(incidents).toEqual([]);

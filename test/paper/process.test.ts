@@ -8,7 +8,7 @@ let program: Awaited<ReturnType<typeof compile>>;
 const files = scratch();
 beforeAll(async () => {
   program = await compile();
-}, 60_000);
+});
 afterAll(() => {
   program.remove();
   files.remove();

@@ -82,7 +82,7 @@ const QUESTIONS = MODELS.flatMap((model) =>
 );
 
 describe(`no answer names a plan whose published scores lie below --keep (seed ${SEED})`, () => {
-  it('of any model with published scores, on any device', { timeout: 240_000 }, async () => {
+  it('of any model with published scores, on any device', async () => {
     expect(MODELS).toEqual(expect.arrayContaining(['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b']));
     for (const s of everyNth(QUESTIONS, 3)) {
       const report = await ask(s, { everyRow: false });

@@ -186,7 +186,6 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await page.waitForFunction(
       () => document.querySelector('#p-served-text code')?.textContent?.endsWith(' --ways') === true,
       null,
-      { timeout: 60_000 },
     );
     const asked = (await page.locator('#p-served-text code').innerText()).split(' ');
     const ways = await inProcess('simulate', ...asked.slice(2));

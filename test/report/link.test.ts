@@ -30,7 +30,7 @@ const linkFor = async (...argv: string[]): Promise<string> => {
 };
 
 describe(`links (LLA_SIM_SEED=${SEED})`, () => {
-  it('give the bytes of plan --format json for any settings', { timeout: 120_000 }, async () => {
+  it('give the bytes of plan --format json for any settings', async () => {
     let opened = 0;
     await fc.assert(
       fc.asyncProperty(sensible, async (argv) => {

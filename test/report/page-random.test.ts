@@ -93,7 +93,7 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
       return JSON.parse(await (blob as unknown as Blob).text()) as Saved;
     }, values);
 
-  it(`agrees for ${SETTINGS} random settings (seed ${SEED})`, { timeout: 180_000 }, async () => {
+  it(`agrees for ${SETTINGS} random settings (seed ${SEED})`, async () => {
     const random = randomFrom(SEED);
     const first: Scenario = { device: 'h200', context: 4096 };
     const file = join(folder.path, 'page.html');

@@ -91,7 +91,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     const control = page.locator(`[name=${name}]`);
     if (['model', 'device', 'stack'].includes(name)) await control.selectOption(value);
     else await control.fill(value);
-    await expect.poll(() => status.textContent(), { timeout: 20_000 }).toMatch(/anew|Not changed/);
+    await expect.poll(() => status.textContent()).toMatch(/anew|Not changed/);
   };
 
   /** Prints the first page of a report: on one sheet, whatever is asked. */

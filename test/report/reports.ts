@@ -61,14 +61,33 @@ export const SERVED_USERS: Scenario = {
   workload: { promptTokens: 500, outputTokens: 50, requests: 100, think: '100ms' },
 };
 
+/** Pictures that nobody looks at. */
+export const blank = (): Buffer => Buffer.from('');
+
+type Files = ReadonlyMap<string, string | Buffer>;
+interface FilesOptions {
+  readonly draw?: Draw;
+  readonly script?: string;
+  readonly file?: string | null;
+  readonly anew?: boolean;
+  readonly simulate?: boolean;
+}
+const written = new Map<string, Promise<Files>>();
+
 /**
- * A report's files. Without `draw` there are no PNGs, without `script` a page that only shows; `anew` plans even where a
- * test before has; `simulate` serves the requests of a scenario with a workload, which takes seconds.
+ * A report's files, made once for each scenario and options. Without `draw` there are no PNGs, without `script` a page
+ * that only shows; `anew` plans even where a test before has; `simulate` serves the requests of a scenario with a
+ * workload, which takes seconds.
  */
-export async function filesOf(
-  scenario: Scenario,
-  options: { draw?: Draw; script?: string; file?: string | null; anew?: boolean; simulate?: boolean } = {},
-): Promise<Map<string, string | Buffer>> {
+export function filesOf(scenario: Scenario, options: FilesOptions = {}): Promise<Files> {
+  if (options.anew) return makeFiles(scenario, options);
+  const key = JSON.stringify([scenario, { ...options, draw: options.draw?.name ?? null }]);
+  const files = written.get(key) ?? makeFiles(scenario, options);
+  written.set(key, files);
+  return files;
+}
+
+async function makeFiles(scenario: Scenario, options: FilesOptions): Promise<Files> {
   const { sources, ...of } = await (options.anew ? make(scenario) : viewOfScenario(scenario));
   const simulated = options.simulate && scenario.workload ? await simulatePlans(scenario, of.view) : null;
   const codecs = await codecsPart(scenario, of.view.report.contextTokens);
@@ -85,7 +104,7 @@ export async function filesOf(
   });
 }
 
-export const textOf = (files: ReadonlyMap<string, string | Buffer>, name: string): string => {
+export const textOf = (files: Files, name: string): string => {
   const content = files.get(name);
   if (content === undefined) throw new Error(`no ${name} among ${[...files.keys()].join(', ')}`);
   return content.toString('utf8');

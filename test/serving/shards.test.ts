@@ -191,5 +191,5 @@ describe('the scripts of docs/cluster', () => {
     } finally {
       program.remove();
     }
-  }, 180_000);
+  });
 });

@@ -46,64 +46,54 @@ describe('simulate --find-rate --ways', () => {
     return JSON.parse(o.out) as SimulationReport;
   };
 
-  it(
-    'has every way with every cache that goes with it, at the rate of that way alone',
-    { timeout: 120_000 },
-    async () => {
-      const { ways = [], notes } = await reportOf('--ways');
-      const rowOf = (way: WayRow['way'], kind: string): WayRow | undefined =>
-        ways.find((r) => r.way === way && r.id.startsWith(kind));
-      // One pass cannot verify proposals that read latents of all loops.
-      expect(ways.map(({ way, id }) => `${way} ${id.split('/')[0]}`).sort()).toEqual([
-        'early exit full',
-        'early exit lla-4x',
-        'fewer loops full',
-        'one by one full',
-        'one by one lla-4x',
-        'speculation full',
-      ]);
-      const alone: readonly [WayRow['way'], string[]][] = [
-        ['one by one', []],
-        ['early exit', ['--depth', 'ouro-1.4b@0.5', '--depth-batching', 'loops', '--skipped-kv', 'copy']],
-        ['speculation', ['--draft-tokens', '4']],
-        ['fewer loops', ['--loops', '2']],
-      ];
-      for (const [way, flags] of alone)
-        for (const { id, requestsPerSecond } of (await reportOf(...flags)).candidates ?? [])
-          // Nobody scored a compressed cache of fewer loops.
-          if (way !== 'fewer loops' || id.startsWith('full'))
-            expect(rowOf(way, id.split('/')[0] as string)?.requestsPerSecond, `${way} ${id}`).toEqual(
-              requestsPerSecond,
-            );
-      // What runs today comes first, and is the full cache alone.
-      expect(ways.filter(({ servedBy }) => servedBy !== null).map(({ id }) => id)).toEqual(
-        ways.slice(0, 3).map(() => 'full/full'),
-      );
-      expect(rowOf('one by one', 'lla')?.needs).toBe('training, kernels');
-      expect(rowOf('one by one', 'full')?.quality).toEqual({ share: 1, of: null });
-      expect(rowOf('early exit', 'full')?.quality.of).toContain('64 of 100 right');
-      // 64 of 80 % of GSM8K, by a server that does not say how memory follows.
-      expect(rowOf('fewer loops', 'full')).toMatchObject({ servedBy: null, quality: { share: 0.8 } });
-      // Nobody scored both together.
-      expect(rowOf('early exit', 'lla')).toMatchObject({ quality: { share: null }, onFront: false });
-      expect(ways.some(({ onFront }) => onFront)).toBe(true);
-      expect(notes.join()).toContain('accepted with 92');
-    },
-  );
+  it('has every way with every cache that goes with it, at the rate of that way alone', async () => {
+    const { ways = [], notes } = await reportOf('--ways');
+    const rowOf = (way: WayRow['way'], kind: string): WayRow | undefined =>
+      ways.find((r) => r.way === way && r.id.startsWith(kind));
+    // One pass cannot verify proposals that read latents of all loops.
+    expect(ways.map(({ way, id }) => `${way} ${id.split('/')[0]}`).sort()).toEqual([
+      'early exit full',
+      'early exit lla-4x',
+      'fewer loops full',
+      'one by one full',
+      'one by one lla-4x',
+      'speculation full',
+    ]);
+    const alone: readonly [WayRow['way'], string[]][] = [
+      ['one by one', []],
+      ['early exit', ['--depth', 'ouro-1.4b@0.5', '--depth-batching', 'loops', '--skipped-kv', 'copy']],
+      ['speculation', ['--draft-tokens', '4']],
+      ['fewer loops', ['--loops', '2']],
+    ];
+    for (const [way, flags] of alone)
+      for (const { id, requestsPerSecond } of (await reportOf(...flags)).candidates ?? [])
+        // Nobody scored a compressed cache of fewer loops.
+        if (way !== 'fewer loops' || id.startsWith('full'))
+          expect(rowOf(way, id.split('/')[0] as string)?.requestsPerSecond, `${way} ${id}`).toEqual(requestsPerSecond);
+    // What runs today comes first, and is the full cache alone.
+    expect(ways.filter(({ servedBy }) => servedBy !== null).map(({ id }) => id)).toEqual(
+      ways.slice(0, 3).map(() => 'full/full'),
+    );
+    expect(rowOf('one by one', 'lla')?.needs).toBe('training, kernels');
+    expect(rowOf('one by one', 'full')?.quality).toEqual({ share: 1, of: null });
+    expect(rowOf('early exit', 'full')?.quality.of).toContain('64 of 100 right');
+    // 64 of 80 % of GSM8K, by a server that does not say how memory follows.
+    expect(rowOf('fewer loops', 'full')).toMatchObject({ servedBy: null, quality: { share: 0.8 } });
+    // Nobody scored both together.
+    expect(rowOf('early exit', 'lla')).toMatchObject({ quality: { share: null }, onFront: false });
+    expect(ways.some(({ onFront }) => onFront)).toBe(true);
+    expect(notes.join()).toContain('accepted with 92');
+  });
 
-  it(
-    'leaves out what nothing was published of, with the reason, and is a table by default',
-    { timeout: 120_000 },
-    async () => {
-      const flags = ['--model', 'ouro-2.6b', '--codec', 'full', '--path', 'full', '--find-rate', '--ways'];
-      const o = await inProcess('simulate', ...served, ...flags);
-      expect(o.code, o.err).toBe(0);
-      expect(o.out).toContain('Nothing serves it today.');
-      expect(o.out).toMatch(/To be written \(kernels\): one by one with full\/full/);
-      expect(o.out).toContain('early exit: nobody published');
-      expect(o.out.replaceAll(/\s+/g, ' ')).toContain('speculation is left out: nobody published');
-    },
-  );
+  it('leaves out what nothing was published of, with the reason, and is a table by default', async () => {
+    const flags = ['--model', 'ouro-2.6b', '--codec', 'full', '--path', 'full', '--find-rate', '--ways'];
+    const o = await inProcess('simulate', ...served, ...flags);
+    expect(o.code, o.err).toBe(0);
+    expect(o.out).toContain('Nothing serves it today.');
+    expect(o.out).toMatch(/To be written \(kernels\): one by one with full\/full/);
+    expect(o.out).toContain('early exit: nobody published');
+    expect(o.out.replaceAll(/\s+/g, ' ')).toContain('speculation is left out: nobody published');
+  });
 
   it('goes with a search for rates alone', async () => {
     expectBadInput(await inProcess('simulate', ...served, '--ways'));

@@ -142,7 +142,7 @@ describe(`import aic (seed ${seed})`, () => {
       ),
       { numRuns: 16, seed },
     );
-  }, 120_000);
+  });
 });
 
 describe('import csv', () => {
@@ -190,7 +190,7 @@ describe('import csv', () => {
       ),
       { numRuns: 24, seed },
     );
-  }, 120_000);
+  });
 });
 
 describe('versions', () => {

@@ -31,7 +31,7 @@ vi.mock(import('../../src/validate/memory/memory.js'), async (original) => {
 });
 
 describeGpu(`validate (LLA_SIM_SEED=${SEED})`, () => {
-  test('bytes are those of the model and logits are right, and the report says so', { timeout: 600_000 }, async () => {
+  test('bytes are those of the model and logits are right, and the report says so', async () => {
     const cases = memoryCases(false);
     const o = await inProcess('validate', '--only', 'memory', '--format', 'json', '--seed', String(SEED));
     expect(o.code, o.err).toBe(0);

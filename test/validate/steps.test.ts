@@ -99,7 +99,7 @@ async function watched<T>(device: Device, body: (watch: DriftWatch) => Promise<T
 }
 
 describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
-  test('are measured with all their operations, at the shapes that are priced', { timeout: 120_000 }, async () => {
+  test('are measured with all their operations, at the shapes that are priced', async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
     const { steps, notRun, shapes } = await watched(device, (watch) =>
       checkSteps(device, all, {
@@ -137,7 +137,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(kernelSummaries(steps).reduce((sum, k) => sum + k.share, 0)).toBeCloseTo(1, 9);
   });
 
-  test('prompts are measured beside their price', { timeout: 120_000 }, async () => {
+  test('prompts are measured beside their price', async () => {
     const prompts = (['full', 'reconstruct'] as const).flatMap((path): PromptCase[] =>
       (['accumulated', 'chunked'] as const).map((method) => ({
         id: path,
@@ -185,33 +185,29 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect([late.steps, late.notRun.map((n) => n.reason)]).toEqual([[], [reason]]);
   });
 
-  test(
-    'a long context is the longest that the binding holds, and a million tokens are priced',
-    { timeout: 120_000 },
-    async () => {
-      const { c } = cases('full', 1, 64);
-      // 2 KV heads x 16 x 2 bytes.
-      expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
-      expect(longestContext(c, Infinity)).toBe(2 ** 20);
-      const report = await watched(device, (watch) =>
-        checkLongContext(
-          device,
-          'full',
-          { ...c, bindingBytes: 2048 * 64 },
-          {
-            seed: SEED,
-            calibrated: CALIBRATED,
-            watch,
-            budget: new Budget(20),
-            openBytes: Infinity,
-            memoryBytes: 2 ** 30,
-          },
-        ),
-      );
-      expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
-      // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
-      expect(report.atMillion.cacheBytes).toBe(2 ** 20 * 512);
-      expect(report.atMillion.secondsPerStep.estimate).toBeGreaterThan(report.measured?.predicted.estimate as number);
-    },
-  );
+  test('a long context is the longest that the binding holds, and a million tokens are priced', async () => {
+    const { c } = cases('full', 1, 64);
+    // 2 KV heads x 16 x 2 bytes.
+    expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
+    expect(longestContext(c, Infinity)).toBe(2 ** 20);
+    const report = await watched(device, (watch) =>
+      checkLongContext(
+        device,
+        'full',
+        { ...c, bindingBytes: 2048 * 64 },
+        {
+          seed: SEED,
+          calibrated: CALIBRATED,
+          watch,
+          budget: new Budget(20),
+          openBytes: Infinity,
+          memoryBytes: 2 ** 30,
+        },
+      ),
+    );
+    expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
+    // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
+    expect(report.atMillion.cacheBytes).toBe(2 ** 20 * 512);
+    expect(report.atMillion.secondsPerStep.estimate).toBeGreaterThan(report.measured?.predicted.estimate as number);
+  });
 });

@@ -10,7 +10,14 @@ import { describeDevice, describeProgram } from '../describe.js';
 import { describeHost } from '../host.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
 import { compareVersions } from './compare.js';
-import { BENCH_SCHEMA_VERSION, isRegression, type BenchReport, type BenchResult, type PathRatio } from './report.js';
+import {
+  BENCH_SCHEMA_VERSION,
+  isOutOfTime,
+  isRegression,
+  type BenchReport,
+  type BenchResult,
+  type PathRatio,
+} from './report.js';
 import { measureRoofline, PREPARED, YARDSTICK_SCALE } from './roofline.js';
 import type { Against } from './versions.js';
 
@@ -69,16 +76,11 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const notes: string[] = [];
   let results: BenchResult[];
   let paths: PathRatio[] = [];
+  const before = budget.spent;
   if (against === null) {
     // A call takes about as long to be put on the device as all before it.
-    const before = budget.spent;
     budget.note(PREPARED, before);
-    if (!budget.fits(PREPARED))
-      throw new UserError(
-        `nothing was measured: overheads and ceilings took ${formatNumber(before)} of ` +
-          `${formatNumber(budget.seconds)} s`,
-        `give it more time, such as --budget ${Math.ceil(4 * before)}s, or a machine that is less busy`,
-      );
+    if (!budget.fits(PREPARED)) throw nothingMeasured(before, budget);
     const answer = await measureRoofline(device, { ...rules, paths: roofline.paths });
     ({ paths } = answer);
     results = answer.results.map((r) => withAttainable(r, options.tunedSeconds ?? null));
@@ -94,6 +96,7 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
       all: options.all,
       checkAll: options.timesUnjudged === true,
     });
+  if (!options.timesUnjudged && isOutOfTime(results)) throw nothingMeasured(before, budget);
   return {
     schema: 'lla-sim/bench',
     schemaVersion: BENCH_SCHEMA_VERSION,
@@ -113,6 +116,13 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     regressed: results.some((r) => isRegression(r) && !(options.timesUnjudged && r.state === 'paired')),
   };
 }
+
+/** @param before seconds of what comes before the calls */
+const nothingMeasured = (before: number, { seconds }: Budget): UserError =>
+  new UserError(
+    `nothing was measured: overheads and ceilings took ${formatNumber(before)} of ${formatNumber(seconds)} s`,
+    `give it more time, such as --budget ${Math.ceil(Math.max(4 * before, 2 * seconds))}s, or a machine that is less busy`,
+  );
 
 /** A time beside what a tuned kernel takes. */
 function withAttainable(r: BenchResult, tunedSeconds: ((call: KernelCall) => number) | null): BenchResult {

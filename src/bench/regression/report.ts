@@ -117,6 +117,11 @@ export interface BenchReport {
 export const isRegression = (r: BenchResult): boolean =>
   r.state === 'wrong' || (r.state === 'paired' && r.verdict === 'slower');
 
+/** Whether the time ended before anything was measured or found wrong. */
+export const isOutOfTime = (results: readonly BenchResult[]): boolean =>
+  results.some(({ state }) => state === 'not-reached' || state === 'checked') &&
+  !results.some(({ state }) => state === 'timed' || state === 'paired' || state === 'wrong');
+
 /** Rates of a call that takes `seconds`. */
 export function ratesOf(
   work: { readBytes: number; writeBytes: number; flops: number },
