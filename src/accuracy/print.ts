@@ -69,7 +69,7 @@ function verdict(report: AccuracyReport): string {
     timed.length < FEWEST
       ? `Too few figures to say whether to believe times here: measure at least ${FEWEST}.`
       : share >= EXPECTED
-        ? 'Believe the intervals on servers like these: they hold what they promise.'
+        ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was measured.'
         : share >= 0.5
           ? 'Believe times here with care: take the far end of an interval, not the estimate.'
           : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
