@@ -7,7 +7,7 @@ import { displayPath, readTextFile } from '../io/files.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { isPreset } from '../geometry/presets.js';
 import { issueWords, parseJson } from '../io/json.js';
-import { FIGURES, ledgerSchema, rowSchema, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
+import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
 
 const MAX_BYTES = 4 * 2 ** 20;
 const MAX_VALUES = 400_000;
@@ -60,6 +60,10 @@ function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledge
       const place = `${subject}: row ${i + 1} of ${campaign.id}${typeof own['id'] === 'string' ? ` (${show(own['id'])})` : ''}`;
       const note = (what: string): void => void mistakes.push(`${place}: ${what}`);
       const whole = [...shared, own].reduce(merge);
+      if (!USES.some((known) => known === whole['use'])) {
+        note(`use must be one of ${USES.join(', ')}, not ${show(whole['use'])}`);
+        whole['use'] = use;
+      }
       // Rules between rows are looked at in wrong rows too: one mistake hides no other.
       if (typeof whole['id'] === 'string') {
         if (ids.has(whole['id'])) note('id is that of another row');
@@ -68,13 +72,14 @@ function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledge
       if (whole['use'] === 'fits' && use === 'judges' && ++named > MOST_NAMED)
         note(`is the second that fits in a campaign that judges; ${MOST_NAMED} may`);
       if (whole['use'] === 'judges' && use !== 'judges') note(`judges in a campaign that ${SIDES[use]}; all rows do`);
-      if (whole['use'] !== use && own['because'] === undefined) note('differs in use from its campaign without because');
+      if (whole['use'] !== use && own['because'] === undefined)
+        note('differs in use from its campaign without because');
+      checkNames(whole, folder, models, note);
       const result = rowSchema.safeParse(whole);
       if (!result.success) {
         for (const issue of result.error.issues) rowWords(issue).forEach(note);
         return;
       }
-      checkNames(result.data, folder, models, note);
       rows.push({ ...result.data, campaign: campaign.id });
     });
   }
@@ -111,18 +116,23 @@ function rowWords(issue: Parameters<typeof issueWords>[0] & { keys?: readonly st
   });
 }
 
-/** Devices, models and traces that do not exist. `known`: models that were read already. */
-function checkNames(row: LedgerRow, folder: string, known: Set<string>, note: (what: string) => void): void {
-  if (row.device !== undefined && !DEVICES.some((d) => d.id === row.device))
-    note(`device ${show(row.device)} is not in the catalogue; name it as deviceName`);
-  if (row.workload.kind === 'trace' && !existsSync(join(folder, row.workload.trace)))
-    note(`trace ${show(row.workload.trace)} does not exist`);
-  if (row.use === 'out-of-reach' || isPreset(row.model) || known.has(row.model)) return;
+/** Devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read. */
+function checkNames(
+  { device, workload, model, use }: Record<string, unknown>,
+  folder: string,
+  known: Set<string>,
+  note: (what: string) => void,
+): void {
+  if (typeof device === 'string' && !DEVICES.some((d) => d.id === device))
+    note(`device ${show(device)} is not in the catalogue; name it as deviceName`);
+  const trace = isObject(workload) && workload['kind'] === 'trace' ? workload['trace'] : undefined;
+  if (typeof trace === 'string' && !existsSync(join(folder, trace))) note(`trace ${show(trace)} does not exist`);
+  if (typeof model !== 'string' || use === 'out-of-reach' || isPreset(model) || known.has(model)) return;
   try {
-    readModelFile(join(folder, row.model));
+    readModelFile(join(folder, model));
+    known.add(model);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    note(`model ${show(row.model)}: ${error.message}`);
+    note(`model ${show(model)}: ${error.message}`);
   }
-  known.add(row.model);
 }

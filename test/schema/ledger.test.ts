@@ -216,8 +216,13 @@ it.each(WRONG)('refuses %s, a line for each mistake', (_, change, words) => {
 it('names all mistakes of all rows, a wrong use beside the others of its row', () => {
   const wrong = (): unknown =>
     read((file, row) => {
-      file.campaigns[0]!.rows.push({ ...row, id: 'second', device: 'h30' }, { ...row, id: 'third', gpus: -1 });
-      Object.assign(row, { use: 'judge', figures: { tpot: { mean: 1 }, ttftMs: { mean: 1 } }, gpus: 0 });
+      file.campaigns[0]!.rows.push({ ...row, id: 'second', device: 'h30' }, { ...row, id: 'third', repeats: 0 });
+      Object.assign(row, {
+        use: 'judge',
+        figures: { tpot: { mean: 1 }, ttftMs: { mean: 1 } },
+        device: 'h31',
+        repeats: 0,
+      });
     });
   let message = '';
   try {
@@ -228,6 +233,11 @@ it('names all mistakes of all rows, a wrong use beside the others of its row', (
   const lines = message.split('\n');
   for (const words of [/\("first"\): use /, /\("first"\): figures\.tpot is/, /\("first"\): figures\.ttftMs is/])
     expect(lines.filter((line) => words.test(line))).toHaveLength(1);
-  for (const words of [/\("first"\): gpus /, /\("second"\): device "h30"/, /\("third"\): gpus /])
+  for (const words of [
+    /\("first"\): repeats /,
+    /\("first"\): device "h31"/,
+    /\("second"\): device "h30"/,
+    /\("third"\): repeats /,
+  ])
     expect(lines.filter((line) => words.test(line))).toHaveLength(1);
 });

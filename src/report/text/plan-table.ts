@@ -286,7 +286,9 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
         ]
       : []),
     ...(has('pays at')
-      ? ['pays at: faster than the full cache only if its kernels reach at least this share of the speed of tuned ones.']
+      ? [
+          'pays at: faster than the full cache only if its kernels reach at least this share of the speed of tuned ones.',
+        ]
       : []),
     ...(has('keeps')
       ? [
