@@ -6,23 +6,23 @@ export class UserError extends Error {
   override readonly name = 'UserError';
 
   /**
-   * @param message what was wrong: subject, rule and the value received
+   * @param message what was wrong: subject, rule and the value received; a list is printed one line each
    * @param hint    what to do next, as an imperative
    * @param exitCode one of the documented codes; 2 (wrong input) unless said otherwise
    */
   constructor(
-    message: string,
+    message: string | readonly string[],
     readonly hint: string,
     readonly exitCode: ExitCode = EXIT.badInput,
   ) {
-    // Only the multi-line list of what removed every plan keeps its line ends; nothing from outside reaches a terminal
-    // raw.
-    super(
-      message
+    // Only lists, and the words of what removed every plan, keep their line ends; nothing from outside reaches a
+    // terminal raw.
+    const oneLine = (text: string): string =>
+      text
         .split('\n')
         .map(printable)
-        .join(exitCode === EXIT.noSolution ? '\n' : ' '),
-    );
+        .join(exitCode === EXIT.noSolution ? '\n' : ' ');
+    super(typeof message === 'string' ? oneLine(message) : message.map(oneLine).join('\n'));
   }
 }
 

@@ -52,6 +52,10 @@ export function accuracyTable(report: AccuracyReport, width: number): string {
   ].join('\n')}\n`;
 }
 
+/** Figures of time below which nothing is said, and the share that intervals of 90 % should hold, a few aside. */
+const FEWEST = 3;
+const EXPECTED = 0.8;
+
 /** In words, for somebody who added rows of a server of their own. */
 function verdict(report: AccuracyReport): string {
   const timed = report.figures.filter(
@@ -60,7 +64,16 @@ function verdict(report: AccuracyReport): string {
   if (timed.length === 0) return 'No figure of time was priced.';
   const inside = timed.filter((f) => f.inside).length;
   const worst = timed.reduce((a, b) => (Math.abs(a.error) > Math.abs(b.error) ? a : b));
-  return `Of ${timed.length} figure${timed.length === 1 ? '' : 's'} of time ${inside} lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} (${number(worst.low)}–${number(worst.high)}).`;
+  const share = inside / timed.length;
+  const believe =
+    timed.length < FEWEST
+      ? `Too few figures to say whether to believe times here: measure at least ${FEWEST}.`
+      : share >= EXPECTED
+        ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was measured.'
+        : share >= 0.5
+          ? 'Believe times here with care: take the far end of an interval, not the estimate.'
+          : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
+  return `${believe} Of ${timed.length} figure${timed.length === 1 ? '' : 's'} of time ${inside} lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} (${number(worst.low)}–${number(worst.high)}).`;
 }
 
 const number = (x: number): string => String(Number(x.toPrecision(4)));

@@ -1,4 +1,4 @@
-/** Files of the ledger: read, merged and checked. The whole of a file is right, or the first wrong row is named. */
+/** Files of the ledger: read, merged and checked. The whole of a file is right, or all its mistakes are named. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DEVICES } from '../devices/catalogue.js';
@@ -7,7 +7,7 @@ import { displayPath, readTextFile } from '../io/files.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { isPreset } from '../geometry/presets.js';
 import { issueWords, parseJson } from '../io/json.js';
-import { FIGURES, ledgerSchema, rowSchema, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
+import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
 
 const MAX_BYTES = 4 * 2 ** 20;
 const MAX_VALUES = 400_000;
@@ -27,7 +27,7 @@ export interface Ledger {
 
 /**
  * Reads a file of the ledger, and looks whether the models and traces that its rows name are there.
- * @throws UserError, one line with file and row, for the first thing that is wrong
+ * @throws UserError that names all mistakes, a line each with file and row
  */
 export function readLedger(path: string): Ledger {
   const file = displayPath(path);
@@ -42,9 +42,14 @@ export function readLedger(path: string): Ledger {
 /** The same for parsed JSON. @param subject as messages begin @param folder that paths in rows are relative to */
 function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledger, 'rows' | 'notCarried'> {
   const parsed = ledgerSchema.safeParse(json);
-  if (!parsed.success) throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0])}`, HINT);
+  if (!parsed.success)
+    throw new UserError(
+      parsed.error.issues.map((issue) => `${subject}: ${issueWords(issue)}`),
+      HINT,
+    );
   const { source, defaults, campaigns, notCarried } = parsed.data;
   const rows: Row[] = [];
+  const mistakes: string[] = [];
   const ids = new Set<string>();
   const models = new Set<string>();
   for (const campaign of campaigns) {
@@ -54,22 +59,32 @@ function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledge
     campaign.rows.forEach((own, i) => {
       const id = typeof own['id'] === 'string' ? ` (${show(own['id'])})` : '';
       const place = `${subject}: row ${i + 1} of ${campaign.id}${id}`;
-      const refuse = (what: string): never => {
-        throw new UserError(`${place}: ${what}`, HINT);
-      };
-      const result = rowSchema.safeParse([...shared, own].reduce(merge));
-      if (!result.success) return refuse(rowWords(result.error.issues[0]));
-      const row = result.data;
-      if (ids.has(row.id)) refuse('id is that of another row');
-      ids.add(row.id);
-      if (row.use === 'fits' && use === 'judges') named++;
-      if (named > MOST_NAMED) refuse(`is the second that fits in a campaign that judges; ${MOST_NAMED} may`);
-      if (row.use === 'judges' && use !== 'judges') refuse(`judges in a campaign that ${SIDES[use]}; all rows do`);
-      if (row.use !== use && own['because'] === undefined) refuse('differs in use from its campaign without because');
-      checkNames(row, folder, models, refuse);
-      rows.push({ ...row, campaign: campaign.id });
+      const note = (what: string): void => void mistakes.push(`${place}: ${what}`);
+      const whole = [...shared, own].reduce(merge);
+      if (!USES.some((known) => known === whole['use'])) {
+        note(`use must be one of ${USES.join(', ')}, not ${show(whole['use'])}`);
+        whole['use'] = use;
+      }
+      // Rules between rows are looked at in wrong rows too: one mistake hides no other.
+      if (typeof whole['id'] === 'string') {
+        if (ids.has(whole['id'])) note('id is that of another row');
+        ids.add(whole['id']);
+      }
+      if (whole['use'] === 'fits' && use === 'judges' && ++named > MOST_NAMED)
+        note(`is the second that fits in a campaign that judges; ${MOST_NAMED} may`);
+      if (whole['use'] === 'judges' && use !== 'judges') note(`judges in a campaign that ${SIDES[use]}; all rows do`);
+      if (whole['use'] !== use && own['because'] === undefined)
+        note('differs in use from its campaign without because');
+      checkNames(whole, folder, models, note);
+      const result = rowSchema.safeParse(whole);
+      if (!result.success) {
+        for (const issue of result.error.issues) rowWords(issue).forEach(note);
+        return;
+      }
+      rows.push({ ...result.data, campaign: campaign.id });
     });
   }
+  if (mistakes.length > 0) throw new UserError(mistakes, HINT);
   return { rows, notCarried };
 }
 
@@ -92,27 +107,33 @@ function merge(base: Record<string, unknown>, over: Record<string, unknown>): Re
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The first issue of a row; a figure whose name lacks its unit is told which has it. */
-function rowWords(issue: (Parameters<typeof issueWords>[0] & { keys?: readonly string[] }) | undefined): string {
-  const unknown = issue?.path[0] === 'figures' && issue.path.length === 1 ? issue.keys?.[0] : undefined;
-  if (unknown === undefined) return issueWords(issue);
-  const meant = Object.keys(FIGURES).find((name) => name.startsWith(unknown.replace(/(_?ms|Ms|Millis\w*)$/, '')));
-  const write = meant === undefined ? `one of ${Object.keys(FIGURES).join(', ')}` : meant;
-  return `figures.${unknown} is no figure with its unit: write ${write}`;
+/** An issue of a row, a mistake each; a figure whose name lacks its unit is told which has it. */
+function rowWords(issue: Parameters<typeof issueWords>[0] & { keys?: readonly string[] }): string[] {
+  if (issue?.path[0] !== 'figures' || issue.path.length !== 1 || issue.keys === undefined) return [issueWords(issue)];
+  return issue.keys.map((unknown) => {
+    const meant = Object.keys(FIGURES).find((name) => name.startsWith(unknown.replace(/(_?ms|Ms|Millis\w*)$/, '')));
+    const write = meant === undefined ? `one of ${Object.keys(FIGURES).join(', ')}` : meant;
+    return `figures.${unknown} is no figure with its unit: write ${write}`;
+  });
 }
 
-/** Devices, models and traces that do not exist. `known`: models that were read already. */
-function checkNames(row: LedgerRow, folder: string, known: Set<string>, refuse: (what: string) => never): void {
-  if (row.device !== undefined && !DEVICES.some((d) => d.id === row.device))
-    refuse(`device ${show(row.device)} is not in the catalogue; name it as deviceName`);
-  if (row.workload.kind === 'trace' && !existsSync(join(folder, row.workload.trace)))
-    refuse(`trace ${show(row.workload.trace)} does not exist`);
-  if (row.use === 'out-of-reach' || isPreset(row.model) || known.has(row.model)) return;
+/** Devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read. */
+function checkNames(
+  { device, workload, model, use }: Record<string, unknown>,
+  folder: string,
+  known: Set<string>,
+  note: (what: string) => void,
+): void {
+  if (typeof device === 'string' && !DEVICES.some((d) => d.id === device))
+    note(`device ${show(device)} is not in the catalogue; name it as deviceName`);
+  const trace = isObject(workload) && workload['kind'] === 'trace' ? workload['trace'] : undefined;
+  if (typeof trace === 'string' && !existsSync(join(folder, trace))) note(`trace ${show(trace)} does not exist`);
+  if (typeof model !== 'string' || use === 'out-of-reach' || isPreset(model) || known.has(model)) return;
   try {
-    readModelFile(join(folder, row.model));
+    readModelFile(join(folder, model));
+    known.add(model);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    refuse(`model ${show(row.model)}: ${error.message}`);
+    note(`model ${show(model)}: ${error.message}`);
   }
-  known.add(row.model);
 }

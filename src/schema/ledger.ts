@@ -225,29 +225,31 @@ export const rowSchema = z
     open: z.array(label).max(20).optional(),
   })
   .superRefine((row, context) => {
-    const problem = inconsistency(row);
-    if (problem !== null) context.addIssue({ code: 'custom', message: problem.what, path: [problem.field] });
+    for (const { field, what } of inconsistencies(row))
+      context.addIssue({ code: 'custom', message: what, path: [field] });
   });
 export type LedgerRow = z.infer<typeof rowSchema>;
 
 /** What fields say together and cannot. */
-function inconsistency(row: z.infer<typeof rowSchema>): { field: string; what: string } | null {
+function inconsistencies(row: z.infer<typeof rowSchema>): { field: string; what: string }[] {
+  const found: { field: string; what: string }[] = [];
   const { url, repository, commit, path } = row.source;
   if (url === undefined && [repository, commit, path].includes(undefined))
-    return { field: 'source', what: 'must have a url, or repository, commit and path' };
+    found.push({ field: 'source', what: 'must have a url, or repository, commit and path' });
   if ((row.device === undefined) === (row.deviceName === undefined))
-    return { field: 'device', what: 'must be an id of the catalogue, or else deviceName a name that it lacks' };
+    found.push({ field: 'device', what: 'must be an id of the catalogue, or else deviceName a name that it lacks' });
   const { tensor = 1, replicas, prefill, decode } = row.parallel ?? {};
   if ((prefill === undefined) !== (decode === undefined))
-    return { field: 'parallel', what: 'must have both prefill and decode, or neither' };
-  const groups = prefill === undefined ? (replicas ?? 1) : prefill + (decode as number);
-  if (groups * tensor !== row.gpus)
-    return { field: 'gpus', what: `must be the ${groups * tensor} of parallel, not ${row.gpus}` };
-  const names = Object.keys(row.figures);
-  const timed = names.find((name) => !MEMORY.includes(name));
+    found.push({ field: 'parallel', what: 'must have both prefill and decode, or neither' });
+  else {
+    const groups = prefill === undefined ? (replicas ?? 1) : prefill + (decode as number);
+    if (groups * tensor !== row.gpus)
+      found.push({ field: 'gpus', what: `must be the ${groups * tensor} of parallel, not ${row.gpus}` });
+  }
+  const timed = Object.keys(row.figures).find((name) => !MEMORY.includes(name));
   if (row.workload.kind === 'boot' && timed !== undefined)
-    return { field: 'figures', what: `${timed} is no figure of a boot` };
-  return null;
+    found.push({ field: 'figures', what: `${timed} is no figure of a boot` });
+  return found;
 }
 
 const part = z.record(z.string(), z.unknown());

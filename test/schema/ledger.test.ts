@@ -199,7 +199,7 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
   ['an unknown field of the file', (f) => Object.assign(f, { rows: [] }), /Unrecognized key: "rows"/],
   ['another version', (f) => (f.schemaVersion = 2), /schemaVersion/],
 ];
-it.each(WRONG)('refuses %s in one line', (_, change, words) => {
+it.each(WRONG)('refuses %s, a line for each mistake', (_, change, words) => {
   let thrown: unknown;
   try {
     read(change);
@@ -209,7 +209,35 @@ it.each(WRONG)('refuses %s in one line', (_, change, words) => {
   expect(thrown).toBeInstanceOf(UserError);
   const { message, exitCode } = thrown as UserError;
   expect(message).toMatch(words);
-  expect(message).toMatch(/^ledger .*mine\.json: /);
-  expect(message).not.toContain('\n');
+  for (const line of message.split('\n')) expect(line).toMatch(/^ledger .*mine\.json: /);
   expect(exitCode).toBe(2);
+});
+
+it('names all mistakes of all rows, a wrong use beside the others of its row', () => {
+  const wrong = (): unknown =>
+    read((file, row) => {
+      file.campaigns[0]!.rows.push({ ...row, id: 'second', device: 'h30' }, { ...row, id: 'third', repeats: 0 });
+      Object.assign(row, {
+        use: 'judge',
+        figures: { tpot: { mean: 1 }, ttftMs: { mean: 1 } },
+        device: 'h31',
+        repeats: 0,
+      });
+    });
+  let message = '';
+  try {
+    wrong();
+  } catch (error) {
+    message = (error as Error).message;
+  }
+  const lines = message.split('\n');
+  for (const words of [/\("first"\): use /, /\("first"\): figures\.tpot is/, /\("first"\): figures\.ttftMs is/])
+    expect(lines.filter((line) => words.test(line))).toHaveLength(1);
+  for (const words of [
+    /\("first"\): repeats /,
+    /\("first"\): device "h31"/,
+    /\("second"\): device "h30"/,
+    /\("third"\): repeats /,
+  ])
+    expect(lines.filter((line) => words.test(line))).toHaveLength(1);
 });

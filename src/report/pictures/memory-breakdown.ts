@@ -1,9 +1,9 @@
-/** What fills the memory when every plan serves the same users: weights, codec, caches, workspace, reserve, the rest. */
+/** What fills the memory when each plan serves the users that it is run with: weights, codec, caches, workspace, reserve, the rest. */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
 import { planName } from '../../plan/words/words.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
-import { commonBatch, decisionRows, FAILS } from '../decision.js';
+import { decisionRows, FAILS } from '../decision.js';
 import { left, right, type Column } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
 import { picture, type Picture } from './picture.js';
@@ -83,20 +83,19 @@ export function memoryBreakdown(view: View): Picture | null {
   if (!first) return null;
   const { report } = view;
   const vram = report.device.vramBytes;
-  const batch = commonBatch(report);
-  const parts = rows.map((p) => memoryParts(p, vram, batch));
+  const parts = rows.map((p) => memoryParts(p, vram));
   const used = parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0) - p.free);
   const labels = rows.map((p) => [
     planName(p),
-    p.maxBatch.exact < 1 ? 'does not fit' : `at most ${p.maxBatch.exact} sequences`,
+    p.maxBatch.exact < 1 ? 'does not fit' : `${batchOf(p)} of at most ${p.maxBatch.exact} sequences`,
   ]);
   return picture({
     id: 'memory-breakdown',
-    title: `What fills the memory at ${batch} sequence${batch === 1 ? '' : 's'}?`,
+    title: 'What fills the memory?',
     subtitle: `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`,
     source: 'memory model of lla-sim',
     evidence: 'exact',
-    summary: `${rows.map((p, i) => `${planName(p)} takes ${formatDecimalBytes(used[i] as number)}${(used[i] as number) > vram ? ', which does not fit' : ''}`).join('; ')}.`,
+    summary: `${rows.map((p, i) => `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ${batchOf(p)} sequence${batchOf(p) === 1 ? '' : 's'}${(used[i] as number) > vram ? ', which does not fit' : ''}`).join('; ')}.`,
     draw: (theme) => {
       const colour = colours(theme);
       const x = axis(theme, 'memory, GB');

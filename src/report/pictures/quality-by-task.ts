@@ -57,7 +57,9 @@ export function qualityByTask(view: View): Picture | null {
           x: {
             ...x,
             min: Math.max(0, Math.floor((Math.min(keep * 100, ...shares) - 3) / 5) * 5),
+            // Room for marks at the end, which is no round value: it has no tick.
             max: Math.max(102, Math.ceil(Math.max(...shares) + 2)),
+            ticks: { ...x.ticks, stepSize: 5, includeBounds: false },
           },
           y: { ...y, type: 'category', offset: true, ticks: { ...y.ticks, color: theme.ink, autoSkip: false } },
         },

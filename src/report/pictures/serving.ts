@@ -46,10 +46,11 @@ export function servingRate(r: SimulationReport): Picture | null {
         pointRadius: points,
         pointStyle: 'line' as const,
       });
-      const target = (label: string, y: number) =>
+      // In the colour of the latency that it bounds.
+      const target = (label: string, index: number, y: number) =>
         line(
           label,
-          theme.muted,
+          colourOf(theme, index),
           [
             { x: least, y },
             { x: most, y },
@@ -70,8 +71,8 @@ export function servingRate(r: SimulationReport): Picture | null {
                 line(`TPOT, ${s.id}`, colourOf(theme, 2 * i + 1), of('p99_tpot_ms'), dash),
               ];
             }),
-            target(`target of TTFT: ${formatNumber(ttftSeconds)} s`, ttftSeconds),
-            target(`target of TPOT: ${formatNumber(tpotSeconds)} s`, tpotSeconds),
+            target(`target of TTFT: ${formatNumber(ttftSeconds)} s`, 0, ttftSeconds),
+            target(`target of TPOT: ${formatNumber(tpotSeconds)} s`, 1, tpotSeconds),
           ],
         },
         scales: {

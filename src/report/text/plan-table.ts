@@ -286,13 +286,15 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
         ]
       : []),
     ...(has('pays at')
-      ? ['pays at: the row is faster than the full cache once its kernels reach this share of the speed of tuned ones.']
+      ? [
+          'pays at: faster than the full cache only if its kernels reach at least this share of the speed of tuned ones.',
+        ]
       : []),
     ...(has('keeps')
       ? [
           r.fidelity
-            ? `keeps: worst score measured here (top-1, passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
-            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.`,
+            ? `keeps: worst score measured here (top-1: same most likely next token as the uncompressed model; passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
+            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.${shown.some((p) => p.qualityKept?.times) ? ' Lost (20 × the error): its error there is 20 times the uncompressed one, too large for a share.' : ''}`,
         ]
       : []),
     ...twoPassWords(r, shown),
