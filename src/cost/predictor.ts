@@ -80,15 +80,18 @@ export function coordinate(value: number): number {
   return Math.log2(1 + Math.min(value, VALUE_LIMIT));
 }
 
-/** The kernel's physical terms at a shape, each finite. */
-export function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
-  const spec = KERNELS[kernel];
-  const { dims } = spec;
-  const inRange = dims.every((name) => valueOf(shape, name) <= VALUE_LIMIT);
-  const limited = inRange
+/** A shape whose sizes are not too large. */
+function limitedOf(kernel: KernelName, shape: Shape): Shape {
+  const { dims } = KERNELS[kernel];
+  return dims.every((name) => valueOf(shape, name) <= VALUE_LIMIT)
     ? shape
     : Object.fromEntries(dims.map((name) => [name, Math.min(valueOf(shape, name), VALUE_LIMIT)]));
-  const values = spec.terms(limited, variant);
+}
+
+/** The kernel's physical terms at a shape, each finite. */
+export function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
+  const limited = limitedOf(kernel, shape);
+  const values = KERNELS[kernel].terms(limited, variant);
   for (let j = 0; j < values.length; j++) {
     const value = values[j]!;
     if (!(value <= TERM_LIMIT)) values[j] = Number.isNaN(value) ? 0 : TERM_LIMIT;
@@ -126,11 +129,15 @@ function boxOf(kernel: KernelName, shapes: readonly Shape[]): (shape: Shape) => 
 export const classOf = ({ kernel, variant, shape }: KernelCall): TunedClass =>
   KERNELS[kernel].tuned(shape, variant)?.class ?? 'small';
 
+/** A size that is no finite number (of 0 scalars, say) counts as 0. */
+const finite = (x: number): number => (Number.isFinite(x) ? Math.max(0, x) : 0);
+
 /** The work of a call as its threads do it. */
-export function executedWork(call: KernelCall): OpWork {
-  const { kernel, shape, variant } = call;
-  const { readBytes, writeBytes, flops } = workOf(call);
-  return { bytes: readBytes + writeBytes, operations: KERNELS[kernel].executed?.(shape, variant) ?? flops };
+export function executedWork({ kernel, variant, shape }: KernelCall): OpWork {
+  const limited = limitedOf(kernel, shape);
+  const { readBytes, writeBytes, flops } = workOf({ kernel, variant, shape: limited });
+  const operations = KERNELS[kernel].executed?.(limited, variant) ?? flops;
+  return { bytes: finite(readBytes + writeBytes), operations: finite(operations) };
 }
 
 /** The law of a class on a device, in units of `lawSeconds`. */

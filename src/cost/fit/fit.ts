@@ -132,7 +132,7 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
       Math.log(seconds / lawSeconds(fitted, executedWork({ ...group, shape }), { ...rates, linkBytesPerSecond: 1 })),
     );
   const mean = (list: readonly number[]): number => list.reduce((sum, x) => sum + x, 0) / list.length;
-  const slower = Math.exp(mean(groups.map((group) => mean(ofLaw(group)))));
+  const slower = Math.exp(mean(groups.map((group) => median(ofLaw(group)))));
   const lawful = {
     floorSeconds: fitted.floorSeconds * slower,
     bytesPerSecond: (fitted.bandwidthShare * rates.memoryBytesPerSecond) / slower,
