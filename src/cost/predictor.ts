@@ -20,8 +20,8 @@ import type { Because } from './explain.js';
 const VALUE_LIMIT = 2 ** 50;
 /** A term that is not finite (0 / 0 splits, say) counts as 0 or this, so that no prediction is NaN or infinite. */
 const TERM_LIMIT = 1e200;
-/** No term makes more of a call's time than so many times what it does of measured ones. */
-const FEATURE_LIMIT = 1e3;
+/** No term counts for more than so many times what it does in measured calls: effects are linear near those alone. */
+const FEATURE_LIMIT = CONSTANTS.mostOfTerm.value;
 /** Predicted times stay within a picosecond and 30 000 years. */
 const LOG_SECONDS_LIMIT = Math.log(1e12);
 /** Half-widths stay below a factor of 22 000 either way: beyond it an interval only says "unknown". */
@@ -232,8 +232,7 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
       halfWidthLog: between + beyond,
       octavesLonger: longer,
-      evidence:
-        octavesOutside > 0 || points.length === 0 ? 'extrapolated' : point >= 0 ? 'measured' : 'interpolated',
+      evidence: octavesOutside > 0 || points.length === 0 ? 'extrapolated' : point >= 0 ? 'measured' : 'interpolated',
       octavesOutside,
     };
   };

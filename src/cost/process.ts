@@ -111,8 +111,7 @@ export class Process {
   /** Negative logarithm of the density of these values, up to a constant (eq. 5.8). */
   surprise(y: ArrayLike<number>): number {
     let value = 0;
-    for (let i = 0; i < this.#n; i++)
-      value += (y[i]! * this.#alpha[i]!) / 2 + Math.log(this.#factor[i * this.#n + i]!);
+    for (let i = 0; i < this.#n; i++) value += (y[i]! * this.#alpha[i]!) / 2 + Math.log(this.#factor[i * this.#n + i]!);
     return value;
   }
 }

@@ -50,7 +50,9 @@ const sampleOf = (of: KernelCall, factor: number): Sample => {
   };
 };
 const lawsOf = (count: number, own = factors, without = '') => {
-  const samples = VARIANTS.filter((v) => v !== without).flatMap((v) => Array.from({ length: count }, () => sampleOf(call(v), own.get(v)!)));
+  const samples = VARIANTS.filter((v) => v !== without).flatMap((v) =>
+    Array.from({ length: count }, () => sampleOf(call(v), own.get(v)!)),
+  );
   const calibration = {
     ceilings: CEILINGS,
     clock: { kind: 'timestamp' },

@@ -70,7 +70,15 @@ it('leaves one out in closed form as by deleting the point', () => {
   for (const i of [0, 7, 24]) {
     const others = { x: places.x.filter((_, j) => j !== i), features: places.features.filter((_, j) => j !== i) };
     const at = { x: places.x[i]!, f: places.features[i]! };
-    expect(left[i]!).toBeCloseTo(y[i]! - naive(others, y.filter((_, j) => j !== i), at).mean, 8);
+    expect(left[i]!).toBeCloseTo(
+      y[i]! -
+        naive(
+          others,
+          y.filter((_, j) => j !== i),
+          at,
+        ).mean,
+      8,
+    );
   }
 });
 
@@ -85,7 +93,8 @@ it('is less surprised by values drawn from itself than another process is', () =
   const normal = (): number => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
   const z = Array.from({ length: 60 }, normal);
   const drawn = z.map((_, i) => z.reduce((sum, value, j) => (j <= i ? sum + factor[i * 60 + j]! * value : sum), 0));
-  const surprise = (of: Partial<Hyperparameters>): number => new Process(many, drawn, { ...hyper, ...of }).surprise(drawn);
+  const surprise = (of: Partial<Hyperparameters>): number =>
+    new Process(many, drawn, { ...hyper, ...of }).surprise(drawn);
   for (const other of [{ signalVariance: 3 }, { noiseVariance: 0.5 }, { lengthScale: 0.1 }])
     expect(surprise({})).toBeLessThan(surprise(other));
 });

@@ -41,10 +41,9 @@ describe(`measured shapes (LLA_SIM_SEED=${SEED})`, () => {
       const { truths, kernels } = fileOf(20, 0.04);
       const { samples } = kernels[0]!;
       const predictors = { norm: fitPredictor('rmsnorm', 'norm', samples) };
-      const price = predictorsOf(
-        { kernels: [{ kernel: 'rmsnorm', samples, predictors }] },
-        new Set(),
-      ).get(predictorKey('rmsnorm', 'norm'))!;
+      const price = predictorsOf({ kernels: [{ kernel: 'rmsnorm', samples, predictors }] }, new Set()).get(
+        predictorKey('rmsnorm', 'norm'),
+      )!;
       const between = price({ rows: 8, width: 64 * 10 + 32 });
       for (const { rows, width, seconds } of truths) {
         const at = price({ rows, width });

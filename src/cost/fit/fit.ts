@@ -155,7 +155,9 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
     );
   }
   const located = groups.map((group) => placed(group, lawAt, scales.get(group.kernel)!));
-  const hyper = likeliest((h) => located.reduce((sum, { places, y }) => sum + new Process(places, y, h).surprise(y), 0));
+  const hyper = likeliest((h) =>
+    located.reduce((sum, { places, y }) => sum + new Process(places, y, h).surprise(y), 0),
+  );
   return {
     shared: {
       ...lawful,
@@ -313,9 +315,7 @@ export function* fitting(calibration: Calibration): Generator<{ kernel: KernelNa
   // Predictors are those of the stored kernels.
   const { kernels } = readCalibration(calibration);
   const groups = kernels.flatMap((k) =>
-    [...new Set(k.samples.map((s) => s.variant))].map((variant) =>
-      groupOf(k.kernel as KernelName, variant, k.samples),
-    ),
+    [...new Set(k.samples.map((s) => s.variant))].map((variant) => groupOf(k.kernel as KernelName, variant, k.samples)),
   );
   for (const { group, predictor } of yield* predictorsOf(byClass(groups)))
     kernels.find((k) => k.kernel === group.kernel)!.predictors[group.variant] = predictor;
