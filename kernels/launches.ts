@@ -4,7 +4,7 @@ import type { OperationPlan } from './host/plan.js';
 import type { Launch, Tunable } from './launch.js';
 import type { KernelCall, KernelName } from './registry.js';
 import * as TABLE from './tables/launch.js';
-import { matrixUnitsObstacle, type DeviceTraits } from './shared/matrix.launch.js';
+import { matrixUnitsObstacle, type DeviceTraits } from './shared/dense/matrix.launch.js';
 
 const LAUNCHES: Readonly<Record<KernelName, { readonly launch: Launch }>> = TABLE;
 

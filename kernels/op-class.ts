@@ -11,6 +11,8 @@ export interface OpWork {
   readonly vectorOperations?: number;
   /** Rows that a kernel can share out without splitting them: sequences × KV heads. */
   readonly rows?: number | undefined;
+  /** Bytes that the busiest unit reads one after another, where a kernel does not divide a row over the units. */
+  readonly walkedBytes?: number;
   /** Bytes of the cache that is read once: below the L2's size a repeated measurement may find it there. */
   readonly cacheBytes?: number;
   /** The bytes cross the link between GPUs, not the memory. */

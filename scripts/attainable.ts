@@ -11,21 +11,25 @@
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { bracketAt, type AttainableFile, type Bracket } from '../src/stacks/attainable.js';
+import { atPace, lawSeconds } from '../src/cost/law.js';
+import { findDevice } from '../src/devices/find.js';
+import { bracketAt, UNDIVIDED, type AttainableFile, type Bracket } from '../src/stacks/attainable.js';
 import {
   fitBracket,
   isInside,
   leaveOut,
   sidesOf,
+  timesOf,
   tunedTimes,
   widened,
   type Measured,
   type Sides,
-} from '../src/stacks/fit/fit-attainable.js';
+} from './fit-attainable.js';
+import { fitWalk, walksOf } from '../src/stacks/fit/fit-undivided.js';
 import { formOf, generationOf } from '../src/stacks/fit/gpus.js';
-import { lawSeconds } from '../src/cost/law.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
+import { walksAlone } from '../src/stacks/serving.js';
 import { median } from '../src/numbers/statistics.js';
 import { keepScores } from './scores.js';
 
@@ -33,7 +37,8 @@ const folder = 'calibrations/stacks';
 const names = readdirSync(folder)
   .filter((name) => name.endsWith('.json'))
   .sort();
-const all = tunedTimes(names.map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile));
+const files = names.map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as StackFile);
+const all = tunedTimes(files);
 const percent = (x: number): string => `${(100 * x).toFixed(0)} %`;
 
 function judge(group: string, bracket: Bracket, times: readonly Measured[]): string {
@@ -109,12 +114,27 @@ for (const kind of TUNED_CLASSES) {
     (devices[id] ??= {})[kind] = rounded(bracket);
   }
 }
+const launch = pooled['decode-attention']!.middle;
+const walks = files.flatMap((file) => {
+  const tables = file.tables.filter(({ op }) => op === UNDIVIDED);
+  if (!walksAlone(file.stack, file.device) || tables.length === 0) return [];
+  const times = tables.flatMap((table) => timesOf(file, table));
+  const { floorSeconds } = atPace(launch, times[0]!.pace);
+  return [walksOf(file.device, times, findDevice(file.device).units, floorSeconds)];
+});
+const walk = fitWalk(walks);
+for (const { device, secondsPerByte } of walks)
+  console.log(
+    `walk of one unit on ${device}: ${(1e12 * median(secondsPerByte)).toFixed(1)} ps a byte, ${secondsPerByte.length} times`,
+  );
+const toFour = (value: number): number => Number(value.toPrecision(4));
 if (write) {
   const file: AttainableFile = {
     schema: 'lla-sim/attainable',
     schemaVersion: 1,
     from: names,
     pooled: pooled as AttainableFile['pooled'],
+    undividedSecondsPerByte: { estimate: toFour(walk.estimate), low: toFour(walk.low), high: toFour(walk.high) },
     devices,
   };
   writeFileSync('calibrations/attainable.json', `${JSON.stringify(file, null, 1)}\n`);

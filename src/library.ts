@@ -3,8 +3,6 @@
  * the argument. The command line calls the functions themselves.
  */
 import { z } from 'zod';
-import { CODEC_KINDS, PATHS, PATH_CHOICES, SHARINGS, type Codec } from './codecs/codec.js';
-import { choiceOf } from './codecs/paths.js';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
 import * as explain from './cost/explain.js';
@@ -12,10 +10,8 @@ import * as latency from './cost/latency.js';
 import * as memory from './cost/memory.js';
 import * as pricers from './cost/pricers.js';
 import * as devices from './devices/find.js';
-import { UserError, show } from './errors.js';
 import * as geometries from './geometry/geometry.js';
 import type { Geometry } from './geometry/geometry.js';
-import { LIMITS } from './geometry/config.js';
 import * as presets from './geometry/presets.js';
 import * as paperModel from './paper/model.js';
 import * as paper from './paper/report.js';
@@ -27,258 +23,37 @@ import type { PlanReport } from './plan/types.js';
 import * as quality from './quality/quality.js';
 import { planCsv as csv, planMarkdown as markdown } from './report/plan-csv.js';
 import { planTable as table } from './report/text/plan-table.js';
-import { KERNELS, KERNEL_NAMES, workOf as work } from '../kernels/registry.js';
-import { STORAGES } from '../kernels/spec.js';
+import { workOf as work } from '../kernels/registry.js';
 import { forEachOp as forEveryOp } from './schedule/expand.js';
 import * as schedules from './schedule/schedule.js';
 import type { Configuration, Op, Schedule } from './schedule/schedule.js';
-import { codecSchema } from './schema/codec.js';
 import { checkScenario } from './schema/scenario.js';
 import type { Calibration } from './schema/calibration.js';
 import { readCalibration } from './schema/drift.js';
 import type { Scenario } from './schema/settings.js';
-import { MAX_BYTES, MAX_TOKENS } from './numbers/units.js';
-
-/** An argument: its name and what it must be. */
-type Rule = readonly [name: string, type: z.ZodType];
-
-/**
- * The function, with its arguments checked first. Where all of an argument is checked, what is thrown later is a defect
- * and stays one; where an argument is taken as the library made it (`made`), it becomes one line, with its cause.
- */
-function checked<A extends readonly unknown[], R>(call: (...args: A) => R, ...rules: Rule[]): (...args: A) => R {
-  const { name } = call;
-  const trusts = rules.some(([, type]) => TAKEN_AS_MADE.has(type));
-  return (...args) => {
-    for (const [i, [argument, type]] of rules.entries()) check(type, args[i], `${name}: ${argument}`);
-    return trusts ? asUserError(name, () => numberOr(call(...args))) : call(...args);
-  };
-}
-
-/** @throws Error for a number that is none */
-function numberOr<R>(result: R): R {
-  if (typeof result === 'number' && Number.isNaN(result)) throw new Error('the result is not a number');
-  return result;
-}
-
-/** @throws UserError unless the value is of this type */
-function check(type: z.ZodType, value: unknown, subject: string): void {
-  const issue = asUserError(subject, () => type.safeParse(value)).error?.issues[0];
-  if (!issue) return;
-  const where = issue.path.map((key) => `.${String(key).slice(0, 80)}`).join('');
-  const received = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], value);
-  throw new UserError(
-    `${subject}${where} is wrong: ${issue.message}, not ${show(received)}`,
-    'see the types of the library',
-  );
-}
-
-/** Runs what reads an argument that is not checked: an error there is the argument's, such as a getter that throws. */
-function asUserError<T>(name: string, call: () => T): T {
-  try {
-    return call();
-  } catch (cause) {
-    if (cause instanceof UserError) throw cause;
-    const why = cause instanceof Error ? cause.message.slice(0, 200) : show(cause);
-    const refused = new UserError(
-      `${name}: the arguments do not fit together (${why})`,
-      'pass what the library itself returned',
-    );
-    throw Object.assign(refused, { cause });
-  }
-}
-
-const finite = z.number();
-const count = (max: number, min = 1) => z.int().min(min).max(max);
-const text = z.string().max(4096);
-const tokens = count(MAX_TOKENS);
-const bytes = finite.min(0).max(MAX_BYTES);
-const bits = finite.min(1).max(32);
-const TAKEN_AS_MADE = new Set<z.ZodType>();
-/** An object that only the library makes: no more of it is checked than this. */
-const asMade = (type: z.ZodObject): z.ZodObject => {
-  TAKEN_AS_MADE.add(type);
-  return type;
-};
-const made = asMade(z.looseObject({}));
-
-const geometry = z
-  .object({
-    name: text,
-    preludeLayers: count(LIMITS.layers, 0),
-    layers: count(LIMITS.layers),
-    codaLayers: count(LIMITS.layers, 0),
-    loops: count(LIMITS.loops),
-    loopsAreChosen: z.literal(true).optional(),
-    loopsInRow: z.literal(true).optional(),
-    stacks: z
-      .array(z.object({ layers: count(LIMITS.layers), runs: count(LIMITS.loops) }))
-      .min(1)
-      .max(16)
-      .readonly()
-      .optional(),
-    laterLoopsWindow: tokens.optional(),
-    loopGateOfInput: z.literal(true).optional(),
-    changeRank: count(LIMITS.hidden).optional(),
-    shiftsLoops: z.object({ embedding: z.number().positive(), state: z.number().positive() }).optional(),
-    valuesAreKeys: z.literal(true).optional(),
-    copiesKeys: z.literal(true).optional(),
-    heads: count(LIMITS.heads),
-    kvHeads: count(LIMITS.heads),
-    headDim: count(LIMITS.headDim),
-    hidden: count(LIMITS.hidden),
-    mlpHidden: count(LIMITS.mlp),
-    mlp: z.enum(['gated', 'plain']),
-    vocab: count(LIMITS.vocab),
-    tiedEmbeddings: z.boolean(),
-    embeddingRank: count(LIMITS.hidden).optional(),
-    normsPerLayer: z.literal([2, 4]),
-    plainNorms: z.literal(true).optional(),
-    normsOfBranches: z.literal(true).optional(),
-    outputNorm: z.enum(['branch', 'sum']).optional(),
-    extraParametersPerLayer: finite.min(0).max(1e12),
-    attentionGate: z.literal(true).optional(),
-    extraParameters: finite.min(0).max(1e12).optional(),
-    adapter: z.union([z.boolean(), z.literal('input')]),
-    normAfterEachLoop: z.boolean(),
-    normAfterCore: z.boolean().optional(),
-    exitGate: z.boolean(),
-    rope: z.object({ theta: finite.min(1).max(1e15), pairing: z.enum(['half-split', 'adjacent']) }),
-    maxPositions: count(LIMITS.positions),
-    weightType: z.enum(['bf16', 'f16', 'f32']),
-    quantised: z.object({ layerBits: bits, tableBits: bits, name: text }).optional(),
-  })
-  .refine(
-    ({ stacks, layers }) => stacks === undefined || stacks.reduce((sum, s) => sum + s.layers * s.runs, 0) === layers,
-    'must have as many layers as its stacks run',
-  );
-const rank = count(1e7).optional();
-/** Settings that have a meaning of their own where they are not given. */
-const USUAL: readonly string[] = ['shared', 'constants'];
-const codec = codecSchema
-  .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
-  .refine(({ kind, ...given }) => {
-    const has = new Set(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name])));
-    const settings: readonly string[] = registry.CODECS[kind].settings;
-    return [...has].every((name) => settings.includes(name)) && settings.every((s) => USUAL.includes(s) || has.has(s));
-  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual, tokens, constants or shared), and no others');
-const path = z.enum(PATHS);
-const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
-const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });
-const eviction = z
-  .discriminatedUnion('policy', [
-    z.object({
-      policy: z.literal('streaming'),
-      sinkTokens: count(MAX_TOKENS, 0),
-      windowTokens: tokens,
-      budgetTokens: tokens,
-    }),
-    z.object({
-      policy: z.literal('h2o'),
-      heavyTokens: count(MAX_TOKENS, 0),
-      recentTokens: tokens,
-      budgetTokens: tokens,
-    }),
-    z.object({ policy: z.literal('budget'), budgetTokens: tokens }),
-  ])
-  .nullable();
-const configuration = z
-  .object({
-    geometry,
-    codec,
-    path,
-    materialised: z.boolean(),
-    choice,
-    branch,
-    eviction,
-    gpus: count(1024),
-    targetWorkgroups: count(2 ** 20),
-    bindingBytes: z.custom<number>((x) => typeof x === 'number' && x >= 2 ** 16, 'must be 65536 bytes or more'),
-  })
-  .refine((c) => exists(c.geometry as Geometry, c.codec as Codec), 'has a codec that the model cannot have')
-  .refine(
-    (c) => registry.pathChoices(c.codec as Codec).includes(choiceOf(c.path, c.materialised)),
-    'has a path that the codec does not have',
-  )
-  .refine(
-    (c) => c.eviction === null || registry.evictionRefusalOf(c.geometry as Geometry, c.codec as Codec) === undefined,
-    'has an eviction policy that the codec refuses',
-  );
-const exists = (g: Geometry, c: Codec): boolean => registry.refusalOf(g, c) === undefined;
-const layout = z
-  .array(
-    z.object({
-      block: z.enum(['prelude', 'core', 'coda']),
-      role: text,
-      layers: count(LIMITS.layers, 0),
-      loops: count(LIMITS.loops, 0),
-      heads: count(LIMITS.heads),
-      width: count(1e8, 0),
-      storage: z.enum(STORAGES),
-      groupSize: count(4096),
-    }),
-  )
-  .max(100);
-const shape = z.record(text, finite.min(0).max(2 ** 60));
-const call = z
-  .object({ kernel: z.enum(KERNEL_NAMES as [string, ...string[]]), variant: text, shape })
-  .refine(
-    ({ kernel, variant }) => KERNELS[kernel as keyof typeof KERNELS].variants.includes(variant),
-    'has a variant that the kernel does not have',
-  )
-  .refine(
-    ({ kernel, shape: given }) => KERNELS[kernel as keyof typeof KERNELS].dims.every((d) => given[d] !== undefined),
-    'lacks fields of the kernel',
-  );
-const rate = finite.min(1).max(1e21);
-const rates = z.object({ bytesPerSecond: rate, f32FlopsPerSecond: rate, matrixFlopsPerSecond: rate.nullable() });
-const link = z
-  .object({
-    bytesPerSecondPerDirection: rate,
-    perPeerBytesPerSecond: rate.nullable(),
-    mostGpus: count(2 ** 20).nullable(),
-    beyondBytesPerSecond: rate.nullable(),
-    throughHost: z.boolean().default(false),
-  })
-  .nullable();
-const device = z.object({
-  id: text,
-  name: text,
-  vramBytes: bytes,
-  memoryBytesPerSecond: rate,
-  f32FlopsPerSecond: rate,
-  matrixFlopsPerSecond: rate.nullable(),
-  interconnect: link,
-});
-const query = z.object({
-  model: text,
-  codec: z.enum(CODEC_KINDS),
-  shared: z.enum(SHARINGS).optional(),
-  ratio: finite,
-  pathClass: text,
-  eviction,
-});
-const report = asMade(
-  z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) }),
-);
-const filter = z.object({
-  kinds: z.array(z.enum(CODEC_KINDS)).max(64).nullable(),
-  shared: z.array(z.enum(SHARINGS)).max(8).nullish(),
-  ratios: z.array(finite.min(1).max(1e5)).max(64).nullable(),
-  ranks: z
-    .array(z.object({ rankK: count(1e7), rankV: count(1e7), rankFirst: rank }))
-    .max(64)
-    .nullable(),
-  paths: z.array(z.enum(PATH_CHOICES)).max(64).nullable(),
-  evictions: z.array(eviction).max(64),
-});
-const aCodec = [
-  ['geometry', geometry],
-  ['codec', codec],
-] as const;
-const aConfiguration: Rule = ['configuration', configuration];
-const aGeometry: Rule = ['geometry', geometry];
-const aReport: Rule = ['report', report];
+import { check, checked } from './library/checked.js';
+import {
+  finite,
+  count,
+  text,
+  tokens,
+  bytes,
+  made,
+  path,
+  choice,
+  branch,
+  layout,
+  call,
+  rates,
+  link,
+  device,
+  query,
+  filter,
+  aCodec,
+  aConfiguration,
+  aGeometry,
+  aReport,
+} from './library/arguments.js';
 
 /**
  * Plans a scenario: what fits, how fast, how good. Fields are those of a scenario file; files that it names are read

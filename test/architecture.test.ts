@@ -199,7 +199,7 @@ describe('architecture', () => {
       'kernels/append_residual/reference.ts -> codecs/small-floats.ts',
       'kernels/append_residual/reference.ts -> gpu/residual-layout.ts',
       'kernels/attend_residual/reference.ts -> gpu/residual-layout.ts',
-      'kernels/shared/cache.reference.ts -> codecs/quantise.ts',
+      'kernels/shared/cache/cache.reference.ts -> codecs/quantise.ts',
     ]);
   });
 

@@ -1,10 +1,10 @@
 /** Sums over loops, element by element: accumulate.wgsl. */
-import type { PlacementOptions } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
 
 const WORKGROUP = 256;
 

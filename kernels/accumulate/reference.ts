@@ -1,7 +1,7 @@
 /** The float64 reference of accumulate, and the comparison of its outputs with it. */
 import { DEFAULTS } from '../launch.js';
 import type { Checker } from '../reference.js';
-import { rowsIn, widthOf } from '../shared/rows.reference.js';
+import { rowsIn, widthOf } from '../shared/dense/rows.reference.js';
 
 export const reference: Checker = rowsIn('target', { input: widthOf }, (s, input, row) => {
   const width = widthOf(s.call.shape);

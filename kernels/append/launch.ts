@@ -1,12 +1,12 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
-import type { AppendOptions } from '../options.js';
+import type { AppendOptions } from '../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
 import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Components of a workgroup where no scale joins them. */

@@ -2,7 +2,7 @@
 import { cacheRow, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import { storedRow } from '../shared/cache.reference.js';
+import { storedRow } from '../shared/cache/cache.reference.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** The tile of a cached row that its new token lies in, component by component. */

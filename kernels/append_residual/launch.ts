@@ -1,6 +1,6 @@
 /** Coding rows of all loops that share an anchor, and writing them to a cache: append_residual.wgsl. */
 import { TILE_TOKENS } from '../spec.js';
-import type { AppendResidualOptions } from '../options.js';
+import type { AppendResidualOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
@@ -8,7 +8,7 @@ import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/residual.layout.js';
+import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/cache/residual.layout.js';
 
 /** Buffers: tokens (position of each sequence's first new token), rows, cache. */
 function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {

@@ -1,6 +1,6 @@
 /** The float64 reference of append_residual, and the comparison of its outputs with it. */
 import { TILE_TOKENS } from '../spec.js';
-import type { AppendResidualOptions } from '../options.js';
+import type { AppendResidualOptions } from '../cache-options.js';
 import {
   anchorOf,
   coefficientOf,
@@ -16,7 +16,7 @@ import { rebuiltLoops, storedLoops, type StoredLoops } from '../../src/gpu/resid
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import { anchorGroupOf, RESIDUAL_BITS, type ResidualRow } from '../shared/residual.layout.js';
+import { anchorGroupOf, RESIDUAL_BITS, type ResidualRow } from '../shared/cache/residual.layout.js';
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before its other neighbour is right as well. */
 const CLOSE = 1e-5;

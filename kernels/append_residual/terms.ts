@@ -1,4 +1,4 @@
-import { residualBytes, type ResidualRow } from '../shared/residual.layout.js';
+import { residualBytes, type ResidualRow } from '../shared/cache/residual.layout.js';
 import { field, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 

@@ -1,13 +1,14 @@
 /** Packing of whole groups of tokens: append_streams.wgsl. */
-import type { AppendStreamsOptions, Span } from '../options.js';
+import type { AppendStreamsOptions } from '../cache-options.js';
+import type { Span } from '../attention-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { spansBuffer } from '../shared/fold.launch.js';
-import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
+import { spansBuffer } from '../shared/attention/fold.launch.js';
+import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
 
 const WORKGROUP = 64;
 

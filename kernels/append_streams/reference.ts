@@ -3,8 +3,8 @@ import { cacheRow, capacityOf } from '../host/cache-layout.js';
 import { dim, type Checker } from '../reference.js';
 import { usualSpans } from './launch.js';
 import { GROUP_SIZE } from '../spec.js';
-import { streamsGroup, streamsRowOf } from '../shared/streams.launch.js';
-import { rebuilt, storedCodes, toHalf } from '../shared/streams.reference.js';
+import { streamsGroup, streamsRowOf } from '../shared/cache/streams.launch.js';
+import { rebuilt, storedCodes, toHalf } from '../shared/cache/streams.reference.js';
 
 /** How near a value may come to a rounding boundary in f32 arithmetic before its other neighbour is right as well. */
 const CLOSE = 1e-3;

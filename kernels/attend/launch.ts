@@ -1,13 +1,14 @@
 /** Split-KV decode attention over rows as they are stored: attend.wgsl. */
-import type { RunOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/fold.launch.js';
-import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { foldOf } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { headsOf } from './terms.js';
 
 /** Vec4 registers that a thread may spend on its queries; the size of the kernel's array. */

@@ -9,7 +9,7 @@ import {
   type CachedRows,
   type Dims,
   type Run,
-} from '../shared/attention.reference.js';
+} from '../shared/attention/attention.reference.js';
 import type { Shape } from '../spec.js';
 
 export const reference: Checker = {

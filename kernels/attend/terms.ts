@@ -6,8 +6,8 @@ import {
   unpacking,
   attendTerms,
   withScores,
-} from '../shared/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/fold.terms.js';
+} from '../shared/attention/attention.terms.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
 import { field, storageOfVariant, storedIn, type KernelSpec, type Shape } from '../spec.js';
 import { LISTED_HEAD_DIMS, listed, unlisted } from '../tuned.js';
 

@@ -1,15 +1,16 @@
 /** Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_basis. */
-import type { RunOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import type { RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
-import { phiTable } from '../shared/block-basis.js';
+import { phiTable } from '../shared/block/block-basis.js';
 import { rotaryOf, tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
-import { foldOf } from '../shared/fold.launch.js';
-import { readUnit } from '../shared/fold.terms.js';
+import { basisBuffer, basisOf, reachOf, table } from '../shared/block/block.launch.js';
+import { foldOf } from '../shared/attention/fold.launch.js';
+import { readUnit } from '../shared/attention/fold.terms.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
 const MOST_OFFSETS = 8;

@@ -15,7 +15,7 @@
  *   to their terms, which are the parts of ‖q‖·‖w‖·‖c‖.
  */
 import { bufferOf } from '../host/plan.js';
-import { phiTable } from '../shared/block-basis.js';
+import { phiTable } from '../shared/block/block-basis.js';
 import { blockBasisScalars } from '../block_basis/terms.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Subject, type Scalars } from '../reference.js';
@@ -27,8 +27,8 @@ import {
   withScores,
   type CachedRows,
   type Run,
-} from '../shared/attention.reference.js';
-import { basisOf, type Dims } from '../shared/block.reference.js';
+} from '../shared/attention/attention.reference.js';
+import { basisOf, type Dims } from '../shared/block/block.reference.js';
 import type { Shape } from '../spec.js';
 
 /** phi of a call, as its table has it. */

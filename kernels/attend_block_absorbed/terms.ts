@@ -8,7 +8,7 @@ import {
   unpacking,
   withScores,
   latentTerms,
-} from '../shared/attention.terms.js';
+} from '../shared/attention/attention.terms.js';
 import { field, storedIn, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
@@ -19,7 +19,7 @@ const scoreFlops = (s: Shape) =>
 /**
  * Split-KV decode attention with full RoPE straight on latents: block by block, the rotated key up-projection is
  * expressed in few functions of the position, so that K is never rebuilt. `blockTokens`: positions of a block;
- * `functions`: functions of the offset in a block, with a basis vector each (shared/block-absorbed.ts).
+ * `functions`: functions of the offset in a block, with a basis vector each (shared/block/block-absorbed.ts).
  */
 export const spec: KernelSpec<
   | 'sequences'

@@ -1,9 +1,10 @@
 /** Attention of a chunk in several calls: attend_carried.wgsl. */
-import type { PrefillOptions, Tuning } from '../options.js';
+import type { PrefillOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import type { OperationPlan } from '../host/plan.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { planChunk } from '../shared/prefill.launch.js';
+import { planChunk } from '../shared/attention/prefill.launch.js';
 
 /** True where rows of the chunk itself are among those attended to. */
 export const attendsToItself = ({ variant }: KernelCall): boolean => variant.endsWith('+own');

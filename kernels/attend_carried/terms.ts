@@ -1,6 +1,6 @@
 import { spec as attend } from '../attend/terms.js';
 import { spec as attendPrefill } from '../attend_prefill/terms.js';
-import { unpacking } from '../shared/attention.terms.js';
+import { unpacking } from '../shared/attention/attention.terms.js';
 import { field, STORAGES, storedIn, type KernelSpec, type Shape } from '../spec.js';
 import { tunedPrefill, type TunedCall } from '../tuned.js';
 

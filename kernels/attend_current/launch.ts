@@ -1,11 +1,13 @@
 /** The current token's exact key and value: attend_current.wgsl. */
-import type { CurrentOptions, Tuning, Placement as Vectors } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
+import type { Placement as Vectors } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/current.launch.js';
+import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
 
 /**
  * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for

@@ -1,7 +1,7 @@
 /** The float64 reference of attend_current, and the comparison of its outputs with it. */
-import type { CurrentOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
 import { dim, type Checker } from '../reference.js';
-import { attended, currentToken, withToken } from '../shared/merge.reference.js';
+import { attended, currentToken, withToken } from '../shared/attention/merge.reference.js';
 
 export const reference: Checker = {
   outputs: ['output', 'stats'],

@@ -1,11 +1,11 @@
 /** The join of two parts of attention: attend_join.wgsl. */
-import type { CurrentOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, rowGrid, WORKGROUP } from '../shared/current.launch.js';
+import { ALONE, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output (o in, y out), stats (m, l; in and out), latent, latentStats, valueMeans. */
 function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): OperationPlan {

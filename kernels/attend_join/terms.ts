@@ -1,4 +1,4 @@
-import { elementTerms } from '../shared/attention.terms.js';
+import { elementTerms } from '../shared/attention/attention.terms.js';
 import { field, type KernelSpec } from '../spec.js';
 
 /**

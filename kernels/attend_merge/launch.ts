@@ -1,10 +1,11 @@
 /** The merge of split partials: attend_merge.wgsl. */
-import type { CurrentOptions, Tuning } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/current.launch.js';
+import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
 
 /** Buffers: partials, output, stats; for `current` also queries, newKeys, newValues. */
 function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {

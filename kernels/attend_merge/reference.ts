@@ -1,6 +1,6 @@
 /** The float64 reference of attend_merge, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
-import { attended, currentToken, mergeSplits, withToken } from '../shared/merge.reference.js';
+import { attended, currentToken, mergeSplits, withToken } from '../shared/attention/merge.reference.js';
 
 export const reference: Checker = {
   outputs: ['output', 'stats'],

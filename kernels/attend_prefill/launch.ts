@@ -1,10 +1,11 @@
 /** Causal attention of a chunk: attend_prefill.wgsl. */
-import type { PrefillOptions, Tuning } from '../options.js';
+import type { PrefillOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import type { OperationPlan } from '../host/plan.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { planChunk } from '../shared/prefill.launch.js';
+import { planChunk } from '../shared/attention/prefill.launch.js';
 
 /**
  * Buffers: queries, keys, values, output, spans; branchQueries and branchKeys with a branch. The scale is (key

@@ -1,8 +1,14 @@
 /** The float64 reference of attend_prefill, and the comparison of its outputs with it. */
-import type { ChunkSpan } from '../options.js';
+import type { ChunkSpan } from '../attention-options.js';
 import type { Checker } from '../reference.js';
-import { weightedSum } from '../shared/attention.reference.js';
-import { chunkRow, queryRows, scoresOf, type ChunkOperands, type QueryPlace } from '../shared/prefill.reference.js';
+import { weightedSum } from '../shared/attention/attention.reference.js';
+import {
+  chunkRow,
+  queryRows,
+  scoresOf,
+  type ChunkOperands,
+  type QueryPlace,
+} from '../shared/attention/prefill.reference.js';
 import type { Shape } from '../spec.js';
 
 /** Without rows beyond the tokens of a shorter sequence, which nothing writes. */

@@ -1,13 +1,14 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
-import type { AttendRebuildOptions, RunOptions, Tuning } from '../options.js';
+import type { AttendRebuildOptions, RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, pinnedPositions } from '../shared/fold.launch.js';
-import { readUnit, unitsEach } from '../shared/fold.terms.js';
+import { foldOf, pinnedPositions } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { evenRow } from '../spec.js';
 import { ownTokens, unitsAtOnce } from './terms.js';
 

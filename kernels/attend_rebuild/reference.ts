@@ -10,7 +10,7 @@ import {
   type CachedRows,
   type Dims,
   type Run,
-} from '../shared/attention.reference.js';
+} from '../shared/attention/attention.reference.js';
 import {
   headOf,
   pinnedPosition,
@@ -18,7 +18,7 @@ import {
   rebuilding,
   rotate,
   type Rebuilding,
-} from '../shared/rebuild.reference.js';
+} from '../shared/attention/rebuild.reference.js';
 import type { Shape } from '../spec.js';
 
 export const reference: Checker = {

@@ -7,8 +7,8 @@ import {
   unpacking,
   latentTerms,
   withScores,
-} from '../shared/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/fold.terms.js';
+} from '../shared/attention/attention.terms.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
 import { field, padded, evenRow, storageOfVariant, storedIn, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 

@@ -1,19 +1,21 @@
 /** Split-KV decode attention over rows of residual-quant: attend_residual.wgsl. */
-import type { ResidualOptions, RunOptions, Tuning } from '../options.js';
+import type { ResidualOptions } from '../cache-options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/fold.launch.js';
-import { readUnit, unitsEach, unitsOf } from '../shared/fold.terms.js';
+import { foldOf } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import {
   anchorGroupOf,
   residualCacheBytes,
   residualTile,
   type ResidualRow,
   type ResidualTile,
-} from '../shared/residual.layout.js';
+} from '../shared/cache/residual.layout.js';
 import { ROWS_LIKE } from './terms.js';
 
 /**

@@ -1,7 +1,7 @@
 /** The float64 reference of attend_residual, and the comparison of its outputs with it. */
 import { loopsRow } from '../../src/gpu/residual-layout.js';
 import { dim, type Checker, type Subject } from '../reference.js';
-import { merged, queryHeads, runOf, weightedSum, type CachedRows } from '../shared/attention.reference.js';
+import { merged, queryHeads, runOf, weightedSum, type CachedRows } from '../shared/attention/attention.reference.js';
 import { residualRowOf } from './launch.js';
 
 /** Rows of one loop. */

@@ -1,6 +1,6 @@
-import { attendTerms, partialBytes, queries, rows } from '../shared/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/fold.terms.js';
-import { anchorGroupOf, RESIDUAL_BITS } from '../shared/residual.layout.js';
+import { attendTerms, partialBytes, queries, rows } from '../shared/attention/attention.terms.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
+import { anchorGroupOf, RESIDUAL_BITS } from '../shared/cache/residual.layout.js';
 import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 

@@ -1,13 +1,15 @@
 /** Split-KV decode attention over rows of flashloop: attend_streams.wgsl. */
-import type { RunOptions, StreamsOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { StreamsOptions } from '../cache-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes, rowLayout } from '../host/cache-layout.js';
 import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf, spansBuffer, spansOf } from '../shared/fold.launch.js';
-import { unitsEach, unitsOf } from '../shared/fold.terms.js';
-import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/streams.launch.js';
+import { foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
+import { unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
+import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
 import { headsOf, ROWS_LIKE } from './terms.js';
 
 /** The lists that a benchmark reads: every query head its first tokens. */

@@ -2,10 +2,16 @@
 import { cacheRow } from '../host/cache-layout.js';
 import { bufferOf } from '../host/plan.js';
 import { dim, type Checker, type Subject } from '../reference.js';
-import { queryHeads, runOf, weightedSum, withScores, type CachedRows } from '../shared/attention.reference.js';
+import {
+  queryHeads,
+  runOf,
+  weightedSum,
+  withScores,
+  type CachedRows,
+} from '../shared/attention/attention.reference.js';
 import { GROUP_SIZE } from '../spec.js';
-import { streamsRowOf } from '../shared/streams.launch.js';
-import { rebuilt, storedCodes } from '../shared/streams.reference.js';
+import { streamsRowOf } from '../shared/cache/streams.launch.js';
+import { rebuilt, storedCodes } from '../shared/cache/streams.reference.js';
 import { ROWS_LIKE } from './terms.js';
 
 /** Rows by their positions. @param packed tokens of the sequence that are */

@@ -1,5 +1,5 @@
-import { attendTerms, partialBytes, queries } from '../shared/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/fold.terms.js';
+import { attendTerms, partialBytes, queries } from '../shared/attention/attention.terms.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
 import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 

@@ -1,15 +1,16 @@
 /** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
-import type { RunOptions, Tuning } from '../options.js';
+import type { RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
-import { psiTable } from '../shared/block-basis.js';
+import { psiTable } from '../shared/block/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { basisBuffer, basisOf, reachOf, table } from '../shared/block.launch.js';
-import { spansBuffer, spansOf } from '../shared/fold.launch.js';
+import { basisBuffer, basisOf, reachOf, table } from '../shared/block/block.launch.js';
+import { spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
 import { BLOCKS_EACH } from './terms.js';
 
 /** The most blocks of a thread that the kernel has. */

@@ -1,12 +1,12 @@
 /** The float64 reference of block_basis, and the comparison of its outputs with it. */
 import { bufferOf } from '../host/plan.js';
 import { rotaryFrequencies } from '../host/rotary.js';
-import { psiTable, type BlockBasis } from '../shared/block-basis.js';
+import { psiTable, type BlockBasis } from '../shared/block/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Scalars } from '../reference.js';
-import { runOf } from '../shared/attention.reference.js';
-import { basisOf, type Dims } from '../shared/block.reference.js';
+import { runOf } from '../shared/attention/attention.reference.js';
+import { basisOf, type Dims } from '../shared/block/block.reference.js';
 import type { Shape } from '../spec.js';
 import { blockBasisScalars } from './terms.js';
 

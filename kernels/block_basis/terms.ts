@@ -39,7 +39,7 @@ const executedFlops = (s: Shape): number =>
 
 /**
  * The basis of every block of a query, from its vectors: rotated to the block's centre, and combined into the block's
- * functions (shared/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and
+ * functions (shared/block/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and
  * latent component.
  */
 export const spec: KernelSpec<

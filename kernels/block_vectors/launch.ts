@@ -1,5 +1,6 @@
 /** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
-import type { BlockVectorsOptions, Pairing, Tuning } from '../options.js';
+import type { BlockVectorsOptions, Pairing } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';

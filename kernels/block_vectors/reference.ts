@@ -1,6 +1,6 @@
 /** The float64 reference of block_vectors, and the comparison of its outputs with it. */
 import { dim, type Checker, type Scalars } from '../reference.js';
-import type { Dims } from '../shared/block.reference.js';
+import type { Dims } from '../shared/block/block.reference.js';
 import { evenRow, type Shape } from '../spec.js';
 import { blockComponents } from './terms.js';
 

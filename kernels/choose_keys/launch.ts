@@ -1,5 +1,5 @@
 /** The choice of the tokens that later loops read: choose_order.wgsl, choose_keys.wgsl. */
-import type { ChooseKeysOptions } from '../options.js';
+import type { ChooseKeysOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

@@ -1,10 +1,10 @@
 /** Token embedding: embed.wgsl. */
-import type { PlacementOptions } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, rowsOf } from '../shared/rows.launch.js';
+import { grid, rowsOf } from '../shared/dense/rows.launch.js';
 
 /**
  * Buffers: tokens, embedding, output. The call does not say how long the table is.

@@ -1,7 +1,7 @@
 /** The float64 reference of embed, and the comparison of its outputs with it. */
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import { rowsIn, type Input } from '../shared/rows.reference.js';
+import { rowsIn, type Input } from '../shared/dense/rows.reference.js';
 import { evenRow, type Shape } from '../spec.js';
 
 export const reference: Checker = rowsIn('output', {}, (s, input, row) => {

@@ -1,13 +1,13 @@
 /** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
-import type { EvictOptions } from '../options.js';
+import type { EvictOptions } from '../cache-options.js';
 import { cacheBytes } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { capacityOfRow, layoutsOf } from '../shared/evict.launch.js';
-import { storeConstants, storeUniforms } from '../shared/store.launch.js';
+import { capacityOfRow, layoutsOf } from '../shared/cache/evict.launch.js';
+import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
 
 const EVICT_WORKGROUP = 64;
 

@@ -1,12 +1,12 @@
 /** H2O: which tokens of a chunk and of the cache before it stay: evict_chunk.wgsl, evict_gather.wgsl. */
-import type { EvictChunkOptions } from '../options.js';
+import type { EvictChunkOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { EVICT_WORKGROUP } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { choiceOf } from '../shared/evict.launch.js';
+import { choiceOf } from '../shared/cache/evict.launch.js';
 
 /** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
 function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {

@@ -1,6 +1,6 @@
 /** The float64 reference of evict_chunk, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
-import { filledSlots, staysBehind } from '../shared/evict.reference.js';
+import { filledSlots, staysBehind } from '../shared/cache/evict.reference.js';
 
 /** As evict_prefill; pinned tokens that stay keep their rows and positions. */
 export const reference: Checker = {

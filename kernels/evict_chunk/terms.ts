@@ -1,5 +1,5 @@
 import { CHOOSING_PASSES } from '../evict_prefill/terms.js';
-import { evicting } from '../shared/evict.terms.js';
+import { evicting } from '../shared/cache/evict.terms.js';
 import { field, storedIn, type KernelSpec } from '../spec.js';
 
 /**

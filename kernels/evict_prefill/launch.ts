@@ -1,10 +1,10 @@
 /** H2O: which tokens of a prompt stay: evict_prefill.wgsl, evict_gather.wgsl. */
-import type { EvictPrefillOptions } from '../options.js';
+import type { EvictPrefillOptions } from '../cache-options.js';
 import { read, write, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { choiceOf } from '../shared/evict.launch.js';
+import { choiceOf } from '../shared/cache/evict.launch.js';
 
 export const EVICT_WORKGROUP = 256;
 

@@ -1,6 +1,6 @@
 /** The float64 reference of evict_prefill, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
-import { filledSlots, staysOf } from '../shared/evict.reference.js';
+import { filledSlots, staysOf } from '../shared/cache/evict.reference.js';
 
 export const reference: Checker = {
   outputs: ['mass', 'positions', 'keys', 'values'],

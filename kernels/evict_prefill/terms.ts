@@ -1,4 +1,4 @@
-import { evicting } from '../shared/evict.terms.js';
+import { evicting } from '../shared/cache/evict.terms.js';
 import { field, storedIn, type KernelSpec } from '../spec.js';
 
 /** Passes over the masses of a prompt that find the lightest one that stays, and over those that stay. */

@@ -1,12 +1,13 @@
 /** The gate of attention's output, the mixture of two attentions, a loop's change: gate{,_mix,_change}.wgsl. */
-import type { CurrentOptions, PlacementOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
+import type { PlacementOptions } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE } from '../shared/current.launch.js';
-import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
+import { ALONE } from '../shared/attention/current.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
 
 const WORKGROUP = 256;
 

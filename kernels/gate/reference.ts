@@ -1,7 +1,7 @@
 /** The float64 reference of gate, and the comparison of its outputs with it. */
 import type { Checker } from '../reference.js';
-import { ALONE } from '../shared/current.launch.js';
-import { rowsIn, widthOf } from '../shared/rows.reference.js';
+import { ALONE } from '../shared/attention/current.launch.js';
+import { rowsIn, widthOf } from '../shared/dense/rows.reference.js';
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 

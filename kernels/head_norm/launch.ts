@@ -1,10 +1,11 @@
 /** Norms of the heads of queries and keys: head_norm.wgsl. */
-import type { PlacementOptions, Tuning } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
+import type { Tuning } from '../options.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { placeUniforms, rowGrid, rowsOf } from '../shared/rows.launch.js';
+import { placeUniforms, rowGrid, rowsOf } from '../shared/dense/rows.launch.js';
 
 /** Heads are narrow. */
 const WORKGROUP = 32;

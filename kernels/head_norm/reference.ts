@@ -1,7 +1,7 @@
 /** The float64 reference of head_norm, and the comparison of its outputs with it. */
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import { packed } from '../shared/rows.reference.js';
+import { packed } from '../shared/dense/rows.reference.js';
 
 export const reference: Checker = {
   outputs: ['target'],

@@ -1,10 +1,10 @@
 /** Attention over chosen tokens beside that of the last dense loop: join_chosen.wgsl. */
-import type { CurrentOptions } from '../options.js';
+import type { CurrentOptions } from '../attention-options.js';
 import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/current.launch.js';
+import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output, stats, part, partStats, queries, newRows, chosen, base. Values lie behind the keys unless given. */
 function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): OperationPlan {

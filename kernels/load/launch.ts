@@ -1,14 +1,14 @@
 /** Cached rows back to f32: load.wgsl. */
-import type { LoadOptions } from '../options.js';
+import type { LoadOptions } from '../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { rowUniforms } from '../shared/fold.launch.js';
-import { readUnit, unitsEach } from '../shared/fold.terms.js';
-import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/prefill.launch.js';
+import { rowUniforms } from '../shared/attention/fold.launch.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
+import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/attention/prefill.launch.js';
 import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Buffers: cache, rows. */

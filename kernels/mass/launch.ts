@@ -1,5 +1,5 @@
 /** H2O: the mass of cached tokens: mass.wgsl. */
-import type { MassOptions } from '../options.js';
+import type { MassOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';

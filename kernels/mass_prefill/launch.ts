@@ -1,13 +1,14 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
-import type { MassPrefillOptions, Tuning } from '../options.js';
+import type { MassPrefillOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { rowUniforms } from '../shared/fold.launch.js';
-import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/fold.terms.js';
+import { rowUniforms } from '../shared/attention/fold.launch.js';
+import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/attention/fold.terms.js';
 import {
   branchUniforms,
   LANES,
@@ -17,7 +18,7 @@ import {
   WORKGROUP,
   rowsAt,
   wholeQuads,
-} from '../shared/prefill.launch.js';
+} from '../shared/attention/prefill.launch.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */

@@ -1,6 +1,6 @@
 /** The float64 reference of mass_prefill, and the comparison of its outputs with it. */
 import { dim, type Checker, type Subject } from '../reference.js';
-import { operandsOf, scoreOf, type QueryPlace } from '../shared/prefill.reference.js';
+import { operandsOf, scoreOf, type QueryPlace } from '../shared/attention/prefill.reference.js';
 import type { Shape } from '../spec.js';
 
 /** Scores of a check's queries, each prepared once: every token asks for those of all queries after it. */

@@ -1,11 +1,12 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
-import type { MatmulOptions, Rows, Tuning } from '../options.js';
+import type { MatmulOptions, Tuning } from '../options.js';
+import type { Rows } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../host/shape.js';
 import { tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { matrixFits, matrixStep, type Launch } from '../shared/matrix.launch.js';
+import { matrixFits, matrixStep, type Launch } from '../shared/dense/matrix.launch.js';
 
 /** Rows up to which a GPU reads each weight once, by a vector kernel. Beyond, tiles reuse it from workgroup memory. */
 const MOST_VECTOR_ROWS = 8;
@@ -44,7 +45,7 @@ function placed(
 
 /**
  * Options that the device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix
- * units, with their accuracy (shared/matrix.launch.ts).
+ * units, with their accuracy (shared/dense/matrix.launch.ts).
  */
 interface MatmulDevice {
   readonly software?: boolean | undefined;

@@ -1,7 +1,7 @@
 // y[g] = x[g] W[g] on matrix units, for many rows m: x is rounded to f16 on its way to workgroup memory, products are
 // summed in f32. Any m, k and n. x has to have f16's range: magnitudes beyond 65504 overflow, and rows whose largest
 // magnitude is below 1e-4 lose digits; else the rounding of x leaves an error of about 2e-4 of y's size
-// (src/kernels/shared/matrix.launch.ts). A workgroup of 128 threads makes a tile of y: its four subgroups lie DOWN
+// (kernels/shared/dense/matrix.launch.ts). A workgroup of 128 threads makes a tile of y: its four subgroups lie DOWN
 // along the rows and 4 / DOWN along the columns, each with BLOCK_ROWS × BLOCK_COLUMNS sums of 16 × 16. Tiles that share
 // weights follow each other. The next 32 steps of k are on their way from memory while these are multiplied; with two
 // buffers one barrier a stage is enough. Rows in workgroup memory are padded by 8 halves, so that 8 of them are in

@@ -1,5 +1,6 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
-import type { Pairing, RunOptions, Tuning } from '../options.js';
+import type { Pairing, RunOptions } from '../attention-options.js';
+import type { Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
@@ -7,9 +8,9 @@ import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { pinnedPositions, rowUniforms } from '../shared/fold.launch.js';
-import { readUnit } from '../shared/fold.terms.js';
-import { matrixRebuild, type RebuildLaunch } from '../shared/matrix.launch.js';
+import { pinnedPositions, rowUniforms } from '../shared/attention/fold.launch.js';
+import { readUnit } from '../shared/attention/fold.terms.js';
+import { matrixRebuild, type RebuildLaunch } from '../shared/dense/matrix.launch.js';
 import { evenRow, storageOfVariant } from '../spec.js';
 
 interface RebuildOptions {
@@ -17,7 +18,7 @@ interface RebuildOptions {
   readonly pairing?: Pairing;
   /** Each KV head has positions of its own for the pinned tokens (H2O). */
   readonly positionsByHead?: boolean;
-  /** On matrix units, with the accuracy of f16 latents (shared/matrix.launch.ts). */
+  /** On matrix units, with the accuracy of f16 latents (shared/dense/matrix.launch.ts). */
   readonly matrixUnits?: boolean;
 }
 

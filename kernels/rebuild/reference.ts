@@ -2,7 +2,7 @@
 import { cacheRow } from '../host/cache-layout.js';
 import { rotaryFrequencies } from '../host/rotary.js';
 import { dim, type Checker } from '../reference.js';
-import { cachedRows, runOf, type CachedRows, type Dims } from '../shared/attention.reference.js';
+import { cachedRows, runOf, type CachedRows, type Dims } from '../shared/attention/attention.reference.js';
 import {
   headOf,
   pinnedPosition,
@@ -10,7 +10,7 @@ import {
   rebuilding,
   rotate,
   type Rebuilding,
-} from '../shared/rebuild.reference.js';
+} from '../shared/attention/rebuild.reference.js';
 import { GROUP_SIZE, type Shape } from '../spec.js';
 
 /** One rebuilt row a token of the call's context; sequences that hold fewer repeat theirs. */

@@ -1,4 +1,4 @@
-import { rows, latentRows, unpacking } from '../shared/attention.terms.js';
+import { rows, latentRows, unpacking } from '../shared/attention/attention.terms.js';
 import { field, evenRow, STORAGES, storedIn, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 

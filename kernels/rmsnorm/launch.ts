@@ -1,10 +1,11 @@
 /** Norms and residuals: rmsnorm.wgsl, add.wgsl. */
-import type { PlacementOptions, Tuning } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
+import type { Tuning } from '../options.js';
 import { read, write, type OperationPlan, type Step } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowGrid, rowsOf } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowGrid, rowsOf } from '../shared/dense/rows.launch.js';
 
 /** Threads of a kernel that has one workgroup a row. */
 const ROW_WORKGROUP = 256;

@@ -1,7 +1,7 @@
 /** The float64 reference of rmsnorm, and the comparison of its outputs with it. */
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
-import { rowsIn, widthOf, type Input } from '../shared/rows.reference.js';
+import { rowsIn, widthOf, type Input } from '../shared/dense/rows.reference.js';
 import type { Shape } from '../spec.js';
 
 export const reference: Checker = rowsIn('target', { input: widthOf }, (s, input, row) =>

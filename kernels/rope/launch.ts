@@ -6,7 +6,7 @@ import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
 
 /** Buffers: positions, turns, data, target (16 bytes that are not used, in place), bias (only with a bias). */
 function planRope(

@@ -2,7 +2,7 @@
 import { rotaryFrequencies } from '../host/rotary.js';
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker, type Scalars } from '../reference.js';
-import { packed, type Input } from '../shared/rows.reference.js';
+import { packed, type Input } from '../shared/dense/rows.reference.js';
 import type { Shape } from '../spec.js';
 
 /**

@@ -1,12 +1,12 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
-import type { RopeKeptOptions } from '../options.js';
+import type { RopeKeptOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
 
 /** Buffers: positions [row][slot], turns, data. */
 function planRopeKept(

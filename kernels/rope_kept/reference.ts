@@ -2,7 +2,7 @@
 import { DEFAULTS } from '../launch.js';
 import { dim, type Checker } from '../reference.js';
 import { ropeRow } from '../rope/reference.js';
-import { packed } from '../shared/rows.reference.js';
+import { packed } from '../shared/dense/rows.reference.js';
 
 /** All heads of a token, each at the position of its evicting row. */
 export const reference: Checker = {

@@ -1,7 +1,7 @@
 /** The float64 reference of sample, and the comparison of its outputs with it. */
 import { mix } from '../../src/numbers/hash.js';
 import { dim, type Checker } from '../reference.js';
-import type { Input } from '../shared/rows.reference.js';
+import type { Input } from '../shared/dense/rows.reference.js';
 import type { Shape } from '../spec.js';
 
 export const reference: Checker = {

@@ -3,7 +3,7 @@ import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid } from '../shared/rows.launch.js';
+import { grid } from '../shared/dense/rows.launch.js';
 
 const WORKGROUP = 256;
 /** Positions that a benchmark draws. */

@@ -1,10 +1,10 @@
 /** The activation of a gated MLP: swiglu.wgsl. */
-import type { PlacementOptions } from '../options.js';
+import type { PlacementOptions } from '../placement.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
 import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/rows.launch.js';
+import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
 
 /** Buffers: input (gates and ups side by side in a row), output. */
 function planSwiglu(call: KernelCall, { input, output }: PlacementOptions = {}): OperationPlan {

@@ -1,6 +1,6 @@
 /** The float64 reference of swiglu, and the comparison of its outputs with it. */
 import { dim, type Checker } from '../reference.js';
-import { rowsIn, type Input } from '../shared/rows.reference.js';
+import { rowsIn, type Input } from '../shared/dense/rows.reference.js';
 import type { Shape } from '../spec.js';
 
 export const reference: Checker = rowsIn('output', { input: (shape) => 2 * dim(shape, 'width') }, (s, input, row) =>

@@ -1,4 +1,4 @@
-import { elementwise } from '../shared/elementwise.terms.js';
+import { elementwise } from '../shared/dense/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
 

@@ -16,11 +16,6 @@ const LAUNCHES =
 const CAUSES: readonly Cause[] = [
   { holds: ({ row, kind }) => row.campaign === 'a100-full' && kind === 'step', words: LAUNCHES },
   {
-    holds: ({ row }) => row.model === 'ouro-1.4b' && row.source.title.startsWith('ResidualQuant'),
-    words:
-      'its attention does not divide a sequence: at one sequence the cache of 14,336 tokens, 11.3 GB, adds 40 ms to a step, 0.28 TB/s of 1.8',
-  },
-  {
     holds: ({ row }) => row.server.name === 'sglang' && row.gpus === 1 && row.model.includes('qwen3-32b'),
     words:
       'first tokens of 29 s where a request takes 13.6 s: about 5 of 16 users run at once, a cache of 2 GB beside weights of 65.5 GB. The planner leaves SGLang as much memory as vLLM',
@@ -51,19 +46,9 @@ const CAUSES: readonly Cause[] = [
       'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s are 6.2 TB/s; the build that is priced reads it for a chunk together',
   },
   {
-    holds: ({ row }) => row.campaign === 'h200-vllm-llama-8b-fp8',
-    words:
-      'its figures say 118,000 tokens of prompts a second on one GPU at prompts of 2,000: 1.95 PFLOP/s of a peak of 1.98, beside decoding. Prompts were probably found in the prefix cache',
-  },
-  {
     holds: ({ row, kind }) => row.server.name === 'trtllm' && row.precision.weights === 'fp8' && kind === 'step',
     words:
       'the tables give a product in 8 bits 14 µs at least, which quantises its activations apart; a step of 80 layers has 320, and is 4 to 5 ms too slow at few users. With a fixed scale the norm before it quantises',
-  },
-  {
-    holds: ({ row }) => row.server.name === 'transformers',
-    words:
-      'eager Transformers is priced as tuned kernels: 8 ms a token; with the launches of vllm-rlt on this host it would be 59',
   },
 ];
 

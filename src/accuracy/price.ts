@@ -20,7 +20,7 @@ import { blocksOf } from '../serving/scheduler/options.js';
 import { emptyDraft } from '../serving/scheduler/requests.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
 import { join } from 'node:path';
-import { STACKS } from '../stacks/serving.js';
+import { listedAs, STACKS, usualStack } from '../stacks/serving.js';
 import { questionsOf, type Question } from './question.js';
 
 /** Statistics that a prediction has, in the order in which one of a row is chosen to be compared. */
@@ -85,7 +85,7 @@ export class Pricing {
   private async answer(row: Row, question: Exclude<Question, { by: 'nothing' }>): Promise<Priced> {
     if (question.by === 'plan') return this.steps(question);
     if (question.by === 'rounds') return this.rounds(question);
-    const scenario = withKernels(question.scenario);
+    const scenario = await withKernels(question.scenario);
     const { setting, plan } = settle(scenario, await this.read(scenario), { percentile: null, skipBad: false });
     const shown = plan.plans[0];
     const candidate = setting.request.candidates[0]!;
@@ -106,7 +106,7 @@ export class Pricing {
 
   /** Rounds of a batch from its first tokens to its last, a mean over draws of what is accepted. */
   private async rounds({ scenario, batch, promptTokens, outputTokens }: Rounds): Promise<Priced> {
-    const priced = withKernels(scenario);
+    const priced = await withKernels(scenario);
     const { setting, plan } = settle(priced, await this.read(priced), { percentile: null, skipBad: false });
     // Prices do not depend on what is accepted.
     const { draftAcceptance: _acceptance, ...workload } = priced.workload ?? {};
@@ -131,7 +131,7 @@ export class Pricing {
     const step = { estimate: 0, low: 0, high: 0 };
     let evidence = 'unknown';
     for (const { loops: each, share } of loops) {
-      const scenario = withKernels({ ...question.scenario, ...(await loopsOf(question.scenario, each)) });
+      const scenario = await withKernels({ ...question.scenario, ...(await loopsOf(question.scenario, each)) });
       const { request } = prepare(scenario, await this.read(scenario));
       const { decode, maxBatch } = evaluate(request, request.candidates[0]!);
       if (!decode.secondsPerStep) return { why: `by the planner ${maxBatch.exact} of ${batch} sequences fit` };
@@ -151,19 +151,26 @@ export class Pricing {
   }
 
   private read(scenario: Scenario): Promise<Sources> {
-    const { model, loops, device, stack } = scenario;
-    const key = JSON.stringify([model, loops, device, stack]);
+    const { model, loops, weightType, device, stack } = scenario;
+    const key = JSON.stringify([model, loops, weightType, device, stack]);
     let sources = this.sources.get(key);
     if (!sources) this.sources.set(key, (sources = readSources(scenario).then(this.adjust)));
     return sources;
   }
 }
 
-/** Without kernel times of the row's server the user takes what tuned kernels reach. */
-const withKernels = (scenario: Scenario): Scenario =>
-  STACKS.some((name) => name === scenario.stack) && !hasTables(scenario.device!, scenario.stack!)
-    ? { ...scenario, stack: 'attainable' }
-    : scenario;
+/**
+ * Without kernel times of the row's server the user takes what tuned kernels reach: with no `--stack` where that plans
+ * for this server, since no other has tables either.
+ */
+async function withKernels(scenario: Scenario): Promise<Scenario> {
+  const { stack, ...unnamed } = scenario;
+  const device = scenario.device!;
+  if (!STACKS.some((name) => name === stack) || hasTables(device, stack!)) return scenario;
+  const others = STACKS.some((name) => hasTables(device, name));
+  const usual = usualStack(listedAs(await readModel(scenario.model!)));
+  return others || usual !== stack ? { ...unnamed, stack: 'attainable' } : unnamed;
+}
 
 /** The first interval's estimate, within the ends of both. */
 const spanning = (a: Interval | null, b: Interval | null): Interval | null =>

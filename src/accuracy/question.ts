@@ -222,7 +222,7 @@ function arrivalsOf(w: Load): Workload {
 
 type Tokens = Load['inputTokens'];
 
-function meanOf(tokens: Tokens): number | null {
+export function meanOf(tokens: Tokens): number | null {
   if (tokens === null || typeof tokens === 'number') return tokens;
   const { mean, each, min, max } = tokens;
   if (each) return each.reduce((a, b) => a + b, 0) / each.length;

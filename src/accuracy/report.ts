@@ -9,6 +9,7 @@ import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
 import { causeOf } from './causes.js';
 import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
+import { campaignOf, needOf } from './possible.js';
 import { geometryOf, Pricing } from './price.js';
 
 /** What a time is; first tokens hang on the queue more than on prices. */
@@ -18,7 +19,7 @@ const TIMES: readonly Kind[] = ['step', 'request', 'throughput'];
 export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): JudgedFile {
   const members = new Map<string, AccuracyFigure[]>();
   for (const f of figures) {
-    if (f.use !== 'judges' || !TIMES.includes(f.kind)) continue;
+    if (f.use !== 'judges' || f.cachedPrompts || !TIMES.includes(f.kind)) continue;
     const key = JSON.stringify([f.serverName, f.device, f.looped, pricedBy(f)]);
     members.set(key, [...(members.get(key) ?? []), f]);
   }
@@ -64,6 +65,8 @@ export interface AccuracyFigure extends Omit<Judged, 'row'> {
   readonly device: string;
   readonly gpus: number;
   readonly model: string;
+  /** The campaign cannot be what it says without prompts found in a prefix cache (possible.ts): counts in no group. */
+  readonly cachedPrompts: boolean;
   /** Why the figure lies outside its interval; null where it lies inside. */
   readonly cause: string | null;
 }
@@ -77,6 +80,11 @@ export interface AccuracyReport {
   /** By kind of figure, loops or not: of rows that fit and of rows that judge. */
   readonly kinds: readonly Group[];
   readonly groups: Readonly<Record<Grouping, readonly Group[]>>;
+  /** By campaign, figures that nobody can have without cached prompts. */
+  readonly cachedPrompts: readonly (Group & {
+    /** Of all its rows the largest share of the GPUs' time that computing the prompts would need. */
+    readonly need: number;
+  })[];
   readonly notPriced: readonly {
     readonly rows: number;
     readonly file: string;
@@ -109,10 +117,10 @@ export async function accuracy(
   only: string | null,
   progress: (share: number) => boolean = () => false,
 ): Promise<AccuracyReport> {
-  const asked = files
+  const all = files
     .map((file) => ({ file, rows: readLedger(file).rows }))
-    .flatMap(({ file, rows }) => rows.map((row) => ({ file, row })))
-    .filter(({ file, row }) => only === null || wordsOf(file, row).includes(only.toLowerCase()));
+    .flatMap(({ file, rows }) => rows.map((row) => ({ file, row })));
+  const asked = all.filter(({ file, row }) => only === null || wordsOf(file, row).includes(only.toLowerCase()));
   if (asked.length === 0)
     throw new UserError(
       only === null
@@ -143,7 +151,19 @@ export async function accuracy(
     }
     if (progress((i + 1) / asked.length)) break;
   }
-  return reportOf(judged, asked.length, priced, [...missing.values()]);
+  return reportOf(judged, needsOf(all), asked.length, priced, [...missing.values()]);
+}
+
+/** The largest need of a campaign, where one of its rows needs more time than its GPUs have. */
+function needsOf(all: readonly { readonly file: string; readonly row: Row }[]): ReadonlyMap<string, number> {
+  const needs = new Map<string, number>();
+  for (const { file, row } of all) {
+    if (row.use === 'out-of-reach') continue;
+    const key = campaignOf(sourceName(file), row);
+    const need = needOf(row, () => geometryOf(row, dirname(file)));
+    if (need !== null && need > Math.max(1, needs.get(key) ?? 0)) needs.set(key, need);
+  }
+  return needs;
 }
 
 const wordsOf = (file: string, row: Row): string =>
@@ -153,11 +173,20 @@ const wordsOf = (file: string, row: Row): string =>
 
 function reportOf(
   judged: readonly Judged[],
+  needs: ReadonlyMap<string, number>,
   rows: number,
   priced: number,
   notPriced: AccuracyReport['notPriced'],
 ): AccuracyReport {
-  const by = (name: (j: Judged) => string): Group[] => groupsOf(judged, name);
+  const needed = ({ file, row }: Judged): number | undefined => needs.get(campaignOf(file, row));
+  const possible = judged.filter((j) => needed(j) === undefined);
+  const by = (name: (j: Judged) => string): Group[] => groupsOf(possible, name);
+  const cached = [...needs].flatMap(([key, need]) =>
+    groupsOf(
+      judged.filter(({ file, row }) => campaignOf(file, row) === key),
+      ({ file, row }) => `${file}: ${row.campaign}`,
+    ).map((group) => ({ ...group, need })),
+  );
   return {
     schema: 'lla-sim/accuracy',
     schemaVersion: 1,
@@ -174,6 +203,7 @@ function reportOf(
         gpus: row.gpus,
         model: modelName(row),
         ...figure,
+        cachedPrompts: needed(j) !== undefined,
         cause: j.inside ? null : causeOf(j),
       };
     }),
@@ -184,6 +214,7 @@ function reportOf(
       server: by((j) => j.row.server.name),
       model: by((j) => modelName(j.row)),
     },
+    cachedPrompts: cached,
     notPriced,
   };
 }

@@ -6,7 +6,7 @@ import type { Clock } from '../gpu/platform.js';
 import { GpuError } from '../../kernels/host/errors.js';
 import type { OperationPlan } from '../../kernels/host/plan.js';
 import { deviceOptions, planOperation } from '../../kernels/launches.js';
-import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../../kernels/shared/matrix.launch.js';
+import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../../kernels/shared/dense/matrix.launch.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { mix } from '../numbers/hash.js';

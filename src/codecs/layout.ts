@@ -6,7 +6,7 @@
  * of TILE_TOKENS, so that any bit width fills whole 32-bit words without padding.
  */
 import { storedBytes, TILE_TOKENS, type Storage } from '../../kernels/spec.js';
-import { residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import { residualBytes, type ResidualRow } from '../../kernels/shared/cache/residual.layout.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 
 /** How the cache is stored beside the codec's own choice. */

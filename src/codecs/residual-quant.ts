@@ -3,7 +3,7 @@
  * rest in 2 bits (ResidualQuant, arXiv 2610.10381, without rotation; residual.ts has the arithmetic). No parameters.
  */
 import type { Geometry } from '../geometry/geometry.js';
-import { anchorGroupOf, residualBytes, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import { anchorGroupOf, residualBytes, type ResidualRow } from '../../kernels/shared/cache/residual.layout.js';
 import { RESIDUAL_FORMS, type Codec, type CodecSpec, type ResidualForm } from './codec.js';
 import { fullTensors, sharedByLoops } from './layout.js';
 import { ROWS } from './uncompressed.js';

@@ -7,7 +7,8 @@ import { displayPath } from '../io/files.js';
 import { openDevice, type Device } from '../gpu/index.js';
 import { parseBytes, parseNumber } from '../numbers/units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
-import { outsideTolerance, SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
+import { outsideTolerance } from '../validate/checks.js';
+import { SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
 import {
   adapterFlags,

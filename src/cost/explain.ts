@@ -163,6 +163,9 @@ export function lawParts(law: Law, work: OpWork, rates: Rates, inside = false): 
       seconds: alone({ operations: work.operations, vectorOperations: work.vectorOperations ?? 0 }),
     },
     { part: 'rows', seconds: alone({ rows: work.rows }) },
+    ...(work.walkedBytes === undefined
+      ? []
+      : [{ part: 'one unit alone', seconds: alone({ walkedBytes: work.walkedBytes }) }]),
   ];
   const seconds = inside ? busySeconds(law, work, rates) : lawSeconds(law, work, rates);
   return { kind: 'longest', seconds, parts: parts.filter((p) => p.seconds > 0) };

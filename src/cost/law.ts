@@ -16,6 +16,8 @@ export interface Law {
   readonly peakShare: number;
   /** Seconds of one row (a sequence's KV head), however short its context: what starting and ending it costs. */
   readonly rowSeconds?: number;
+  /** Seconds a byte of what one unit reads alone, one byte after another. */
+  readonly walkSeconds?: number;
 }
 
 /**
@@ -40,7 +42,7 @@ export const atPace = (law: Law, pace: Pace): Law => ({
   ...(law.rowSeconds === undefined ? {} : { rowSeconds: law.rowSeconds * pace.rows }),
 });
 
-/** The switch between bytes, operations and rows is rounded: max(a, b) as (a⁴ + b⁴)^¼. */
+/** The switch between bytes, operations, rows and walks is rounded: max(a, b) as (a⁴ + b⁴)^¼. */
 const fourthPower = (x: number): number => x * x * x * x;
 
 /** Seconds of `work` by the law. */
@@ -54,7 +56,8 @@ export function busySeconds(law: Law, work: OpWork, rates: Rates): number {
   const vector = (work.vectorOperations ?? 0) / (rates.vectorOperationsPerSecond ?? rates.operationsPerSecond);
   const computing = (work.operations / rates.operationsPerSecond + vector) / law.peakShare;
   const starting = (law.rowSeconds ?? 0) * (work.rows ?? 0);
-  const sum = fourthPower(moving) + fourthPower(computing) + fourthPower(starting);
+  const walking = (law.walkSeconds ?? 0) * (work.walkedBytes ?? 0);
+  const sum = fourthPower(moving) + fourthPower(computing) + fourthPower(starting) + fourthPower(walking);
   return Math.sqrt(Math.sqrt(sum));
 }
 

@@ -24,7 +24,8 @@ import {
   WEIGHT_BYTES,
   type Geometry,
 } from '../geometry/geometry.js';
-import { bytesOf, layoutPerGpu, prefillBuffers, stepBuffers, type PromptExtent } from '../schedule/buffers.js';
+import { bytesOf, layoutPerGpu, stepBuffers } from '../schedule/buffers.js';
+import { prefillBuffers, type PromptExtent } from '../schedule/prefill/buffers.js';
 import {
   capturesOf,
   PREFILL_CHUNK_TOKENS,

@@ -46,6 +46,8 @@ export interface Geometry {
   readonly loops: number;
   /** Whoever runs the model chooses the number of loops; `loops` is what it was trained with. */
   readonly loopsAreChosen?: true;
+  /** The preset or class that runs other loops than it was trained with, and those. */
+  readonly trained?: { readonly model: string; readonly loops: number };
   /** Each core layer runs all its loops before the next layer begins (Nandi). */
   readonly loopsInRow?: true;
   /** What a pass runs where that is not each stored layer once; `layers` is the sum of their runs (HRM-Text). */
@@ -62,6 +64,8 @@ export interface Geometry {
    * number (LoopCoder).
    */
   readonly shiftsLoops?: { readonly embedding: number; readonly state: number };
+  /** Tokens of a prompt attend to all of it: a prompt is read whole, and prompts share no prefix (HRM-Text). */
+  readonly promptsBothWays?: true;
   /** Values are the keys before their rotation: neither projected nor cached (Lumma). */
   readonly valuesAreKeys?: true;
   /** The same, where both are cached all the same: as vLLM does, and `kv_cache_mode` "vanilla" (Lumma). */

@@ -91,7 +91,8 @@ export function withLoops(g: Geometry, loops: number): Geometry {
         : `--loops ${loops}: ${g.name} always runs ${g.loops} loops`,
       'leave --loops out; lla-sim models lists those whose loops are chosen',
     );
-  return { ...g, loops, name: `${g.name}-r${loops}` };
+  const { modelType, ...other } = g;
+  return { ...other, loops, name: `${g.name}-r${loops}`, trained: { model: modelType ?? g.name, loops: g.loops } };
 }
 
 /** The preset whose shape a model that was read from a file has; they may be different checkpoints. */
@@ -111,7 +112,12 @@ export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetO
 export function findPreset(name: string): Geometry {
   const target = targetOf(name);
   const found = PRESETS.find((p) => p.name === target.name);
-  if (found) return target.loops === null ? found : withLoops(found, target.loops);
+  if (found) {
+    if (target.loops === null) return found;
+    // A checkpoint of its own, that was trained with so many.
+    const { trained: _, ...own } = withLoops(found, target.loops);
+    return own;
+  }
   const guess = nearestName(name.trim().toLowerCase().replace(OWNER, ''), [...PRESET_NAMES, ...Object.keys(ALIASES)]);
   const did = guess === undefined ? '' : `did you mean ${guess}? `;
   throw new UserError(

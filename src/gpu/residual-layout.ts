@@ -1,8 +1,13 @@
-/** Rows of residual-quant as they lie in a cache (kernels/shared/residual.layout.ts), read in float64. */
+/** Rows of residual-quant as they lie in a cache (kernels/shared/cache/residual.layout.ts), read in float64. */
 import { TILE_TOKENS } from '../../kernels/spec.js';
 import { anchorOf, rebuiltRow, type CodedGroup } from '../codecs/residual.js';
 import { bf16Value, fp8Value } from '../codecs/small-floats.js';
-import { anchorGroupOf, RESIDUAL_BITS, residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import {
+  anchorGroupOf,
+  RESIDUAL_BITS,
+  residualTile,
+  type ResidualRow,
+} from '../../kernels/shared/cache/residual.layout.js';
 import { type Words } from '../../kernels/host/cache-layout.js';
 
 /** What is stored of a token in a row. */

@@ -32,6 +32,7 @@ export const METRICS = {
   math500: { unit: 'fraction', higherIsBetter: true },
   /** Share of MATH-500 generations without an extractable answer. */
   'math500-no-answer': { unit: 'fraction', higherIsBetter: false },
+  aime24: { unit: 'fraction', higherIsBetter: true },
   bbh: { unit: 'fraction', higherIsBetter: true },
   'mmlu-pro': { unit: 'fraction', higherIsBetter: true },
   mmlu: { unit: 'fraction', higherIsBetter: true },

@@ -191,9 +191,6 @@ export function shortList(report: PlanReport): Plan[] {
   return rows.filter((p) => chosen.has(p));
 }
 
-/** Element types that store the cache as the model computes it. */
-const EXACT_TYPES: readonly string[] = ['f16', 'bf16', 'f32'];
-
 /** Marks a score that was generated with two passes a token. */
 export const TWO_PASSES = '†';
 
@@ -202,9 +199,9 @@ export const TWO_PASSES = '†';
  * and of the others; `0 % passkey, at 64k` where it was measured at a shorter one.
  * @param short without the task
  */
-export function keepsLabel({ qualityKept, codec, eviction, cacheType }: Plan, short = false): string {
-  if (isUncompressed(codec) && eviction === null) return EXACT_TYPES.includes(cacheType) ? '100 %' : 'unknown';
+export function keepsLabel({ qualityKept }: Plan, short = false): string {
   if (!qualityKept) return 'unknown';
+  if (qualityKept.metric === 'all') return '100 %';
   const { share, metric, value, atMost, contextTokens, others, twoPasses, times } = qualityKept;
   if (times) return `lost (${value} × the error)`;
   const at = atMost && !short ? `, at ${formatTokens(contextTokens ?? 0)}` : '';

@@ -3,7 +3,7 @@
  * and operations bind it (bind/). All sizes are of one GPU.
  */
 import type { Streams } from '../codecs/codec.js';
-import { bytesPerToken, pagedTokens, type CacheLayout } from '../codecs/layout.js';
+import { type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
 import {
   anchoredLoops,
@@ -20,7 +20,7 @@ import { chosenKeys, choosesKeys } from '../codecs/flashloop.js';
 import { ranksOfLoops } from '../codecs/hla.js';
 import { pinnedSlots, pinsSinks, reindexes, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, keepsState, type LayerBlock } from '../geometry/geometry.js';
-import { blockPlan } from '../../kernels/shared/block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import type { CacheMap } from './cache-map.js';
 import {
   branchHeadsOf,
@@ -29,19 +29,16 @@ import {
   kvHeadsOf,
   latentsOf,
   spansLoops,
-  storageOf,
   type Configuration,
 } from './configuration.js';
 import { branchWidth, evictingRows, readsLatents, windowOf } from './eviction-ops.js';
 import { widestRanks } from './hybrid.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { storedBytes, TILE_TOKENS } from '../../kernels/spec.js';
-import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill/prefill.js';
 import { meanRow } from './rows.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */
-const WORD = 4;
+export const WORD = 4;
 
 /**
  * Kind of memory: latents, means and rows that wait for further loops, mass and positions of H2O, activations, or all
@@ -88,7 +85,7 @@ export const readsFirstRows = ({ geometry }: Configuration, { name }: LayerBlock
 export const spansFrom = (sequence: number, tokens: CachedTokens = 'all'): string =>
   `spans${tokens === 'all' ? '' : ` of ${tokens}`}${sequence === 0 ? '' : ` from ${sequence}`}`;
 
-const control = (label: string, words: number, contents?: BufferRow['contents']): BufferRow => ({
+export const control = (label: string, words: number, contents?: BufferRow['contents']): BufferRow => ({
   kind: 'control',
   label,
   count: undefined,
@@ -133,19 +130,6 @@ export function stepControls(c: Configuration, batch: number, caches: CacheMap):
   ];
 }
 
-/** Tokens and positions of a run of a prompt, and tables. */
-export const promptControls = (c: Configuration, { room, chunk, captures }: PromptExtent): BufferRow[] => [
-  ...(captures && isLatent(c.codec) && !pathSpec(c.path).branch
-    ? [control('turns back', 0, { anglesOf: c.geometry.headDim, back: true })]
-    : []),
-  control('next tokens', 1),
-  control('draws', 2),
-  control('tokens', room),
-  control('positions', chunk, 'numbers'),
-  // It holds zeros.
-  ...(reindexes(c.eviction) ? [control('one position', chunk)] : []),
-];
-
 /** Bytes of all buffers of one kind: whatever the batch, and for every sequence. */
 export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: number; sequence: number } {
   let fixed = 0;
@@ -159,13 +143,13 @@ export function bytesOf(rows: readonly BufferRow[], kind: BufferKind): { fixed: 
   return { fixed, sequence };
 }
 
-const hasBranch = (c: Configuration): boolean => pathSpec(c.path).branch === true;
+export const hasBranch = (c: Configuration): boolean => pathSpec(c.path).branch === true;
 const rotates = (c: Configuration): boolean => pathSpec(c.path).rotated === true;
-const restores = (c: Configuration): boolean => pathSpec(c.path).restores === true;
+export const restores = (c: Configuration): boolean => pathSpec(c.path).restores === true;
 /** Scalars of a layer's rotary key: made in the first loop, scored in each, cached in the last. */
-const branchKeyScalars = (c: Configuration): number => c.branch.width * branchHeadsOf(c);
+export const branchKeyScalars = (c: Configuration): number => c.branch.width * branchHeadsOf(c);
 /** Layers whose latents are in flight at once: all where a latent is complete after the last loop alone. */
-const accumulatingLayers = (c: Configuration): number => (spansLoops(c) ? c.geometry.layers : 1);
+export const accumulatingLayers = (c: Configuration): number => (spansLoops(c) ? c.geometry.layers : 1);
 
 /** The layout of one GPU: heads divide (or replicate, down to one), everything else is whole. */
 export function layoutPerGpu(c: Configuration): CacheLayout {
@@ -185,7 +169,7 @@ export const queryWidth = (c: Configuration): number =>
   hasBranch(c) ? (c.codec.rankK ?? 0) + c.branch.width : c.geometry.headDim;
 
 /** Latents in flight: of the first loop until they are written there, of the others in all layers. */
-function addHybridLatents(
+export function addHybridLatents(
   c: Configuration,
   tokens: number,
   add: (label: string, floats: number, count?: number, kind?: BufferKind) => void,
@@ -329,92 +313,4 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     }
   }
   return rows;
-}
-
-/** What a run of a prompt needs room for. */
-export interface PromptExtent {
-  /** Tokens of the longest run. */
-  readonly room: number;
-  /** Rows that a run attends to at most: its tokens, under H2O those before it, too. */
-  readonly rows: number;
-  /** Tokens that are worked on at once. */
-  readonly chunk: number;
-  readonly captures: CapturingKind | undefined;
-  /** Runs follow others, to which they also attend. */
-  readonly carries: boolean;
-}
-
-/**
- * Rows of full width that are alive at once, of each layer, loop and pass: one where latents accumulate; all, of both
- * passes, for `one-shot`; those of the loops before the last that is encoded with them, and the layer at which that is,
- * for `by-layer`.
- */
-function slotsAlive(c: Configuration, captures: CapturingKind | undefined): number {
-  const { layers, loops } = c.geometry;
-  // A token that does not run a loop keeps the rows of the loop before.
-  if (isPacked(c.codec)) return layers;
-  if (captures === 'one-shot') return 2 * layers * loops;
-  const together = spansLoops(c) ? loops : anchoredLoops(c.geometry, c.codec);
-  return captures === 'by-layer' ? (together - 1) * layers + 1 : 1;
-}
-
-/** Rows in tiles of the cache's layout, kept until the run has joined the cache. */
-export const ASIDE = 'set aside';
-
-/** Buffers of a prefill, which exist for one call. Prompts are prefilled one after the other. */
-export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, carries }: PromptExtent): BufferRow[] {
-  const g = c.geometry;
-  const [heads, kvHeads, d] = [headsOf(c), kvHeadsOf(c), g.headDim];
-  const mlp = Math.ceil(g.mlpHidden / c.gpus);
-  const { rankK = 0, rankV = 0 } = c.codec;
-  const latent = isLatent(c.codec);
-  const hybrid = isHybrid(c.codec);
-  const list: BufferRow[] = [];
-  const addBytes = (label: string, bytes: number, count?: number): void =>
-    void list.push({ kind: 'prefill', label, count, fixedBytes: bytes, sequenceBytes: 0, binding: 'whole' });
-  const add = (label: string, floats: number, count?: number): void => addBytes(label, WORD * floats, count);
-  const weighs = weighsTokens(c.eviction);
-  // The residual and its norm; an adapter mixes the prelude's output in, which stays; stacks have two states.
-  add('residual', room * g.hidden, g.adapter || keepsState(g) ? 3 : 2);
-  // Queries, keys and values, later gate and up; on the fast path the rows of every loop that the last one writes.
-  const restored = restores(c) && spansLoops(c) ? g.loops * kvHeads * d : 0;
-  add('projections', chunk * Math.max(2 * mlp, packedRow(c), restored));
-  // Attention's output, the MLP's, before these a token's key or value latents.
-  const latents = latent && !hybrid ? latentsOf(c) * Math.max(rankK, rankV) : 0;
-  add('results', chunk * Math.max(mlp, heads * d, latents));
-  add('logits', Math.ceil(g.vocab / c.gpus));
-  if (keepsRows(c)) {
-    const bytes = pagedTokens(rows, TILE_TOKENS) * kvHeads * d * (keptRowType(c, captures) === 'f32' ? 4 : 2);
-    addBytes('kept keys', bytes, slotsAlive(c, captures));
-    addBytes('kept values', bytes, slotsAlive(c, captures));
-  }
-  if (hybrid) addHybridLatents(c, room, add);
-  else if (latent && !captures) {
-    add('latent key', room * latentsOf(c) * rankK, accumulatingLayers(c));
-    add('latent value', room * latentsOf(c) * rankV, accumulatingLayers(c));
-  }
-  // Of one axis.
-  const anchored = anchoredLoops(g, c.codec);
-  if (anchored > 1) add('held rows', (chunk * anchored * meanRow(c)) / 2);
-  if (averagesLoops(c.codec)) add('mean rows', room * meanRow(c), g.layers);
-  if (codecSpec(c.codec).gatesState) add('gated states', room * g.hidden, g.layers);
-  if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
-  if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
-  if (weighs) {
-    // Statistics of a chunk's queries, and the masses by which tokens are chosen.
-    add('statistics', 2 * heads * chunk);
-    for (const [i, evicting] of massRows(c).entries()) add(`run mass ${i}`, rows * evicting);
-    if (storesRun(c)) {
-      const row = storedBytes(storageOf(c), d, c.choice.groupSize);
-      for (const role of ['key', 'value']) addBytes(`stored ${role}`, kvHeads * row * pagedTokens(rows, TILE_TOKENS));
-    }
-  } else if (carries && keepsRows(c)) {
-    // Attention in several calls: statistics of its queries, and latents and branch keys of a piece of earlier tokens.
-    add('statistics', 2 * heads * room);
-    if (latent && !restores(c)) {
-      add('earlier latents', room * latents);
-      if (hasBranch(c)) add('earlier branch keys', room * branchKeyScalars(c));
-    }
-  }
-  return list;
 }

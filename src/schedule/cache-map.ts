@@ -15,7 +15,7 @@ import {
   type Eviction,
 } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import type { Span } from '../../kernels/options.js';
+import type { Span } from '../../kernels/attention-options.js';
 import { partSuffix, type CacheRole } from './bind/refs.js';
 import { cacheParts } from './cache-parts.js';
 import type { Configuration } from './configuration.js';

@@ -9,7 +9,7 @@ import { rowBytes, rowSlots } from '../codecs/layout.js';
 import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsOf, headsPerGpu, kvHeadsOf, partsOf, type Configuration, type Part } from './configuration.js';
-import { blockPlan } from '../../kernels/shared/block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { latentsByLoop } from './hybrid.js';
 import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';

@@ -1,5 +1,5 @@
 /** What is decoded and how, what a schedule is made of, and how work is divided over workgroups, bindings and GPUs. */
-import type { Division } from '../../kernels/options.js';
+import type { Division } from '../../kernels/attention-options.js';
 import { anchoredLoops, codecSpec, isLatent, latentHeads, storageOfCodec } from '../codecs/registry.js';
 import type { Branch, Codec, Path } from '../codecs/codec.js';
 import type { StorageChoice } from '../codecs/layout.js';

@@ -18,7 +18,7 @@ import {
   type Op,
   type When,
 } from './configuration.js';
-import type { ResidualRow } from '../../kernels/shared/residual.layout.js';
+import type { ResidualRow } from '../../kernels/shared/cache/residual.layout.js';
 import { owningTime } from './dense.js';
 import { branchKeyTime, branchWidth } from './eviction-ops.js';
 

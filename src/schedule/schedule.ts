@@ -25,7 +25,7 @@ import { layerOps } from './layer.js';
 
 export type { Choice } from './dense.js';
 export { headsPerGpu, type Configuration, type Op } from './configuration.js';
-export { MAX_SPLITS, splitCount } from '../../kernels/shared/splits.js';
+export { MAX_SPLITS, splitCount } from '../../kernels/shared/attention/splits.js';
 
 /**
  * `once`: run in order. `stack`: for every loop, `loopStart`, then `layer` for every layer, then `loopEnd`. Where each

@@ -255,7 +255,7 @@ export const SETTINGS = {
     title: 'Kernels',
     group: 'Measurements',
     file: 'path',
-    help: 'whose kernels: vllm, sglang, trtllm, vllm-rlt with its runtime, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
+    help: 'whose kernels: vllm, sglang, trtllm, vllm-rlt or transformers with its runtime, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
   },
   execution: {
     kind: 'text',

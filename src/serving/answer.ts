@@ -9,6 +9,7 @@ import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
+import { stackLabel } from '../stacks/choose.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';
@@ -62,6 +63,11 @@ export function settle(
     tables: request.runtime ? null : (sources.gpu?.stack ?? null),
     defaults: request.runtime?.source.terms.defaults ?? null,
   });
+  if (request.runtime && !request.runtime.source.terms.serves && (read.maxNumSeqs > 1 || read.replicas > 1))
+    throw new UserError(
+      `${stackLabel(request.runtime.source.name)} generates one batch from end to end: requests are simulated one at a time`,
+      'leave --max-num-seqs and --replicas out, or plan a batch with plan --batch',
+    );
   const choice = request.runtime?.choice;
   if (read.speculation && choice?.asynchronous && choice.attention.packsQueries)
     throw new UserError(

@@ -291,7 +291,7 @@ function readTrace(
   };
 }
 
-type Looped = Pick<Geometry, 'loops' | 'loopsInRow'>;
+type Looped = Pick<Geometry, 'loops' | 'loopsInRow' | 'promptsBothWays'>;
 
 /** @throws UserError naming the setting, its rule and the value */
 function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped, preset: string | null): Depth | null {
@@ -383,6 +383,12 @@ export function readServer(
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
     : serverDefaults(device.stack, device.vramBytes, device.spec?.id ?? '');
+  for (const name of ['chunkedPrefill', 'prefixCaching'] as const)
+    if (device.model.promptsBothWays && s[name] === 'on')
+      throw new UserError(
+        `${flag(name)} on: tokens of a prompt attend to all of it in this model, so prompts are read whole`,
+        `leave ${flag(name)} out`,
+      );
   const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
   const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
   if (maxNumBatchedTokens < maxNumSeqs)
@@ -401,10 +407,15 @@ export function readServer(
       device.stack === 'vllm' || device.stack === 'sglang' || device.defaults ? 16 : 32,
     ),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
-    chunkedPrefill: on('chunkedPrefill'),
+    chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(device.stack),
     // What is cached of a token depends on its depth.
-    prefixCaching: on('prefixCaching') && !asked(w.depth) && !asked(s.draftTokens) && !device.defaults,
+    prefixCaching:
+      on('prefixCaching') &&
+      !asked(w.depth) &&
+      !asked(s.draftTokens) &&
+      !device.defaults &&
+      !device.model.promptsBothWays,
     asyncScheduling: isAsynchronous(s.asyncScheduling, device.tables, s.serverVersion),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),

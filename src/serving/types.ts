@@ -136,7 +136,7 @@ export interface SustainedRate {
   }[];
 }
 
-const WAYS = ['one by one', 'early exit', 'speculation'] as const;
+const WAYS = ['one by one', 'fewer loops', 'early exit', 'speculation'] as const;
 /** How tokens come. */
 export type WayName = (typeof WAYS)[number];
 

@@ -1,15 +1,18 @@
 /**
- * Ways of serving a looped model side by side: tokens one by one through all loops, tokens that leave early, and
- * speculation by the first loops, each with the full cache and with the best plan of every codec that keeps quality. What
- * each serves within the targets stands beside what is known to be left of quality.
+ * Ways of serving a looped model side by side: tokens one by one through all loops, all of them through fewer, tokens that
+ * leave early, and speculation by the first loops, each with the full cache and with the best plan of every codec that
+ * keeps quality. What each serves within the targets stands beside what is known to be left of quality.
  */
 import { isUncompressed } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
-import type { Sources } from '../plan/ask/prepare.js';
+import type { ModelSource, Sources } from '../plan/ask/prepare.js';
+import { withChosenLoops } from '../plan/ask/sources.js';
+import { keptWithLoops } from '../plan/evaluate/quality-kept.js';
 import { needsOf } from '../plan/words/words.js';
 import { representatives } from '../plan/decide/representatives.js';
 import type { Plan } from '../plan/types.js';
 import { depthNames } from '../quality/exit-depths.js';
+import { publishedLoops } from '../quality/loop-scores.js';
 import type { Scenario } from '../schema/settings.js';
 import { choose, settle, simulate, type SimulationOptions } from './answer.js';
 import type { Depth } from './depth.js';
@@ -18,13 +21,21 @@ import type { SimulationReport, SustainedRate, WayName, WayRow } from './types.j
 /** Proposals of a round, where none are asked for. */
 const DRAFT_TOKENS = 4;
 
+const UNWRITTEN = 'fewer loops are left out: no answer that the model wrote with so many was scored';
+
 interface Way {
   readonly name: WayName;
   readonly scenario: Scenario;
+  /** Loops of every token, where they are fewer than the model was trained with. */
+  readonly loops?: number;
 }
 
 /** The ways that a scenario can be served in, and why others cannot. */
-function waysOf(scenario: Scenario, preset: string | null): { readonly ways: Way[]; readonly notes: string[] } {
+function waysOf(
+  scenario: Scenario,
+  { publishedAs: preset, geometry }: ModelSource,
+): { readonly ways: Way[]; readonly notes: string[] } {
+  const fewer = preset === null ? [] : publishedLoops(preset, geometry.loops);
   const { depth, draftAcceptance, ...workload } = scenario.workload ?? {};
   const { depthBatching, skippedKv, draftTokens, draftLoops, ...server } = scenario.server ?? {};
   const plain = { ...scenario, workload, server };
@@ -37,6 +48,7 @@ function waysOf(scenario: Scenario, preset: string | null): { readonly ways: Way
   return {
     ways: [
       { name: 'one by one', scenario: plain },
+      ...fewer.map((loops): Way => ({ name: 'fewer loops', scenario: plain, loops })),
       ...(named === undefined
         ? []
         : [
@@ -75,7 +87,7 @@ function bestOfKinds(plans: readonly Plan[]): Plan[] {
 /** What is known of quality: rounds of proposals lose nothing, and figures of a codec say nothing of early exit. */
 function qualityOf(way: WayName, plan: Plan, depth: Depth | null): WayRow['quality'] {
   const full = isUncompressed(plan.codec) && plan.eviction === null;
-  if (way !== 'early exit') return { share: full ? 1 : (plan.qualityKept?.share ?? null), of: null };
+  if (way !== 'early exit') return { share: plan.qualityKept?.share ?? null, of: null };
   const published = full ? depth?.published?.quality : null;
   if (!published) return { share: null, of: null };
   const { right, allLoops, items, task } = published;
@@ -112,8 +124,8 @@ const rowOf = (way: WayName, rate: SustainedRate, plan: Plan, depth: Depth | nul
     users: latency === null ? null : (rate.requestsPerSecond.estimate * latency) / 1e3,
     quality: qualityOf(way, plan, depth),
     needs:
-      rate.servedBy === null && plan.servedBy !== null
-        ? 'a server that schedules loops'
+      rate.servedBy === null && (plan.servedBy !== null || way === 'fewer loops')
+        ? `a server that ${way === 'fewer loops' ? 'is told how many' : 'schedules loops'}`
         : needsOf({ ...plan, servedBy: rate.servedBy }),
   };
 };
@@ -127,17 +139,29 @@ export async function compareWays(
   sources: Sources,
   o: Omit<SimulationOptions, 'findRate' | 'only' | 'shard'>,
 ): Promise<SimulationReport> {
-  const { ways, notes } = waysOf(scenario, sources.model.publishedAs);
+  const { ways, notes } = waysOf(scenario, sources.model);
   const rows: Omit<WayRow, 'onFront'>[] = [];
   let report: SimulationReport | null = null;
   let partial = false;
-  for (const [i, { name, scenario: own }] of ways.entries()) {
+  for (const [i, { name, scenario: own, loops }] of ways.entries()) {
     if (partial) break;
     try {
-      const { setting, plan } = settle(own, sources, o);
+      const its = loops === undefined ? sources : { ...sources, model: withChosenLoops(sources.model, loops) };
+      const { setting, plan } = settle(own, its, o);
       const { depth } = setting.server;
-      const best = bestOfKinds(choose(plan, setting.request, setting.server, true));
-      const found = await simulate(own, sources, {
+      const kept = keptWithLoops(its.model.geometry);
+      if (loops !== undefined) {
+        // The fewest that keep enough. Choosing among given answers says little of answers that are written.
+        if (rows.some((r) => r.way === name) || (kept?.share ?? 0) < setting.request.keep) continue;
+        if (kept?.generationTasks === 0) {
+          if (!notes.includes(UNWRITTEN)) notes.push(UNWRITTEN);
+          continue;
+        }
+      }
+      const kinds = bestOfKinds(choose(plan, setting.request, setting.server, true));
+      // Scores with fewer loops are those of the full cache.
+      const best = loops === undefined ? kinds : kinds.filter((p) => isUncompressed(p.codec));
+      const found = await simulate(own, its, {
         ...o,
         findRate: true,
         shard: null,
@@ -146,6 +170,10 @@ export async function compareWays(
       });
       for (const rate of found.candidates ?? [])
         rows.push(rowOf(name, rate, best.find(({ id }) => id === rate.id) as Plan, depth));
+      if (kept)
+        notes.push(
+          `fewer loops: ${loops} of ${sources.model.geometry.loops}; ${kept.scores.map((x) => `${x.metric} ${x.value} against ${x.teacher} (${x.source})`).join(', ')}`,
+        );
       if (depth?.published) notes.push(`early exit: ${depth.published.label} (${depth.published.source})`);
       const { speculation } = setting.server;
       if (speculation)

@@ -4,7 +4,9 @@
  * than the third. `scripts/attainable.ts` fits them to the stack files (calibrations/attainable.json).
  */
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import type { Rates } from '../../kernels/op-class.js';
+import type { Interval } from '../cost/evidence.js';
+import type { OpWork, Rates } from '../../kernels/op-class.js';
+import type { OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import { lawParts, leftOutOf, type CallExplanation } from '../cost/explain.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
@@ -46,6 +48,8 @@ export interface AttainableLaws {
   /** Classes whose laws were fitted to kernels of this GPU. */
   readonly own: Readonly<Partial<Record<TunedClass, Bracket>>>;
   readonly pooled: Readonly<Record<TunedClass, Bracket>>;
+  /** Where the server's attention does not divide a sequence over the GPU; else absent. */
+  readonly undivided?: { readonly units: number; readonly secondsPerByte: Interval };
 }
 
 /** All of calibrations/attainable.json: laws for the clock and units of the reference. */
@@ -55,6 +59,11 @@ export interface AttainableFile {
   /** Stack files that the laws were fitted to. */
   readonly from: readonly string[];
   readonly pooled: Readonly<Record<TunedClass, Bracket>>;
+  /**
+   * Seconds a cached byte of a sequence's head that one unit reads alone (`fit/fit-undivided.ts`). In seconds: GPUs
+   * differ less by them than by cycles.
+   */
+  readonly undividedSecondsPerByte: Interval;
   /** By id of the catalogue. */
   readonly devices: Readonly<Record<string, AttainableLaws['own']>>;
 }
@@ -62,8 +71,9 @@ export interface AttainableFile {
 /**
  * Laws for a device.
  * @param measured id of the device whose own laws hold for it: itself, or one of its generation
+ * @param undivided the server's attention does not divide a sequence
  */
-export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.id): AttainableLaws {
+export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.id, undivided = false): AttainableLaws {
   const paced = <B extends AttainableLaws['own']>(brackets: B): B =>
     Object.fromEntries(
       TUNED_CLASSES.flatMap((of) => {
@@ -71,30 +81,51 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
         return bracket ? [[of, bracketAt(bracket, paceOf(spec, of))]] : [];
       }),
     ) as unknown as B;
-  return { own: paced(file.devices[measured] ?? {}), pooled: paced(file.pooled) };
+  return {
+    own: paced(file.devices[measured] ?? {}),
+    pooled: paced(file.pooled),
+    ...(undivided ? { undivided: { units: spec.units, secondsPerByte: file.undividedSecondsPerByte } } : {}),
+  };
+}
+
+/** The operation that attention of servers does not divide: each query head has a KV head of its own. */
+export const UNDIVIDED: OpClass = 'decode-attention';
+
+/** The bracket of a call, and its work: with what one unit reads alone where the server's kernel divides no sequence. */
+function bracketOf(laws: AttainableLaws, { class: of, table, work }: TunedCall): { bracket: Bracket; work: OpWork } {
+  const bracket = laws.own[of] ?? laws.pooled[of];
+  const { undivided } = laws;
+  const { rows, cacheBytes } = work;
+  if (!undivided || table?.op !== UNDIVIDED || !rows || !cacheBytes) return { bracket, work };
+  const { units, secondsPerByte: walk } = undivided;
+  return {
+    bracket: {
+      fast: { ...bracket.fast, walkSeconds: walk.low },
+      middle: { ...bracket.middle, walkSeconds: walk.estimate },
+      slow: { ...bracket.slow, walkSeconds: walk.high },
+    },
+    // A row is one workgroup: a unit takes the next when it is done.
+    work: { ...work, walkedBytes: (Math.ceil(rows / units) * cacheBytes) / rows },
+  };
 }
 
 /** Seconds of a call between the fast and the slow law. */
-export function attainableSeconds(
-  laws: AttainableLaws,
-  call: TunedCall,
-  rates: Rates,
-): { estimate: number; low: number; high: number } {
-  const bracket = laws.own[call.class] ?? laws.pooled[call.class];
-  const by = (law: Law): number => (call.inside ? 0 : law.floorSeconds) + busySeconds(law, call.work, rates);
+export function attainableSeconds(laws: AttainableLaws, call: TunedCall, rates: Rates): Interval {
+  const { bracket, work } = bracketOf(laws, call);
+  const by = (law: Law): number => (call.inside ? 0 : law.floorSeconds) + busySeconds(law, work, rates);
   const estimate = by(bracket.middle);
   return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, by(bracket.slow)) };
 }
 
 /** Why that price: the middle law, and the cases by which its ends were moved out. */
 export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: Rates): CallExplanation {
-  const own = laws.own[call.class];
+  const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
-  const what = own
+  const what = laws.own[call.class]
     ? `each serving stack on this GPU, and on others of its form, in turn (${call.class})`
     : `each generation of GPUs in turn (${call.class})`;
   return {
-    law: lawParts((own ?? laws.pooled[call.class]).middle, call.work, rates, call.inside),
+    law: lawParts(bracket.middle, work, rates, call.inside),
     data: null,
     leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
   };

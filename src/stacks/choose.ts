@@ -18,6 +18,8 @@ import {
   type Stack,
   type StackTables,
   isRuntime,
+  usualStack,
+  walksAlone,
 } from './serving.js';
 
 /** A choice whose tables are still to be read. */
@@ -30,6 +32,8 @@ export interface StackDecision {
   readonly notes: readonly string[];
   /** A stack was chosen although none serves the model. */
   readonly unserved: boolean;
+  /** Nobody's tables price, and the server that would run there does not divide a sequence's attention. */
+  readonly undivided?: boolean;
 }
 
 /** Whose tables price kernels of servers with a runtime of their own: what they call, PyTorch's products, is alike. */
@@ -69,7 +73,7 @@ export function decideStack(
   const chosen = serving ?? have[0];
   if (chosen === undefined) {
     const stack = calibrated === null ? 'attainable' : 'lla-sim';
-    return { stack, tables: null, notes, unserved: false };
+    return { stack, tables: null, notes, unserved: false, undivided: walksAlone(usualStack(model), spec.id) };
   }
   if (calibrated !== null)
     notes.push(`${calibrated} was measured on this device and is not used: --stack lla-sim prices by it`);
@@ -157,6 +161,7 @@ export interface KnownFiles {
  * What prices a GPU, from files that were read.
  * @param small tables of small operations; null where there are none
  * @param asked the stack that was chosen
+ * @param undivided the server's attention does not divide a sequence
  */
 export function gpuSources(
   spec: DeviceSpec,
@@ -164,6 +169,7 @@ export function gpuSources(
   small: StackTables | null,
   files: KnownFiles,
   asked?: string,
+  undivided = false,
 ): GpuSources {
   const { runtimes } = files;
   return {
@@ -171,7 +177,7 @@ export function gpuSources(
     device: spec.id,
     stack,
     small,
-    laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id]),
+    laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], undivided),
     server: serverOf(files.servers, stack?.file.stack ?? null),
     spread: stack === null || isRuntime(asked) ? null : spreadOf(files.servers, stack.file.stack, spec.id),
   };

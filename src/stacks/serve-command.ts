@@ -3,7 +3,7 @@ import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
-import { STACKS, servedBy, type Stack, RUNTIMES, type RuntimeName } from './serving.js';
+import { servedBy, type Stack, type RuntimeName, withoutLoops } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -47,11 +47,13 @@ export interface ServeCommand {
 type Setting =
   | 'sequences'
   | 'context'
+  | 'batchedTokens'
   | 'memory'
   | 'gpus'
   | 'cacheType'
   | 'weightType'
   | 'remoteCode'
+  | 'overrides'
   | 'attention'
   | 'graphs'
   | 'asynchronous'
@@ -68,17 +70,22 @@ interface Words {
 }
 
 /** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
-export const SERVE_WORDS: Readonly<Record<Stack | RuntimeName, Words>> = {
+/** Servers: what generates without one has no command. */
+type ServerName = Stack | Exclude<RuntimeName, 'transformers'>;
+
+export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
   vllm: {
     program: ['vllm', 'serve'],
     flags: {
       sequences: '--max-num-seqs',
       context: '--max-model-len',
+      batchedTokens: '--max-num-batched-tokens',
       memory: '--gpu-memory-utilization',
       gpus: '--tensor-parallel-size',
       cacheType: '--kv-cache-dtype',
       weightType: '--quantization',
       remoteCode: '--trust-remote-code',
+      overrides: '--hf-overrides',
     },
     fp8: 'fp8',
     source: {
@@ -149,12 +156,18 @@ const HUB: Readonly<Record<string, string>> = {
   'huginn-3.5b': 'tomg-group-umd/huginn-0125',
   'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
   'iquest-coder-v1-40b-loop': 'IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct',
+  'hrm-text-1b': 'sapientinc/HRM-Text-1B',
+  'kohrm-1.4b': 'LLM-OS-Models/KoHRM-Text-1.4B',
+  'mimir-1b': 'danish-foundation-models/DFM-Mimir',
 };
+
+/** The checkpoint whose scores with fewer loops are published, where it is another. */
+const HUB_OF_LOOPS: Readonly<Record<string, string>> = { 'ouro-2.6b': 'ByteDance/Ouro-2.6B' };
 
 /** Stands for a model that was read from a file, whose weights lie elsewhere. */
 const UNNAMED = 'MODEL';
 
-const isStack = (name: string): name is Stack | RuntimeName => [...STACKS, ...RUNTIMES].some((stack) => stack === name);
+const isServer = (name: string): name is ServerName => Object.hasOwn(SERVE_WORDS, name);
 
 /** A share of the memory, rounded up to a thousandth: rounding down would hold fewer sequences. */
 const thousandths = (share: number): string => String(Math.min(1, Math.ceil(share * 1000 - 1e-6) / 1000));
@@ -169,8 +182,13 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
   const { stack, model, hosted, runtime, speculation } = request;
-  if (!isStack(stack) || model === null || servedBy(model, stack) === null) return null;
-  const hub = HUB[model] ?? (hosted.geometry.modelType === undefined ? undefined : UNNAMED);
+  if (!isServer(stack) || model === null) return null;
+  const listed = servedBy(model, stack);
+  if (listed === null) return null;
+  const { modelType, trained, loops } = hosted.geometry;
+  const named = withoutLoops(model);
+  const hub =
+    (trained && HUB_OF_LOOPS[named]) ?? HUB[named] ?? (modelType === undefined && !trained ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';
   // A checkpoint that is stored in 8-bit floats says so itself.
@@ -181,10 +199,13 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   const values: Record<Setting, string | null | undefined> = {
     sequences: String(request.sequences),
     context: String(request.contextTokens),
+    // A prompt that is read whole has to fit into one iteration.
+    batchedTokens: hosted.geometry.promptsBothWays ? String(Math.max(2048, request.contextTokens)) : undefined,
     memory: memoryValue(request),
     gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
     weightType: quantises ? 'fp8' : undefined,
+    overrides: trained && listed.loopsField ? `'{"${listed.loopsField}": ${loops}}'` : undefined,
     // Configurations of models that loop are classes of their own repositories.
     remoteCode: hosted.geometry.loops > 1 ? null : undefined,
     attention: runtime?.attentionName.replaceAll('-', '_'),
@@ -203,7 +224,11 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     line: line.join(' '),
     flags,
     source: words.source,
-    notes: [...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []), ...notesOf(request)],
+    notes: [
+      ...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []),
+      ...(listed.until === undefined ? [] : [lastWith(listed.until, stack)]),
+      ...notesOf(request),
+    ],
   };
 }
 
@@ -222,6 +247,9 @@ export const checkpointNote = (model: string | null): string | null =>
  */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
+
+/** Later versions refuse the model, so that the newest one does not start. */
+const lastWith = (version: string, stack: string): string => `needs ${stack}<=${version}`;
 
 /** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {

@@ -238,7 +238,21 @@ const vllmRlt: Rule = (h) => ({
   source: 'ThinkFlowLab/vllm-rlt d40afb7, docs/design.md',
 });
 
-const RULES: Readonly<Record<Stack | RuntimeName, Rule>> = { vllm, sglang, trtllm, 'vllm-rlt': vllmRlt };
+/** No server: PyTorch takes what is asked for, and joins of the cache copy one layer's at a time. */
+const transformers: Rule = (h) => ({
+  utilization: 1,
+  parts: [
+    { what: 'CUDA context', bytes: CONTEXT_BYTES },
+    { what: 'what CUDA does not show', bytes: HIDDEN_BYTES },
+    activations(h, EAGER_TOKENS),
+  ],
+  pageTokens: 1,
+  source: 'transformers, cache_utils.py (DynamicCache); what PyTorch loses to fragments is not counted',
+});
+/** A prompt of usual length, whole. */
+const EAGER_TOKENS = 2048;
+
+const RULES: Readonly<Record<Stack | RuntimeName, Rule>> = { vllm, sglang, trtllm, 'vllm-rlt': vllmRlt, transformers };
 
 /**
  * What a server keeps for itself by default.

@@ -7,8 +7,8 @@ import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { StackFile } from './stack-schema.js';
 
-/** Servers that are priced with their runtime. */
-export const RUNTIMES = ['vllm-rlt'] as const;
+/** What is priced with its runtime: a server made for looped models, and Transformers' own generation, eager. */
+export const RUNTIMES = ['vllm-rlt', 'transformers'] as const;
 export type RuntimeName = (typeof RUNTIMES)[number];
 
 export const isRuntime = (stack: string | undefined): stack is RuntimeName =>
@@ -28,6 +28,7 @@ export const STACK_LABELS: Readonly<Record<string, string>> = {
   sglang: 'SGLang',
   trtllm: 'TRT-LLM',
   'vllm-rlt': 'vllm-rlt',
+  transformers: 'Transformers',
   vidur: 'Vidur',
 };
 
@@ -140,14 +141,35 @@ export interface Served {
   readonly source: string;
   /** When it was looked up, ISO 8601. */
   readonly date: string;
+  /** The last version of the stack that has the model, where later ones dropped it. */
+  readonly until?: string;
+  /** Field of the model's config.json from which the server reads the number of loops. */
+  readonly loopsField?: string;
 }
 
 /**
  * Stacks that serve a preset with a full cache, or a class of models by the model_type of its config.json. Huginn is in
  * none of the lists but vllm-rlt's, and what a fork or an open pull request alone serves (LoopCoder-V2, Lumma) in none.
+ * SGLang serves IQuest-Coder-Loop (pull request 16348), but keeps all rows of both loops: other bytes than planned here.
  */
-const VLLM_OURO: Served = { source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM', date: '2026-11-22' };
+const VLLM_OURO: Served = {
+  source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; removed by pull request 49786',
+  date: '2026-11-25',
+  until: '0.26.0',
+  loopsField: 'total_ut_steps',
+};
+const HRM_TEXT: Partial<Record<Stack, Served>> = {
+  vllm: { source: 'vLLM pull request 43098 (merged): HrmTextForCausalLM', date: '2026-11-25' },
+  sglang: { source: 'SGLang pull request 27887 (merged): HrmTextForCausalLM', date: '2026-11-25' },
+};
 const VLLM_RLT: Served = { source: 'vllm-rlt d40afb7, vllm_rlt/models', date: '2026-11-24' };
+/** Classes whose launches were counted in their own files of code (calibrations/runtimes.json). */
+const EAGER: Served = { source: 'transformers, models/llama/modeling_llama.py and alike', date: '2026-11-25' };
+const EAGER_OURO: Served = {
+  source: 'ByteDance/Ouro-1.4B, modeling_ouro.py',
+  date: '2026-11-25',
+  loopsField: 'total_ut_steps',
+};
 const NANBEIGE: Partial<Record<Stack, Served>> = {
   vllm: { source: 'Nanbeige4.2-3B model card: vLLM through its Transformers backend', date: '2026-11-22' },
   sglang: { source: 'Nanbeige4.2-3B model card: SGLang', date: '2026-11-22' },
@@ -161,27 +183,77 @@ const MEASURED: Served = { source: 'ai-dynamo/aiconfigurator 095f58a, systems/si
 const DENSE = { vllm: MEASURED, sglang: MEASURED, trtllm: MEASURED };
 const VLLM_LISTED: Served = { source: 'docs.vllm.ai, models/supported_models', date: '2026-11-25' };
 const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served>>>> = {
-  'ouro-1.4b': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
-  'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT },
+  'ouro-1.4b': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT, transformers: EAGER_OURO },
+  'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT, transformers: EAGER_OURO },
   'huginn-3.5b': { 'vllm-rlt': VLLM_RLT },
-  'ouro-2.6b': { vllm: VLLM_OURO },
+  'ouro-2.6b': { vllm: VLLM_OURO, transformers: EAGER_OURO },
   'nanbeige4.2-3b': { 'vllm-rlt': VLLM_RLT, ...NANBEIGE },
   'iquest-coder-v1-40b-loop': { vllm: VLLM_IQUEST },
-  ouro: { vllm: VLLM_OURO },
+  'hrm-text-1b': HRM_TEXT,
+  'kohrm-1.4b': HRM_TEXT,
+  'mimir-1b': HRM_TEXT,
+  hrm_text: HRM_TEXT,
+  ouro: { vllm: VLLM_OURO, transformers: EAGER_OURO },
   nanbeige: NANBEIGE,
   iquestloopcoder: { vllm: VLLM_IQUEST },
-  llama: DENSE,
+  llama: { ...DENSE, transformers: EAGER },
   qwen3: DENSE,
-  qwen2: { vllm: VLLM_LISTED },
-  mistral: { vllm: VLLM_LISTED },
+  qwen2: { vllm: VLLM_LISTED, transformers: EAGER },
+  mistral: { vllm: VLLM_LISTED, transformers: EAGER },
 };
 
-/** What stacks list a model as: a preset by its name, a file by its class; null where it is neither. */
-export const listedAs = (model: { readonly publishedAs: string | null; readonly geometry: Geometry }): string | null =>
-  model.publishedAs ?? model.geometry.modelType ?? null;
+/** Behind the name of a model that runs other loops than it was trained with. */
+const OTHER_LOOPS = /-r\d+$/;
 
-export const servedBy = (model: string | null, stack: string): Served | null =>
-  (model === null ? undefined : SERVED[model]?.[stack as Stack | RuntimeName]) ?? null;
+/**
+ * What stacks list a model as: a preset by its name, a file by its class, with the number of loops where it is another
+ * than the model was trained with; null where it is neither.
+ */
+export const listedAs = ({
+  publishedAs,
+  geometry: { modelType, trained, loops },
+}: {
+  readonly publishedAs: string | null;
+  readonly geometry: Geometry;
+}): string | null => publishedAs ?? modelType ?? (trained ? `${trained.model}-r${loops}` : null);
+
+/** A listed name without its number of loops. */
+export const withoutLoops = (listed: string): string => listed.replace(OTHER_LOOPS, '');
+
+/** Where a stack serves a listed model; null where it does not. Other loops need a server that is told their number. */
+export function servedBy(listed: string | null, stack: string): Served | null {
+  if (listed === null) return null;
+  const served = SERVED[withoutLoops(listed)]?.[stack as keyof (typeof SERVED)[string]];
+  return served && (served.loopsField !== undefined || !OTHER_LOOPS.test(listed)) ? served : null;
+}
+
+/** The stack that serves a model on a GPU that no table is of: the first that lists it, else the first of all. */
+export const usualStack = (model: string | null): Stack => STACKS.find((stack) => servedBy(model, stack)) ?? STACKS[0];
+
+/**
+ * GPUs on which vLLM attends with FlashAttention 2 (compute capability 8 and 12). It divides the tokens of a sequence
+ * only where query heads share a KV head: vllm-project/flash-attention 04325b6, csrc/flash_attn/flash_api.cpp,
+ * mha_varlen_fwd calls set_params_splitkv only under seqlenq_ngroups_swapped, which num_heads > num_heads_k asks for.
+ */
+const FLASH_ATTENTION_2: readonly string[] = [
+  'a100-40',
+  'a100-80',
+  'a100-80-pcie',
+  'a800',
+  'a800-pcie',
+  'l4',
+  'l40s',
+  'rtx-3090',
+  'rtx-4090',
+  'rtx-5080',
+  'rtx-5090',
+  'rtx-6000-ada',
+  'rtx-pro-6000',
+];
+
+/** Whether attention of a stack walks a sequence's head on one unit alone where each head has a KV head of its own. */
+export const walksAlone = (stack: string, device: string): boolean =>
+  stack === 'vllm' && FLASH_ATTENTION_2.includes(device);
 
 /**
  * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip

@@ -16,7 +16,7 @@ import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registr
 import type { Shape } from '../../kernels/spec.js';
 import type { KernelCalibration, Sample } from '../schema/calibration.js';
 import { correctedSeconds, typicalSeconds, type Drifted } from '../schema/drift.js';
-import { driftExponents, type Calibrated } from './calibrated.js';
+import { driftExponents, shapeKey, type Calibrated } from './calibrated.js';
 
 /** A sample of the calibration. */
 export interface ControlPoint {
@@ -315,4 +315,20 @@ export class DriftWatch {
     this.freePoints();
     this.probe.free();
   }
+}
+
+/** Each call's share of its step or prompt, however long that takes. */
+export function shares(calls: readonly Weighed[]): Weighed[] {
+  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
+  return calls.map(({ call, seconds }) => ({ call, seconds: seconds / total }));
+}
+
+/** Equal calls as one. */
+export function together(calls: readonly Weighed[]): Weighed[] {
+  const known = new Map<string, { call: Weighed['call']; seconds: number }>();
+  for (const { call, seconds } of calls) {
+    const key = shapeKey(call);
+    known.set(key, { call, seconds: seconds + (known.get(key)?.seconds ?? 0) });
+  }
+  return [...known.values()];
 }

@@ -9,15 +9,8 @@ import type { ControlRow } from './controls.js';
 import type { MeasuredRow, StepRow } from './latency.js';
 import type { MemoryRow } from './memory/memory.js';
 import type { PromptRow } from './prefill.js';
-import {
-  overheadOf,
-  percent,
-  verdict,
-  type Check,
-  type KernelSummary,
-  type ValidationReport,
-  signed,
-} from './report.js';
+import { overheadOf, percent, type Check, type KernelSummary, type ValidationReport, signed } from './report.js';
+import { verdict } from './verdict.js';
 import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
 import { covered, signedError } from './statistics.js';
 

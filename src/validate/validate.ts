@@ -8,9 +8,9 @@ import { deviceOfAdapter } from '../devices/find.js';
 import { EXIT, UserError } from '../errors.js';
 import { formatNumber } from '../numbers/units.js';
 import type { Device } from '../gpu/index.js';
-import { calibratedFor, shapeKey, type Calibrated } from './calibrated.js';
+import { calibratedFor, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './memory/capacity.js';
-import { chooseControls, DriftWatch, type Weighed } from './controls.js';
+import { chooseControls, DriftWatch, shares, together, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './memory/correctness.js';
 import {
   candidateOf,
@@ -26,7 +26,8 @@ import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory/memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
 import { partsOf, type Part } from './parts.js';
-import { judge, kernelSummaries, SECTIONS, servingChecks, type Section, type ValidationReport } from './report.js';
+import { judge, servingChecks } from './checks.js';
+import { kernelSummaries, SECTIONS, type Section, type ValidationReport } from './report.js';
 import { checkServing, type ServingReport } from './serving.js';
 import { summarise } from './statistics.js';
 
@@ -268,22 +269,6 @@ async function watched<T>(
   } finally {
     watch.free();
   }
-}
-
-/** Each call's share of its step or prompt, however long that takes. */
-function shares(calls: readonly Weighed[]): Weighed[] {
-  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
-  return calls.map(({ call, seconds }) => ({ call, seconds: seconds / total }));
-}
-
-/** Equal calls as one. */
-function together(calls: readonly Weighed[]): Weighed[] {
-  const known = new Map<string, { call: Weighed['call']; seconds: number }>();
-  for (const { call, seconds } of calls) {
-    const key = shapeKey(call);
-    known.set(key, { call, seconds: seconds + (known.get(key)?.seconds ?? 0) });
-  }
-  return [...known.values()];
 }
 
 interface Grid {

@@ -110,6 +110,42 @@ describe('rows of one’s own', () => {
     expect(both.out.trimEnd().split('\n').length).toBe(3);
   });
 
+  it('judge nothing where computing their prompts would take longer than they took', async () => {
+    const load = { kind: 'closed-loop', inputTokens: 4000, outputTokens: 64, concurrency: 16, requests: 16 };
+    const row = (id: string, first: number, each: number): object => ({
+      id,
+      workload: load,
+      figures: { ttftSeconds: { mean: first }, tpotSeconds: { mean: each } },
+    });
+    // 16 prompts of 4,000 tokens, 96 layer calls of 50 million weights: at least 0.64 s on an H200.
+    const honest = await accuracy([ledger('honest.json', [row('a', 0.8, 0.03)])], null);
+    expect(honest.cachedPrompts).toEqual([]);
+    expect(honest.kinds.length).toBe(2);
+    const file = ledger('cached.json', [row('a', 0.8, 0.03), row('b', 0.1, 0.008)]);
+    const cached = await accuracy([file], null);
+    // What is known of one row is known of its server.
+    expect(cached.kinds).toEqual([]);
+    expect(cached.figures.map((f) => f.cachedPrompts)).toEqual([true, true, true, true]);
+    expect(cached.cachedPrompts.map((g) => [g.name, g.rows])).toEqual([
+      ['cached: one', 2],
+      ['cached: one', 2],
+    ]);
+    expect(cached.cachedPrompts[0]!.need).toBeGreaterThan(1);
+    expect(accuracyMarkdown(cached)).toContain('## Not possible without a cached prompt');
+    expect((await accuracy([file, ledger('honest.json', [row('a', 0.8, 0.03)])], 'honest')).kinds.length).toBe(2);
+  });
+
+  it('with weights of two types are priced by each its own', async () => {
+    const typed = (weights: string): object => ({
+      ...decode(4, 1, `w-${weights}`),
+      precision: { weights, cache: 'bf16' },
+    });
+    const both = await accuracy([ledger('both.json', [typed('bf16'), typed('fp8')])], null);
+    const alone = await accuracy([ledger('fp8.json', [typed('fp8')])], null);
+    expect(both.figures[1]!.predicted).toBe(alone.figures[0]!.predicted);
+    expect(both.figures[1]!.predicted).toBeLessThan(both.figures[0]!.predicted);
+  });
+
   it('are refused in one line, with nothing printed, where one of them is wrong', async () => {
     const good = ledger('good.json', [decode(4, 0.02)]);
     const bad = ledger('bad.json', [decode(4, 0.02), decode(8, -0.02)]);

@@ -268,6 +268,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   attention: fc.constantFrom('triton', 'flash-attn-4'),
   stack: fc.constantFrom(
     'vllm-rlt',
+    'transformers',
     'vllm',
     'sglang',
     'trtllm',

@@ -21,7 +21,7 @@ import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import { calibrationSchema } from '../../src/schema/calibration.js';
 import { DRIFT_CORRECTED } from '../../src/schema/drift.js';
 import { SETTINGS } from '../../src/schema/settings.js';
-import { TOLERANCES } from '../../src/validate/report.js';
+import { TOLERANCES } from '../../src/validate/checks.js';
 import { describeGpu } from '../gpu/device.js';
 import {
   commandsInText,

@@ -60,9 +60,9 @@ const lawsOf = (count: number, own = factors, without = '') => {
     kernels: [{ kernel: 'attend', samples, predictors: {} }],
   } as unknown as Calibration;
   expect([...fitting(calibration)]).toHaveLength(1);
-  const { price } = calibrationPricer(calibration, { stale: new Set(), link: null, source: '' });
+  const pricer = calibrationPricer(calibration, { stale: new Set(), link: null, source: '' });
   return (of: KernelCall) => {
-    const { estimate: seconds, high } = price(of);
+    const { estimate: seconds, high } = pricer.price(of);
     return { seconds, halfWidthLog: Math.log(high / seconds) };
   };
 };

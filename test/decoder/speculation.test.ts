@@ -12,7 +12,7 @@ import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { SequenceCache } from '../../src/decoder/reference/cache.js';
 import { exactAttention } from '../../src/decoder/reference/forward.js';
 import { run } from '../../src/decoder/reference/network.js';
-import { speculate } from '../../src/decoder/reference/speculate.js';
+import { speculate } from './speculate.js';
 import { greedy } from '../../src/decoder/sampler.js';
 import { UserError } from '../../src/errors.js';
 import { parseEviction, type Eviction } from '../../src/eviction/policy.js';

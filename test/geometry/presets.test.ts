@@ -73,7 +73,9 @@ describe('presets', () => {
   it('gives other loops where whoever runs the model chooses them, and refuses them elsewhere', () => {
     const huginn = findPreset('huginn-3.5b');
     expect(withLoops(huginn, 32)).toBe(huginn);
-    expect(withLoops(huginn, 8)).toEqual({ ...huginn, loops: 8, name: 'huginn-3.5b-r8' });
+    const trained = { model: 'huginn-3.5b', loops: 32 };
+    expect(withLoops(huginn, 8)).toEqual({ ...huginn, loops: 8, name: 'huginn-3.5b-r8', trained });
+    expect(findPreset('recurrent-llama-3.2-1b-train-recurrence-8').trained).toBeUndefined();
     expect(withLoops(findPreset('ouro-1.4b'), 3).loops).toBe(3);
     for (const fixed of ['nanbeige4.2-3b', 'hrm-text-1b', 'iquest-coder-v1-40b-loop', 'nandi-mini-150m'])
       expect(() => withLoops(findPreset(fixed), 3)).toThrow(`${fixed} always runs 2 loops`);

@@ -4,8 +4,8 @@
  */
 import { describe, expect, test } from 'vitest';
 import { rotaryFrequencies } from '../../kernels/host/rotary.js';
-import { BLOCK_SIZES, blockPlan } from '../../kernels/shared/block-absorbed.js';
-import { besselJ, phiTable, psiTable } from '../../kernels/shared/block-basis.js';
+import { BLOCK_SIZES, blockPlan } from '../../kernels/shared/block/block-absorbed.js';
+import { besselJ, phiTable, psiTable } from '../../kernels/shared/block/block-basis.js';
 
 test('Bessel functions are the tabulated ones (Abramowitz and Stegun, tables 9.1 and 9.4)', () => {
   expect(besselJ(1)[0]).toBeCloseTo(0.7651976865579666, 13);

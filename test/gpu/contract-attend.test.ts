@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
-import { divide } from '../../kernels/shared/splits.js';
+import { divide } from '../../kernels/shared/attention/splits.js';
 import { contractTests } from './contract-cached.js';
 import { check } from './contract-run.js';
 import { describeGpu } from './device.js';

@@ -1,11 +1,11 @@
 /** Kernels that write caches, against float64: every word is compared, also those that must not change. */
-import type { AppendOptions } from '../../kernels/options.js';
+import type { AppendOptions } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
 import { relativeError } from '../../src/bench/verify.js';
-import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache.reference.js';
+import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache/cache.reference.js';
 import {
   cacheRow,
   capacityOf,

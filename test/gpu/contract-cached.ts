@@ -3,7 +3,7 @@
  * rebuilding of rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of
  * the main factors instead.
  */
-import type { RunOptions, Span } from '../../kernels/options.js';
+import type { RunOptions, Span } from '../../kernels/attention-options.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import { capacityOf } from '../../kernels/host/cache-layout.js';

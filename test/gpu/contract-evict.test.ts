@@ -2,14 +2,14 @@
  * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
  * compared.
  */
-import type { EvictedCache } from '../../kernels/options.js';
+import type { EvictedCache } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import { moveOf, nextSlot, type Span } from '../../kernels/evict/reference.js';
 import { pooledWeight } from '../../kernels/mass/reference.js';
-import { staysBehind } from '../../kernels/shared/evict.reference.js';
-import { LOWEST } from '../../kernels/shared/merge.reference.js';
+import { staysBehind } from '../../kernels/shared/cache/evict.reference.js';
+import { LOWEST } from '../../kernels/shared/attention/merge.reference.js';
 import {
   capacityOf,
   fieldsOf,
@@ -19,7 +19,7 @@ import {
   type RowLayout,
 } from '../../kernels/host/cache-layout.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
-import { runOf } from '../../kernels/shared/evict.terms.js';
+import { runOf } from '../../kernels/shared/cache/evict.terms.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { isQuantised, type Storage } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';

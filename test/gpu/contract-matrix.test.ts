@@ -16,7 +16,11 @@ import {
   type OperationPlan,
   type Step,
 } from '../../src/gpu/index.js';
-import { MATRIX_RELATIVE_ERROR, matrixUnitsObstacle, usesMatrixUnits } from '../../kernels/shared/matrix.launch.js';
+import {
+  MATRIX_RELATIVE_ERROR,
+  matrixUnitsObstacle,
+  usesMatrixUnits,
+} from '../../kernels/shared/dense/matrix.launch.js';
 import { readKernelFile } from '../../kernels/files.js';
 import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
 import type { KernelCall } from '../../kernels/registry.js';

@@ -2,7 +2,7 @@
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
-import { LOWEST, mergeSplits, withToken, type Attended } from '../../kernels/shared/merge.reference.js';
+import { LOWEST, mergeSplits, withToken, type Attended } from '../../kernels/shared/attention/merge.reference.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';

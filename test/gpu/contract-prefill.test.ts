@@ -2,7 +2,7 @@
  * Kernels of prefill against float64: causal attention of a chunk of ragged prompts, the mass that it gives, and cached
  * rows read back; append where a prompt puts it.
  */
-import type { PrefillOptions } from '../../kernels/options.js';
+import type { PrefillOptions } from '../../kernels/attention-options.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';

@@ -1,7 +1,7 @@
 /** Kernels of residual-quant against float64, at random shapes. */
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { residualTile, type ResidualRow } from '../../kernels/shared/residual.layout.js';
+import { residualTile, type ResidualRow } from '../../kernels/shared/cache/residual.layout.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { deviceOptions } from '../../kernels/launches.js';
 import { planOperation } from '../../src/gpu/index.js';

@@ -1,5 +1,5 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
-import type { Placement } from '../../kernels/options.js';
+import type { Placement } from '../../kernels/placement.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';

@@ -1,7 +1,8 @@
 /** Products whose rows lie apart in wider buffers, share weights or add to what is there, against float64. */
 import { expect } from 'vitest';
 import { pairsOf } from '../../kernels/matmul/launch.js';
-import type { MatmulOptions, Rows } from '../../kernels/options.js';
+import type { MatmulOptions } from '../../kernels/options.js';
+import type { Rows } from '../../kernels/placement.js';
 import { halfBits, halfValue } from '../../kernels/host/half.js';
 import type { Device, OperationPlan } from '../../src/gpu/index.js';
 import { mix } from '../../src/numbers/hash.js';

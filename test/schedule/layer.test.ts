@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { segmentsOf, type Eviction } from '../../src/eviction/policy.js';
 import { findPreset } from '../../src/geometry/presets.js';
-import { blockPlan } from '../../kernels/shared/block-absorbed.js';
+import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { workOf } from '../../kernels/registry.js';
 import { storedBytes } from '../../kernels/spec.js';
 import { forEachOp } from '../../src/schedule/expand.js';

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CODECS } from '../../src/codecs/registry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
-import { blockPlan, SEARCHED, searchPlan } from '../../kernels/shared/block-absorbed.js';
+import { blockPlan, SEARCHED, searchPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { KERNELS, workOf } from '../../kernels/registry.js';
 import type { Work } from '../../kernels/spec.js';
 import { forEachOp } from '../../src/schedule/expand.js';

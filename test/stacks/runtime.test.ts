@@ -214,6 +214,50 @@ describe('steps', () => {
   });
 });
 
+describe('transformers', () => {
+  const eager = file.runtimes.transformers;
+  const host = file.hosts.measured['h800-pcie']!.secondsPerLaunch;
+  const asked = { stack: 'transformers', device: 'h800-pcie' };
+
+  it('takes as long as its host launches, or as its kernels with the cache that is joined anew', async () => {
+    const g = findPreset('ouro-1.4b');
+    // By hand: 96 runs of a layer with four norms of 8 kernels, a norm and a gate a loop, the step around them.
+    const { norm, layer, loop, boundary } = eager.launches;
+    const launches = 96 * (4 * norm + layer) + 4 * loop + 2 * boundary;
+    expect(g.layers * g.loops * g.normsPerLayer).toBe(96 * 4);
+    const { estimate, low, high } = await stepOf(asked, 1, 256);
+    near(estimate, launches * host, 0.001);
+    expect(high / estimate).toBeGreaterThanOrEqual(1.99);
+    expect(estimate / low).toBeGreaterThanOrEqual(1.99);
+    // The host hides a few sequences, and no long ones: three times the bytes that attention reads.
+    near((await stepOf(asked, 4, 256)).estimate, estimate, 0.001);
+    const [batch, context] = [20, 4096];
+    const cache = 2 * 96 * 2048 * 2 * batch * context;
+    const { memoryBytesPerSecond } = findDevice('h800-pcie');
+    expect((await stepOf(asked, batch, context)).estimate).toBeGreaterThan((3 * cache) / memoryBytesPerSecond);
+  });
+
+  it('answers one request after another, each as a plan of one sequence', async () => {
+    const scenario: Scenario = {
+      ...asked,
+      codec: ['full'],
+      workload: { arrivals: 'closed', users: 3, requests: 6, ramp: 0, promptTokens: '300', outputTokens: '20' },
+    };
+    const report = await simulate(scenario, await readSources(scenario), {
+      findRate: false,
+      percentile: null,
+      skipBad: false,
+      shard: null,
+      progress: () => false,
+      bounds: ['estimate'],
+    });
+    const { median_tpot_ms: tpot, duration } = report.runs[0]!.estimate;
+    const { estimate } = await stepOf(asked, 1, 310);
+    near(tpot! / 1e3, estimate, 0.005);
+    expect(duration).toBeGreaterThan(6 * 19 * estimate);
+  });
+});
+
 describe('what it does not do', () => {
   it.each([
     ['plan --execution eager', '--stack vllm-rlt'],
@@ -221,6 +265,15 @@ describe('what it does not do', () => {
     ['plan --stack vllm-rlt --execution graphs', 'loop-graphs'],
     ['plan --stack vllm-rlt --attention flash-attn-9', 'triton'],
     ['plan --stack vllm-rlt --gpus 2', 'one GPU'],
+    ['plan --stack transformers --gpus 2', 'one GPU'],
+    ['plan --stack transformers --model huginn-3.5b', 'not counted'],
+    ['plan --stack transformers --execution loop-graphs', '--execution loop-graphs'],
+    ['plan --stack transformers --attention triton', 'sdpa'],
+    ['plan --stack transformers --cache-type fp8', '--cache-type fp8'],
+    ['plan --stack transformers --weight-type fp8', 'fp8'],
+    ['simulate --stack transformers --rate 1 --max-num-seqs 2', 'one at a time'],
+    ['simulate --stack transformers --rate 1 --depth 0.5,0.5,0,0', '--depth'],
+    ['simulate --stack transformers --rate 1 --draft-tokens 2', '--draft-tokens'],
   ])('%s is refused in one line', async (line, says) => {
     const [command, ...flags] = line.split(' ') as [string, ...string[]];
     const { code, err } = await inProcess(command, '--device', 'h100', '--codec', 'full', ...flags);

@@ -56,7 +56,24 @@ describe('the command of a server', () => {
       'vllm serve ByteDance/Ouro-1.4B --max-num-seqs 32 --max-model-len 4096 --gpu-memory-utilization ' +
         '0.92 --trust-remote-code',
     );
-    expect([c?.notes, c?.source.date]).toEqual([[], '2026-11-22']);
+    expect(c?.source.date).toBe('2026-11-22');
+    expect(c?.notes).toEqual(['needs vllm<=0.26.0']);
+    const stays = serveCommand({
+      ...BASE,
+      model: 'nanbeige4.2-3b',
+      hosted: { ...HOSTED, geometry: findPreset('nanbeige4.2-3b') },
+    });
+    expect(stays?.notes).toEqual([]);
+  });
+
+  it('prompts that are read whole fit into one iteration', () => {
+    const hosted = { ...HOSTED, geometry: findPreset('hrm-text-1b') };
+    const line = serveCommand({ ...BASE, model: 'hrm-text-1b', hosted })?.line;
+    expect(line).toContain(
+      'vllm serve sapientinc/HRM-Text-1B --max-num-seqs 32 --max-model-len 4096 --max-num-batched-tokens 4096 ',
+    );
+    const sglang = serveCommand({ ...BASE, stack: 'sglang', model: 'hrm-text-1b', hosted })?.line;
+    expect(sglang).not.toContain('batched');
   });
 
   it('says more GPUs and an fp8 cache where they are asked for', () => {

@@ -10,7 +10,7 @@ import {
   type Attempt,
 } from '../../src/validate/memory/capacity.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
-import { judge } from '../../src/validate/report.js';
+import { judge } from '../../src/validate/checks.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const GIB = 2 ** 30;

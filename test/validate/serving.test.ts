@@ -1,6 +1,6 @@
 /** The figures and checks of `validate --serving`, from hand-made times. */
 import { expect, test } from 'vitest';
-import { outsideTolerance, servingChecks } from '../../src/validate/report.js';
+import { outsideTolerance, servingChecks } from '../../src/validate/checks.js';
 import { compare, SERVING_TOLERANCES, type ServingRow } from '../../src/validate/serving.js';
 import type { Times } from '../../src/validate/serving-requests.js';
 import type { Served } from '../../src/decoder/serving/drive.js';

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { largestBatch, capacityHolds, type CapacityRow } from '../../src/validate/memory/capacity.js';
 import type { StepRow } from '../../src/validate/latency.js';
-import { judge, outsideTolerance, type Check } from '../../src/validate/report.js';
+import { judge, outsideTolerance } from '../../src/validate/checks.js';
+import { type Check } from '../../src/validate/report.js';
 import { quantile } from '../../src/numbers/statistics.js';
 import { signedError, summarise } from '../../src/validate/statistics.js';
 

@@ -1,5 +1,5 @@
 /** The calls that `bench` measures by default: for every kernel, what a decode step of Ouro-1.4B asks of it. */
-import { blockPlan } from '../../../kernels/shared/block-absorbed.js';
+import { blockPlan } from '../../../kernels/shared/block/block-absorbed.js';
 import type { KernelCall } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 

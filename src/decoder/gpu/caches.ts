@@ -3,7 +3,7 @@ import type { CacheTensor } from '../../codecs/layout.js';
 import { blocksOf } from '../../geometry/geometry.js';
 import { cacheBytes, rowLayout } from '../../../kernels/host/cache-layout.js';
 import { GpuError, type Buffer } from '../../gpu/index.js';
-import { residualCacheBytes } from '../../../kernels/shared/residual.layout.js';
+import { residualCacheBytes } from '../../../kernels/shared/cache/residual.layout.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import { CacheMap } from '../../schedule/cache-map.js';
 import { sequenceBytes } from '../../schedule/cache-parts.js';

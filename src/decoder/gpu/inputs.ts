@@ -3,7 +3,7 @@ import { chosenKeys } from '../../codecs/flashloop.js';
 import { streamsOf } from '../../codecs/registry.js';
 import { reindexes } from '../../eviction/policy.js';
 import { blocksOf } from '../../geometry/geometry.js';
-import type { Span } from '../../../kernels/options.js';
+import type { Span } from '../../../kernels/attention-options.js';
 import { CACHED_TOKENS, recentTokens, spansFrom } from '../../schedule/buffers.js';
 import { divideSpan, packedSpan, spanOf } from '../../schedule/cache-map.js';
 import type { Machine } from './machine.js';

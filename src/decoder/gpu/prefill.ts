@@ -7,7 +7,7 @@ import { TILE_TOKENS } from '../../../kernels/spec.js';
 import type { Device } from '../../gpu/index.js';
 import { boundRun } from '../../schedule/bind/index.js';
 import { planPrompts, type PromptSetting } from '../../schedule/bind/prompt.js';
-import { ASIDE, prefillBuffers, promptControls, type PromptExtent } from '../../schedule/buffers.js';
+import { ASIDE, prefillBuffers, promptControls, type PromptExtent } from '../../schedule/prefill/buffers.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill/calls.js';
 import { setsRowsAside, type WholePrompt } from '../../schedule/prefill/prefill.js';
 import { choiceOf } from '../sampler.js';

@@ -3,7 +3,7 @@ import { codeLoops } from '../../codecs/residual.js';
 import { quantisationScale, quantise } from '../../codecs/quantise.js';
 import { halfBits, halfValue } from '../../../kernels/host/half.js';
 import { STORAGE_BITS, type Storage } from '../../../kernels/spec.js';
-import { anchorGroupOf, type ResidualRow } from '../../../kernels/shared/residual.layout.js';
+import { anchorGroupOf, type ResidualRow } from '../../../kernels/shared/cache/residual.layout.js';
 import { split, type Vector } from './arithmetic.js';
 
 /** Element type of cached rows; `f64` keeps them exact, for equivalence tests that rounding would disturb. */

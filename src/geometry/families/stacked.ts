@@ -67,6 +67,7 @@ export const hrmText: Family = {
       vocab: c.integer('vocab_size', LIMITS.vocab),
       tiedEmbeddings: c.boolean('tie_word_embeddings', false),
       normsPerLayer: 2,
+      promptsBothWays: true,
       plainNorms: true,
       extraParametersPerLayer: 0,
       attentionGate: true,

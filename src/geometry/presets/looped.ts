@@ -43,6 +43,7 @@ const HRM_TEXT = {
   mlp: 'gated',
   tiedEmbeddings: false,
   normsPerLayer: 2,
+  promptsBothWays: true,
   plainNorms: true,
   extraParametersPerLayer: 0,
   attentionGate: true,

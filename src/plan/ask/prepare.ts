@@ -26,7 +26,7 @@ import {
   listedAs,
   servedBy,
   stackName,
-  STACKS,
+  usualStack,
   type StackTables,
   RUNTIMES,
 } from '../../stacks/serving.js';
@@ -173,6 +173,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   }
   notes.push(...modelNotes(geometry));
+  if (sources.gpu?.laws.undivided && geometry.heads === geometry.kvHeads)
+    notes.push(
+      'full caches are priced with attention as vLLM has it on this GPU (FlashAttention 2): where each head has its own KV head one unit walks a sequence alone, which decides at few sequences',
+    );
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   if (alike !== undefined)
     notes.push(
@@ -218,7 +222,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
 }
 
 /** @throws UserError for what the server does not do, and for settings of a runtime without one */
-function runtimeOf({ execution, attention, server }: Scenario, { gpu, model }: Sources, gpus: number): Runtime | null {
+function runtimeOf(scenario: Scenario, { gpu, model }: Sources, gpus: number): Runtime | null {
+  const { execution, attention, server } = scenario;
   const source = gpu?.runtime;
   if (!source) {
     const idle = execution === undefined ? (attention === undefined ? null : 'attention') : 'execution';
@@ -232,8 +237,35 @@ function runtimeOf({ execution, attention, server }: Scenario, { gpu, model }: S
       'leave --weight-type out, or choose another --stack',
     );
   if (gpus > 1) throw new UserError(`${source.name} runs a model on one GPU, not on ${gpus}`, 'leave --gpus out');
+  if (!source.terms.serves) checkBatch(scenario, source, model);
   const asynchronous = isAsynchronous(server?.asyncScheduling, null);
   return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
+}
+
+/** @throws UserError for what only a server does, and for models whose launches nobody counted */
+function checkBatch(
+  { execution, workload, server, cacheType }: Scenario,
+  { name }: RuntimeSource,
+  model: ModelSource,
+): void {
+  const label = stackLabel(name);
+  if (servedBy(listedAs(model), name) === null)
+    throw new UserError(
+      `launches of ${label} were not counted for ${listedAs(model) ?? model.geometry.name}`,
+      'leave --stack out, or choose another',
+    );
+  const asked: readonly (readonly [flag: string, is: boolean])[] = [
+    ['execution loop-graphs', execution !== undefined && execution !== 'eager'],
+    ['depth', workload?.depth !== undefined],
+    ['draft-tokens', server?.draftTokens !== undefined],
+    ['async-scheduling on', server?.asyncScheduling === 'on'],
+    ['prefill-replicas', server?.prefillReplicas !== undefined],
+    ['prefix-caching on', server?.prefixCaching === 'on'],
+    ['cache-type fp8', cacheType === 'fp8'],
+  ];
+  const found = asked.find(([, is]) => is);
+  if (found)
+    throw new UserError(`${label} generates one batch from end to end: it has no --${found[0]}`, 'leave it out');
 }
 
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
@@ -243,7 +275,7 @@ const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
   const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
   return hostRow === null
     ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as others do), and steps depend on it more than on the GPU`
-    : `${name} launches a kernel in ${estimate} µs, as its host in the ledger did (${hostRow}); another host may take half of that or twice as long`;
+    : `${name} launches a kernel in ${estimate} µs, as a host beside this GPU did in the ledger (${hostRow}); another host may take half of that or twice as long`;
 };
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
@@ -252,6 +284,11 @@ function modelNotes(g: Geometry): string[] {
   if (g.laterLoopsWindow !== undefined)
     notes.push(
       `loops of ${g.name} after the first attend to the rows of the first and keep their own for ${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
+    );
+  if (g.promptsBothWays)
+    notes.push(
+      `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole; their attention is priced ` +
+        'as causal, which is half of it: first tokens of long prompts come later than stated',
     );
   if (g.valuesAreKeys)
     notes.push(
@@ -303,7 +340,7 @@ function serverOf(sources: Sources, gpus: number, { stack: asked, server }: Scen
     return serverMemory({ stack, version: own, name: stackName({ ...file, version: own }) }, hosted);
   }
   if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
-  const stack = STACKS.find((name) => servedBy(listedAs(model), name)) ?? STACKS[0];
+  const stack = usualStack(listedAs(model));
   return serverMemory({ stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` }, hosted);
 }
 

@@ -101,16 +101,14 @@ export async function modelFrom(
   return withChosenLoops(isFile(name) ? await shelf.model(name) : presetSource(name), loops);
 }
 
-function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSource {
+/** A model with so many loops, where they are said. @throws UserError where its file or class fixes the number */
+export function withChosenLoops(source: ModelSource, loops: Scenario['loops']): ModelSource {
   if (loops === undefined) return source;
   const geometry = withLoops(
     source.geometry,
     parseNumber(String(loops), '--loops', { min: 1, max: LIMITS.loops, whole: true }),
   );
-  if (geometry === source.geometry) return source;
-  // Servers read the number from the model's own file.
-  const { modelType: _, ...other } = geometry;
-  return { geometry: other, publishedAs: null };
+  return geometry === source.geometry ? source : { geometry, publishedAs: null };
 }
 
 /** @throws UserError where the file's weights are quantised already */
@@ -200,8 +198,8 @@ async function chooseStack(
   calibrated: string | null,
   notes: string[],
 ): Promise<ChosenStack> {
-  const gpu = async (tables: StackTables | null, small = true): Promise<GpuSources> =>
-    gpuSources(spec, tables, small ? await smallOperations(shelf, spec.id) : null, shelf.files(), asked);
+  const gpu = async (tables: StackTables | null, small = true, undivided = false): Promise<GpuSources> =>
+    gpuSources(spec, tables, small ? await smallOperations(shelf, spec.id) : null, shelf.files(), asked, undivided);
   await shelf.open(spec.id);
   if (asked !== undefined && isPath(asked)) {
     const tables = await shelf.stackFile(asked);
@@ -217,7 +215,7 @@ async function chooseStack(
   if (decided.stack === 'lla-sim') return { stack: decided.stack, gpu: null };
   const tables = decided.tables === null ? null : await shelf.tables(spec.id, decided.tables);
   if (decided.unserved && tables) notes.push(unservedNote(model, tables));
-  return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable') };
+  return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable', decided.undivided) };
 }
 
 async function smallOperations(shelf: Shelf, device: string): Promise<StackTables | null> {

@@ -322,7 +322,7 @@ function reasonOf(
     ? r.fidelity
       ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
       : "nothing is published about these plans' quality"
-    : `no plan keeps ${share} of the uncompressed model's scores`;
+    : `no plan keeps ${share} of the scores ${r.geometry.trained ? `with all ${r.geometry.trained.loops} loops` : 'of the uncompressed model'}`;
 }
 
 /** Why nobody would take any of the plans that fit. */
@@ -341,7 +341,7 @@ function uselessReason(plans: readonly Plan[]): string {
 /** Why no plan of these runs today. */
 function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
-  if (!STACKS.some((stack) => servedBy(r.publishedAs, stack)))
+  if (!STACKS.some((stack) => servedBy(listedAs(r), stack)))
     return `no serving stack is known to run ${r.geometry.name}`;
   if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');

@@ -37,6 +37,11 @@ export function risksOf(
     const kept = p.qualityKept;
     if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
       add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is ${boundWords(kept)}`);
+    if (kept?.generationTasks === 0 && r.geometry.trained)
+      add(
+        'generation-unknown',
+        `nothing that the model writes was scored with ${r.geometry.loops} loops, only the choice among given answers`,
+      );
     if (kept === null)
       add(
         'quality-unknown',

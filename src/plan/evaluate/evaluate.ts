@@ -36,7 +36,7 @@ import { candidateId } from '../ask/candidates.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
-import { keptQuality, WHOLE } from './quality-kept.js';
+import { keptQuality, keptWithLoops, WHOLE } from './quality-kept.js';
 import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from '../types.js';
 
 /** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
@@ -105,9 +105,11 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     ? keptHere(r, candidate, measured)
     : query
       ? keptQuality(query, quality, r.contextTokens, r.targets.minimums)
-      : isItself(r, candidate)
-        ? WHOLE
-        : null;
+      : !isItself(r, candidate)
+        ? null
+        : g.trained
+          ? keptWithLoops(g)
+          : WHOLE;
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);

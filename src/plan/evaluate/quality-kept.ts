@@ -1,7 +1,9 @@
 /** How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint. */
 import { isUncompressed } from '../../codecs/registry.js';
+import type { Geometry } from '../../geometry/geometry.js';
 import { DECODERS, showsLoss, type QualityFigure } from '../../quality/figure.js';
 import { byCheckpoint } from '../../quality/checkpoints.js';
+import { scoresWithLoops } from '../../quality/loop-scores.js';
 import { isTable, qualityOf, teacherOf, type QualityQuery } from '../../quality/quality.js';
 import type { MinimumTarget, QualityKept, Score } from '../types.js';
 
@@ -79,15 +81,38 @@ export const WHOLE: QualityKept = {
   retrievalKnown: true,
 };
 
+/** What a model keeps that runs other loops than it was trained with, uncompressed; null where nobody published it. */
+export function keptWithLoops({ trained, loops }: Pick<Geometry, 'trained' | 'loops'>): QualityKept | null {
+  if (!trained) return null;
+  const scores = scoresWithLoops(trained.model, loops, trained.loops).map(
+    ({ metric, value, allLoops, source }): Score => ({
+      // Published to four digits: 0.72 of 0.8 is 0.9.
+      share: Math.round((1e9 * value) / allLoops) / 1e9,
+      metric,
+      value,
+      teacher: allLoops,
+      source,
+      contextTokens: null,
+    }),
+  );
+  return keptOf(null, scores);
+}
+
 function judge(
   query: QualityQuery,
   checkpoint: string | null,
   figures: readonly QualityFigure[],
   contextTokens: number,
 ): QualityKept | null {
-  const scores = figures
-    .flatMap((f) => scoreOf(query, f, contextTokens))
-    .sort((a, b) => a.share - b.share || (a.metric < b.metric ? -1 : 1));
+  return keptOf(
+    checkpoint,
+    figures.flatMap((f) => scoreOf(query, f, contextTokens)),
+  );
+}
+
+/** The worst of a checkpoint's scores, and all of them; null without any. */
+function keptOf(checkpoint: string | null, unsorted: readonly Score[]): QualityKept | null {
+  const scores = unsorted.toSorted((a, b) => a.share - b.share || (a.metric < b.metric ? -1 : 1));
   const [worst] = scores;
   if (!worst) return null;
   const known = scores.filter((s) => !s.atMost);

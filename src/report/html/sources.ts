@@ -59,7 +59,7 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
   const unserved = decided.unserved && tables ? [unservedNote(listedAs(own.model), tables)] : [];
   return {
     ...shared,
-    gpu: gpuSources(spec, tables, small, data.known.files, decided.stack),
+    gpu: gpuSources(spec, tables, small, data.known.files, decided.stack, decided.undivided),
     stack: decided.stack,
     stackNotes: [...decided.notes, ...unserved],
   };

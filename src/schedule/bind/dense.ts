@@ -3,7 +3,7 @@
  * and choice of a token. They are the same for a step and for a prompt.
  */
 import { layerExtras, stackPlace, tableWidth } from '../../geometry/geometry.js';
-import type { Placement } from '../../../kernels/options.js';
+import type { Placement } from '../../../kernels/placement.js';
 import { branchWidth } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
 import type { Frame } from './frame.js';

@@ -5,14 +5,14 @@
  */
 import { pathSpec } from '../../codecs/paths.js';
 import { reindexes } from '../../eviction/policy.js';
-import { runOf } from '../../../kernels/shared/evict.terms.js';
-import type { PrefillOptions } from '../../../kernels/options.js';
+
+import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import { slotOf } from '../cache-map.js';
 import { anchoredIn, latentsOf } from '../configuration.js';
-import { branchWidth, closingTime, evictingRows, readsLatents } from '../eviction-ops.js';
+import { closingTime, readsLatents } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
-import { beginsMass, keepsRows, massNumber, shiftOf, turnsQueries } from '../prefill/prefill.js';
-import { evictedRows } from './attention.js';
+import { keepsRows, shiftOf, turnsQueries } from '../prefill/prefill.js';
+
 import { SAME_ROW, type Bind, type Binds } from './dense.js';
 import { countOf, fromOf, into, type PromptFrame, type Rowset } from './prompt.js';
 import {
@@ -22,27 +22,15 @@ import {
   type Bound,
   type CacheRole,
   type Placed,
-  type Ref,
   type RowAxis,
   type WeightRef,
 } from './refs.js';
 import { append, rotate } from './rows.js';
+import { branchBinds, evict, loadMass, mass, queriesOf, rotatePinned, slotHeld } from './prefill-eviction.js';
 
 type PromptBind = Bind<PromptFrame>;
 /** Rows that a layer caches. */
 type Cached = RowAxis | 'rotary-key';
-
-/** Where attention's queries lie, with those of the rotary branch. */
-function queriesOf(f: PromptFrame, visit: Visit): Pick<PrefillOptions, 'queries' | 'branch'> {
-  const { queries, branch } = f.packed;
-  const { width } = f.c.branch;
-  if (branchWidth(f.c, placed(visit).block) === 0) return { queries };
-  return { queries, branch: { width, heads: f.branchHeads, queries: { ...branch, head: width } } };
-}
-
-/** The rotary branch's queries, and its keys. */
-const branchBinds = (f: PromptFrame, visit: Visit, keys = f.branchKeys(visit).rows): Record<string, Ref> =>
-  branchWidth(f.c, placed(visit).block) === 0 ? {} : { branchQueries: f.projections, branchKeys: keys };
 
 /**
  * Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch
@@ -86,12 +74,6 @@ const attendEarlier: PromptBind = (f, visit) => {
 
 /** Slot of a token before the run. A piece of them has neighbouring slots. */
 const slotBefore = (f: PromptFrame, visit: Visit): number => slotOf(f.caches.slots, fromOf(visit));
-
-/** Slot of a token by its number among the rows of the run: pinned ones, then the ring's by position (H2O). */
-function slotHeld(f: PromptFrame, number: number): number {
-  const { slots } = f.caches;
-  return number < f.held - slots.ring ? number : slotOf(slots, f.before - f.held + number);
-}
 
 /** Rows of the cache in neighbouring slots. @param carried state of the calls before */
 const attendCached =
@@ -248,101 +230,6 @@ const rotateEarlier: PromptBind = (f, visit) => {
 /** Rotation of all rows by as much as evicted tokens take away. */
 const rotateShift = (f: PromptFrame, visit: Visit, of: Placed, width: number): Bound =>
   rotate(f, visit, of, width, { positionOffset: shift(f) }, { positions: f.buffer('one position') });
-
-/** First evicting row of the prompt in the buffers of its part. */
-const firstEvicting = (f: PromptFrame, visit: Visit): number =>
-  (f.sequence - f.partOf(visit).first) * evictingRows(f.c, placed(visit).block);
-
-const rotatePinned: PromptBind = (f, visit) => {
-  const { rows: data, at } = f.projected('key');
-  const { kvHeads, headDim } = f.c.geometry;
-  const ropeKept = {
-    data: at,
-    pooled: kvHeads / evictingRows(f.c, placed(visit).block),
-    firstRow: firstEvicting(f, visit),
-    first: fromOf(visit),
-    capacity: f.caches.slots.capacity,
-  };
-  return {
-    options: { ...f.rotary, ropeKept },
-    binds: {
-      positions: f.evicting('positions', placed(visit), f.partOf(visit)),
-      turns: f.buffer(`turns ${headDim}`),
-      data,
-    },
-  };
-};
-
-/** Masses of the run's tokens, by their number. */
-const massOf = (f: PromptFrame, visit: Visit): BufferRef => {
-  const { block, layer } = placed(visit);
-  return f.buffer('run mass', massNumber(f.c, block, layer));
-};
-
-/** A row of masses has the layout of a cached row of one component in 32 bits; each is an operation. */
-const loadMass: PromptBind = (f, visit) => ({
-  options: {
-    load: {
-      capacity: f.caches.slots.capacity,
-      chunk: countOf(visit),
-      first: slotHeld(f, fromOf(visit)),
-      firstSequence: firstEvicting(f, visit) + visit.part,
-      output: { offset: visit.part * f.setting.rows + fromOf(visit), stride: 1 },
-    },
-  },
-  binds: { cache: f.evicting('mass', placed(visit), f.partOf(visit)), rows: massOf(f, visit) },
-});
-
-const mass: PromptBind = (f, visit) => {
-  const { cache, capacity } = f.kept('key', visit);
-  const begins = beginsMass(f.c, placed(visit));
-  return {
-    options: { massPrefill: { ...queriesOf(f, visit), capacity, room: f.setting.rows, begins } },
-    binds: {
-      queries: f.projections,
-      keys: cache,
-      statistics: f.buffer('statistics'),
-      mass: massOf(f, visit),
-      ...branchBinds(f, visit),
-    },
-  };
-};
-
-/** The choice of the tokens that stay, and the copy of their rows. */
-const evict: PromptBind = (f, visit) => {
-  const place = placed(visit);
-  const part = f.partOf(visit);
-  const caches = evictedRows(f, place);
-  const runs = caches.map(({ name }) => f.runRows(name, visit));
-  const { capacity, pinned, ring, heavy } = f.caches.slots;
-  const options = {
-    capacity,
-    pinned,
-    ring,
-    heavy,
-    caches,
-    firstRow: firstEvicting(f, visit),
-    room: f.setting.rows,
-    runCapacity: runs[0]?.capacity as number,
-  };
-  const chunk = visit.op.kernel === 'evict_chunk';
-  return {
-    options: chunk ? { evictChunk: { ...options, position: f.before } } : { evictPrefill: options },
-    binds: {
-      runMass: massOf(f, visit),
-      mass: f.evicting('mass', place, part),
-      positions: f.evicting('positions', place, part),
-      // A step's scores, which has one a slot and query head.
-      ...(chunk ? { sources: f.scores(part) } : {}),
-      ...Object.fromEntries(
-        caches.flatMap(({ name }, i) => [
-          [runOf(name), (runs[i] as Rowset).cache],
-          [name, f.cacheOf(visit, name)],
-        ]),
-      ),
-    },
-  };
-};
 
 /** Operations of both axes. */
 const ofAxes = (list: (name: 'k' | 'v', axis: RowAxis) => Binds<PromptFrame>): Binds<PromptFrame> => ({

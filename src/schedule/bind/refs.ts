@@ -3,7 +3,8 @@
  * known when an operation is bound. The decoder resolves them, the recorder compares them.
  */
 import type { CacheTensor } from '../../codecs/layout.js';
-import type { OperationOptions, Placement } from '../../../kernels/options.js';
+import type { OperationOptions } from '../../../kernels/options.js';
+import type { Placement } from '../../../kernels/placement.js';
 import type { Place, Visit } from '../expand.js';
 
 export type CacheRole = CacheTensor['role'];
@@ -61,6 +62,26 @@ export type NormName =
   | 'core'
   | 'final';
 
+/** A matrix of a codec: rows of a loop, W_up of a whole latent, or a map of rotated latents. */
+export type CodecMatrixRef =
+  | {
+      readonly weights: 'down' | 'up-rows' | 'up-columns' | 'up-stacked';
+      readonly layer: number;
+      readonly loop: number;
+      readonly axis: RowAxis;
+    }
+  | { readonly weights: 'map'; readonly layer: number; readonly loop: number; readonly map: 'encode' | RowAxis };
+
+/** Values that are added to a codec's rows; `restored-means`: what restored rows lack, of some loops end to end. */
+export type CodecVectorRef =
+  | { readonly weights: 'mean' | 'centre'; readonly layer: number; readonly loop: number; readonly axis: RowAxis }
+  | {
+      readonly weights: 'restored-means';
+      readonly layer: number;
+      readonly loops: readonly number[];
+      readonly axis: RowAxis;
+    };
+
 /** Weights as kernels read them. Layers are those of the core for a codec's, else those stored. */
 export type WeightRef =
   /** Columns [first, first + columns) of a matrix; `inputs`: which of its rows, all unless given. */
@@ -82,20 +103,8 @@ export type WeightRef =
   | { readonly weights: 'biases'; readonly letters: string; readonly stored: number }
   | { readonly weights: 'low-state' | 'change-rates' }
   | { readonly weights: 'loop-gate' | 'loop-gate-bias'; readonly stored: number }
-  | {
-      readonly weights: 'down' | 'up-rows' | 'up-columns' | 'up-stacked' | 'mean' | 'centre';
-      readonly layer: number;
-      readonly loop: number;
-      readonly axis: RowAxis;
-    }
-  /** What restored rows lack, of some loops end to end. */
-  | {
-      readonly weights: 'restored-means';
-      readonly layer: number;
-      readonly loops: readonly number[];
-      readonly axis: RowAxis;
-    }
-  | { readonly weights: 'map'; readonly layer: number; readonly loop: number; readonly map: 'encode' | RowAxis };
+  | CodecMatrixRef
+  | CodecVectorRef;
 
 /** A few words that are known when an operation is bound. */
 interface ContentsRef {

@@ -2,12 +2,14 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import type { Streams } from '../../codecs/codec.js';
 import { isHybrid } from '../../codecs/registry.js';
-import type { Placement, RunOptions, Span } from '../../../kernels/options.js';
+import { reindexes } from '../../eviction/policy.js';
+import type { Placement } from '../../../kernels/placement.js';
+import type { RunOptions, Span } from '../../../kernels/attention-options.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { queryWidth, readsFirstRows, recentTokens, spansFrom, type CachedTokens } from '../buffers.js';
 import { streamsIn } from '../streams.js';
 import { divideSpan, packedSpan, spanOf, type CacheMap, type CachePart } from '../cache-map.js';
-import { windowOf } from '../eviction-ops.js';
+import { branchWidth, readsLatents, windowOf } from '../eviction-ops.js';
 import type { Place, Visit } from '../expand.js';
 import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
 import { placed, type BufferRef, type CacheRef, type CacheRole, type RowAxis, type WeightRef } from './refs.js';
@@ -155,5 +157,20 @@ export class StepFrame extends Frame {
   /** Width of a query as attention reads it: of latents where it is absorbed. */
   queryWidth(place: Place): number {
     return place.block.name === 'core' ? queryWidth(this.c) : this.c.geometry.headDim;
+  }
+
+  /** Floats of all heads of a token. */
+  get headWords(): number {
+    return this.c.geometry.heads * this.c.geometry.headDim;
+  }
+
+  /** StreamingLLM scores sinks by a second query where keys are cached rotated. */
+  secondQuery({ block }: Place): boolean {
+    return reindexes(this.c.eviction) && (!readsLatents(this.c, block) || branchWidth(this.c, block) > 0);
+  }
+
+  /** Rows that are rebuilt for a part of the sequences. */
+  rebuiltRows(axis: RowAxis, part: number): BufferRef {
+    return { ...this.buffer(`rebuilt ${axis}s`), part };
   }
 }

@@ -1,0 +1,206 @@
+/** Attention of a chunk of prompt tokens, in one call or carried from call to call. */
+import type { Placement } from '../../placement.js';
+import type { PrefillBranch, PrefillOptions } from '../../attention-options.js';
+import type { Tuning } from '../../options.js';
+import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { requireShape } from '../../host/errors.js';
+import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
+import { dimensions, requirePositive, requireVariant } from '../../host/shape.js';
+import { tuned } from '../../launch.js';
+import type { KernelCall } from '../../registry.js';
+import { storageOfVariant, TILE_TOKENS } from '../../spec.js';
+import { rowUniforms } from './fold.launch.js';
+import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from './fold.terms.js';
+
+export const WORKGROUP = 64;
+
+/**
+ * Query rows of a thread (LANES of the kernel), vec4 registers for each kind of their parts, and components of a
+ * branch.
+ */
+export const LANES = 4;
+
+export const MOST_VECS = 192;
+
+export const MOST_BRANCH = 64;
+
+/** Vec4 registers that a thread may spend on its sums before a row is shared by more threads. */
+const SUMS = 16;
+
+export const MOST_WORKGROUPS = 65535;
+
+export const rowsAt = (
+  name: string,
+  role: BufferPlan['role'],
+  rows: number,
+  width: number,
+  at: Placement,
+): BufferPlan => {
+  requireShape(at.stride >= width || rows === 1, `${name} of ${width} floats overlap at a stride of ${at.stride}`);
+  return { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 };
+};
+
+/** Where a rotary branch lies; without one it has no width. `tokens`: branch keys of a sequence. */
+export const branchUniforms = (branch: PrefillBranch | undefined, tokens: number): Uniforms => ({
+  branch_width: branch?.width ?? 0,
+  branch_heads: branch?.heads ?? 1,
+  branch_offset: branch?.queries.offset ?? 0,
+  branch_row: branch?.queries.stride ?? 0,
+  branch_head: branch?.queries.head ?? 0,
+  branch_tokens: tokens,
+});
+
+export const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
+
+/**
+ * @param of whether rows of the chunk itself are among those attended to, and whether statistics are written for the
+ * next call and read
+ */
+export function planChunk(
+  call: KernelCall,
+  options: PrefillOptions,
+  tuning: Tuning | undefined,
+  of: { own: boolean; carries: boolean; carried: boolean },
+): OperationPlan {
+  const { kernel } = call;
+  requireVariant(call);
+  const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth');
+  const { groupSize } = of.carries ? dimensions(call, 'groupSize') : { groupSize: 0 };
+  requirePositive(call, s, ...(of.own ? ['context'] : []));
+  const { branch, firstSequence = 0, first = 0 } = options;
+  const keyWidth = s.keyWidth - (branch?.width ?? 0);
+  requireShape(keyWidth > 0, `${kernel}: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`);
+  requireShape(
+    branch === undefined || branch.heads === 1 || branch.heads === s.kvHeads,
+    `${kernel}: a branch has 1 key or one a KV head (${s.kvHeads}), not ${branch?.heads ?? 0}`,
+  );
+  const spans = options.spans ?? Array.from({ length: s.sequences }, () => ({ before: s.context, tokens: s.queries }));
+  requireShape(spans.length === s.sequences, `${kernel}: ${spans.length} spans for ${s.sequences} sequences`);
+  for (const { before, tokens } of spans)
+    requireShape(
+      before <= s.context && tokens <= s.queries,
+      `${kernel}: a span of ${before} and ${tokens} tokens exceeds ${s.context} and ${s.queries}`,
+    );
+  const reach = s.context + (of.own ? s.queries : 0);
+  const capacity = capacityOf(options.capacity ?? first + reach);
+  requireShape(
+    first + reach <= capacity,
+    `${kernel}: ${reach} tokens from slot ${first} on do not fit ${capacity} slots`,
+  );
+  const storage = storageOfVariant(call.variant);
+  const [keys, values] = [
+    rowLayout(storage, keyWidth, groupSize || undefined),
+    rowLayout(storage, s.valueWidth, groupSize || undefined),
+  ];
+  const vecs = (layout: RowLayout, wide: number): number => (LANES * unitsEach(layout, wide) * readUnit(layout)) / 4;
+  const widest = keys.width > values.width ? keys : values;
+  const wide = tuned(
+    tuning,
+    'wide',
+    Math.min(
+      MOST_WIDE,
+      threadsOfRow(unitsEach(widest, 1), Math.max(1, Math.floor((4 * SUMS) / (LANES * readUnit(widest))))),
+    ),
+  );
+  const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
+  const branchEach = branch ? Math.ceil(branch.width / wide) : 0;
+  requireShape(
+    Math.max(vecs(keys, wide), vecs(values, wide)) <= MOST_VECS && branchEach <= MOST_BRANCH,
+    `${kernel}: ${LANES} rows of ${keyWidth} and ${s.valueWidth} want more than ${MOST_VECS} registers`,
+  );
+  const rowsEach = LANES * (workgroup / wide);
+  const groups = Math.ceil((s.queries * s.group) / rowsEach);
+  requireShape(
+    groups <= MOST_WORKGROUPS,
+    `${kernel}: ${s.queries} tokens of ${s.group} heads are more than ${MOST_WORKGROUPS} workgroups`,
+  );
+  const heads = s.kvHeads * s.group;
+  const tokens = s.sequences * s.queries;
+  const queriesAt = options.queries ?? { offset: 0, stride: heads * keyWidth };
+  const outputAt = options.output ?? { offset: 0, stride: heads * s.valueWidth };
+  const whole = (layout: RowLayout): boolean => layout.width % readUnit(layout) === 0;
+  const content = storage === 'f32' ? 'f32' : 'f16';
+  const stored = (layout: RowLayout): number =>
+    wholeQuads(cacheBytes(layout, capacity, (firstSequence + s.sequences) * s.kvHeads));
+  const branchTokens = branch?.tokens ?? reach;
+  const edges = whole(keys) && whole(values) ? 0 : 1;
+  return {
+    buffers: [
+      rowsAt('queries', 'input', tokens, heads * keyWidth, queriesAt),
+      { name: 'keys', role: 'stream', content, bytes: stored(keys) },
+      { name: 'values', role: 'stream', content, bytes: stored(values) },
+      rowsAt('output', of.carried ? 'state' : 'output', tokens, heads * s.valueWidth, outputAt),
+      {
+        name: 'spans',
+        role: 'table',
+        content: 'u32',
+        bytes: s.sequences * 8,
+        data: () => Uint32Array.from(spans.flatMap((span) => [span.before, span.tokens])),
+      },
+      ...(branch
+        ? [
+            rowsAt('branchQueries', 'input', tokens, (heads - 1) * branch.queries.head + branch.width, branch.queries),
+            {
+              name: 'branchKeys',
+              role: 'input',
+              content: 'f32',
+              bytes: s.sequences * branchTokens * branch.heads * branch.width * 4,
+            } as const,
+          ]
+        : []),
+      ...(of.carries
+        ? [
+            {
+              name: 'statistics',
+              role: of.carried ? 'state' : 'output',
+              content: 'f32',
+              positive: true,
+              bytes: tokens * heads * 8,
+            } as const,
+          ]
+        : []),
+    ],
+    steps: [
+      {
+        source: kernel,
+        element: storage,
+        constants: {
+          WG: workgroup,
+          WIDE: wide,
+          KEY_EACH: unitsEach(keys, wide),
+          VALUE_EACH: unitsEach(values, wide),
+          BRANCH_EACH: branchEach,
+          EDGES: edges,
+          ...(of.carries ? { OWN: of.own ? 1 : 0, CARRIED: of.carried ? 1 : 0 } : {}),
+        },
+        uniforms: {
+          keys: rowUniforms(keys),
+          values: rowUniforms(values),
+          tiles: capacity / TILE_TOKENS,
+          first_row: firstSequence * s.kvHeads,
+          kv_heads: s.kvHeads,
+          group: s.group,
+          queries: s.queries,
+          key_width: keyWidth,
+          value_width: s.valueWidth,
+          scale: s.keyWidth ** -0.5 * Math.LOG2E,
+          query_offset: queriesAt.offset,
+          query_row: queriesAt.stride,
+          output_offset: outputAt.offset,
+          output_row: outputAt.stride,
+          ...branchUniforms(branch, branchTokens),
+          once: 1,
+          ...(of.carries ? { first } : {}),
+        },
+        buffers: [
+          ...read('queries', 'keys', 'values'),
+          ...write('output'),
+          ...read('spans', branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'queries'),
+          ...(of.carries ? write('statistics') : []),
+        ],
+        workgroups: [groups, s.kvHeads, s.sequences],
+      },
+    ],
+    tuning: { workgroup, wide },
+  };
+}

@@ -1,0 +1,212 @@
+/** A codec's matrices and means of a layer and loop, as the kernels read them: which elements, in which order. */
+import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
+import { CODECS } from '../../codecs/registry.js';
+import type { CodecMatrixRef, CodecVectorRef } from '../../schedule/bind/refs.js';
+import { latentsOf, type Configuration } from '../../schedule/configuration.js';
+import { codecTensor, hybridTensor, latentGroups, type CodecAxis, type LatentGroups } from '../tensors.js';
+import type { TensorSource } from '../weights.js';
+import type { Box } from './place.js';
+
+/** Elements of one tensor, in the order in which they lie on the device. */
+export interface CodecMatrix {
+  readonly label: string;
+  readonly tensor: string;
+  readonly box: Box;
+}
+
+type HybridMap = Extract<CodecMatrixRef, { weights: 'map' }>;
+
+const boxOf = (groups: number, rows: number, columns: number, source: Box['source']): Box => ({
+  groups,
+  rows,
+  columns,
+  width: columns,
+  column0: 0,
+  source,
+});
+
+export class CodecWeights {
+  private readonly groups: LatentGroups;
+
+  /** @param matrices values as the device has them, rounded to halves @param means values on the host */
+  constructor(
+    private readonly c: Configuration,
+    private readonly matrices: TensorSource,
+    private readonly means: TensorSource,
+  ) {
+    this.groups = latentGroups(c.geometry, c.codec);
+  }
+
+  matrix(ref: CodecMatrixRef): CodecMatrix {
+    if (ref.weights === 'map') return this.hybridMap(ref);
+    const { weights, layer, loop, axis } = ref;
+    const { headDim, kvHeads } = this.c.geometry;
+    const rank = this.rank(axis);
+    const tensor = codecTensor(layer, axis, weights === 'down' ? 'down' : 'up');
+    const { at, group } = this.headRows(axis, loop);
+    switch (weights) {
+      // [KV head][component or rank][rank or component]; where one latent is all heads', `down` is one matrix.
+      case 'down': {
+        const [groups, rows] = this.groups.heads === 1 ? [kvHeads, headDim] : [1, kvHeads * headDim];
+        return {
+          label: `${tensor} loop ${loop}`,
+          tensor,
+          box: boxOf(groups, rows, rank, { at, group, row: rank, column: 1 }),
+        };
+      }
+      case 'up-rows':
+        return {
+          label: `${tensor} loop ${loop}`,
+          tensor,
+          box: boxOf(kvHeads, headDim, rank, { at, group, row: rank, column: 1 }),
+        };
+      case 'up-columns':
+        return {
+          label: `${tensor} loop ${loop}, transposed`,
+          tensor,
+          box: boxOf(kvHeads, rank, headDim, { at, group, row: 1, column: rank }),
+        };
+      // Of a whole latent, [rank][stacked width]: what `fast` reconstructs where one latent serves all heads.
+      case 'up-stacked': {
+        const { width } = this.groups;
+        const latent = this.stackedAt(loop, 0).group;
+        return {
+          label: `${tensor} latent ${latent}, transposed`,
+          tensor,
+          box: boxOf(1, rank, width, { at: latent * width * rank, group: 0, row: 1, column: rank }),
+        };
+      }
+    }
+  }
+
+  vector(ref: CodecVectorRef): { readonly label: string; readonly values: () => Iterable<number> } {
+    const { layer, axis } = ref;
+    const tensor = codecTensor(layer, axis, 'mean');
+    switch (ref.weights) {
+      case 'mean':
+        return { label: `${tensor} loop ${ref.loop}`, values: () => this.meanOf(layer, ref.loop, axis) };
+      case 'centre': {
+        const own = CODECS[this.c.codec.kind].loopAxis ? '' : ` loop ${ref.loop}`;
+        return { label: `${tensor} encoded${own}`, values: () => this.centreOf(layer, ref.loop, axis) };
+      }
+      case 'restored-means':
+        return {
+          label: `${tensor} of loops ${ref.loops.join()}, reconstructed`,
+          values: () => ref.loops.flatMap((loop) => [...this.restoredMean(layer, loop, axis)]),
+        };
+    }
+  }
+
+  private rank(axis: CodecAxis): number {
+    return (axis === 'key' ? this.c.codec.rankK : this.c.codec.rankV) as number;
+  }
+
+  /** The latent of a loop and KV head, and where in its stacked vector that head's begins. */
+  private stackedAt(loop: number, head: number): { group: number; offset: number } {
+    const { loops, heads } = this.groups;
+    const { kvHeads, headDim } = this.c.geometry;
+    return {
+      group: Math.floor(loop / loops) * (kvHeads / heads) + Math.floor(head / heads),
+      offset: ((loop % loops) * heads + (head % heads)) * headDim,
+    };
+  }
+
+  /**
+   * Rows of a stacked matrix [latent][stacked width][rank] that belong to a loop, by KV head: row (head, i) at `at +
+   * head * group + i * rank`.
+   */
+  private headRows(axis: CodecAxis, loop: number): { at: number; group: number } {
+    const rank = this.rank(axis);
+    const { width, heads } = this.groups;
+    const { group, offset } = this.stackedAt(loop, 0);
+    return { at: (group * width + offset) * rank, group: (heads === 1 ? width : this.c.geometry.headDim) * rank };
+  }
+
+  /**
+   * A map of rotated latents in a loop: E [hidden][r_k + r_v], A [KV head][component][r_k], or
+   * B [KV head][r_v][component].
+   */
+  private hybridMap({ layer, loop, map }: HybridMap): CodecMatrix {
+    const { hidden, headDim, kvHeads } = this.c.geometry;
+    const part = latentOfLoop(loop);
+    const { rankK, rankV } = ranksOfLoops(this.c.codec)[part];
+    const rank = { encode: rankK + rankV, key: rankK, value: rankV }[map];
+    const [groups, rows] = map === 'encode' ? [1, hidden] : [kvHeads, headDim];
+    const tensor = hybridTensor(layer, part, map);
+    const [at, group] = [Math.max(0, loop - 1) * groups * rows * rank, rows * rank];
+    const box =
+      map === 'value'
+        ? boxOf(groups, rank, rows, { at, group, row: 1, column: rank })
+        : boxOf(groups, rows, rank, { at, group, row: rank, column: 1 });
+    return { label: `${tensor} loop ${loop}`, tensor, box };
+  }
+
+  /** mu of a loop, [KV head][component]. */
+  private meanOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
+    const { headDim, kvHeads } = this.c.geometry;
+    const mean = this.means.read(codecTensor(layer, axis, 'mean'));
+    const out = new Float64Array(kvHeads * headDim);
+    for (let head = 0; head < kvHeads; head++) {
+      const { group, offset } = this.stackedAt(loop, head);
+      const start = group * this.groups.width + offset;
+      for (let i = 0; i < headDim; i++) out[head * headDim + i] = mean[start + i] as number;
+    }
+    return out;
+  }
+
+  /** W_up of a loop and KV head, [component][rank]. */
+  private upOf(layer: number, loop: number, axis: CodecAxis, head: number): Float32Array {
+    const rank = this.rank(axis);
+    const { group, offset } = this.stackedAt(loop, head);
+    return this.matrices.read(
+      codecTensor(layer, axis, 'up'),
+      (group * this.groups.width + offset) * rank,
+      this.c.geometry.headDim * rank,
+    );
+  }
+
+  /**
+   * −mu W_down of the latents of a layer (those of one loop, where every loop has its own), [latent][rank]: centres
+   * what was encoded.
+   */
+  private centreOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
+    const rank = this.rank(axis);
+    const { width, count } = this.groups;
+    const latents = CODECS[this.c.codec.kind].loopAxis ? count : 1;
+    const firstLatent = CODECS[this.c.codec.kind].loopAxis ? 0 : this.stackedAt(loop, 0).group;
+    const down = this.matrices.read(
+      codecTensor(layer, axis, 'down'),
+      firstLatent * width * rank,
+      latents * width * rank,
+    );
+    const mean = this.means.read(codecTensor(layer, axis, 'mean'), firstLatent * width, latents * width);
+    const out = new Float64Array(latents * rank);
+    for (let row = 0; row < latents * width; row++) {
+      const to = Math.floor(row / width) * rank;
+      for (let r = 0; r < rank; r++)
+        out[to + r] = (out[to + r] as number) - (mean[row] as number) * (down[row * rank + r] as number);
+    }
+    return out;
+  }
+
+  /**
+   * The terms to add to restored rows: mu, and the term that centring the latent would have subtracted. [KV
+   * head][component] of a loop.
+   */
+  private restoredMean(layer: number, loop: number, axis: CodecAxis): Float64Array {
+    const { kvHeads, headDim } = this.c.geometry;
+    const rank = this.rank(axis);
+    const out = this.meanOf(layer, loop, axis);
+    const centre = this.centreOf(layer, loop, axis);
+    for (let head = 0; head < kvHeads; head++) {
+      const up = this.upOf(layer, loop, axis, head);
+      const latent = latentsOf(this.c) === 1 ? 0 : head * rank;
+      for (let i = 0; i < headDim; i++) {
+        for (let r = 0; r < rank; r++)
+          out[head * headDim + i] =
+            (out[head * headDim + i] as number) + (up[i * rank + r] as number) * (centre[latent + r] as number);
+      }
+    }
+    return out;
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * What a datasheet says of an accelerator: what a prediction falls back on when a device has no calibration.
+ * Decimal units, as datasheets print them; matrix rates are dense (without sparsity) f16/bf16 with f32 accumulation.
+ */
+
+export interface DeviceSpec {
+  readonly id: string;
+  readonly name: string;
+  readonly vendor: 'nvidia' | 'amd' | 'apple';
+  /** Memory as it is advertised, read literally (80 GB = 80e9). */
+  readonly vramBytes: number;
+  /** Memory as the driver reports it (nvidia-smi, rocm-smi), or null where we have no such figure. */
+  readonly driverBytes: number | null;
+  /** The memory is the host's: the system and other programs live in `vramBytes` too. */
+  readonly unifiedMemory: boolean;
+  readonly memoryBytesPerSecond: number;
+  /** Vector (non-tensor) single precision. */
+  readonly f32FlopsPerSecond: number;
+  readonly matrixFlopsPerSecond: number;
+  /** The matrix rate is half of what the units do with f16 accumulation (GeForce): power does not keep kernels from it. */
+  readonly matrixHalved: boolean;
+  /** Units that work is shared out among: streaming multiprocessors, compute units, GPU cores. */
+  readonly units: number;
+  /** f32 lanes of a unit; each does a multiply-add a cycle. */
+  readonly lanes: number;
+  /** The fastest way to neighbouring devices; null where there is none. */
+  readonly interconnect: Interconnect | null;
+  /** Case-insensitive regular expression that recognises the WebGPU adapter description of this device. */
+  readonly adapterPattern: string;
+  /** Where the figures come from, and the name that its driver figure was seen under where the two differ. */
+  readonly source: string;
+}
+
+/** Memory of a device that plans count with: what its driver reports where that is known, else what is advertised. */
+export const memoryOf = ({ driverBytes, vramBytes }: Pick<DeviceSpec, 'driverBytes' | 'vramBytes'>): number =>
+  driverBytes ?? vramBytes;
+
+/** Boost clock, hertz: that of the f32 rate. */
+export const clockOf = ({ f32FlopsPerSecond, lanes, units }: DeviceSpec): number =>
+  f32FlopsPerSecond / (2 * lanes * units);
+
+/** What joins devices, bytes per second in one direction of one device. */
+interface Interconnect {
+  readonly name: string;
+  /** Over all its links together. */
+  readonly bytesPerSecondPerDirection: number;
+  /**
+   * Rate of the link to one neighbour where every neighbour has a link of its own: two GPUs can use one of them. Null:
+   * a switch gives all of it to any peer.
+   */
+  readonly perPeerBytesPerSecond: number | null;
+  /** Most GPUs that it joins; null where a server's are all joined. */
+  readonly mostGpus: number | null;
+  /** What joins more: the host's PCI Express. */
+  readonly beyondBytesPerSecond: number | null;
+  /** The host's PCI Express is all that joins them: its board and processor decide how fast. */
+  readonly throughHost: boolean;
+}

@@ -1,0 +1,196 @@
+/** Compares what a validation found with its tolerances. */
+import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './memory/capacity.js';
+import { LOGIT_TOLERANCE, type CorrectnessReport } from './memory/correctness.js';
+import type { StepRow } from './latency.js';
+import type { MemoryReport } from './memory/memory.js';
+import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
+import { best } from '../numbers/best.js';
+import { quantile } from '../numbers/statistics.js';
+import { summarise, type ErrorSummary } from './statistics.js';
+import { overheadOf, percent, signed, type Check } from './report.js';
+
+/** Shortest context at which the decoder's overhead is judged. */
+const OVERHEAD_CONTEXT = 1024;
+const OVERHEAD_TOLERANCE = 0.1;
+export const TOLERANCES = { software: { median: 0.06, p90: 0.15 }, hardware: { median: 0.04, p90: null } } as const;
+const COVERAGE = [0.85, 0.97] as const;
+/** Of a step's interval: the median half-width, and the widest factor either way inside the measured range. */
+const WIDTHS = { median: 0.25, worst: 3 } as const;
+
+/** @param found null where there was nothing to check */
+const check = (
+  name: Check['name'],
+  strict: boolean,
+  tolerance: string,
+  found: { ok: boolean; text: string } | null,
+): Check => ({
+  name,
+  strict,
+  tolerance,
+  status: found === null ? 'not-checked' : found.ok ? 'holds' : 'failed',
+  found: found?.text ?? '–',
+});
+
+/** An error of a simulation, of nothing where it is null. @param more words after it */
+const withinCheck = (name: Check['name'], strict: boolean, most: number, error: number | null, more = ''): Check =>
+  check(
+    name,
+    strict,
+    `within ${percent(most)}`,
+    error === null ? null : { ok: Math.abs(error) <= most, text: `${signed(error)}${more}` },
+  );
+
+interface Judged {
+  readonly software: boolean;
+  readonly quick: boolean;
+  readonly correctness: CorrectnessReport | null;
+  readonly memory: MemoryReport | null;
+  readonly steps: readonly StepRow[] | null;
+  readonly capacity: CapacityReport | null;
+}
+
+/**
+ * Compares the findings with the tolerances. Times of `quick` are reported and never strict: it runs on noisy machines.
+ */
+export function judge({ software, quick, correctness, memory, steps, capacity }: Judged): Check[] {
+  const strict = !quick;
+  const worst =
+    correctness?.rows.reduce(
+      (a, b) => (b.error / b.tolerance > a.error / a.tolerance ? b : a),
+      correctness.rows[0] as CorrectnessReport['rows'][number],
+    ) ?? null;
+  const summary = steps ? summarise(steps) : null;
+  const limits = software ? TOLERANCES.software : TOLERANCES.hardware;
+  const overheads = (steps ?? []).filter((s) => s.contextTokens >= OVERHEAD_CONTEXT).map(overheadOf);
+  const wrong = capacity?.rows.filter((r) => !capacityHolds(r)) ?? [];
+  return [
+    check(
+      'correctness',
+      true,
+      `logits within ${LOGIT_TOLERANCE.f32} (rounded twice ${LOGIT_TOLERANCE.rounded})`,
+      worst === null
+        ? null
+        : {
+            ok: worst.error <= worst.tolerance,
+            text: `${worst.error.toExponential(1)} at worst, ${correctness?.rows.length} configurations`,
+          },
+    ),
+    check(
+      'memory',
+      true,
+      'equal to the byte',
+      memory && memory.rows.length > 0
+        ? {
+            ok: memory.mismatches.length === 0,
+            text: `${memory.rows.length - memory.mismatches.length} of ${memory.rows.length} configurations equal`,
+          }
+        : null,
+    ),
+    check(
+      'capacity',
+      true,
+      `within ${percent(CAPACITY_TOLERANCE)}, equal on the grid`,
+      capacity && capacity.rows.length > 0
+        ? {
+            ok: wrong.length === 0,
+            text:
+              `${capacity.rows.length - wrong.length} of ${capacity.rows.length} ` +
+              `codecs${capacity.notRun.length > 0 ? `, ${capacity.notRun.length} not checked` : ''}`,
+          }
+        : null,
+    ),
+    check(
+      'step-median-error',
+      strict,
+      `at most ${percent(limits.median)}`,
+      summary && { ok: summary.medianError <= limits.median, text: percent(summary.medianError) },
+    ),
+    ...(limits.p90 === null
+      ? []
+      : [
+          check(
+            'step-p90-error',
+            strict,
+            `at most ${percent(limits.p90)}`,
+            summary && { ok: summary.p90Error <= limits.p90, text: percent(summary.p90Error) },
+          ),
+        ]),
+    check(
+      'interval-coverage',
+      strict,
+      `${percent(COVERAGE[0])} to ${percent(COVERAGE[1])}, and one step above`,
+      summary && { ok: coverageHolds(summary), text: `${percent(summary.coverage)} of ${summary.count} steps` },
+    ),
+    check(
+      'interval-width',
+      strict,
+      `median ± ${percent(WIDTHS.median)}, none beyond ${WIDTHS.worst}×`,
+      widthsOf(steps),
+    ),
+    check(
+      'decoder-overhead',
+      strict,
+      `median at most ${percent(OVERHEAD_TOLERANCE)} from ${OVERHEAD_CONTEXT} tokens on`,
+      overheads.length === 0
+        ? null
+        : {
+            ok: quantile(overheads, 0.5) <= OVERHEAD_TOLERANCE,
+            text: `${percent(quantile(overheads, 0.5))}, at worst ${percent(Math.max(...overheads))}`,
+          },
+    ),
+  ];
+}
+
+/** Half-widths of the steps' intervals: a covered time inside a useless interval is no prediction. */
+function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string } | null {
+  if (!steps || steps.length === 0) return null;
+  const median = quantile(
+    steps.map(({ predicted: { low, high } }) => Math.sqrt(high / low) - 1),
+    0.5,
+  );
+  const worst = Math.max(
+    1,
+    ...steps
+      .filter((s) => s.octavesOutside === 0)
+      .map(({ predicted: { estimate, low, high } }) => Math.max(high / estimate, estimate / low)),
+  );
+  return {
+    ok: median <= WIDTHS.median && worst <= WIDTHS.worst,
+    text: `± ${percent(median)}, at worst ${worst.toFixed(2)}× inside the measured range`,
+  };
+}
+
+type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs' | 'inverted' | 'replay'>;
+
+/** The serving loop against the simulation: the worst of the rows. */
+export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {
+  const worst = (of: (row: JudgedRow) => { measured: number; simulated: number }): number | null => {
+    const errors = rows.map(of).map(({ measured, simulated }) => simulated / measured - 1);
+    return best(errors, Math.abs) ?? null;
+  };
+  const pairs = rows.reduce((sum, row) => sum + row.pairs + row.replay.pairs, 0);
+  const inverted = rows.reduce((sum, row) => sum + row.inverted + row.replay.inverted, 0);
+  const order = check(
+    'serving-order',
+    strict,
+    'equal where the schedule decides it',
+    rows.length === 0 ? null : { ok: inverted === 0, text: '' },
+  );
+  const [tpot, e2el] = [worst((r) => r.meanTpotSeconds), worst((r) => r.p90E2elSeconds)];
+  return [
+    withinCheck('serving-tpot', strict, SERVING_TOLERANCES.tpot, tpot, ' at worst'),
+    withinCheck('serving-e2el', strict, SERVING_TOLERANCES.e2el, e2el, ' at worst'),
+    { ...order, found: `${inverted} of ${pairs} pairs differ` },
+  ];
+}
+
+/**
+ * Few steps cannot show a coverage below 100 %: one step is forgiven above, where intervals are too wide, and none
+ * below.
+ */
+const coverageHolds = ({ coverage, count }: ErrorSummary): boolean =>
+  coverage >= COVERAGE[0] && coverage <= COVERAGE[1] + 1 / count;
+
+/** True where the exit code has to say so. */
+export const outsideTolerance = (checks: readonly Check[]): boolean =>
+  checks.some((c) => c.strict && c.status === 'failed');
