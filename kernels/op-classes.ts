@@ -22,7 +22,7 @@ const decode = (kvHeads: Heads, heads: Heads, stored = STORAGE_BYTES): Omit<Clas
       rows: s.batch! * kvHeads(s),
     };
   },
-  // Sequences × KV heads are what a kernel divides among its units; which of the two it is hardly matters.
+  // Sequences × KV heads are what a kernel divides among its units; which of the two makes little difference.
   coordinates: (s) => [
     s.batch! * kvHeads(s),
     s.context!,

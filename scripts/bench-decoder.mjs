@@ -2,7 +2,8 @@
  * What a decode step costs beyond its operations: the step beside the sum of its operations, each alone in a
  * submission, in the same run, and the time that the host takes to encode and submit it. Build first.
  *
- *   node scripts/bench-decoder.mjs [--model ouro-1.4b | small] [--layers 1] [--vocab 8192] [--ctx 1024] [--batch 1] [--codec full] [--path full] [--rounds 5]
+ *   node scripts/bench-decoder.mjs [--model ouro-1.4b | small] [--layers 1] [--vocab 8192] [--ctx 1024] [--batch 1]
+ *     [--codec full] [--path full] [--rounds 5]
  *
  * A wall clock is taken where the device has no timestamps; then a submission's own cost is taken off every
  * measurement. One round of each at a time, so that a drifting machine touches both.
@@ -77,14 +78,18 @@ for (let round = 0; round < Math.max(5, rounds); round++) encode.push(device.enc
 const ms = (x) => `${(x * 1e3).toFixed(3)} ms`;
 const ratios = whole.map((x, i) => x / apart[i]);
 console.log(
-  `${device.description.description}; ${candidate.codec.kind}/${candidate.path}, ${geometry.layers} × ${geometry.loops} layers, batch ${batch}, ${contextTokens} tokens`,
+  `${device.description.description}; ${candidate.codec.kind}/${candidate.path}, ${geometry.layers} × ` +
+    `${geometry.loops} layers, batch ${batch}, ${contextTokens} tokens`,
 );
 console.log(`${decoder.operations.length} operations, ${steps.length} dispatches; ${rounds} rounds, medians`);
 console.log(
-  `operations' own times ${ms(median(apart))}, in one submission ${ms(median(whole))}: ${median(ratios).toFixed(3)} of the sum (${Math.min(...ratios).toFixed(3)} to ${Math.max(...ratios).toFixed(3)})`,
+  `operations' own times ${ms(median(apart))}, in one submission ${ms(median(whole))}: ` +
+    `${median(ratios).toFixed(3)} of the sum (${Math.min(...ratios).toFixed(3)} to ` +
+    `${Math.max(...ratios).toFixed(3)})`,
 );
 console.log(
-  `a step with its inputs and its tokens read back ${ms(median(wall))}: ${ms(median(wall) - median(whole))} beyond; encoding ${ms(median(encode))}, ${((median(encode) / steps.length) * 1e6).toFixed(2)} µs a dispatch`,
+  `a step with its inputs and its tokens read back ${ms(median(wall))}: ${ms(median(wall) - median(whole))} ` +
+    `beyond; encoding ${ms(median(encode))}, ${((median(encode) / steps.length) * 1e6).toFixed(2)} µs a dispatch`,
 );
 decoder.close();
 device.close();

@@ -2,9 +2,11 @@
  * Does `lla-sim bench --against` find what it should, and only that? Two kinds of runs, each a fresh process of the
  * real command line in a copy of the program of its own:
  *
- *   planted    one of two kernels has been slowed down in its WGSL, by each of --slowdowns: exit code 4 and `slower` for
+ *   planted    one of two kernels has been slowed down in its WGSL, by each of --slowdowns: exit code 4 and `slower`
+ *     for
  *              that kernel count as caught
- *   unchanged  the kernels differ from the other version in an unused constant only (so they are compiled and measured): exit code 4
+ *   unchanged  the kernels differ from the other version in an unused constant only (so they are compiled and
+ *     measured): exit code 4
  *              is a false alarm
  *
  *   node scripts/bench-experiment.mjs [--runs 20] [--unchanged 20] [--slowdowns 10,15,20,30] [--budget 10s] [--noise]
@@ -153,7 +155,9 @@ async function calibratePlant(kernel, wanted) {
       // The planted version is the other one here, so its slowdown is the inverse.
       const slowdown = { estimate: 1 / result.ratio.estimate, low: 1 / result.ratio.high, high: 1 / result.ratio.low };
       process.stderr.write(
-        `${kernel}: ${(100 * share).toFixed(1)} % again: ${slowdown.estimate.toFixed(3)} (${slowdown.low.toFixed(3)}–${slowdown.high.toFixed(3)}), ${result.rounds.length} rounds of ${result.callsPerBatch} calls\n`,
+        `${kernel}: ${(100 * share).toFixed(1)} % again: ${slowdown.estimate.toFixed(3)} ` +
+          `(${slowdown.low.toFixed(3)}–${slowdown.high.toFixed(3)}), ${result.rounds.length} rounds of ` +
+          `${result.callsPerBatch} calls\n`,
       );
       const narrow = (slowdown.high - slowdown.low) / 2 < PRECISION;
       if (narrow && Math.abs(slowdown.estimate - wanted) < PRECISION) return { share, slowdown };
@@ -202,12 +206,14 @@ function runBench(cli, seed) {
 
 const describe = (r) =>
   r.state === 'paired'
-    ? `${r.kernel} ${r.ratio.estimate.toFixed(3)} (${r.ratio.low.toFixed(3)}–${r.ratio.high.toFixed(3)}) ${r.verdict}, ${r.rounds.length} rounds`
+    ? `${r.kernel} ${r.ratio.estimate.toFixed(3)} (${r.ratio.low.toFixed(3)}–${r.ratio.high.toFixed(3)}) ` +
+      `${r.verdict}, ${r.rounds.length} rounds`
     : `${r.kernel} ${r.state}`;
 
 /** Takes a core in random phases. */
 const NOISE =
-  'const phase = () => { const end = performance.now() + 50 + 450 * Math.random(); while (performance.now() < end); setTimeout(phase, 50 + 450 * Math.random()); }; phase();';
+  'const phase = () => { const end = performance.now() + 50 + 450 * Math.random(); while (performance.now() < ' +
+  'end); setTimeout(phase, 50 + 450 * Math.random()); }; phase();';
 
 const noise = values.noise ? spawn(process.execPath, ['-e', NOISE], { stdio: 'ignore' }) : null;
 try {
@@ -221,7 +227,8 @@ try {
     for (const kernel of KERNELS) {
       const { share, slowdown: reached } = await calibratePlant(kernel, 1 + slowdown);
       console.log(
-        `planted in ${kernel}: ${(100 * share).toFixed(1)} % of its loop again is a slowdown of ${reached.estimate.toFixed(3)} (${reached.low.toFixed(3)}–${reached.high.toFixed(3)})`,
+        `planted in ${kernel}: ${(100 * share).toFixed(1)} % of its loop again is a slowdown of ` +
+          `${reached.estimate.toFixed(3)} (${reached.low.toFixed(3)}–${reached.high.toFixed(3)})`,
       );
       programs[kernel] = makeProgram(`planted-${kernel}`, kernel, share);
     }
@@ -233,11 +240,13 @@ try {
       if (p.alarm && p.results[kernel].verdict === 'slower') caught++;
       besides += others.filter((r) => r.verdict === 'slower').length;
       console.log(
-        `planted ${i + 1}: exit ${p.alarm ? 4 : 0}, ${p.seconds.toFixed(1)} s; ${[p.results[kernel], ...others].map(describe).join('; ')}`,
+        `planted ${i + 1}: exit ${p.alarm ? 4 : 0}, ${p.seconds.toFixed(1)} s; ` +
+          `${[p.results[kernel], ...others].map(describe).join('; ')}`,
       );
     }
     console.log(
-      `slowdown of ${Math.round(100 * slowdown)} %: caught ${caught} of ${RUNS}; ${besides} of ${(KERNELS.length - 1) * RUNS} kernels beside a planted one alarmed`,
+      `slowdown of ${Math.round(100 * slowdown)} %: caught ${caught} of ${RUNS}; ${besides} of ` +
+        `${(KERNELS.length - 1) * RUNS} kernels beside a planted one alarmed`,
     );
     const must = MUST.find(([from]) => slowdown >= from)?.[1] ?? 0;
     if (caught < Math.floor(must * RUNS)) process.exitCode = 1;
@@ -250,11 +259,14 @@ try {
     measured += KERNELS.filter((k) => u.results[k].state === 'paired').length;
     unclear += KERNELS.filter((k) => u.results[k].verdict === 'unclear').length;
     console.log(
-      `unchanged ${i + 1}: exit ${u.alarm ? 4 : 0}, ${u.seconds.toFixed(1)} s; ${KERNELS.map((k) => describe(u.results[k])).join('; ')}`,
+      `unchanged ${i + 1}: exit ${u.alarm ? 4 : 0}, ${u.seconds.toFixed(1)} s; ` +
+        `${KERNELS.map((k) => describe(u.results[k])).join('; ')}`,
     );
   }
   console.log(
-    `${alarms} of ${UNCHANGED} unchanged runs alarmed (of two kernels each ${measured} of ${KERNELS.length * UNCHANGED} were measured in time, ${unclear} verdicts unclear); ${((performance.now() - started) / 60_000).toFixed(1)} minutes in all${noise ? ', with noise' : ''}`,
+    `${alarms} of ${UNCHANGED} unchanged runs alarmed (of two kernels each ${measured} of ` +
+      `${KERNELS.length * UNCHANGED} were measured in time, ${unclear} verdicts unclear); ` +
+      `${((performance.now() - started) / 60_000).toFixed(1)} minutes in all${noise ? ', with noise' : ''}`,
   );
   if (alarms > Math.max(1, Math.floor(MOST_ALARMS * UNCHANGED))) process.exitCode = 1;
 } finally {

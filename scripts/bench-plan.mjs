@@ -77,7 +77,8 @@ const rates = {
 const priced = (pricer, price = priceStep) =>
   rate((i) => price(configurations[i % configurations.length], pricer, 1 + (i % 512), context(i)).high);
 console.log(
-  `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} plans/s`,
+  `priced by datasheet, with interval: ${Math.round(priced(datasheetPricer(rates, null))).toLocaleString('en')} ` +
+    'plans/s',
 );
 
 const { gpu } = await readSources({ device: 'h200', stack: 'vllm' });

@@ -1,6 +1,6 @@
 /**
- * What the measuring page does in Chromium on a software adapter, by hand: visits of a budget, whether two of them agree,
- * and whether every kernel agrees with its reference. Run `npm run build` first:
+ * What the measuring page does in Chromium on a software adapter, by hand: visits of a budget, whether two of them
+ * agree, and whether every kernel agrees with its reference. Run `npm run build` first:
  *
  *   node scripts/browser-figures.mjs [SECONDS [FOLDER]]      120 seconds a visit; screenshots go to FOLDER
  */
@@ -44,7 +44,8 @@ async function visit(name, hash) {
   const calibration = JSON.parse(readFileSync(file, 'utf8'));
   const samples = calibration.kernels.flatMap((k) => k.samples.map((s) => ({ kernel: k.kernel, ...s })));
   console.log(
-    `${name}: ${took.toFixed(0)} s, ${samples.length} shapes of ${new Set(samples.map((s) => s.kernel)).size} kernels; ` +
+    `${name}: ${took.toFixed(0)} s, ${samples.length} shapes of ${new Set(samples.map((s) => s.kernel)).size} ` +
+      'kernels; ' +
       `clock ${calibration.clock.kind}, step ${calibration.clock.resolutionSeconds} s; ` +
       `largest relative error ${Math.max(...samples.map((s) => s.relativeError)).toExponential(1)}`,
   );
@@ -99,7 +100,8 @@ function agreement(one, two) {
   }
   const share = (n) => `${((100 * n) / shared.length).toFixed(0)} %`;
   console.log(
-    `${shared.length} points of kernels in both: the intervals overlap at ${share(overlap)}; the time of one visit lies ` +
+    `${shared.length} points of kernels in both: the intervals overlap at ${share(overlap)}; the time of one ` +
+      'visit lies ' +
       `in the interval of the other at ${share(covered)}`,
   );
 }

@@ -1,11 +1,11 @@
 /**
  * Builds dist/: modules and declarations by tsc (the library), and the command line in dist/bin/ by esbuild
  * (command-bundles.mjs). The program of a report's page is one file for browsers, dist/page/page.js (page-bundle.mjs);
- * the planner's page is dist/plan.html, the measuring page dist/measure.html. dist/LICENCES.txt holds the licences of the packages in both.
- * dist/src/ and dist/kernels/ lie as src/ and kernels/ do.
+ * the planner's page is dist/plan.html, the measuring page dist/measure.html. dist/LICENCES.txt holds the licences of
+ * the packages in both. dist/src/ and dist/kernels/ lie as src/ and kernels/ do.
  *
- * `--checked`: the types have been checked just now. `--if-changed`: nothing is done where dist/ is newer than all that it
- * is made from. The first npx after npm ci prepares the package once more, and says nothing meanwhile.
+ * `--checked`: the types have been checked just now. `--if-changed`: nothing is done where dist/ is newer than all that
+ * it is made from. The first npx after npm ci prepares the package once more, and says nothing meanwhile.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

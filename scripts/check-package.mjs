@@ -1,6 +1,6 @@
 /**
- * Packs the package as it would be published and checks it: what publint finds, and its size. Run: npm run check:package
- * (after npm run build). `npm run check:types` asks arethetypeswrong, which brings a compiler of its own.
+ * Packs the package as it would be published and checks it: what publint finds, and its size. Run: npm run
+ * check:package (after npm run build). `npm run check:types` asks arethetypeswrong, which brings a compiler of its own.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

@@ -2,7 +2,8 @@
  * How good the predictor is where the truth is known: synthetic kernels, most of their shapes hidden, the measured ones
  * chosen actively. Prints the errors of the hidden points, the coverage of the 90 % intervals and their half-widths.
  *
- *   npx esbuild --bundle --platform=node --format=esm scripts/coverage-experiment.ts --packages=external | node --input-type=module
+ *   npx esbuild --bundle --platform=node --format=esm scripts/coverage-experiment.ts --packages=external | node
+ *     --input-type=module
  *
  * The environment variable POINTS sets how many points are measured (50), SEEDS the repetitions with other noise (2).
  */
@@ -379,7 +380,8 @@ function printSpeed(): void {
     for (const begin = performance.now(); performance.now() < begin + 1000; calls += places.length)
       places.forEach((shape) => predict(shape));
     console.log(
-      `${count} points: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} predictions in about a second`,
+      `${count} points: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} ` +
+        'predictions in about a second',
     );
   }
 }

@@ -3,9 +3,9 @@
  *
  *   node scripts/faults.mjs [--kills 200] [--seed N] [--only calibrate,validate,report,run,plan]
  *
- * After every kill: each file can be read by the program itself, nothing that was saved before is gone, what was asked to
- * end (SIGTERM, SIGINT) has left nothing behind, and no process goes on. What a SIGKILL left half written is gone after
- * the next run. Then a disk fills up, where the system lets this script mount one.
+ * After every kill: each file can be read by the program itself, nothing that was saved before is gone, what was asked
+ * to end (SIGTERM, SIGINT) has left nothing behind, and no process goes on. What a SIGKILL left half written is gone
+ * after the next run. Then a disk fills up, where the system lets this script mount one.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

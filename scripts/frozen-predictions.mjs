@@ -2,14 +2,15 @@
 /**
  * What the program predicts for cases that were left out of its fits, kept to compare a change of the model with.
  *
- *   npm run build && node scripts/frozen-predictions.mjs freeze OUT.csv [--tables AICONFIGURATOR] [--runs FOLDER] [--only PART,PART]
+ *   npm run build && node scripts/frozen-predictions.mjs freeze OUT.csv [--tables AICONFIGURATOR] [--runs FOLDER]
+ *     [--only PART,PART]
  *   node scripts/frozen-predictions.mjs compare OLD.csv NEW.csv
  *
  * Parts: `ledger` (figures of whole servers: `lla-sim accuracy`), `tables` (kernels of serving stacks with points, head
  * counts, inner sizes and octaves left out: stack-accuracy.ts), `attainable` (stacks and generations left out:
- * attainable.ts), `calibration` (recorded calibrations, those of FOLDER too: calibration-accuracy.ts). AICONFIGURATOR is
- * a clone of github.com/ai-dynamo/aiconfigurator. A row of the files is a judged time: part, group, log of measured over
- * estimate, and logs of the interval's ends over it.
+ * attainable.ts), `calibration` (recorded calibrations, those of FOLDER too: calibration-accuracy.ts). AICONFIGURATOR
+ * is a clone of github.com/ai-dynamo/aiconfigurator. A row of the files is a judged time: part, group, log of measured
+ * over estimate, and logs of the interval's ends over it.
  *
  * `compare` prints each group old and new, and fails (exit 1) where a median error grows by more than a tenth, fewer
  * groups cover 85 to 97 % of their times, or intervals are wider in groups that did.
@@ -126,7 +127,8 @@ function compare(oldPath, newPath) {
   const faults = [];
   let [covered, coveredNow] = [0, 0];
   console.log(
-    `${'%, old → new (half-width: mean, log units)'.padEnd(72)} times   median        90th        inside     half-width`,
+    `${'%, old → new (half-width: mean, log units)'.padEnd(72)} times   median        90th        inside     ` +
+      'half-width',
   );
   for (const [group, list] of [...before].sort(([a], [b]) => (a < b ? -1 : 1))) {
     const found = after.get(group);

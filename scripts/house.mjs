@@ -1,7 +1,7 @@
 /**
- * What there is to read and to keep, in figures: lines, tokens, large files and folders, long lines, unused exports, words
- * that nobody understands at first, modules of a cold plan. `npm run house` prints them beside what they should be;
- * `--check` prints what must hold and does not, and exits with 1. Run `npm run build` before.
+ * What there is to read and to keep, in figures: lines, tokens, large files and folders, long lines, unused exports,
+ * words that nobody understands at first, modules of a cold plan. `npm run house` prints them beside what they should
+ * be; `--check` prints what must hold and does not, and exits with 1. Run `npm run build` before.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';

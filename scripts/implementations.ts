@@ -2,7 +2,8 @@
  * Which share of a tuned kernel's speed published implementations of latent attention reached, by this program's
  * prices: the values of `reached` in src/quality/implementations.ts.
  *
- *   npx esbuild --bundle --platform=node --format=esm scripts/implementations.ts --packages=external > implementations.mjs
+ *   npx esbuild --bundle --platform=node --format=esm scripts/implementations.ts --packages=external >
+ *     implementations.mjs
  *   node implementations.mjs
  */
 import { IMPLEMENTATIONS } from '../src/quality/implementations.js';

@@ -7,8 +7,8 @@ const MOST_WINDOWS = 24;
 const READINGS = 20;
 
 /**
- * Runs something again and again until memory has not grown from one window to the next three times in a row. Once would
- * not do: pages that are given back hide the growth of one window, and half of the next one's.
+ * Runs something again and again until memory has not grown from one window to the next three times in a row. Once
+ * would not do: pages that are given back hide the growth of one window, and half of the next one's.
  * @param {() => Promise<void>} once what is run
  * @param {object} options
  * @param {number} options.runs of a window

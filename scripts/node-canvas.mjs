@@ -1,6 +1,6 @@
 /**
- * Bundles chartjs-node-canvas on @napi-rs/canvas. As published it loads the native `canvas` (system Cairo) anew for each
- * renderer, through `require` and its cache, which a bundle of ECMAScript modules does not have.
+ * Bundles chartjs-node-canvas on @napi-rs/canvas. As published it loads the native `canvas` (system Cairo) anew for
+ * each renderer, through `require` and its cache, which a bundle of ECMAScript modules does not have.
  */
 const REPLACED = {
   './freshRequire': "import * as canvas from '@napi-rs/canvas'; export const freshRequire = () => canvas;",

@@ -1,7 +1,8 @@
 /**
  * Bundles the programs of the pages for browsers, each one script: of a report (src/report/html/page.ts), with the
  * planner and chart.js, of the planner's page (src/planner/page.ts), with the simulator too, and of the measuring page
- * (src/measure/page.ts), with the kernels and what measures them. A module of Node that slips into them makes this fail.
+ * (src/measure/page.ts), with the kernels and what measures them. A module of Node that slips into them makes this
+ * fail.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -67,8 +68,8 @@ const inEnglish = {
 };
 
 /**
- * zod and the kernels' texts of the planner's page are in its second script (src/planner/later.ts), and taken from there
- * when they are needed.
+ * zod and the kernels' texts of the planner's page are in its second script (src/planner/later.ts), and taken from
+ * there when they are needed.
  */
 const takenLater = {
   name: 'taken-later',
@@ -86,7 +87,9 @@ const takenLater = {
   },
 };
 
-/** The planner's page's two scripts, as pageBundle() gives that of a report: what the first answer needs, and the rest. */
+/**
+ * The planner's page's two scripts, as pageBundle() gives that of a report: what the first answer needs, and the rest.
+ */
 export async function plannerBundle() {
   const [first, later] = await Promise.all([
     pageBundle('src/planner/page.ts', [takenLater]),

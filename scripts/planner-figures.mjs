@@ -1,6 +1,7 @@
 /**
- * How long the planner's page takes in Chromium, by hand: until its first answer, and from a changed setting to the end of
- * its answer, pictures included. Wall time, and processor time of the page's thread, which a busy machine disturbs less. Run
+ * How long the planner's page takes in Chromium, by hand: until its first answer, and from a changed setting to the end
+ * of its answer, pictures included. Wall time, and processor time of the page's thread, which a busy machine disturbs
+ * less. Run
  * `npm run build` first:
  *
  *   node scripts/planner-figures.mjs [TIMES]      10 times
@@ -84,5 +85,6 @@ console.log(
   `first answer: wall ${words(opened.wall)}; the page's thread until then and a little longer ${words(opened.thread)}`,
 );
 console.log(
-  `changed setting: its answer ${words(changed.words)}; with its pictures ${words(changed.drawn)}; the page's thread, table included, ${words(changed.thread)}`,
+  `changed setting: its answer ${words(changed.words)}; with its pictures ${words(changed.drawn)}; the page's ` +
+    `thread, table included, ${words(changed.thread)}`,
 );

@@ -1,6 +1,6 @@
 /**
- * Prices the steps of earlier runs of `validate --only latency --format json` again, from the calibrations that they ran
- * with: what a change of the cost model would have done to them. Kernels are fitted again; nothing is measured.
+ * Prices the steps of earlier runs of `validate --only latency --format json` again, from the calibrations that they
+ * ran with: what a change of the cost model would have done to them. Kernels are fitted again; nothing is measured.
  * Usage: reprice-steps CALIBRATION VALIDATION [CALIBRATION VALIDATION …]
  */
 import { readFileSync } from 'node:fs';
@@ -39,7 +39,8 @@ for (let i = 0; i + 1 < paths.length; i += 2) {
     const { estimate, low, high } = priceStep(of.c, pricer, batch, contextTokens);
     const error = (seconds: number): number => seconds / measuredSeconds - 1;
     console.log(
-      `  ${id}, ${batch} × ${contextTokens}: ${percent(error(estimate))} (${percent(error(low))} to ${percent(error(high))}), was ${percent(error(predicted.estimate))}`,
+      `  ${id}, ${batch} × ${contextTokens}: ${percent(error(estimate))} (${percent(error(low))} to ` +
+        `${percent(error(high))}), was ${percent(error(predicted.estimate))}`,
     );
     return [
       {

@@ -1,8 +1,8 @@
 /**
  * Scores a bundled model and writes its card: `npm run score:model [-- lla-small] [--model FOLDER] [--questions 100]
- * [--loss 0.5] [--exact 8]`. Questions are answered greedily by the training code; some of the float64 decoder's answers
- * are compared. Long contexts are asked fewer questions, at least 4 of a kind, and beyond 256 tokens no sums: they do
- * not depend on what stands before.
+ * [--loss 0.5] [--exact 8]`. Questions are answered greedily by the training code; some of the float64 decoder's
+ * answers are compared. Long contexts are asked fewer questions, at least 4 of a kind, and beyond 256 tokens no sums:
+ * they do not depend on what stands before.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

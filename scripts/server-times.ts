@@ -1,19 +1,20 @@
 /**
- * What a server adds to its kernels: seconds a decode step, and seconds a sequence of it. Fitted to the rows of the ledger
- * that fit (AIConfigurator's closed loops: vLLM and TRT-LLM on H100), each replayed by the simulation; written to
- * calibrations/servers.json.
+ * What a server adds to its kernels: seconds a decode step, and seconds a sequence of it. Fitted to the rows of the
+ * ledger that fit (AIConfigurator's closed loops: vLLM and TRT-LLM on H100), each replayed by the simulation; written
+ * to calibrations/servers.json.
  *
- *   npx esbuild --bundle --platform=node --format=esm scripts/server-times.ts --packages=external --outfile=dist/plan/server-times.mjs
+ *   npx esbuild --bundle --platform=node --format=esm scripts/server-times.ts --packages=external
+ *     --outfile=dist/plan/server-times.mjs
  *   node dist/plan/server-times.mjs [--write [--keep]]      --keep: times stay, spreads are computed anew
  *
  * Least absolute relative errors of TPOT, by reweighting; the simulation is run again with each answer until it stays.
  * Between a user and the scheduler: what first tokens take longer than predicted where requests come at random (vLLM on
- * RTX 4090). Intervals: a tenth of the rows of up to 16 users needs less a step than `low`, a tenth more than `high`; of the others
- * the same of a sequence.
+ * RTX 4090). Intervals: a tenth of the rows of up to 16 users needs less a step than `low`, a tenth more than `high`;
+ * of the others the same of a sequence.
  *
- * Spreads: a group is a server, a GPU and a model. `here`: nine tenths of a group's figures lie within it. `elsewhere`: the
- * same of the server's groups that gave no constant, the largest of them (with so few groups nothing less covers nine in
- * ten); where it has none, and of `all`: the largest over all groups, each by the times of another server.
+ * Spreads: a group is a server, a GPU and a model. `here`: nine tenths of a group's figures lie within it. `elsewhere`:
+ * the same of the server's groups that gave no constant, the largest of them (with so few groups nothing less covers
+ * nine in ten); where it has none, and of `all`: the largest over all groups, each by the times of another server.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -99,8 +100,8 @@ function line(residuals: readonly Residual[]): { step: number; sequence: number 
 const { rows } = readLedger(join(FOLDER, 'aiconfigurator.json'));
 const fits = rows.filter((r) => r.use === 'fits' && r.figures.tpotSeconds && r.workload.kind === 'closed-loop');
 /**
- * From users at random times who find little queue: vLLM on RTX 4090. Less where a user shares the server's process. Two
- * rows have no quantile: the high end is a quarter above the larger one.
+ * From users at random times who find little queue: vLLM on RTX 4090. Less where a user shares the server's process.
+ * Two rows have no quantile: the high end is a quarter above the larger one.
  */
 const late = await missingFirstTokens('vllm-workstation-gpus.json');
 const request: Interval = { estimate: round(quantile(late, 0.5)), low: 0, high: round(1.25 * Math.max(...late)) };
@@ -197,7 +198,8 @@ else
     };
     const errors = residuals.map((r) => Math.abs(r.missing / r.measured));
     console.log(
-      `${stack}: ${own.length} rows, median error ${(100 * quantile(errors, 0.5)).toFixed(1)} %, 90th percentile ${(100 * quantile(errors, 0.9)).toFixed(1)} %: ${JSON.stringify(servers[stack])}`,
+      `${stack}: ${own.length} rows, median error ${(100 * quantile(errors, 0.5)).toFixed(1)} %, 90th percentile ` +
+        `${(100 * quantile(errors, 0.9)).toFixed(1)} %: ${JSON.stringify(servers[stack])}`,
     );
   }
 if (values.write) {

@@ -151,7 +151,9 @@ for (const [identities, overhead] of [
 ] as const) {
   const got = simulated(identities, overhead);
   console.log(
-    `\nblocks of prompts ${identities ? 'known' : 'unknown'}${overhead ? ', scheduled between steps' : ''}: ${got.preemptions} preemptions, ${(100 * got.hitShare).toFixed(1)} % prefix hits, ${got.iterations} iterations`,
+    `\nblocks of prompts ${identities ? 'known' : 'unknown'}${overhead ? ', scheduled between steps' : ''}: ` +
+      `${got.preemptions} preemptions, ${(100 * got.hitShare).toFixed(1)} % prefix hits, ${got.iterations} ` +
+      'iterations',
   );
   for (const metric of ['ttft', 'tpot', 'e2el'] as const)
     for (const [name, of] of [
@@ -161,7 +163,8 @@ for (const [identities, overhead] of [
     ] as const) {
       const [a, b] = [of(real[metric]), of(got[metric])];
       console.log(
-        `${metric} ${name}: vLLM ${(1e3 * a).toFixed(1)} ms, simulated ${(1e3 * b).toFixed(1)} ms, ${(100 * (b / a - 1)).toFixed(1)} %`,
+        `${metric} ${name}: vLLM ${(1e3 * a).toFixed(1)} ms, simulated ${(1e3 * b).toFixed(1)} ms, ` +
+          `${(100 * (b / a - 1)).toFixed(1)} %`,
       );
     }
 }

@@ -3,8 +3,8 @@
  *
  *   npm run build && npm run site [FOLDER]      site/ unless given
  *
- * Every Markdown page that README leads to becomes HTML (marked), with the links between them; what else they link to is
- * copied. A search page holds the text of all. No page makes a request or runs a script, but for those that plan,
+ * Every Markdown page that README leads to becomes HTML (marked), with the links between them; what else they link to
+ * is copied. A search page holds the text of all. No page makes a request or runs a script, but for those that plan,
  * measure and search.
  */
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -112,7 +112,9 @@ function collected() {
 /** A whole page. @param script its program; none unless given */
 function documentOf({ place, title, body, script = '', pages }) {
   const up = (to) => posix.relative(posix.dirname(place), to) || to;
-  const policy = `default-src 'none'; style-src ${policyHash(OWN_STYLE)}; img-src 'self' file:;${script === '' ? '' : ` script-src ${policyHash(script)};`} base-uri 'none'; form-action 'self' file:`;
+  const policy =
+    `default-src 'none'; style-src ${policyHash(OWN_STYLE)}; img-src 'self' ` +
+    `file:;${script === '' ? '' : ` script-src ${policyHash(script)};`} base-uri 'none'; form-action 'self' file:`;
   const item = (to, name) => `<a href="${up(to)}"${to === place ? ' aria-current="page"' : ''}>${escapeHtml(name)}</a>`;
   const listed = pages.filter(({ path }) => path === START || path.startsWith('docs/') || path === 'DESIGN.md');
   return `<!doctype html>

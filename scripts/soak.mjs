@@ -1,6 +1,6 @@
 /**
- * Long runs of the decoder on a tiny model: memory must not grow. 10,000 steps, then 200 decoders opened and closed; more
- * of them, up to three times as many, while memory still grows (leak.mjs).
+ * Long runs of the decoder on a tiny model: memory must not grow. 10,000 steps, then 200 decoders opened and closed;
+ * more of them, up to three times as many, while memory still grows (leak.mjs).
  *   npm run build && node scripts/soak.mjs [steps] [cycles]
  * Prints resident memory and exits with 1 when it never comes to rest. LLA_SIM_LEAK=BYTES keeps so many bytes of every
  * step, and 256 times as many of every cycle: to see that this is found.

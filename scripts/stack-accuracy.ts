@@ -3,9 +3,11 @@
  * the other half; then from tables that lack whole configurations, whole lines or the longest octave, judged on those.
  *
  *   npx esbuild --bundle --platform=node --format=esm scripts/stack-accuracy.ts --packages=external > accuracy.mjs
- *   node accuracy.mjs CHECKOUT [--gpus h200_sxm,h100_sxm,a100_sxm] [--stacks vllm,sglang,trtllm] [--seeds 5] [--only product] [--halves] [--head-dim 128]
+ *   node accuracy.mjs CHECKOUT [--gpus h200_sxm,h100_sxm,a100_sxm] [--stacks vllm,sglang,trtllm] [--seeds 5] [--only
+ *     product] [--halves] [--head-dim 128]
  *
- * CHECKOUT is a clone of https://github.com/ai-dynamo/aiconfigurator. accuracy.mjs must lie where it finds node_modules.
+ * CHECKOUT is a clone of https://github.com/ai-dynamo/aiconfigurator. accuracy.mjs must lie where it finds
+ * node_modules.
  */
 import { parseArgs } from 'node:util';
 import { randomFrom } from '../src/numbers/random.js';
@@ -115,7 +117,8 @@ const [checkout] = positionals;
 if (checkout === undefined) throw new Error('name the checkout');
 console.log(`seeds ${seeds.join(', ')}`);
 console.log(
-  `${''.padEnd(64)} ${'points'.padStart(6)} ${['median', 'p90', 'inside'].map((h) => h.padStart(8)).join(' ')} half-width`,
+  `${''.padEnd(64)} ${'points'.padStart(6)} ${['median', 'p90', 'inside'].map((h) => h.padStart(8)).join(' ')} ` +
+    'half-width',
 );
 for (const gpu of values.gpus.split(','))
   for (const stack of values.stacks.split(',') as Stack[]) {

@@ -1,8 +1,8 @@
 /**
  * Trains a bundled model: `npm run train:model [-- lla-small] [--out FOLDER] [--state FILE] [--stop STEP]`, lla-tiny
  * unless named. The folder gets model.safetensors, config.json and tokenizer.json; scripts/score-model.ts writes the
- * model card. A state file is written every 25 steps, and a training that finds one goes on from it. The same seed gives
- * the same weights on the same machine.
+ * model card. A state file is written every 25 steps, and a training that finds one goes on from it. The same seed
+ * gives the same weights on the same machine.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -58,7 +58,8 @@ for (let step = done + 1; step <= last; step++) {
     const { user, system } = process.cpuUsage(began);
     const { length } = stageOf(plan, step);
     console.log(
-      `step ${step}/${last}, ${length} tokens: loss ${loss.toFixed(4)}, ${((user + system) / 1e6).toFixed(0)} s of processor time`,
+      `step ${step}/${last}, ${length} tokens: loss ${loss.toFixed(4)}, ${((user + system) / 1e6).toFixed(0)} s ` +
+        'of processor time',
     );
   }
   if (step % STATE_STEPS === 0 || step === last) {

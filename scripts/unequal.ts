@@ -2,7 +2,8 @@
  * The constant of src/cost/unequal.ts, from a checkout of casys-kaist/LLMServingSim: what decode attention loses on
  * batches of unequal lengths (skew.csv: decode alone, measured beside as many sequences of the mean length).
  *
- *   npx esbuild --bundle --platform=node --format=esm scripts/unequal.ts --packages=external --outfile=dist/plan/unequal.mjs
+ *   npx esbuild --bundle --platform=node --format=esm scripts/unequal.ts --packages=external
+ *     --outfile=dist/plan/unequal.mjs
  *   node dist/plan/unequal.mjs CHECKOUT
  *
  * Fitted by least absolute errors to Llama-3.1-8B on one GPU each; Qwen3-32B and two GPUs judge.

@@ -1,6 +1,6 @@
 /**
- * Prices the ledger and writes what came out: docs/accuracy.md, and calibrations/accuracy.json for the line in which plans
- * say how they fared. Run `npm run build && npm run accuracy` after anything that changes a prediction.
+ * Prices the ledger and writes what came out: docs/accuracy.md, and calibrations/accuracy.json for the line in which
+ * plans say how they fared. Run `npm run build && npm run accuracy` after anything that changes a prediction.
  */
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

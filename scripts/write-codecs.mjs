@@ -1,6 +1,7 @@
 /**
- * Writes docs/codecs.md and its picture: run `npm run build && npm run codecs` after anything that changes a plan of its
- * models, or models/NAME/fidelity.json, which `lla-sim fidelity --model models/NAME -o models/NAME/fidelity.json` makes.
+ * Writes docs/codecs.md and its picture: run `npm run build && npm run codecs` after anything that changes a plan of
+ * its models, or models/NAME/fidelity.json, which `lla-sim fidelity --model models/NAME -o models/NAME/fidelity.json`
+ * makes.
  */
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,6 +1,6 @@
 /**
- * Writes schemas/ and docs/api.md: scenario.schema.json from the settings table, the other schemas from the types of what
- * commands print (src/commands/outputs.ts), the page from the library's docstrings. Run: npm run schema, which
+ * Writes schemas/ and docs/api.md: scenario.schema.json from the settings table, the other schemas from the types of
+ * what commands print (src/commands/outputs.ts), the page from the library's docstrings. Run: npm run schema, which
  * builds it first. `--check` writes nothing and fails where a file would change.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';

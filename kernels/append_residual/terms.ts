@@ -13,8 +13,8 @@ const rowOf = (s: Shape): ResidualRow => ({
 const CODE_FLOPS = 16;
 
 /**
- * Codes a token's K or V rows of all loops that share an anchor, and writes them to the cache: `heads` rows of `headDim`
- * scalars a loop for each of `rows` tokens.
+ * Codes a token's K or V rows of all loops that share an anchor, and writes them to the cache: `heads` rows of
+ * `headDim` scalars a loop for each of `rows` tokens.
  */
 export const spec: KernelSpec<'rows' | 'heads' | 'headDim' | 'loops' | 'anchorBits' | 'residualGroup'> = {
   dims: ['rows', 'heads', 'headDim', 'loops', 'anchorBits', 'residualGroup'],

@@ -30,7 +30,8 @@ export function residualRowOf(call: KernelCall): ResidualRow {
       [16, 32].includes(row.residualGroup) &&
       row.headDim % row.residualGroup === 0 &&
       [2, 4].includes(row.anchorBits),
-    `${call.kernel}: codes of ${row.anchorBits} bits in groups of ${row.residualGroup} do not go with ${row.headDim} channels`,
+    `${call.kernel}: codes of ${row.anchorBits} bits in groups of ${row.residualGroup} do not go with ` +
+      `${row.headDim} channels`,
   );
   requireShape(row.loops >= 2, `${call.kernel}: ${row.loops} loops do not share an anchor`);
   return row;

@@ -35,8 +35,8 @@ function executed(s: Shape, v: string): { operations: number; begun: number } {
 }
 
 /**
- * Split-KV decode attention of one new token over rows of residual-quant: those of the anchor's loop, or those of a loop
- * before it, rebuilt from the anchor and its residual. `loops`: that share an anchor, whose rows lie between.
+ * Split-KV decode attention of one new token over rows of residual-quant: those of the anchor's loop, or those of a
+ * loop before it, rebuilt from the anchor and its residual. `loops`: that share an anchor, whose rows lie between.
  */
 export const spec: KernelSpec<
   'sequences' | 'kvHeads' | 'group' | 'context' | 'headDim' | 'loops' | 'anchorBits' | 'residualGroup' | 'splits'

@@ -34,8 +34,8 @@ function executed(s: Shape, v: string): { operations: number; begun: number } {
 
 /**
  * Split-KV decode attention of one new token over rows of flashloop. `context`: tokens, of all heads or of each query
- * head's choice (`chosen`); `loops`: streams that are added up; `packedRows`: rows of streams that a head reads, counted
- * in 4 bits; `tail`: exact rows; `packGroup`: scalars of a pair. `+scores` also writes every score.
+ * head's choice (`chosen`); `loops`: streams that are added up; `packedRows`: rows of streams that a head reads,
+ * counted in 4 bits; `tail`: exact rows; `packGroup`: scalars of a pair. `+scores` also writes every score.
  */
 export const spec: KernelSpec<
   | 'sequences'

@@ -39,8 +39,8 @@ const executedFlops = (s: Shape): number =>
 
 /**
  * The basis of every block of a query, from its vectors: rotated to the block's centre, and combined into the block's
- * functions (shared/block/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block and
- * latent component.
+ * functions (shared/block/block-basis.ts). `heads`: query heads of a sequence; `setupPerRank`: multiply-adds of a block
+ * and latent component.
  */
 export const spec: KernelSpec<
   'sequences' | 'heads' | 'context' | 'rankK' | 'headDim' | 'blockTokens' | 'functions' | 'setupPerRank'

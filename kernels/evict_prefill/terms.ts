@@ -1,12 +1,12 @@
 import { evicting } from '../shared/cache/evict.terms.js';
 import { field, storedIn, type KernelSpec } from '../spec.js';
 
-/** Passes over the masses of a prompt that find the lightest one that stays, and over those that stay. */
+/** Passes over a prompt's H2O scores: to find the lowest that is kept, and over the kept ones. */
 export const CHOOSING_PASSES = 6;
 
 /**
  * H2O after the prefill of a whole prompt: of its `context` tokens `kept` stay, the last ones and the heaviest of the
- * others, and are copied with their masses and positions. `rows` and `width` are those of `evict`.
+ * others, and are copied with their scores and positions. `rows` and `width` are those of `evict`.
  */
 export const spec: KernelSpec<'rows' | 'context' | 'kept' | 'width' | 'groupSize'> = {
   sources: ['evict_prefill', 'evict_gather'],

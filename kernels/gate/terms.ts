@@ -5,8 +5,8 @@ import { listed } from '../tuned.js';
 const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
 
 /**
- * `f32`: y *= sigmoid(g), `width` scalars a row. `mix`: y = sigmoid(g + b) y + (1 - sigmoid(g + b)) x, one g a row and one
- * b a head. `change`: y = x + exp(-softplus(g + b) e^r) y, a b and an r a column.
+ * `f32`: y *= sigmoid(g), `width` scalars a row. `mix`: y = sigmoid(g + b) y + (1 - sigmoid(g + b)) x, one g a row and
+ * one b a head. `change`: y = x + exp(-softplus(g + b) e^r) y, a b and an r a column.
  */
 export const spec: KernelSpec<'rows' | 'width'> = {
   sources: ['gate', 'gate_mix', 'gate_change'],

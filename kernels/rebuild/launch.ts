@@ -73,7 +73,8 @@ function planRebuild(
   for (const span of spans)
     requireShape(
       span.pinned <= pinned && span.ring <= capacity - pinned,
-      `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ${capacity - pinned} slots`,
+      `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ` +
+        `${capacity - pinned} slots`,
     );
   const edges = s.rank % readUnit(keys) === 0 ? 0 : 1;
   const {

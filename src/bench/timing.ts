@@ -44,7 +44,7 @@ export function callsPerBatch(
   return wanted < copies ? wanted : Math.ceil(wanted / copies) * copies;
 }
 
-/** A call bound to several sets of operands, which take turns, so that none is found in a cache. */
+/** A call bound to several sets of operands, used round robin, so that none is found in a cache. */
 export type Copies = readonly (readonly BoundStep[])[];
 
 /** Times one submission: seconds a call, how many there were, and seconds of all. */

@@ -66,10 +66,11 @@ async function run(args: Args): Promise<ExitCode> {
   if (stopped) return EXIT.interrupted;
   const beyond = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind) && k.median > tolerance);
   if (beyond.length === 0) return EXIT.ok;
-  if (!quiet)
-    process.stderr.write(
-      `beyond --tolerance: ${beyond.map((k) => `${k.kind} of models ${k.name === 'looped' ? 'that loop' : k.name}, median ${(100 * k.median).toFixed(1)} %`).join('; ')}\n`,
-    );
+  const words = beyond.map(({ kind, name, median }) => {
+    const models = name === 'looped' ? 'that loop' : name;
+    return `${kind} of models ${models}, median ${(100 * median).toFixed(1)} %`;
+  });
+  if (!quiet) process.stderr.write(`beyond --tolerance: ${words.join('; ')}\n`);
   return EXIT.outsideTolerance;
 }
 

@@ -106,7 +106,10 @@ function describeAdapter(a: Adapter): string[] {
       : known
         ? `  in the catalogue as ${known.id}`
         : '  not in the catalogue: plan with --calibration and --vram',
-    `  buffers up to ${bytes('maxBufferSize')}, bindings up to ${bytes('maxStorageBufferBindingSize')}, workgroup memory ${bytes('maxComputeWorkgroupStorageSize')}, ${a.limits['maxComputeInvocationsPerWorkgroup'] ?? '–'} threads a workgroup, subgroups of ${a.limits['subgroupMinSize'] ?? '–'} to ${a.limits['subgroupMaxSize'] ?? '–'}`,
+    `  buffers up to ${bytes('maxBufferSize')}, bindings up to ${bytes('maxStorageBufferBindingSize')}, workgroup ` +
+      `memory ${bytes('maxComputeWorkgroupStorageSize')}, ${a.limits['maxComputeInvocationsPerWorkgroup'] ?? '–'} ` +
+      `threads a workgroup, subgroups of ${a.limits['subgroupMinSize'] ?? '–'} to ` +
+      `${a.limits['subgroupMaxSize'] ?? '–'}`,
     `  ${calibrated(a)}`,
     ...a.missing.map((m) => `  without ${m.what}: ${m.consequence}`),
   ];

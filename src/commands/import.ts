@@ -175,7 +175,8 @@ function serialise(file: StackFile): string {
   const { tables, sources, dropped, ...head } = file;
   const list = (name: string, items: readonly unknown[]): string =>
     `"${name}": [${items.length > 0 ? `\n${items.map((item) => JSON.stringify(item)).join(',\n')}\n` : ''}]`;
-  const text = `${JSON.stringify(head).slice(0, -1)},\n${[list('sources', sources), list('dropped', dropped), list('tables', tables)].join(',\n')}}\n`;
+  const lists = [list('sources', sources), list('dropped', dropped), list('tables', tables)];
+  const text = `${JSON.stringify(head).slice(0, -1)},\n${lists.join(',\n')}}\n`;
   if (text.length > MAX_STACK_BYTES)
     throw new UserError(
       `the stack file would have ${text.length} bytes, more than ${MAX_STACK_BYTES}`,

@@ -1,4 +1,6 @@
-/** What `lla-sim mcp` offers: each tool's input by our own schemas, and its answer in the words or bytes of a command. */
+/**
+ * What `lla-sim mcp` offers: each tool's input by our own schemas, and its answer in the words or bytes of a command.
+ */
 import { z } from 'zod';
 import { show, UserError } from '../errors.js';
 import { issueWords } from '../io/json.js';
@@ -54,7 +56,8 @@ const planText = ({ view }: Answered): string =>
 const plan: Tool = {
   name: 'plan',
   description:
-    'How many users a GPU serves with a looped language model, how fast and at what price; what compressing its cache would bring and lose. With users: how many GPUs.',
+    'How many users a GPU serves with a looped language model, how fast and at what price; what compressing its ' +
+    'cache would bring and lose. With users: how many GPUs.',
   input: scenarioFields,
   async run(input) {
     const wantsJson = input['format'] === 'json';
@@ -68,7 +71,8 @@ const plan: Tool = {
 const simulate: Tool = {
   name: 'simulate',
   description:
-    'What happens when requests arrive (workload, server): latencies and throughput; with findRate the highest rate that meets the targets ttft and tpot, for every candidate.',
+    'What happens when requests arrive (workload, server): latencies and throughput; with findRate the highest ' +
+    'rate that meets the targets ttft and tpot, for every candidate.',
   input: scenarioFields.extend({ findRate: z.boolean().optional().describe('search the highest rate [false]') }),
   async run(input, progress) {
     const scenario = scenarioIn(input);
@@ -121,7 +125,8 @@ const models: Tool = {
 const accuracy: Tool = {
   name: 'accuracy',
   description:
-    'Predictions beside what others measured on real servers: how far to trust a plan. All rows take half a minute; only narrows them.',
+    'Predictions beside what others measured on real servers: how far to trust a plan. All rows take half a ' +
+    'minute; only narrows them.',
   input: z.strictObject({
     only: z
       .string()

@@ -69,7 +69,9 @@ export function listing(of: 'models' | 'devices', format: (typeof FORMATS)[numbe
         '',
         'lla-sim models NAME: one of them, with every published figure.',
         ...wrap(
-          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan --model ./config.json --vram 80GB. A file that says of a loop what is not known here is refused by name.`,
+          `Your own config.json works too, if its model_type is one of ${MODEL_TYPES.join(', ')}: lla-sim plan ` +
+            '--model ./config.json --vram 80GB. A file that says of a loop what is not known here is refused by ' +
+            'name.',
           WIDTH,
         ),
       ];

@@ -33,7 +33,8 @@ async function run(args: Args): Promise<ExitCode> {
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
   if (!quiet)
     process.stderr.write(
-      `${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`,
+      `${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ` +
+        `${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`,
     );
   return EXIT.outsideTolerance;
 }

@@ -94,7 +94,8 @@ const common = (y: Argv): Argv =>
     .alias('help', 'h')
     .wrap(Math.min(110, Math.max(60, process.stdout.columns ?? 100)))
     .epilogue(
-      'Exit codes: 0 done, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel regressed, 5 a figure outside its tolerance, 6 no usable GPU.',
+      'Exit codes: 0 done, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel regressed, 5 a figure ' +
+        'outside its tolerance, 6 no usable GPU.',
     );
 
 const tableOf = (command: Command): OptionTable => ({ ...command.options, ...COMMON });

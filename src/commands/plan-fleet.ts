@@ -11,7 +11,9 @@ import { fleetText } from '../report/text/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
 import { asJson, print, type OutputOptions } from './output.js';
 
-/** Answers for each scenario, the fewest GPUs (or the least money) first. @throws UserError when none serves the users */
+/**
+ * Answers for each scenario, the fewest GPUs (or the least money) first. @throws UserError when none serves the users
+ */
 export async function planFleets(
   scenarios: readonly Scenario[],
   best: boolean,

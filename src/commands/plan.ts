@@ -132,9 +132,13 @@ export async function planScenario(
     );
   }
   const rank = isSet(args, 'rank');
-  if (rank && (format === 'csv' || format === 'markdown' || isSet(args, 'best') || isSet(args, 'sweep')))
+  const beside = [
+    ...(format === 'csv' || format === 'markdown' ? [`--format ${format}`] : []),
+    ...['best', 'sweep'].filter((flag) => isSet(args, flag)).map((flag) => `--${flag}`),
+  ];
+  if (rank && beside[0] !== undefined)
     throw new UserError(
-      `--rank prints a ranking as a table or as JSON, not with ${format === 'csv' || format === 'markdown' ? `--format ${format}` : isSet(args, 'best') ? '--best' : '--sweep'}`,
+      `--rank prints a ranking as a table or as JSON, not with ${beside[0]}`,
       'leave one of them out',
     );
   const explain = textFlag(args, 'explain');

@@ -85,7 +85,8 @@ async function loadDraw(quiet: boolean): Promise<Draw> {
     if (!missing) throw error;
     if (!quiet)
       process.stderr.write(
-        'warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html draws its own\n',
+        'warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html ' +
+          'draws its own\n',
       );
     return null;
   }

@@ -55,12 +55,16 @@ export const simulateCommand: Command = {
     percentile: { type: 'string', help: 'share of the requests that must meet both, percent [99]', group: 'Targets' },
     'find-rate': {
       type: 'boolean',
-      help: 'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps quality; --rate is the demand',
+      help:
+        'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps ' +
+        'quality; --rate is the demand',
       group: 'Targets',
     },
     ways: {
       type: 'boolean',
-      help: 'with --find-rate: tokens one by one, early exit and speculation, each with the full cache and the best plan of each codec, against quality kept',
+      help:
+        'with --find-rate: tokens one by one, early exit and speculation, each with the full cache and the best ' +
+        'plan of each codec, against quality kept',
       group: 'Targets',
     },
     shard: {
@@ -75,7 +79,9 @@ export const simulateCommand: Command = {
     },
     picture: {
       type: 'string',
-      help: 'write sequences and cache of the first candidate over time to this file (PNG), and its percentiles beside it, as FILE-percentiles.png; with --find-rate latency against the rate',
+      help:
+        'write sequences and cache of the first candidate over time to this file (PNG), and its percentiles beside ' +
+        'it, as FILE-percentiles.png; with --find-rate latency against the rate',
       group: 'Output',
     },
     ...formatOption(FORMATS),

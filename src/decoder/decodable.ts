@@ -17,7 +17,7 @@ export function undecodable(g: Geometry): string | undefined {
   if (g.laterLoopsWindow !== undefined && g.laterLoopsWindow < 2) return 'has windows of one token in later loops';
   if (g.laterLoopsWindow !== undefined && g.preludeLayers + g.codaLayers > 0)
     return 'has windows in later loops beside a prelude or coda';
-  if (g.valuesAreKeys) return 'keeps its keys alone, and turns them as it reads';
+  if (g.valuesAreKeys) return 'keeps its keys alone, and rotates them as it reads';
   if (g.embeddingRank !== undefined && g.embeddingRank > g.hidden) return 'has an embedding wider than its layers';
   if (g.adapter === 'input') return "adds the prelude's output to a decayed state";
   if (g.changeRank !== undefined && (g.changeRank > g.mlpHidden || g.adapter || g.stacks || g.loopsInRow))

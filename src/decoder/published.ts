@@ -112,8 +112,9 @@ const LDS: Readonly<Record<string, string>> = {
 };
 
 /**
- * LoopUS (github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0): its base in three blocks. Phi-3
- * (transformers, modeling_phi3.py, Apache-2.0) has queries, keys and values in one matrix, and gate and up in another.
+ * LoopUS (github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0): its base in three blocks.
+ * Phi-3 (transformers, modeling_phi3.py, Apache-2.0) has queries, keys and values in one matrix, and gate and up in
+ * another.
  * @param base its own config.json
  */
 export function ldsLayout(g: Geometry, base: Readonly<Record<string, unknown>>): Layout {

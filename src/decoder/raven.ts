@@ -13,7 +13,7 @@
  *   transformer.adapter.weight                [hidden, state and prelude's output]
  *   transformer.ln_f.weight                   after the last loop, and again before the head
  *   lm_head.weight                            only where it is not the embedding
- *   freqs_cis                                 a table of angles, computed anew
+ *   freqs_cis                                 a table of angles, not read: it is computed
  *
  * Retrofitted Llamas (github.com/mcleish7/retrofitting-recurrence, convert_llama.py and
  * raven_modeling_minimal_llama.py) have norm_1 and norm_2 before attention and MLP, no qk_bias, an embedding as it is,
@@ -91,7 +91,8 @@ function nameOf(g: Geometry, name: string): string {
   const part = (isRetrofitted(g) ? LLAMA : SANDWICH)[at.part];
   const found = PARTS.find(([of]) => of.test(at.part));
   const { block, layer } = blockOf(g, at.stored);
-  return `transformer.${block === 'core' ? 'core_block' : block}.${layer}.${part ?? (found ? at.part.replace(...found) : at.part)}`;
+  const own = part ?? (found ? at.part.replace(...found) : at.part);
+  return `transformer.${block === 'core' ? 'core_block' : block}.${layer}.${own}`;
 }
 
 /**

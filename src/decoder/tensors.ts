@@ -53,8 +53,8 @@ export function layerPart(name: string): { readonly stored: number; readonly par
 }
 
 /**
- * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop), or
- * the hidden width, and a norm before them (LoopCoder-V2).
+ * Gates of a layer between the first loop's rows and a window: of each head its width, and a bias (IQuest-Coder-Loop),
+ * or the hidden width, and a norm before them (LoopCoder-V2).
  */
 export const LOOP_GATE_NORM = 'loop_gate_norm.weight';
 export const loopGateTensor = (layer: number, part: 'weight' | 'bias'): string =>
@@ -71,7 +71,7 @@ export function biasedProjections(g: Geometry): readonly ('q' | 'k' | 'v')[] {
   if (extras && extras.biases.length === biased.length) return biased;
   throw new UserError(
     `${g.name} has ${g.extraParametersPerLayer} parameters a layer beside projections and norms, which the ` +
-      `decoder cannot place`,
+      'decoder cannot place',
     'choose a model whose only extras are biases of q and k, or of q, k and v',
   );
 }

@@ -45,7 +45,8 @@ export const APPLE: readonly DeviceSpec[] = [
     800,
     27.2,
     76,
-    'Apple M2 Ultra announcement (memory, bandwidth); arithmetic: 76 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure',
+    'Apple M2 Ultra announcement (memory, bandwidth); arithmetic: 76 cores × 128 lanes × 2 × 1.398 GHz, not an ' +
+      'Apple figure',
   ),
   apple(
     'm3-max',
@@ -54,7 +55,8 @@ export const APPLE: readonly DeviceSpec[] = [
     400,
     14.3,
     40,
-    'Apple M3 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.398 GHz, not an Apple figure',
+    'Apple M3 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.398 GHz, not an ' +
+      'Apple figure',
   ),
   apple(
     'm4-max',
@@ -63,6 +65,7 @@ export const APPLE: readonly DeviceSpec[] = [
     546,
     17.2,
     40,
-    'Apple M4 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.678 GHz, not an Apple figure',
+    'Apple M4 Max announcement (memory, bandwidth); arithmetic: 40 cores × 128 lanes × 2 × 1.678 GHz, not an ' +
+      'Apple figure',
   ),
 ];

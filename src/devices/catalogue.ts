@@ -1,4 +1,4 @@
-/** Every accelerator that the planner knows by name. */
+/** Accelerators by their datasheets, of all vendors. */
 import { AMD } from './amd.js';
 import { APPLE } from './apple.js';
 import type { DeviceSpec } from './device.js';
@@ -6,4 +6,5 @@ import { NVIDIA } from './nvidia.js';
 
 export { clockOf, memoryOf, type DeviceSpec } from './device.js';
 
+/** Every accelerator that the planner knows by name. */
 export const DEVICES: readonly DeviceSpec[] = [...NVIDIA, ...AMD, ...APPLE];

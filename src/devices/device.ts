@@ -17,7 +17,9 @@ export interface DeviceSpec {
   /** Vector (non-tensor) single precision. */
   readonly f32FlopsPerSecond: number;
   readonly matrixFlopsPerSecond: number;
-  /** The matrix rate is half of what the units do with f16 accumulation (GeForce): power does not keep kernels from it. */
+  /**
+   * The matrix rate is half of what the units do with f16 accumulation (GeForce): power does not keep kernels from it.
+   */
   readonly matrixHalved: boolean;
   /** Units that work is shared out among: streaming multiprocessors, compute units, GPU cores. */
   readonly units: number;

@@ -47,7 +47,8 @@ export function findDevice(idOrName: string): DeviceSpec {
   );
   throw new UserError(
     `unknown device ${show(idOrName)}`,
-    `${guesses.length === 0 ? '' : `did you mean ${guesses.join(' or ')}? `}lla-sim models --devices lists all ${DEVICES.length}; for another GPU state its memory with --vram`,
+    `${guesses.length === 0 ? '' : `did you mean ${guesses.join(' or ')}? `}lla-sim models --devices lists all ` +
+      `${DEVICES.length}; for another GPU state its memory with --vram`,
   );
 }
 

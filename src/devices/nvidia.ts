@@ -132,7 +132,8 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'l20x',
     { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989, sms: 132 },
     ['NVLink 4', 450],
-    'no datasheet is public: memory, 132 units and compute capability 9.0 by its driver, matrix rate by ByteDance VeOmni; the rest taken from the H200, which has the same',
+    'no datasheet is public: memory, 132 units and compute capability 9.0 by its driver, matrix rate by ByteDance ' +
+      'VeOmni; the rest taken from the H200, which has the same',
   ),
   nvidia(
     'a100-40',
@@ -180,7 +181,8 @@ export const NVIDIA: readonly DeviceSpec[] = [
     '(?<!g)b200',
     { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250, sms: 148 },
     ['NVLink 5', 900],
-    'NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W), DGX B200 datasheet (1,440 GB over 8; the chip carries 192 GB); nvidia-smi',
+    'NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W), DGX B200 datasheet (1,440 GB over 8; the ' +
+      'chip carries 192 GB); nvidia-smi',
   ),
   nvidia(
     'b300',

@@ -24,7 +24,7 @@ function fillZeroRows(matrix: Float32Array, width: number, random: () => number)
 }
 
 /**
- * The branch's tensors. A pair j of a branch of width w turns as pair j·d/w of a head of width d; where that is no
+ * The branch's tensors. A pair j of a branch of width w rotates as pair j·d/w of a head of width d; where that is no
  * whole number its query is zero, and it scores nothing.
  * @param model tensors of the model
  * @param random draws for the keys of such pairs, without which training could not begin to use them; zero unless given

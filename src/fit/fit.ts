@@ -71,7 +71,7 @@ export function fitLayer(request: FitRequest, layer: number, moments: LayerMomen
     const mean = new Float32Array(count * width);
     const hasCovariances = moments[axis].every((own) => own instanceof Covariance);
     for (const kind of controls && hasCovariances && width <= WIDEST_CONTROL ? INITIALISATIONS : [initialisation]) {
-      // Drawn anew in each layer, so that a fit can go on from any of them.
+      // Drawn for each layer by itself, so that a fit can resume at any layer.
       const normal = normalFrom(randomFrom(mix(seed) ^ (2 * layer + (axis === 'key' ? 0 : 1))));
       moments[axis].forEach((own, group) => {
         const first = moments[axis][group % headGroups] as Moments;

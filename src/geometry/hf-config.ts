@@ -50,7 +50,8 @@ function refuseClasses(c: Config, { architecture }: Family): void {
   );
   if (stranger !== undefined)
     c.refuse(
-      `architectures must name the causal language model of model_type ${show(c.get('model_type'))}, ${received(stranger)}`,
+      `architectures must name the causal language model of model_type ${show(c.get('model_type'))}, ` +
+        `${received(stranger)}`,
       CONVENTIONAL,
     );
 }
@@ -77,7 +78,8 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   if (!family) {
     refuseLoops(c);
     return c.refuse(
-      `model_type must be one of ${MODEL_TYPES.join(', ')}, ${received(modelType)}; the layout of others is not known here`,
+      `model_type must be one of ${MODEL_TYPES.join(', ')}, ${received(modelType)}; the layout of others is not ` +
+        'known here',
       CONVENTIONAL,
     );
   }

@@ -44,7 +44,8 @@ export function readConfig(path: string): { readonly json: unknown; readonly nam
   const name = nameInConfig(json, basename(dirname(resolve(file))));
   if (existsSync(join(dirname(file), TAH_FILE)))
     throw new UserError(
-      `${TAH_FILE} beside ${show(file)} says that ${name} runs some of its tokens again, each with rows of its own; how many is not in the file, and such a cache is not planned`,
+      `${TAH_FILE} beside ${show(file)} says that ${name} runs some of its tokens again, each with rows of its ` +
+        'own; how many is not in the file, and such a cache is not planned',
       `plan the model without it: give a copy of config.json from a folder without ${TAH_FILE}`,
     );
   return { json, name };

@@ -5,7 +5,8 @@
  * Each format stores a scale and often a zero point for a group of weights:
  *   awq, gptq, auto-round   bits + (16 + bits) / group; a symmetric gptq file has zero points all the same
  *   compressed-tensors      bits + 16 / group, without zero points where it is symmetric
- *   bitsandbytes            4 bits + 32 / 64, or + 8 / 64 + 32 / (64 · 256) with a second quantisation; 8 bits + 32 a row
+ *   bitsandbytes            4 bits + 32 / 64, or + 8 / 64 + 32 / (64 · 256) with a second quantisation; 8 bits + 32 a
+ * row
  *   fp8                     8 bits (a scale a tensor or block of 128 × 128)
  *   mlx                     bits + 32 / group, tables included
  * Tables and the head stay in the file's dtype unless the format takes them too.
@@ -74,7 +75,8 @@ export function quantisedWeights(c: Config, typeBits: number, row: number): Quan
       return compressedTensors(q, row, inLayers);
     default:
       return c.refuse(
-        `${key} has quant_method ${show(method)}, whose bytes are not known here; awq, gptq, auto-round, bitsandbytes, fp8, compressed-tensors and mlx are`,
+        `${key} has quant_method ${show(method)}, whose bytes are not known here; awq, gptq, auto-round, ` +
+          'bitsandbytes, fp8, compressed-tensors and mlx are',
         HINT,
       );
   }

@@ -103,7 +103,8 @@ export function refuseLoops(c: Config, read: readonly string[] = [], loops?: unk
   );
   if (key !== undefined)
     c.refuse(
-      `${show(key)} says that the model loops or keeps another cache, for which its model_type (${typeOf(c)}) is not known`,
+      `${show(key)} says that the model loops or keeps another cache, for which its model_type (${typeOf(c)}) is ` +
+        'not known',
       ASK,
     );
 }
@@ -130,13 +131,15 @@ export function refuseUnsupported(c: Config): void {
   const types = c.get('layer_types');
   if (types !== undefined && !(Array.isArray(types) && types.every((t) => t === 'full_attention'))) {
     c.refuse(
-      'layer_types must be "full_attention" throughout; sliding-window, linear and other layers keep another cache, which is not modelled',
+      'layer_types must be "full_attention" throughout; sliding-window, linear and other layers keep another ' +
+        'cache, which is not modelled',
       CONVENTIONAL,
     );
   }
   if (c.get('partial_rotary_factor') !== undefined && c.get('partial_rotary_factor') !== 1) {
     c.refuse(
-      `partial_rotary_factor must be 1, ${received(c.get('partial_rotary_factor'))}; partly rotated heads are not modelled`,
+      `partial_rotary_factor must be 1, ${received(c.get('partial_rotary_factor'))}; partly rotated heads are not ` +
+        'modelled',
       CONVENTIONAL,
     );
   }
@@ -156,7 +159,8 @@ export function refuseSlidingWindow(c: Config, windowIsDefault: boolean): void {
       );
     if (c.get('sliding_window') !== undefined)
       c.refuse(
-        `sliding_window must be null, ${received(c.get('sliding_window'))}; sliding-window layers keep another cache, which is not modelled`,
+        `sliding_window must be null, ${received(c.get('sliding_window'))}; sliding-window layers keep another ` +
+          'cache, which is not modelled',
         hint,
       );
   } else if (c.boolean('use_sliding_window', false)) {

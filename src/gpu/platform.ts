@@ -34,7 +34,7 @@ export interface Units {
 export interface Bounds {
   /** Longest dispatch: a driver resets a device that does not answer, and a desktop waits for it. */
   readonly dispatchSeconds: number;
-  /** Operands of one call with all their copies, bytes; points that take turns have as much again. */
+  /** Operands of one call with all their copies, bytes; points that are open at once have as much in all. */
   readonly pointBytes: number;
   /** Clocks are rounded, by how much is to be measured (bench/resolution.ts). */
   readonly roundedClocks: boolean;

@@ -38,7 +38,9 @@ export class Budget {
     return new Budget(Math.max(0, Math.min(seconds, this.left)), this.now, this);
   }
 
-  /** Whether pieces of these kinds, one after the other, end in time. Of a kind that was never done nothing is known. */
+  /**
+   * Whether pieces of these kinds, one after the other, end in time. Of a kind that was never done nothing is known.
+   */
   fits(...kinds: readonly string[]): boolean {
     return this.left > 0 && this.expected(...kinds) <= this.left;
   }

@@ -25,8 +25,8 @@ function shardsOf(folder: string): string[] | null {
 }
 
 /**
- * Of a folder with config.json and weights: the one file model.safetensors, else all shards that the index names, in the
- * order of their names; where there is no index, all of the folder. Reads every byte: about a second a gigabyte.
+ * Of a folder with config.json and weights: the one file model.safetensors, else all shards that the index names, in
+ * the order of their names; where there is no index, all of the folder. Reads every byte: about a second a gigabyte.
  * @returns 64 hexadecimal digits
  * @throws UserError when a file cannot be read
  */

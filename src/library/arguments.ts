@@ -72,17 +72,20 @@ const geometry = z
 const rank = count(1e7).optional();
 /** Settings that have a meaning of their own where they are not given. */
 const USUAL: readonly string[] = ['shared', 'constants'];
-export const codec = codecSchema
+const HAS_SETTINGS =
+  'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual, tokens, constants or ' +
+  'shared), and no others';
+const codec = codecSchema
   .refine((c) => 'rankK' in c === 'rankV' in c, 'must have both ranks or none')
   .refine(({ kind, ...given }) => {
     const has = new Set(Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [name])));
     const settings: readonly string[] = registry.CODECS[kind].settings;
     return [...has].every((name) => settings.includes(name)) && settings.every((s) => USUAL.includes(s) || has.has(s));
-  }, 'must have the settings of its kind (ranks, shareLayers, bits, windowTokens, residual, tokens, constants or shared), and no others');
+  }, HAS_SETTINGS);
 export const path = z.enum(PATHS);
 export const choice = z.object({ storage: z.enum(STORAGES), groupSize: count(4096) });
 export const branch = z.object({ width: count(1024, 0), perHead: z.boolean() });
-export const eviction = z
+const eviction = z
   .discriminatedUnion('policy', [
     z.object({
       policy: z.literal('streaming'),
@@ -99,7 +102,7 @@ export const eviction = z
     z.object({ policy: z.literal('budget'), budgetTokens: tokens }),
   ])
   .nullable();
-export const configuration = z
+const configuration = z
   .object({
     geometry,
     codec,
@@ -175,7 +178,7 @@ export const query = z.object({
   pathClass: text,
   eviction,
 });
-export const report = asMade(
+const report = asMade(
   z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) }),
 );
 export const filter = z.object({

@@ -61,7 +61,10 @@ function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds'
   const answer = interval(step, timeText(step), `${source(m)}, batch ${s.batch}`, (published) => {
     const each = hostTime(published);
     if (published <= step.high || each > EAGER_SECONDS_AN_OPERATION) return null;
-    return `eager framework floor: ${microseconds(each)} of host time for each of ${operations} operations; compiled kernels need ${formatMilliseconds(step.low)} ms or more (batch ${s.batch} assumed)`;
+    return (
+      `eager framework floor: ${microseconds(each)} of host time for each of ${operations} operations; compiled ` +
+      `kernels need ${formatMilliseconds(step.low)} ms or more (batch ${s.batch} assumed)`
+    );
   });
   // Host time that every step pays bounds the throughput of any batch, too.
   const most = m.plan(s.model, FULL, { contextTokens: s.contextTokens }).maxBatch.onGrid;
@@ -71,7 +74,12 @@ function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds'
     undecided: (published) => {
       const host = hostTime(published) * fullOperations;
       if (host <= most / s.fullPeak) return null;
-      return `${rateOf(s.fullPeak)} of the same table, at any batch up to ${most}, is a step of at most ${formatMilliseconds(most / s.fullPeak)} ms, and so much host time alone takes the teacher ${formatMilliseconds(host)} ms: the two figures are of two implementations or batches, and the paper states neither`;
+      return (
+        `${rateOf(s.fullPeak)} of the same table, at any batch up to ${most}, is a step of at most ` +
+        `${formatMilliseconds(most / s.fullPeak)} ms, and so much host time alone takes the teacher ` +
+        `${formatMilliseconds(host)} ms: the two figures are of two implementations or batches, and the paper ` +
+        'states neither'
+      );
     },
   };
 }
@@ -104,7 +112,11 @@ function stepRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'step-ratio' }>)
   return interval(q, quotientText(q), 'both ends of the bracket are compared with their like', (published) => {
     if (!isQuotient(published, s.published.seconds, s.published.fullSeconds)) return null;
     if (published <= q.high || extra / more > EAGER_SECONDS_AN_OPERATION) return null;
-    return `framework floor again: ${more} more operations (encode, reconstruct) take ${formatMilliseconds(extra)} ms, ${microseconds(extra / more)} each (the two latencies are ${ratioText3(s.published.seconds / s.published.fullSeconds)} apart)`;
+    return (
+      `framework floor again: ${more} more operations (encode, reconstruct) take ${formatMilliseconds(extra)} ms, ` +
+      `${microseconds(extra / more)} each (the two latencies are ` +
+      `${ratioText3(s.published.seconds / s.published.fullSeconds)} apart)`
+    );
   });
 }
 
@@ -123,7 +135,11 @@ function throughput(m: PaperModel, s: Extract<TimeSubject, { of: 'throughput' }>
     const share = (steps * work.matrixFlops) / matrix;
     // Slower than the slow end, and nowhere near a limit of the chip: the implementation, not the method.
     if (published >= rate.low || share > 0.1 || (steps * work.bytes) / bandwidth > 0.5) return null;
-    return `eager framework, below the slow end: at batch ${batch} it is ${percent(share)} of the matrix rate and ${percent((steps * work.bytes) / bandwidth)} of the bandwidth; rebuilding K and V moves ${formatDecimalBytes(work.bytes)} and computes ${flopText(work.matrixFlops)} a step`;
+    return (
+      `eager framework, below the slow end: at batch ${batch} it is ${percent(share)} of the matrix rate and ` +
+      `${percent((steps * work.bytes) / bandwidth)} of the bandwidth; rebuilding K and V moves ` +
+      `${formatDecimalBytes(work.bytes)} and computes ${flopText(work.matrixFlops)} a step`
+    );
   });
 }
 
@@ -132,7 +148,9 @@ function layerSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-second
   const { loops } = m.geometry(s.model);
   const bandwidth = m.device.spec.memoryBytesPerSecond;
   const full = isUncompressed(s.decoding.codec);
-  const scope = `one layer × ${loops} loops, one sequence: ${formatDecimalBytes(counted.bytes)} moved${full ? '' : `, ${flopText(counted.flops)}`}`;
+  const scope =
+    `one layer × ${loops} loops, one sequence: ${formatDecimalBytes(counted.bytes)} ` +
+    `moved${full ? '' : `, ${flopText(counted.flops)}`}`;
   const answer = interval(seconds, timeText(seconds), scope, (published) => {
     const each = (published - seconds.estimate) / counted.operations;
     return published > seconds.high && each <= EAGER_SECONDS_AN_OPERATION
@@ -157,14 +175,17 @@ function layerRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-ratio' }
   const full = m.layer(s.model, FULL, s.contextTokens);
   const q = quotient(full.seconds, own.seconds);
   const reads = readShare(m, s);
-  const reason = `reads are T/ρ of the full cache’s: parity at ρ = T is structural (${formatNumber(1 / reads)}× with the rotary branch)`;
+  const reason =
+    `reads are T/ρ of the full cache’s: parity at ρ = T is structural (${formatNumber(1 / reads)}× with the rotary ` +
+    'branch)';
   return interval(q, quotientText(q), reason, (published) => {
     if (!isQuotient(published, s.published.fullSeconds, s.published.seconds)) return null;
     if (Math.abs(published * reads - 1) <= KERNEL_DIFFERENCE)
       return `${reason}; the rest is the efficiency of two kernels`;
     const each = (s.published.seconds - own.seconds.estimate) / own.counted.operations;
     return published < q.low && each > 0 && each <= EAGER_SECONDS_AN_OPERATION
-      ? `framework floor: ${own.counted.operations} operations of the absorbed path at ${microseconds(each)} each, which a short context does not hide`
+      ? `framework floor: ${own.counted.operations} operations of the absorbed path at ${microseconds(each)} each, ` +
+          'which a short context does not hide'
       : null;
   });
 }

@@ -157,7 +157,9 @@ function trainable(m: PaperModel, s: Extract<Subject, { of: 'codec-trainable' }>
   const bytes = n * TRAINING_BYTES_A_PARAMETER;
   const total = bytes + m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }).memory.weightsBytes;
   const text = `${countText(n)}, ${percent(n / parameterCount(g))} of the model`;
-  const reason = `the paper states no limit; in AdamW a codec of ${countText(n)} parameters takes ${formatDecimalBytes(bytes)} beside the model or more, a B200 holds ${formatDecimalBytes(B200_BYTES)}`;
+  const reason =
+    `the paper states no limit; in AdamW a codec of ${countText(n)} parameters takes ${formatDecimalBytes(bytes)} ` +
+    `beside the model or more, a B200 holds ${formatDecimalBytes(B200_BYTES)}`;
   return point(null, text, reason, (_, claimed) =>
     total <= B200_BYTES === (claimed !== 'infeasible') ? reason : null,
   );
@@ -173,14 +175,18 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
     (published: number): string | null =>
       Math.abs(published - nominal) <= 0.006 * nominal ? reason : null;
   if (s.codec.bits) {
-    const reason = `${s.codec.bits} bits alone are ${ratioText(nominal)}; an f16 scale for each ${GROUP_SIZE} scalars is stored too (our layout: the paper states none)`;
+    const reason =
+      `${s.codec.bits} bits alone are ${ratioText(nominal)}; an f16 scale for each ${GROUP_SIZE} scalars is stored ` +
+      'too (our layout: the paper states none)';
     return point(stored, ratioText(stored), reason, explained(reason));
   }
   if (pathSpec(s.path).branch) {
     const perHead = m.configuration(s.model, s, { branch: { width: 64, perHead: true } });
     const own = scalarsPerToken(layoutOf(g, s.codec, s.path, perHead.choice, perHead.branch));
     const all = scalarsPerToken(layoutOf(g, { kind: 'full' }, 'full', perHead.choice, perHead.branch));
-    const reason = `the rotary branch (64 scalars) is cached too: one that all heads share leaves ${ratioText(stored)}, one a head ${ratioText(all / own)}`;
+    const reason =
+      `the rotary branch (64 scalars) is cached too: one that all heads share leaves ${ratioText(stored)}, one a ` +
+      `head ${ratioText(all / own)}`;
     return point(stored, ratioText(stored), reason, explained(reason));
   }
   // The ratio holds once the layers around the loop, whose cache no codec of the loop axis touches, are left out.
@@ -190,7 +196,9 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
     scalarsPerToken(
       layoutOf(core, s.codec, s.path, { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }),
     );
-  const reason = `ρ counts the looped core; ${g.preludeLayers} + ${g.codaLayers} layers around it keep ordinary caches (${cacheSlots(g) - cacheSlots(core)} of ${cacheSlots(g)} slots)`;
+  const reason =
+    `ρ counts the looped core; ${g.preludeLayers} + ${g.codaLayers} layers around it keep ordinary caches ` +
+    `(${cacheSlots(g) - cacheSlots(core)} of ${cacheSlots(g)} slots)`;
   return point(stored, ratioText(stored), reason, (published) => (Math.abs(alone - published) < 1e-9 ? reason : null));
 }
 
@@ -200,7 +208,8 @@ function maxBatch(m: PaperModel, s: Extract<Subject, { of: 'max-batch' }>): Answ
   return point(
     onGrid,
     `${onGrid} (${exact} fit)`,
-    'capacity tests climb the grid 2^k, 3·2^(k−1); in brackets what the memory that the driver reports holds; LLA by the path of the 108 tok/s, which writes rebuilt K and V to memory',
+    'capacity tests climb the grid 2^k, 3·2^(k−1); in brackets what the memory that the driver reports holds; LLA ' +
+      'by the path of the 108 tok/s, which writes rebuilt K and V to memory',
   );
 }
 
@@ -210,7 +219,9 @@ function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): An
   const gain = own.exact / full.exact;
   const rho = coreRatio(m.geometry(s.model), s.decoding.codec);
   const fused = m.plan(s.model, { ...s.decoding, materialised: false }, { contextTokens: s.contextTokens }).maxBatch;
-  const reason = `grid artefact: ${own.onGrid} / ${full.onGrid} are points of the grid; without it ${own.exact} / ${full.exact}, or ${fused.exact} / ${full.exact} where K is rebuilt inside the kernel, near ρ = ${ratioText(rho)}`;
+  const reason =
+    `grid artefact: ${own.onGrid} / ${full.onGrid} are points of the grid; without it ${own.exact} / ${full.exact}, ` +
+    `or ${fused.exact} / ${full.exact} where K is rebuilt inside the kernel, near ρ = ${ratioText(rho)}`;
   return point(gain, ratioText(gain), reason, (published) => (own.onGrid / full.onGrid === published ? reason : null));
 }
 
@@ -226,7 +237,9 @@ function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>)
   const { weightsBytes, codecBytes, kvBytesPerSequence } = plan.memory;
   const beside = weightsBytes + codecBytes + kvBytesPerSequence;
   const total = beside + plan.prefill.peakBytes;
-  const detail = `${formatDecimalBytes(plan.prefill.peakBytes)} of prefill beside ${formatDecimalBytes(beside)} of weights, codec and one cache`;
+  const detail =
+    `${formatDecimalBytes(plan.prefill.peakBytes)} of prefill beside ${formatDecimalBytes(beside)} of weights, ` +
+    'codec and one cache';
   const fits = plan.prefill.fits;
   const reason = `${detail}, on ${formatDecimalBytes(m.device.choice.vramBytes)}`;
   const explain = (): string | null => {
@@ -234,7 +247,10 @@ function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>)
     const wide = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).memory
       .kvBytesPerSequence;
     if (!fits || total + wide <= B200_BYTES) return null;
-    return `as described it takes ${formatDecimalBytes(total)} and fits; a second pass that also keeps full-width K/V (${formatDecimalBytes(wide)} at ${formatTokens(s.contextTokens)}) does not, even on a B200`;
+    return (
+      `as described it takes ${formatDecimalBytes(total)} and fits; a second pass that also keeps full-width K/V ` +
+      `(${formatDecimalBytes(wide)} at ${formatTokens(s.contextTokens)}) does not, even on a B200`
+    );
   };
   return point(null, fits ? 'fits' : 'does not fit', reason, explain);
 }

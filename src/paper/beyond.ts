@@ -75,7 +75,13 @@ function reads(m: PaperModel): Beyond {
   return {
     id: 'reads',
     title: 'Reads are T/ρ of the full cache’s, not 1/ρ',
-    text: `What is stored once is read in each of the T = ${loops} loops. Latents therefore read T/ρ of what the full cache reads: parity at ρ = T (${parity.join(', ')}) is structural, below it LLA reads more than the full cache, and only beyond it does it save bandwidth. Sharing across layers or loops saves memory and no bandwidth at all. LLA-2D reads so little only where all heads share one read of the latent. Rebuilding K and V in memory first (materialised) reads them beside the latents, and has written them before: more than the full cache at every ratio.`,
+    text:
+      `What is stored once is read in each of the T = ${loops} loops. Latents therefore read T/ρ of what the full ` +
+      `cache reads: parity at ρ = T (${parity.join(', ')}) is structural, below it LLA reads more than the full ` +
+      'cache, and only beyond it does it save bandwidth. Sharing across layers or loops saves memory and no ' +
+      'bandwidth at all. LLA-2D reads so little only where all heads share one read of the latent. Rebuilding K and ' +
+      'V in memory first (materialised) reads them beside the latents, and has written them before: more than the ' +
+      'full cache at every ratio.',
     columns: [
       { name: 'codec', title: 'codec', unit: 'text' },
       { name: 'storedShare', title: 'stored', unit: 'share' },
@@ -112,7 +118,12 @@ function equalMemory(m: PaperModel): Beyond {
   return {
     id: 'equal-memory',
     title: 'Throughput in the same memory, 1.4B at 4096 tokens',
-    text: `Tokens per second at the largest batch of each row over those of the full cache at its own (${full.maxBatch.exact} sequences, ${rateText(full.decode.tokensPerSecond ?? { estimate: 0, low: 0, high: 0 })}); estimates. ρ times the sequences read T times as much in all, so capacity alone brings about ρ/T (and weights shared by more sequences): block-absorbed attention gains from ${String(first ?? 'no ratio')} on.`,
+    text:
+      'Tokens per second at the largest batch of each row over those of the full cache at its own ' +
+      `(${full.maxBatch.exact} sequences, ` +
+      `${rateText(full.decode.tokensPerSecond ?? { estimate: 0, low: 0, high: 0 })}); estimates. ρ times the ` +
+      'sequences read T times as much in all, so capacity alone brings about ρ/T (and weights shared by more ' +
+      `sequences): block-absorbed attention gains from ${String(first ?? 'no ratio')} on.`,
     columns: [
       { name: 'codec', title: 'codec', unit: 'text' },
       { name: 'maxBatch', title: 'max batch', unit: 'count' },
@@ -135,7 +146,11 @@ function ratios(m: PaperModel): Beyond {
   return {
     id: 'break-even-ratios',
     title: 'Break-even ratios, per path',
-    text: 'The smallest ratio from which a cached token costs a path no more time than the full cache, on 1.4B, with both at the fast end of their intervals, at the estimate, and at the slow end. The fast end has matrix units for every product, so that reads alone decide; the estimate has them for projections only; the slow end has none. “–”: at no ratio.',
+    text:
+      'The smallest ratio from which a cached token costs a path no more time than the full cache, on 1.4B, with ' +
+      'both at the fast end of their intervals, at the estimate, and at the slow end. The fast end has matrix units ' +
+      'for every product, so that reads alone decide; the estimate has them for projections only; the slow end has ' +
+      'none. “–”: at no ratio.',
     columns: [
       { name: 'path', title: 'path', unit: 'text' },
       { name: 'fastEnd', title: 'fast end', unit: 'ratio' },
@@ -159,7 +174,10 @@ function contexts(m: PaperModel): Beyond {
   return {
     id: 'break-even-contexts',
     title: 'Break-even contexts, per path',
-    text: 'The shortest context from which a step takes no longer than the full cache’s at the same batch and context (time alone: the full cache may no longer fit). Below it the codec’s fixed work (encoding, set-up, launches) outweighs what reading less saves. “–”: not up to 1M tokens.',
+    text:
+      'The shortest context from which a step takes no longer than the full cache’s at the same batch and context ' +
+      '(time alone: the full cache may no longer fit). Below it the codec’s fixed work (encoding, set-up, launches) ' +
+      'outweighs what reading less saves. “–”: not up to 1M tokens.',
     columns: [
       { name: 'path', title: 'path', unit: 'text' },
       { name: 'ratio', title: 'ratio', unit: 'ratio' },
@@ -202,7 +220,12 @@ function prefills(m: PaperModel): Beyond {
   return {
     id: 'prefill-peaks',
     title: 'Prefill peaks',
-    text: `Working memory while one prompt is prefilled, beside weights, codec and the cache that it fills; from which kind on it fits the card. “1M tokens in ${formatBytes(million.memory.kvBytesPerSequence)}” holds for the finished cache; getting there takes ${formatBytes(million.prefill.peakBytes)} more by accumulation, and a chunked prefill, in which later chunks attend to latents, is no longer the paper’s two-pass result. The model was trained for ${formatTokens(m.geometry(OURO).maxPositions)} positions.`,
+    text:
+      'Working memory while one prompt is prefilled, beside weights, codec and the cache that it fills; from which ' +
+      `kind on it fits the card. “1M tokens in ${formatBytes(million.memory.kvBytesPerSequence)}” holds for the ` +
+      `finished cache; getting there takes ${formatBytes(million.prefill.peakBytes)} more by accumulation, and a ` +
+      'chunked prefill, in which later chunks attend to latents, is no longer the paper’s two-pass result. The ' +
+      `model was trained for ${formatTokens(m.geometry(OURO).maxPositions)} positions.`,
     columns: [
       { name: 'model', title: 'model', unit: 'text' },
       { name: 'codec', title: 'codec', unit: 'text' },
@@ -242,7 +265,9 @@ function sizes(m: PaperModel): Beyond {
   return {
     id: 'codec-parameters',
     title: 'Codec parameters',
-    text: 'W_down, W_up and μ lie in device memory once for all sequences. The ratio leaves them out. LLA’s are a fraction of the model, LLA-2D’s at small ratios more than the model itself.',
+    text:
+      'W_down, W_up and μ lie in device memory once for all sequences. The ratio leaves them out. LLA’s are a ' +
+      'fraction of the model, LLA-2D’s at small ratios more than the model itself.',
     columns: [
       { name: 'model', title: 'model', unit: 'text' },
       { name: 'codec', title: 'codec', unit: 'text' },
@@ -270,7 +295,10 @@ function inFlight(m: PaperModel): Beyond {
   return {
     id: 'in-flight',
     title: 'In-flight buffers',
-    text: 'A latent is complete only after the last loop. Encoding is linear, so an f32 accumulator of its width, for every layer and head of a sequence’s current token, is enough; the exact K and V of earlier loops need not be kept.',
+    text:
+      'A latent is complete only after the last loop. Encoding is linear, so an f32 accumulator of its width, for ' +
+      'every layer and head of a sequence’s current token, is enough; the exact K and V of earlier loops need not ' +
+      'be kept.',
     columns: [
       { name: 'model', title: 'model', unit: 'text' },
       { name: 'codec', title: 'codec', unit: 'text' },

@@ -28,7 +28,8 @@ export async function paperDevice(calibrationFile: string | null): Promise<Paper
   if (!ofPaperDevice(calibration.device)) {
     const { description, software } = calibration.device;
     throw new UserError(
-      `${show(file)} was measured on ${software ? `a software adapter (${description})` : description} and cannot price the paper's ${findDevice(PAPER_DEVICE).name}`,
+      `${show(file)} was measured on ${software ? `a software adapter (${description})` : description} and cannot ` +
+        `price the paper's ${findDevice(PAPER_DEVICE).name}`,
       'leave --calibration out to compare with the datasheet, or measure on an H200 with lla-sim calibrate',
     );
   }
@@ -58,7 +59,8 @@ function measuredDevice({ file, content, stale }: NonNullable<Sources['calibrati
     notes:
       stale.length > 0
         ? [
-            `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
+            `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by ` +
+              'roofline until it is measured again (lla-sim calibrate)',
           ]
         : [],
   };

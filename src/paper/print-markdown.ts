@@ -82,7 +82,9 @@ export function paperMarkdown(r: PaperReport, level = 1): string {
   lines.push('', `${h2} ${CONTRADICTIONS_TITLE}`, '');
   for (const c of r.quality.contradictions)
     lines.push(
-      `- **${markdownText(c.subject)}**: ${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join('; '))}. ${markdownText(c.explanation)}`,
+      `- **${markdownText(c.subject)}**: ` +
+        `${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join('; '))}. ` +
+        `${markdownText(c.explanation)}`,
     );
   if (r.notes.length > 0) lines.push('', ...r.notes.map((n) => `*${markdownText(n)}*`));
   return `${lines.join('\n')}\n`;

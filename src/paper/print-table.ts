@@ -37,7 +37,10 @@ export function countsOf(comparisons: readonly Comparison[]): string {
 
 /** What each verdict means, in the words of the report. */
 export const LEGEND =
-  'exact: the planner’s value has the digits that the paper prints. by definition: so it has, but the value follows from settings printed beside it, and any label would pass. inside: the paper’s value lies in the planner’s interval. explained: it does not, for a reason that was itself checked with numbers. undecided: whether that reason holds depends on what the paper does not state. ' +
+  'exact: the planner’s value has the digits that the paper prints. by definition: so it has, but the value ' +
+  'follows from settings printed beside it, and any label would pass. inside: the paper’s value lies in the ' +
+  'planner’s interval. explained: it does not, for a reason that was itself checked with numbers. undecided: ' +
+  'whether that reason holds depends on what the paper does not state. ' +
   'not predictable: it needs the model’s weights.';
 
 export const BEYOND_TITLE = 'What the paper does not say, and the model does';
@@ -46,7 +49,8 @@ export const QUALITY_TEXT = 'Carried with their tables and never predicted.';
 export const CONTRADICTIONS_TITLE = 'Where the published figures contradict each other';
 
 export const deviceLine = (r: PaperReport): string =>
-  `${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}; memory from the planner, times from ${r.device.calibration ? r.device.calibration.file : 'the datasheet'}`;
+  `${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}; memory from the planner, times from ` +
+  `${r.device.calibration ? r.device.calibration.file : 'the datasheet'}`;
 
 export function paperTable(r: PaperReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);

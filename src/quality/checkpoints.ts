@@ -1,6 +1,7 @@
 /**
  * Which trained codec a published score belongs to. Tables count as one checkpoint unless the paper says that they are
- * two. Where it does not say which of two a table scores, its scores count for both. Lines are those of the paper's TeX.
+ * two. Where it does not say which of two a table scores, its scores count for both. Lines are those of the paper's
+ * TeX.
  */
 import { codecSpec } from '../codecs/registry.js';
 import type { Metric, QualityFigure } from './figure.js';
@@ -82,9 +83,9 @@ const tableOf = (f: QualityFigure): TableOf | null => {
 export const checkpointOf = (figure: QualityFigure): string | null => tableOf(figure)?.checkpoint ?? null;
 
 /**
- * Figures by the checkpoint that they count for, in the order of the figures. A figure whose source names no checkpoint,
- * or one of several, counts for each of them, but for codecs that one table made for itself. The name is null where no
- * figure has one.
+ * Figures by the checkpoint that they count for, in the order of the figures. A figure whose source names no
+ * checkpoint, or one of several, counts for each of them, but for codecs that one table made for itself. The name is
+ * null where no figure has one.
  * @param figures of one configuration: one model, codec, ratio, path class and eviction
  */
 export function byCheckpoint(figures: readonly QualityFigure[]): Map<string | null, QualityFigure[]> {

@@ -39,7 +39,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'gsm8k-4x',
     'GSM8K of LLA 4× on Ouro-1.4B',
     ['0.590 @ Table tier4', '0.590 @ Table broadsuite', '0.800 @ Table isocache'],
-    'Two checkpoints and two decoders under one name: a cold-start sweep against the checkpoint selected for the iso-cache comparison. Even 21.33× scores 0.740 in the second, above 2.67× (0.575) in the first.',
+    'Two checkpoints and two decoders under one name: a cold-start sweep against the checkpoint selected for the ' +
+      'iso-cache comparison. Even 21.33× scores 0.740 in the second, above 2.67× (0.575) in the first.',
   ),
   contradiction(
     'gsm8k-teacher',
@@ -51,7 +52,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'train-kl-4x',
     'train-KL of LLA 4× on Ouro-1.4B',
     ['0.0160 @ Table tier4', '0.059 @ Table isocache', '0.105 @ Table ablations'],
-    'All three are called held-out teacher-forced KL. The third is after 300 steps of 3,000; for the first two the paper names different checkpoints only. The worse KL (0.059) has the better GSM8K (0.800).',
+    'All three are called held-out teacher-forced KL. The third is after 300 steps of 3,000; for the first two ' +
+      'the paper names different checkpoints only. The worse KL (0.059) has the better GSM8K (0.800).',
   ),
   contradiction(
     'train-kl-transition',
@@ -68,7 +70,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'math500-3.2x',
     'MATH-500 of LLA 3.2× on Ouro-1.4B',
     ['0.72 @ Table broadsuite', '0.460 off-policy @ Table onpolicy', '0.700 on-policy @ Table onpolicy'],
-    'The broad suite does not say which training it used; its 0.72 exceeds both rows of the on-policy table and its own 2.67× (0.54).',
+    'The broad suite does not say which training it used; its 0.72 exceeds both rows of the on-policy table and ' +
+      'its own 2.67× (0.54).',
   ),
   contradiction(
     'math500-4x',
@@ -85,7 +88,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       '0.650 at 10.67× @ Table onpolicy',
       '0.660 at 21.33× @ Table onpolicy',
     ],
-    'The text says that long reasoning breaks first and degrades throughout under compression; the table rises from 4× to 21.33×.',
+    'The text says that long reasoning breaks first and degrades throughout under compression; the table rises ' +
+      'from 4× to 21.33×.',
   ),
   contradiction(
     'mla-head-order',
@@ -97,7 +101,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'train-KL 0.122, 0.123, 0.128 in that order @ Table isocache',
       'MC-avg 0.585, 0.576, 0.613 @ Table isocache',
     ],
-    'The smallest cache scores highest and the middle one lowest, though all have the same recipe and nearly the same KL. So a score says little about the next ratio, or about another training.',
+    'The smallest cache scores highest and the middle one lowest, though all have the same recipe and nearly the ' +
+      'same KL. So a score says little about the next ratio, or about another training.',
   ),
   contradiction(
     'scale-order',
@@ -108,7 +113,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'LLA-2D train-KL 0.192, 0.165, 0.110 @ Table scale',
       'LLA-2D average 0.607, 0.611, 0.631 @ Table scale_mc',
     ],
-    'The smaller latent keeps more, though a larger one can hold all that it holds. So training decided these scores as well as the axis.',
+    'The smaller latent keeps more, though a larger one can hold all that it holds. So training decided these ' +
+      'scores as well as the axis.',
     ['ouro-2.6b'],
   ),
   contradiction(
@@ -120,7 +126,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'MMLU-Pro 0.416, teacher 0.481 @ Table broadsuite',
       '"at or above the teacher through 4×" @ caption, Figure broadsuite',
     ],
-    'By the table it holds through 2× for code, and for MMLU-Pro at no ratio (0.467 to 0.475 against 0.481). The appendix itself says that lighter ratios are needed.',
+    'By the table it holds through 2× for code, and for MMLU-Pro at no ratio (0.467 to 0.475 against 0.481). The ' +
+      'appendix itself says that lighter ratios are needed.',
   ),
   contradiction(
     'drop-in',
@@ -163,13 +170,15 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       '0.800 for LLA 4×, 0.794 for the teacher, no row for 8 bits @ Table isocache',
       '0.590 for LLA 4× @ Table tier4',
     ],
-    'No table has the 8-bit codec without eviction. The caption refers to the iso-cache table, so LLA 4× is that checkpoint, not the cold-start one.',
+    'No table has the 8-bit codec without eviction. The caption refers to the iso-cache table, so LLA 4× is that ' +
+      'checkpoint, not the cold-start one.',
   ),
   contradiction(
     'passkey-4x-64k',
     'reliable retrieval of LLA 4× on Ouro-1.4B',
     ['at least 64k at ≤ 5.33× @ text, Section onpolicy', '0.87 at 64k @ Table passkey'],
-    'Below the paper’s own line of 0.9, so 32k by the table, though 5.33× reaches 64k. Cells have 15 trials: 0.87 is 13 of 15, 0.93 would be 14.',
+    'Below the paper’s own line of 0.9, so 32k by the table, though 5.33× reaches 64k. Cells have 15 trials: 0.87 ' +
+      'is 13 of 15, 0.93 would be 14.',
   ),
   contradiction(
     'passkey-cells',
@@ -228,7 +237,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       '0.795, 0.755, 0.575 @ Table broadsuite',
       'the same six scores @ Table tier4',
     ],
-    'They are the tier4 scores (200 items, earlier streaming decoder); 100 items cannot give them. Their teacher in the same row is the 1,319-item figure.',
+    'They are the tier4 scores (200 items, earlier streaming decoder); 100 items cannot give them. Their teacher ' +
+      'in the same row is the 1,319-item figure.',
   ),
   contradiction(
     'items-bbh',
@@ -276,13 +286,17 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
     'batch-768',
     'whether maximum batch follows the ideal ρ',
     ['768 / 32 = 24 @ Table memory', 'ρ = 21.3 @ Table memory'],
-    'More than ideal: the batches are points of a grid 2^k and 3·2^(k−1). Weights, codec and cache alone would allow 979 and 45 in the 143,771 MiB that an H200’s driver reports; with the planner’s reserve and workspace it is 972 and 45 (796 where rebuilt K and V are written to memory).',
+    'More than ideal: the batches are points of a grid 2^k and 3·2^(k−1). Weights, codec and cache alone would ' +
+      'allow 979 and 45 in the 143,771 MiB that an H200’s driver reports; with the planner’s reserve and workspace ' +
+      'it is 972 and 45 (796 where rebuilt K and V are written to memory).',
   ),
   contradiction(
     'latency-throughput',
     'how long a step of the teacher takes',
     ['63.6 ms a token @ Table memory', '748 tok/s @ Table memory', '32 sequences at most @ Table memory'],
-    'At any batch up to 32 the peak is a step of at most 32 / 748 = 42.8 ms, below the 63.6 ms that one token takes. A step’s host time cannot explain the second and leave room for the first; the paper states the batch of neither.',
+    'At any batch up to 32 the peak is a step of at most 32 / 748 = 42.8 ms, below the 63.6 ms that one token ' +
+      'takes. A step’s host time cannot explain the second and leave room for the first; the paper states the batch ' +
+      'of neither.',
   ),
   contradiction(
     'lla-2d-infeasible',
@@ -293,7 +307,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       '0.66 for LLA-2D 4× on 2.6B @ Table scale',
       '3.22 B there, 121 % of the model @ arithmetic',
     ],
-    'More parameters than the model is not the limit: the paper trained such a codec. It states none; in AdamW the first takes 343 GB or more, the second 39 GB.',
+    'More parameters than the model is not the limit: the paper trained such a codec. It states none; in AdamW ' +
+      'the first takes 343 GB or more, the second 39 GB.',
     ['ouro-2.6b', 'huginn-3.5b'],
   ),
   contradiction(
@@ -304,7 +319,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       '3.94× with a rotary branch shared by heads, 3.2× with one per head @ arithmetic',
       '4.46 ms/tok at 262,144 tokens @ Table absorbed_latency',
     ],
-    'The stored rotary branch (64 dims) counts too. And 262k tokens of the whole model are 192 GiB, more than an H200 holds, so the times are of one layer (four loops), with random weights.',
+    'The stored rotary branch (64 dims) counts too. And 262k tokens of the whole model are 192 GiB, more than an ' +
+      'H200 holds, so the times are of one layer (four loops), with random weights.',
   ),
   contradiction(
     'headline-decoder',
@@ -313,7 +329,8 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'GSM8K, broad suite, MATH-500: two-pass decoder that keeps full-width K/V @ text, Section expdetails',
       'batch and bytes: latent-store decoder @ Table memory',
     ],
-    'Only passkey was measured on the latent store, which realises the saving. The two should agree up to rounding; the paper does not show it.',
+    'Only passkey was measured on the latent store, which realises the saving. The two should agree up to ' +
+      'rounding; the paper does not show it.',
     ['ouro-1.4b', 'ouro-2.6b'],
   ),
   contradiction(
@@ -326,7 +343,9 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
       'mean of five tasks 68.33 of 70.11, 69.96 of 71.21 on 2.6B @ FlashLoop (arXiv 2609.29812), by a summary',
       'MATH-500 0.459 of 0.759, 0.739 of 0.811 on 2.6B @ HLA (arXiv 2610.07940), Table 1',
     ],
-    'Several methods under one name. The paper forwards prompts and tokens a second time on the last loop’s rows. Ouro shares while decoding alone, and finds that prompts cannot. HLA shares while decoding, too, keeps the last 128 tokens exact in every loop besides, and loses far more of MATH-500; it allows 8,192 new tokens.',
+    'Several methods under one name. The paper forwards prompts and tokens a second time on the last loop’s rows. ' +
+      'Ouro shares while decoding alone, and finds that prompts cannot. HLA shares while decoding, too, keeps the ' +
+      'last 128 tokens exact in every loop besides, and loses far more of MATH-500; it allows 8,192 new tokens.',
     ['ouro-1.4b', 'ouro-2.6b'],
   ),
 ];

@@ -118,8 +118,8 @@ for (const f of FIGURES) {
 }
 
 /**
- * The uncompressed model's figure of the same table (or of the one that its caption refers to), metric and context; null
- * where there is none.
+ * The uncompressed model's figure of the same table (or of the one that its caption refers to), metric and context;
+ * null where there is none.
  */
 export const teacherOf = (figure: QualityFigure): QualityFigure | null => TEACHERS.get(teacherKey(figure)) ?? null;
 

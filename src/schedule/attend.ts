@@ -1,4 +1,6 @@
-/** Attention of a step: over rows of full width, latents, rows with an anchor and packed rows, and the merge of splits. */
+/**
+ * Attention of a step: over rows of full width, latents, rows with an anchor and packed rows, and the merge of splits.
+ */
 import type { Streams } from '../codecs/codec.js';
 import type { Division } from '../../kernels/attention-options.js';
 import { pathSpec } from '../codecs/paths.js';

@@ -66,7 +66,9 @@ export interface BufferRow {
   readonly contents?: { readonly anglesOf: number; readonly back?: true } | 'numbers';
 }
 
-/** All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed. */
+/**
+ * All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed.
+ */
 export type CachedTokens = 'all' | 'older' | 'recent' | 'packed';
 export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent', 'packed'];
 
@@ -126,7 +128,7 @@ export function stepControls(c: Configuration, batch: number, caches: CacheMap):
     ...(weighsTokens(c.eviction) ? [control('moves', 2 * batch * evicting)] : []),
     control('draws', 2 * batch),
     ...(isHybrid(c.codec) ? [control('no means', g.kvHeads * g.headDim)] : []),
-    ...[...widths].map((width) => control(`turns ${width}`, 0, { anglesOf: width })),
+    ...[...widths].map((width) => control(`rotary table ${width}`, 0, { anglesOf: width })),
   ];
 }
 

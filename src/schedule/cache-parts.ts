@@ -23,7 +23,7 @@ const MOST_WORKGROUPS = 65_535;
 const WORD_BYTES = 4;
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
-/** Attention writes the scores of all tokens: for H2O's masses, or to choose keys. */
+/** Attention writes the scores of all tokens: for H2O, or to choose keys. */
 const writesScores = (c: Configuration): boolean => weighsTokens(c.eviction) || isPacked(c.codec);
 const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
   readsLatents(c, block) && pathSpec(c.path).blocks === true;

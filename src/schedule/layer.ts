@@ -69,7 +69,7 @@ export function layerOps(
   const attention = [
     ...queryKeyValue(c, block, batch),
     ...(hasHybridLatents(c, block) ? hybridEncodeOps(c, batch) : encodeOps(c, block, batch)),
-    ...turnOps(l),
+    ...rotateQueryOps(l),
     ...meanOps(c, block, batch),
     ...holdOps(c, block, batch),
     ...(inTurn ? appendOps(l) : []),
@@ -88,7 +88,7 @@ export function layerOps(
  * cached rotated, sinks are scored by a second query, rotated accordingly; where keys are rotated as they are read, the
  * sinks' keys take that position.
  */
-function turnOps({ c, block, batch, heads, latent, absorbed }: Layer): Op[] {
+function rotateQueryOps({ c, block, batch, heads, latent, absorbed }: Layer): Op[] {
   const width = absorbed ? branchWidth(c, block) : c.geometry.headDim;
   if (width === 0) return [];
   const second = reindexes(c.eviction) && (absorbed || !latent);

@@ -9,4 +9,5 @@ export interface ClaimTraining {
 }
 
 export const trainingText = ({ steps, stepTokens }: ClaimTraining): string =>
-  `Trained for ${steps} steps of ${stepTokens} tokens each, model and twin alike (the paper: 3,000 of 4,096, 300 in its ablations).`;
+  `Trained for ${steps} steps of ${stepTokens} tokens each, model and twin alike (the paper: 3,000 of 4,096, 300 ` +
+  'in its ablations).';

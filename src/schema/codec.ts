@@ -1,4 +1,6 @@
-/** A codec in files and arguments: the types of its settings; codecs/ says which of them a kind has, and which can be. */
+/**
+ * A codec in files and arguments: the types of its settings; codecs/ says which of them a kind has, and which can be.
+ */
 import { z } from 'zod';
 import { CODEC_KINDS, FLASHLOOP_TOKENS, RESIDUAL_FORMS, SHARINGS } from '../codecs/codec.js';
 import { LIMITS } from '../geometry/config.js';

@@ -52,7 +52,8 @@ function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledge
     const shared = [{ source }, defaults, campaign.defaults, { use, because }];
     let named = 0;
     campaign.rows.forEach((own, i) => {
-      const place = `${subject}: row ${i + 1} of ${campaign.id}${typeof own['id'] === 'string' ? ` (${show(own['id'])})` : ''}`;
+      const id = typeof own['id'] === 'string' ? ` (${show(own['id'])})` : '';
+      const place = `${subject}: row ${i + 1} of ${campaign.id}${id}`;
       const refuse = (what: string): never => {
         throw new UserError(`${place}: ${what}`, HINT);
       };

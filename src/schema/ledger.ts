@@ -8,7 +8,9 @@ import { EXECUTIONS } from './serving.js';
 
 const LEDGER_SCHEMA_VERSION = 1;
 
-/** `fits`: constants may be taken from it. `judges`: only errors are. `out-of-reach`: of a kind that is not modelled. */
+/**
+ * `fits`: constants may be taken from it. `judges`: only errors are. `out-of-reach`: of a kind that is not modelled.
+ */
 export const USES = ['fits', 'judges', 'out-of-reach'] as const;
 export type Use = (typeof USES)[number];
 

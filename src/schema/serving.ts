@@ -26,7 +26,9 @@ export const WORKLOAD_SETTINGS = {
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
   ramp: {
     kind: 'amount',
-    help: 'closed: users begin one after the other within this time; 0: all at once [--think, else the time of a request]',
+    help:
+      'closed: users begin one after the other within this time; 0: all at once [--think, else the time of a ' +
+      'request]',
   },
   think: {
     kind: 'amount',
@@ -54,11 +56,15 @@ export const WORKLOAD_SETTINGS = {
     kind: 'text',
     title: 'Exit depth',
     file: 'path',
-    help: 'shares of output tokens that leave after loop 1, 2, …, such as 0.1,0.2,0.3,0.4; published ones: ouro-1.4b@0.5; or recorded ones: a .jsonl file, an answer a line [all loops]',
+    help:
+      'shares of output tokens that leave after loop 1, 2, …, such as 0.1,0.2,0.3,0.4; published ones: ' +
+      'ouro-1.4b@0.5; or recorded ones: a .jsonl file, an answer a line [all loops]',
   },
   draftAcceptance: {
     kind: 'number',
-    help: 'with --draft-tokens: probability that a proposal is accepted after accepted ones [as published for the model]',
+    help:
+      'with --draft-tokens: probability that a proposal is accepted after accepted ones [as published for the ' +
+      'model]',
   },
   requests: { kind: 'number', title: 'Requests', help: 'requests to simulate [1000]' },
   seed: { kind: 'number', title: 'Seed', help: 'of all random draws [1]' },
@@ -86,7 +92,9 @@ export const SERVER_SETTINGS = {
   },
   maxModelLen: {
     kind: 'amount',
-    help: "longest prompt with its answer; longer requests are refused [32768, or what the requests need, up to the model's limit]",
+    help:
+      'longest prompt with its answer; longer requests are refused [32768, or what the requests need, up to the ' +
+      "model's limit]",
   },
   blockTokens: { kind: 'number', help: 'tokens of a block of the cache [16; TRT-LLM and lla-sim 32]' },
   kvBlocks: { kind: 'number', help: 'blocks of the cache of a replica [as many as fit]' },
@@ -114,7 +122,9 @@ export const SERVER_SETTINGS = {
   },
   skippedKv: {
     kind: 'text',
-    help: "with --depth: keys and values of loops left out are recomputed, copies of the last loop's, or shared [recompute]",
+    help:
+      "with --depth: keys and values of loops left out are recomputed, copies of the last loop's, or shared " +
+      '[recompute]',
     choices: ['recompute', 'copy', 'share'],
   },
   draftTokens: {

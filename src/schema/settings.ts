@@ -120,14 +120,18 @@ export const SETTINGS = {
     kind: 'list',
     title: 'Shared rows',
     group: 'Candidates',
-    help: 'when final-loop, mean-loop read one set of rows: while decoding, in prompts too (all), or in the second of two passes [all of a codec that is named, else two-pass,decode]',
+    help:
+      'when final-loop, mean-loop read one set of rows: while decoding, in prompts too (all), or in the second of ' +
+      'two passes [all of a codec that is named, else two-pass,decode]',
     choices: SHARINGS,
   },
   constants: {
     kind: 'bounds',
     title: 'Constants',
     group: 'Candidates',
-    help: 'numbers of flashloop in place of the published ones: group=64,tail=64,dense-loops=2,loop3=0.25,loop4=0.1,keys=0.1,anchor-bits=4',
+    help:
+      'numbers of flashloop in place of the published ones: ' +
+      'group=64,tail=64,dense-loops=2,loop3=0.25,loop4=0.1,keys=0.1,anchor-bits=4',
     example: 'group=32',
   },
   path: {
@@ -255,7 +259,9 @@ export const SETTINGS = {
     title: 'Kernels',
     group: 'Measurements',
     file: 'path',
-    help: 'whose kernels: vllm, sglang, trtllm, vllm-rlt or transformers with its runtime, lla-sim, attainable, or a file of lla-sim import [one that serves the model]',
+    help:
+      'whose kernels: vllm, sglang, trtllm, vllm-rlt or transformers with its runtime, lla-sim, attainable, or a file ' +
+      'of lla-sim import [one that serves the model]',
   },
   execution: {
     kind: 'text',

@@ -91,6 +91,9 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
 /** The operation that attention of servers does not divide: each query head has a KV head of its own. */
 export const UNDIVIDED: OpClass = 'decode-attention';
 
+/** What tuned kernels reach, whatever a server's do. */
+export const tunedAlone = ({ own, pooled }: AttainableLaws): AttainableLaws => ({ own, pooled });
+
 /** The bracket of a call, and its work: with what one unit reads alone where the server's kernel divides no sequence. */
 function bracketOf(laws: AttainableLaws, { class: of, table, work }: TunedCall): { bracket: Bracket; work: OpWork } {
   const bracket = laws.own[of] ?? laws.pooled[of];

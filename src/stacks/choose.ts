@@ -161,7 +161,7 @@ export interface KnownFiles {
  * What prices a GPU, from files that were read.
  * @param small tables of small operations; null where there are none
  * @param asked the stack that was chosen
- * @param undivided the server's attention does not divide a sequence
+ * @param undivided attention of the server without tables does not divide a sequence
  */
 export function gpuSources(
   spec: DeviceSpec,
@@ -172,12 +172,14 @@ export function gpuSources(
   undivided = false,
 ): GpuSources {
   const { runtimes } = files;
+  // Tables may lack the operation: those of the RTX 4090 have shared KV heads alone.
+  const walks = undivided || (stack !== null && !isRuntime(asked) && walksAlone(stack.file.stack, spec.id));
   return {
     ...(isRuntime(asked) ? { runtime: runtimeSource(runtimes, asked, spec.id) } : {}),
     device: spec.id,
     stack,
     small,
-    laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], undivided),
+    laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),
     server: serverOf(files.servers, stack?.file.stack ?? null),
     spread: stack === null || isRuntime(asked) ? null : spreadOf(files.servers, stack.file.stack, spec.id),
   };

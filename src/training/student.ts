@@ -146,7 +146,7 @@ export function studentPass(
   const attend: Attend = (inputs) => {
     watch.inputs?.(inputs);
     const { loop, layer, input, queries, keys, values } = inputs;
-    // A token's own key turns as its query does, so that their product is that of vectors that are not rotated.
+    // A token's own key is rotated as its query is, so that their product is that of vectors that are not rotated.
     let own = queries.ref.mul(sharedHeads(keys, g.heads)).sum(-1, { keepdims: true });
     const { scores, outputs } = readsOf(setting, swap, p, at, cached, loop, layer);
     let content = scores(queries);

@@ -123,8 +123,9 @@ function expectTie(
 }
 
 /**
- * Fails where a loop's row is coded worse than by the reference. Of two scales or offsets as near, which are a sixteenth
- * apart, either may be stored, and every code of the group follows: single values say nothing, the error of all does.
+ * Fails where a loop's row is coded worse than by the reference. Of two scales or offsets as near, which are a
+ * sixteenth apart, either may be stored, and every code of the group follows: single values say nothing, the error of
+ * all does.
  */
 function expectCoded(own: Vector, rounded: Vector, exact: Vector, width: number, message: string): void {
   for (let at = 0; at < exact.length; at += width) {
@@ -135,7 +136,10 @@ function expectCoded(own: Vector, rounded: Vector, exact: Vector, width: number,
   }
 }
 
-/** Fails where stored values are further from the exact ones than rounding, by more than the limit, a share of the largest. */
+/**
+ * Fails where stored values are further from the exact ones than rounding, by more than the limit, a share of the
+ * largest.
+ */
 function expectRounding(own: Vector, rounded: Vector, exact: Vector, limit: () => number, message: string): void {
   const size = Math.max(...exact.map(Math.abs));
   const excess = exact.map((x, i) => Math.abs((own[i] as number) - x) - Math.abs((rounded[i] as number) - x));

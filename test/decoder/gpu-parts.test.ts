@@ -41,7 +41,8 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
     const refused = open(device, { ...of, geometry, bindingBytes: limit }, { batch: many, contextTokens: CONTEXT });
     await expect(refused).rejects.toMatchObject({ name: 'GpuError', fault: 'unsupported' });
     await expect(refused).rejects.toThrow(
-      `buffer logits takes ${many * each} bytes for ${many} sequences, more than the ${limit} that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${many - 1}`,
+      `buffer logits takes ${many * each} bytes for ${many} sequences, more than the ${limit} that the device ` +
+        `binds at once (maxStorageBufferBindingSize): take a batch of at most ${many - 1}`,
     );
   });
 });

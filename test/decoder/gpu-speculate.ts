@@ -1,4 +1,6 @@
-/** Speculation of the GPU decoder: every proposal and token is the float64 reference's, given the same tokens before. */
+/**
+ * Speculation of the GPU decoder: every proposal and token is the float64 reference's, given the same tokens before.
+ */
 import { expect } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
 import { hasOwnStorage } from '../../src/codecs/registry.js';

@@ -140,7 +140,10 @@ export const MISTRAL = {
   torch_dtype: 'bfloat16',
 };
 
-/** Retrofitted with Huginn's loops: the file names Huginn's blocks. Llama's has rope_scaling, OLMo-2's and TinyLlama's not. */
+/**
+ * Retrofitted with Huginn's loops: the file names Huginn's blocks. Llama's has rope_scaling, OLMo-2's and TinyLlama's
+ * not.
+ */
 const retrofit = (fields: object): object => ({
   ...HUGINN,
   n_layers: 14,
@@ -203,7 +206,9 @@ export const RECURRENT_GEMMA = retrofit({
   mean_recurrence: 16,
 });
 
-/** Layers of one stack; transformers saves their runs and num_layers_per_stack, KoHRM's converter those of both stacks. */
+/**
+ * Layers of one stack; transformers saves their runs and num_layers_per_stack, KoHRM's converter those of both stacks.
+ */
 export const HRM_TEXT = {
   architectures: ['HrmTextForCausalLM'],
   model_type: 'hrm_text',

@@ -77,7 +77,15 @@ describe('a plan', () => {
     expect(usual.estimate / tuned.estimate).toBeGreaterThan(1.5);
     expect(usual.notes).toContain('FlashAttention 2');
     expect(tuned.notes).not.toContain('FlashAttention 2');
-    for (const device of ['mi300x', 'h20-3e']) expect((await step({ device })).notes).not.toContain('FlashAttention');
+    // Its tables have attention of shared KV heads alone.
+    const [tables, laws] = [
+      await step({ device: 'rtx-4090' }),
+      await step({ device: 'rtx-4090', stack: 'attainable' }),
+    ];
+    expect(tables.estimate / laws.estimate).toBeGreaterThan(1.3);
+    expect(tables.notes).toContain('FlashAttention 2');
+    for (const device of ['a100-80', 'mi300x', 'h20-3e'])
+      expect((await step({ device })).notes).not.toContain('FlashAttention');
     expect(walksAlone('sglang', 'rtx-5090')).toBe(false);
   });
 });

@@ -73,7 +73,9 @@ interface Fold {
   readonly launch: Launch;
   readonly buffers: Record<'keys' | 'values' | 'partials' | 'spans' | 'scores', BufferPlan>;
   constants(more?: Readonly<Record<string, number>>): Record<string, number>;
-  /** The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. `own`: of one kernel alone. */
+  /**
+   * The uniform block `Params`. `scale` multiplies q · k; softmax is computed in base 2. `own`: of one kernel alone.
+   */
   uniforms(scale: number, own?: Partial<typeof OF_SOME_KERNELS>): Uniforms;
   readonly workgroups: readonly [number, number, number];
 }
@@ -147,7 +149,8 @@ export function foldOf(
   );
   requireShape(
     pinnedSplits * length >= mostPinned && (ownSplits - pinnedSplits) * length >= mostRing && length % unit === 0,
-    `${call.kernel}: ${pinnedSplits} and ${ownSplits - pinnedSplits} splits of ${length} tokens do not hold ${mostPinned} and ${mostRing}`,
+    `${call.kernel}: ${pinnedSplits} and ${ownSplits - pinnedSplits} splits of ${length} tokens do not hold ` +
+      `${mostPinned} and ${mostRing}`,
   );
 
   const perUnit = readUnit(values) / 4;

@@ -42,7 +42,8 @@ export function basisOf(call: KernelCall, rotary: RotaryOptions, headDim: number
   const { basis, functions } = blockPlan(rotary.ropeBase, headDim, blockTokens);
   requireShape(
     functions === call.shape.functions,
-    `${call.kernel}: rotary base ${rotary.ropeBase} takes ${functions} functions for blocks of ${blockTokens}, not ${call.shape.functions}`,
+    `${call.kernel}: rotary base ${rotary.ropeBase} takes ${functions} functions for blocks of ${blockTokens}, ` +
+      `not ${call.shape.functions}`,
   );
   return basis;
 }

@@ -1,7 +1,7 @@
 /**
  * The row of residual-quant: of a token, layer and head, the codes of all loops of a group. The last loop is the anchor
- * (4 or 2 bits), loops before it are residuals of 2 bits with a coefficient. Tokens come in tiles of 32; a tile's words,
- * in this order:
+ * (4 or 2 bits), loops before it are residuals of 2 bits with a coefficient. Tokens come in tiles of 32; a tile's
+ * words, in this order:
  *
  *   codes of the anchor    [token][word], components from the low bits up
  *   codes of each residual [token][word]

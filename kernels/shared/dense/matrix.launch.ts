@@ -82,7 +82,8 @@ export function matrixUnitsObstacle(device: Omit<DeviceTraits, 'description'>): 
         c.componentType === 'f16' && c.resultComponentType === 'f32' && [c.M, c.N, c.K].every((side) => side === SIDE),
     )
   ) {
-    return `no matrix unit multiplies 16×16×16 f16 into f32; there are ${matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`).join(', ') || 'none'}`;
+    const others = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
+    return `no matrix unit multiplies 16×16×16 f16 into f32; there are ${others.join(', ') || 'none'}`;
   }
   if (least !== SUBGROUP || most !== SUBGROUP)
     return `subgroups have ${least} to ${most} threads; the kernels want ${SUBGROUP}`;

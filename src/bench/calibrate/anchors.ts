@@ -14,7 +14,7 @@ import { forEachPrefillCall, type PromptPlan } from '../../schedule/prefill/call
 import { forEachOp } from '../../schedule/expand.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 
-/** Token budgets of the published eviction runs: scores, masses and pinned slots are operations of their own. */
+/** Token budgets of the published eviction runs: H2O's scores and pinned slots are operations of their own. */
 const EVICTIONS = ['none', 'streaming:4+508', 'h2o:256+256'];
 /**
  * Codecs that are measured only without eviction: a variant with scores for every storage type would take seconds to

@@ -1,8 +1,8 @@
 /**
  * In which order the points of a calibration are measured, and what is done about a machine that drifts. Noise on a
  * shared machine comes in phases of seconds and of minutes. So that no phase covers all repetitions of a point, several
- * points are open at once and take turns, one submission each, and every point is visited at two times far apart. This
- * module knows no device, so a test can give it a clock of its own.
+ * points are open at once and measured round robin, one submission each, and every point is visited at two times far
+ * apart. This module knows no device, so a test can give it a clock of its own.
  */
 import { best } from '../../numbers/best.js';
 import { Budget } from '../../io/budget.js';
@@ -21,7 +21,7 @@ const FIRST_VISITS_SHARE = 0.6;
  * as it is.
  */
 const RETRY_SHARE = 0.2;
-/** Points that take turns, as far as their operands fit the memory for them. */
+/** Points that are measured round robin, as far as their operands fit the memory for them. */
 const OPEN_POINTS = 16;
 /** Repetitions that drifted too far end as well: three times as many as are wanted. */
 const MOST_ATTEMPTS = 3;
@@ -70,7 +70,7 @@ export const likewise = (count: number, { kernel, variant }: Pick<Track, 'kernel
 export const unfinishedOf = (track: Pick<Track, 'entry' | 'variant'>): number =>
   track.entry.gaps.filter((g) => g.variant === track.variant && isUnfinished(g)).length;
 
-/** A point whose operands are on the device, where it takes turns with others. */
+/** A point whose operands are on the device, and is measured round robin with others. */
 export interface OpenPoint {
   /** Without times. */
   readonly sample: Sample;
@@ -229,7 +229,7 @@ export class Visits {
     });
   }
 
-  /** Opens points as `next` names them and lets them take turns, until it names none and all are done. */
+  /** Opens points as `next` names them and measures them round robin, until it names none and all are done. */
   private async takeTurns(next: () => Job | undefined): Promise<void> {
     const { open, tools } = this;
     const over = (): boolean => tools.stopped() || this.lost;

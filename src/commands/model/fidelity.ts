@@ -1,4 +1,6 @@
-/** `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it. */
+/**
+ * `lla-sim fidelity`: what each way of compressing the cache costs on a model, measured on the decoder that saves it.
+ */
 import { CODEC_KINDS, type Codec, type CodecKind } from '../../codecs/codec.js';
 import { codecSpec, isLatent } from '../../codecs/registry.js';
 import { parameterCount, type Geometry } from '../../geometry/geometry.js';
@@ -43,7 +45,8 @@ export const fidelityCommand: Command = {
     full: toggle('every codec, ratio, path, storage and eviction', 'Codec'),
     claims: toggle("try the paper's claims on this model and on its untrained twin", 'Codec'),
     only: option(
-      'judge configurations whose name contains this; several: lla-4x|mla-head-4x; speculation: acceptance by the first loops',
+      'judge configurations whose name contains this; several: lla-4x|mla-head-4x; speculation: acceptance by the ' +
+        'first loops',
       'Codec',
     ),
     picture: option('PNG files of KL by ratio, retrieval and rollouts: NAME-….png', 'Output'),

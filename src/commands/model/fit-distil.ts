@@ -108,7 +108,8 @@ export function heldOutOf(windows: readonly (readonly number[])[]): {
   const count = Math.ceil(whole.length * HELD_OUT);
   if (whole.length < 2 || length < 2)
     throw new UserError(
-      `a text of ${whole.length} ${whole.length === 1 ? 'window' : 'windows'} of ${length} tokens leaves none to judge on`,
+      `a text of ${whole.length} ${whole.length === 1 ? 'window' : 'windows'} of ${length} tokens leaves none to ` +
+        'judge on',
       'give a longer text, or a smaller --window',
     );
   return { texts: whole.slice(0, whole.length - count), heldOut: whole.slice(whole.length - count) };

@@ -159,7 +159,8 @@ async function run(args: Args): Promise<ExitCode> {
     });
     if (training && distilled && distilled.steps < training.steps)
       throw new UserError(
-        `interrupted after step ${distilled.steps} of ${training.steps}; ${displayPath(output)} holds the best weights so far`,
+        `interrupted after step ${distilled.steps} of ${training.steps}; ${displayPath(output)} holds the best ` +
+          'weights so far',
         'run it again: it goes on from there',
         EXIT.interrupted,
       );

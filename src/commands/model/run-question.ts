@@ -151,7 +151,8 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
   const contextTokens = ctx === null ? needed : parseTokens(ctx, '--ctx');
   if (contextTokens < needed)
     throw new UserError(
-      `--ctx ${contextTokens} is less than the ${needed} tokens that prompt, --max-tokens${draft ? ' and proposals' : ''} need`,
+      `--ctx ${contextTokens} is less than the ${needed} tokens that prompt, ` +
+        `--max-tokens${draft ? ' and proposals' : ''} need`,
       'give a longer --ctx, or generate fewer tokens',
     );
   const storage = choiceFlag(args, 'weights', WEIGHTS);

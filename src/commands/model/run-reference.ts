@@ -100,7 +100,8 @@ export function requireRoom(g: Geometry, freeBytes: number): void {
   const bytes = Float64Array.BYTES_PER_ELEMENT * parameterCount(g);
   if (bytes > freeBytes)
     throw new UserError(
-      `--reference holds the weights of ${g.name} in float64, ${formatBytes(bytes)}, and ${formatBytes(freeBytes)} are free`,
+      `--reference holds the weights of ${g.name} in float64, ${formatBytes(bytes)}, and ` +
+        `${formatBytes(freeBytes)} are free`,
       'take a smaller model, or --layers and --vocab of one with fabricated weights',
       EXIT.noSolution,
     );

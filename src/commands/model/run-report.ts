@@ -188,8 +188,13 @@ function speculationLines(s: SpeculationReport, loops: number): string[] {
   const milliseconds = (seconds: number | null): string => (seconds === null ? '-' : formatNumber(seconds * 1e3));
   const upTo = s.acceptedUpTo.map((share) => `${percent(share)} %`).join(', ');
   return [
-    `speculation: ${s.draftLoops} of ${loops} loops proposed ${s.draftTokens} token${s.draftTokens === 1 ? '' : 's'} a round; ${s.rounds} round${s.rounds === 1 ? '' : 's'}, ${s.accepted} of ${s.proposed} accepted (${percent(s.acceptance)} % after accepted ones; up to each place ${upTo})`,
-    `${s.passes.draft} passes of one row and ${s.passes.verify} of ${s.draftTokens + 1}; one by one ${s.passes.without}. A token takes ${milliseconds(s.secondsPerToken)} ms, one by one ${milliseconds(s.secondsPerTokenWithout)} ms (on the device); ${s.sameTokens ? 'the same tokens' : 'NOT the same tokens'}`,
+    `speculation: ${s.draftLoops} of ${loops} loops proposed ${s.draftTokens} ` +
+      `token${s.draftTokens === 1 ? '' : 's'} a round; ${s.rounds} round${s.rounds === 1 ? '' : 's'}, ${s.accepted} ` +
+      `of ${s.proposed} accepted (${percent(s.acceptance)} % after accepted ones; up to each place ${upTo})`,
+    `${s.passes.draft} passes of one row and ${s.passes.verify} of ${s.draftTokens + 1}; one by one ` +
+      `${s.passes.without}. A token takes ${milliseconds(s.secondsPerToken)} ms, one by one ` +
+      `${milliseconds(s.secondsPerTokenWithout)} ms (on the device); ` +
+      `${s.sameTokens ? 'the same tokens' : 'NOT the same tokens'}`,
   ];
 }
 
@@ -199,26 +204,33 @@ export function runText(r: RunReport): string {
   const eviction = r.cache.tokensKept[0] as number;
   const verdict = (i: number): string =>
     r.asked === null ? '' : r.asked.isRight[i] ? ' (right)' : ` (wrong: the text says ${r.asked.answer})`;
+  const { model } = r;
+  const weights =
+    model.weights === 'fabricated' ? `fabricated weights (seed ${model.seed})` : 'weights of the checkpoint';
+  const inSequences = r.batch > 1 ? ` in ${r.batch} sequences` : '';
   return [
     ...(r.asked === null ? [] : [r.asked.prompt]),
     ...shown.map((s, i) => `${r.batch > 1 ? `[${i}] ` : ''}${s}${verdict(i)}`),
     '',
-    `${r.model.name}, ${r.model.layers} layer${r.model.layers === 1 ? '' : 's'} × ${r.model.loops} loops, ${r.model.weights === 'fabricated' ? `fabricated weights (seed ${r.model.seed})` : 'weights of the checkpoint'}; ${r.id}; ${r.device.description}`,
-    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ${formatMilliseconds(r.prefillSeconds)} ms`.replace(
-      /s ms$/,
-      's',
-    ) +
-      `, ${formatNumber(r.promptTokensPerSecond)} tokens/s${r.batch > 1 ? ` in ${r.batch} sequences` : ''}${PREFILL_WORDS[r.prefillMethod]}`,
+    `${model.name}, ${model.layers} layer${model.layers === 1 ? '' : 's'} × ${model.loops} loops, ${weights}; ` +
+      `${r.id}; ${r.device.description}`,
+    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ` +
+      `${`${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's')}, ` +
+      `${formatNumber(r.promptTokensPerSecond)} tokens/s${inSequences}${PREFILL_WORDS[r.prefillMethod]}`,
     ...(r.tokensPerSecond === null || r.secondsPerStep === null
       ? []
       : [
-          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a ${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ${r.memory ? 'device' : 'processor'})`,
+          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a ` +
+            `${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ` +
+            `${r.memory ? 'device' : 'processor'})`,
         ]),
     ...(r.speculation ? speculationLines(r.speculation, r.model.loops) : []),
-    `cache ${formatBytes(r.cache.allocatedBytes)} ${r.memory ? 'allocated' : 'held'}, ${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
+    `cache ${formatBytes(r.cache.allocatedBytes)} ${r.memory ? 'allocated' : 'held'}, ` +
+      `${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
     ...(r.memory
       ? [
-          `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
+          `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ` +
+            `${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
         ]
       : []),
     '',

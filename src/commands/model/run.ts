@@ -36,7 +36,8 @@ export const runCommand: Command = {
     prefill: option('method of prefill [accumulated; by-token after --fill]', 'Prompt', { choices: PREFILL_METHODS }),
     'prefill-chunk': option('prompt tokens in a chunk [2k]', 'Prompt'),
     model: option(
-      'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors; lla-tiny and lla-small are bundled [lla-tiny; ouro-1.4b where a size or a filled cache is asked for]',
+      'preset or config.json, both with fabricated weights, or a folder with config.json and safetensors; ' +
+        'lla-tiny and lla-small are bundled [lla-tiny; ouro-1.4b where a size or a filled cache is asked for]',
       'Model',
       { proposals: PRESET_NAMES },
     ),

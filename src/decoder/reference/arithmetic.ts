@@ -47,37 +47,37 @@ export const swiglu = (gate: Vector, up: Vector): Vector =>
   gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number));
 
 /**
- * Rotary position embedding (Su et al., eq. 34): turns pair m of a vector by position · base^(−2m/width). Pairs are (m,
- * m + width/2) for `half-split` and (2m, 2m + 1) for `adjacent`. Turning by p and then by q is turning by p + q.
+ * Rotary position embedding (Su et al., eq. 34): rotates pair m of a vector by position · base^(−2m/width). Pairs are
+ * (m, m + width/2) for `half-split` and (2m, 2m + 1) for `adjacent`. Rotating by p and then by q is rotating by p + q.
  */
 export function rotate(x: Vector, position: number, rope: Geometry['rope']): Vector {
   const y = new Float64Array(x.length);
   const half = x.length / 2;
-  const turns = turnsOf(position, x.length, rope);
+  const table = anglesOf(position, x.length, rope);
   for (let m = 0; m < half; m++) {
     const a = rope.pairing === 'adjacent' ? 2 * m : m;
     const b = rope.pairing === 'adjacent' ? 2 * m + 1 : m + half;
-    const cos = turns[2 * m] as number;
-    const sin = turns[2 * m + 1] as number;
+    const cos = table[2 * m] as number;
+    const sin = table[2 * m + 1] as number;
     y[a] = (x[a] as number) * cos - (x[b] as number) * sin;
     y[b] = (x[a] as number) * sin + (x[b] as number) * cos;
   }
   return y;
 }
 
-const lastTurned = new WeakMap<Vector, { readonly position: number; readonly rope: object; readonly y: Vector }>();
+const lastRotated = new WeakMap<Vector, { readonly position: number; readonly rope: object; readonly y: Vector }>();
 
-/** `rotate` of a vector that does not change: every later query turns the same keys to the same places. */
+/** `rotate` of a vector that does not change, computed once: every later query scores the same rotated keys. */
 export function turned(x: Vector, position: number, rope: Geometry['rope']): Vector {
-  const last = lastTurned.get(x);
+  const last = lastRotated.get(x);
   if (last?.position === position && last.rope === rope) return last.y;
   const y = rotate(x, position, rope);
-  lastTurned.set(x, { position, rope, y });
+  lastRotated.set(x, { position, rope, y });
   return y;
 }
 
-/** Cosines and sines by width and position: every query meets the same positions again. */
-const knownTurns = new WeakMap<Geometry['rope'], Map<number, Map<number, Vector>>>();
+/** Rotary tables by width and position: every query needs those of the same positions. */
+const rotaryTables = new WeakMap<Geometry['rope'], Map<number, Map<number, Vector>>>();
 
 /** The value of a key, made where there is none. */
 function valueAt<K, V>(of: Map<K, V>, key: K, make: () => V): V {
@@ -87,18 +87,18 @@ function valueAt<K, V>(of: Map<K, V>, key: K, make: () => V): V {
 }
 
 /** [cos, sin] of every pair of a vector of this width. */
-function turnsOf(position: number, width: number, rope: Geometry['rope']): Vector {
-  const ofRope = knownTurns.get(rope) ?? new Map<number, Map<number, Vector>>();
-  knownTurns.set(rope, ofRope);
+function anglesOf(position: number, width: number, rope: Geometry['rope']): Vector {
+  const ofRope = rotaryTables.get(rope) ?? new Map<number, Map<number, Vector>>();
+  rotaryTables.set(rope, ofRope);
   const ofWidth = valueAt(ofRope, width, () => new Map<number, Vector>());
   return valueAt(ofWidth, position, () => {
-    const turns = new Float64Array(width);
+    const table = new Float64Array(width);
     for (let m = 0; m < width / 2; m++) {
       const angle = position * rope.theta ** ((-2 * m) / width);
-      turns[2 * m] = Math.cos(angle);
-      turns[2 * m + 1] = Math.sin(angle);
+      table[2 * m] = Math.cos(angle);
+      table[2 * m + 1] = Math.sin(angle);
     }
-    return turns;
+    return table;
   });
 }
 

@@ -295,7 +295,7 @@ export class ReferenceDecoder {
     const group = geometry.heads / geometry.kvHeads;
     /** cla: tokens of the pass as the last owning layer had them. */
     let owners: readonly Projection[] = [];
-    return (site, projections, { window = Infinity, again } = {}) => {
+    return (site, projections, { window = Infinity, rowsWritten } = {}) => {
       if (this.packed && site.block === 'core') return this.packed.attend(site, projections);
       if (this.ownsCache(site)) owners = projections;
       const tokens = projections.map((token, n) => ({
@@ -353,7 +353,7 @@ export class ReferenceDecoder {
           }),
         );
       });
-      if (own !== 'in-turn' && !again) for (const token of tokens) writer?.capture(site, token);
+      if (own !== 'in-turn' && !rowsWritten) for (const token of tokens) writer?.capture(site, token);
       return outputs;
     };
   }

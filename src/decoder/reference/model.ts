@@ -26,7 +26,9 @@ import type { TensorSource } from '../weights.js';
 import type { Matrix, Vector } from './arithmetic.js';
 
 export interface LayerWeights {
-  /** n1 and n3, before attention and MLP; n2 and n4 after them, in sandwich layers, or without those before (OLMo-2). */
+  /**
+   * n1 and n3, before attention and MLP; n2 and n4 after them, in sandwich layers, or without those before (OLMo-2).
+   */
   readonly attentionNorm?: Vector;
   readonly attentionOutNorm?: Vector;
   readonly mlpNorm?: Vector;

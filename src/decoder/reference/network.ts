@@ -59,14 +59,14 @@ export type Attention = (site: Site, tokens: readonly Projection[], how?: Attent
 interface AttentionOptions {
   /** Tokens that each attends to at most, the last, itself included; to all unless given. */
   readonly window?: number;
-  /** Rows of the site have been taken in: queries are another loop's. */
-  readonly again?: true;
+  /** The site's keys and values were written before: only the queries, of a later loop, are new. */
+  readonly rowsWritten?: true;
 }
 
 /**
  * Attention of a loop after the first where it reads the first one's rows, and a window of its own: g · global + (1 −
- * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0), or g
- * = σ(w n(x) + b) of the layer's input x (LoopGateProjection of github.com/yxing-bj/vllm, Apache-2.0).
+ * g) · local, g = σ(w q + b) of each head, with q rotated (IQuestLoopCoderAttention of its publishers, Apache-2.0), or
+ * g = σ(w n(x) + b) of the layer's input x (LoopGateProjection of github.com/yxing-bj/vllm, Apache-2.0).
  * @param states the layer's input
  */
 function mixedAttention(
@@ -88,7 +88,7 @@ function mixedAttention(
   const { headDim, rope, laterLoopsWindow: window } = model.geometry;
   const { weight, bias, norm } = gate as NonNullable<LayerWeights['loopGate']>;
   const asked = tokens.map((token, n) => ({ ...(firsts[n] as Projection), queries: token.queries }));
-  const global = attention({ ...site, loop: 0 }, asked, { again: true });
+  const global = attention({ ...site, loop: 0 }, asked, { rowsWritten: true });
   const local = attention(site, tokens, window === undefined ? {} : { window });
   return tokens.map(({ queries, position }, n) => {
     const input = norm && rmsNorm(states[n] as Vector, norm, model.normEpsilon);

@@ -17,8 +17,8 @@ export interface Served {
 }
 
 /**
- * Serves requests until all have ended. The clock is advanced by iterations, and jumps to the next arrival where nothing
- * is left to do.
+ * Serves requests until all have ended. The clock is advanced by iterations, and jumps to the next arrival where
+ * nothing is left to do.
  * @param requests by arrival
  * @param secondsOf what an iteration counts on the clock; its device's seconds unless given
  * @param stop asked after each iteration; true ends the run

@@ -105,7 +105,8 @@ export function refuseOthers(c: Config, fixed: readonly (readonly [string, unkno
     const value = c.get(key) ?? expected;
     if (value !== expected)
       c.refuse(
-        `${key} must be ${JSON.stringify(expected)} as in ${layout}, ${received(value)}; other layouts are not modelled`,
+        `${key} must be ${JSON.stringify(expected)} as in ${layout}, ${received(value)}; other layouts are not ` +
+          'modelled',
         CONVENTIONAL,
       );
   }

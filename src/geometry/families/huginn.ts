@@ -20,7 +20,8 @@ function around(c: Config, modelType: string): { readonly g: Geometry; readonly 
   const total = c.get('n_layers');
   if (total !== undefined && total !== preludeLayers + layers + codaLayers) {
     c.refuse(
-      `n_layers must be the sum of prelude, recurrent block and coda (${preludeLayers + layers + codaLayers}), ${received(total)}`,
+      `n_layers must be the sum of prelude, recurrent block and coda (${preludeLayers + layers + codaLayers}), ` +
+        `${received(total)}`,
       'correct n_layers',
     );
   }
@@ -159,7 +160,8 @@ export const parcae: Family = {
     const mlp = Object.entries(mlps).find(([name]) => name === (c.get('mlp_class_name') ?? 'BaseMLP'))?.[1];
     if (adapter === undefined || mlp === undefined)
       return c.refuse(
-        `injection_type must be diagonal or linear and mlp_class_name BaseMLP or GatedMLP, not ${show(injection)} and ${show(c.get('mlp_class_name'))}`,
+        `injection_type must be diagonal or linear and mlp_class_name BaseMLP or GatedMLP, not ${show(injection)} ` +
+          `and ${show(c.get('mlp_class_name'))}`,
         'give the config.json of a published Parcae model',
       );
     const settings = c.get('rope_settings') === undefined ? c : c.object('rope_settings');

@@ -24,7 +24,8 @@ function layersPerStack(c: Config, hidden: number): { readonly layers: number; r
   if (known !== undefined && said === known / 2) return { layers: said, both: false };
   if (known !== undefined && said === known) return { layers: said / 2, both: true };
   return c.refuse(
-    `num_hidden_layers (${said}) may count the layers of one stack, of both, or their runs: num_layers_per_stack is missing`,
+    `num_hidden_layers (${said}) may count the layers of one stack, of both, or their runs: num_layers_per_stack ` +
+      'is missing',
     'add num_layers_per_stack',
   );
 }
@@ -79,7 +80,9 @@ export const hrmText: Family = {
       rope: { theta: ropeTheta(c, ['rope_theta']), pairing: 'half-split' },
       maxPositions: c.integer('max_position_embeddings', LIMITS.positions),
       ...fields,
-      source: `config.json (${modelType}; prompts are read in both directions: no prefill in chunks, no shared prefixes)${note}`,
+      source:
+        `config.json (${modelType}; prompts are read in both directions: no prefill in chunks, no shared ` +
+        `prefixes)${note}`,
     };
   },
 };
@@ -99,8 +102,8 @@ function indices(c: Config, key: string, all: number): readonly number[] {
 const GATE_SHARE = 16;
 
 /**
- * LoopUS (Thrillcrazyer/LoopUS at 349669d): a pretrained base cut in encoder, reasoning layers, which run `N` times, and
- * decoder. Beside its layers it has a gate after each loop and a head that tells when to stop.
+ * LoopUS (Thrillcrazyer/LoopUS at 349669d): a pretrained base cut in encoder, reasoning layers, which run `N` times,
+ * and decoder. Beside its layers it has a gate after each loop and a head that tells when to stop.
  */
 export const lds: Family = {
   architecture: /^lds/i,

@@ -1,4 +1,6 @@
-/** Models that loop over all layers, or over a core between prelude and coda: Ouro, Huginn, Nanbeige, HRM-Text, Parcae. */
+/**
+ * Models that loop over all layers, or over a core between prelude and coda: Ouro, Huginn, Nanbeige, HRM-Text, Parcae.
+ */
 import type { Geometry } from '../geometry.js';
 
 /** What the two Ouro sizes share; they differ in depth only. */
@@ -57,8 +59,8 @@ const HRM_TEXT = {
 const PREFIX_LM = 'prompts are read in both directions: no prefill in chunks, no shared prefixes';
 
 /**
- * Parcae: `depth` layers before, in and after the core. Beside the layers: a value embedding for every second layer with
- * its gate, the injection's decay, a projection after the core and a norm after the prelude.
+ * Parcae: `depth` layers before, in and after the core. Beside the layers: a value embedding for every second layer
+ * with its gate, the injection's decay, a projection after the core and a norm after the prelude.
  */
 function parcae(name: string, depth: number, hidden: number, gates: number): Geometry {
   const [vocab, heads] = [32_768, hidden / 128];
@@ -87,7 +89,9 @@ function parcae(name: string, depth: number, hidden: number, gates: number): Geo
     maxPositions: 2048,
     // Trained in bfloat16; what the shards hold is not known here.
     weightType: 'bf16',
-    source: `github.com/sandyresearch/parcae at dee8363, parcae_lm/configs/parcae and models/parcae/parcae.py (huggingface.co/SandyResearch)`,
+    source:
+      'github.com/sandyresearch/parcae at dee8363, parcae_lm/configs/parcae and models/parcae/parcae.py ' +
+      '(huggingface.co/SandyResearch)',
   };
 }
 
@@ -97,7 +101,8 @@ export const LOOPED: readonly Geometry[] = [
     name: 'ouro-1.4b',
     layers: 24,
     source:
-      'huggingface.co/ByteDance/Ouro-1.4B config.json and modeling_ouro.py; 1,434,652,673 parameters in its safetensors',
+      'huggingface.co/ByteDance/Ouro-1.4B config.json and modeling_ouro.py; 1,434,652,673 parameters in its ' +
+      'safetensors',
   },
   // Of the same shape, but another checkpoint: nothing is published about its compressed caches.
   {
@@ -111,7 +116,8 @@ export const LOOPED: readonly Geometry[] = [
     name: 'ouro-2.6b',
     layers: 48,
     source:
-      'huggingface.co/ByteDance/Ouro-2.6B(-Thinking) config.json and modeling_ouro.py; 2,667,974,657 parameters in its safetensors',
+      'huggingface.co/ByteDance/Ouro-2.6B(-Thinking) config.json and modeling_ouro.py; 2,667,974,657 parameters ' +
+      'in its safetensors',
   },
   {
     name: 'huginn-3.5b',
@@ -140,7 +146,8 @@ export const LOOPED: readonly Geometry[] = [
     // config.json declares bfloat16 and the model is served so; the published shards hold float32.
     weightType: 'bf16',
     source:
-      'huggingface.co/tomg-group-umd/huginn-0125 config.json and raven_modeling_minimal.py; 3,564,976,800 parameters with the tied head counted once',
+      'huggingface.co/tomg-group-umd/huginn-0125 config.json and raven_modeling_minimal.py; 3,564,976,800 ' +
+      'parameters with the tied head counted once',
   },
   {
     name: 'nanbeige4.2-3b',
@@ -172,7 +179,9 @@ export const LOOPED: readonly Geometry[] = [
     name: 'hrm-text-1b',
     vocab: 65_536,
     extraParameters: 1536, // the low stack's first state
-    source: `huggingface.co/sapientinc/HRM-Text-1B config.json, transformers modular_hrm_text.py; 1,182,795,264 parameters; ${PREFIX_LM}`,
+    source:
+      'huggingface.co/sapientinc/HRM-Text-1B config.json, transformers modular_hrm_text.py; 1,182,795,264 ' +
+      `parameters; ${PREFIX_LM}`,
   },
   {
     ...HRM_TEXT,

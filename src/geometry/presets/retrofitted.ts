@@ -32,7 +32,9 @@ export const RETROFITTED: readonly Geometry[] = [
     extraParametersPerLayer: 0,
     rope: { theta: 500_000, pairing: 'half-split' },
     maxPositions: 131_072,
-    source: `huggingface.co/smcleish/Recurrent-Llama-3.2-train-recurrence-32 ${PAPER}; 1,385,228,288 parameters in its safetensors`,
+    source:
+      `huggingface.co/smcleish/Recurrent-Llama-3.2-train-recurrence-32 ${PAPER}; 1,385,228,288 parameters in its ` +
+      'safetensors',
   },
   {
     ...AROUND,
@@ -49,7 +51,9 @@ export const RETROFITTED: readonly Geometry[] = [
     extraParametersPerLayer: 2 * 2048, // norms of query and key rows
     rope: { theta: 500_000, pairing: 'half-split' },
     maxPositions: 4096,
-    source: `huggingface.co/smcleish/Recurrent-OLMo-2-0425-train-recurrence-32 ${PAPER}, convert_olmo.py; config.json of allenai/OLMo-2-0425-1B`,
+    source:
+      `huggingface.co/smcleish/Recurrent-OLMo-2-0425-train-recurrence-32 ${PAPER}, convert_olmo.py; config.json of ` +
+      'allenai/OLMo-2-0425-1B',
   },
   {
     ...AROUND,
@@ -83,7 +87,8 @@ export const RETROFITTED: readonly Geometry[] = [
     rope: { theta: 10_000, pairing: 'half-split' },
     maxPositions: 8192,
     source:
-      'huggingface.co/irafm-llm/Recurrent-Gemma-2-2b model card (4 + 6 + 4, about 2.3 B parameters); config.json of google/gemma-2-2b; rows of all tokens in every layer',
+      'huggingface.co/irafm-llm/Recurrent-Gemma-2-2b model card (4 + 6 + 4, about 2.3 B parameters); config.json ' +
+      'of google/gemma-2-2b; rows of all tokens in every layer',
   },
   {
     name: 'loopus-qwen3-1.7b',
@@ -111,6 +116,7 @@ export const RETROFITTED: readonly Geometry[] = [
     maxPositions: 40_960,
     weightType: 'bf16',
     source:
-      'github.com/Thrillcrazyer/LoopUS at 349669d, README.md and models/modeling_lds.py (huggingface.co/Thrillcrazyer/Qwen3_1.7B_LoopUS); config.json of Qwen/Qwen3-1.7B',
+      'github.com/Thrillcrazyer/LoopUS at 349669d, README.md and models/modeling_lds.py ' +
+      '(huggingface.co/Thrillcrazyer/Qwen3_1.7B_LoopUS); config.json of Qwen/Qwen3-1.7B',
   },
 ];

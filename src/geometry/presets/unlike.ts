@@ -45,7 +45,8 @@ export const UNLIKE: readonly Geometry[] = [
     layers: 80,
     normAfterEachLoop: false,
     source:
-      'huggingface.co/IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct config.json and modeling_iquestloopcoder.py; vLLM pull request 31575',
+      'huggingface.co/IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct config.json and modeling_iquestloopcoder.py; ' +
+      'vLLM pull request 31575',
   },
   {
     ...CODER,
@@ -56,7 +57,9 @@ export const UNLIKE: readonly Geometry[] = [
     extraParametersPerLayer: 40 * 5121 + 5120,
     shiftsLoops: { embedding: 0.707, state: 0.053 },
     source:
-      'huggingface.co/Multilingual-Multimodal-NLP/LoopCoder-V2 model card and configuration_iquestpltcoder.py (arXiv:2606.18023); gate and factors of its loops as in alex-place/lantern-os, models/keystone-sigma0-plt, which loads its weights',
+      'huggingface.co/Multilingual-Multimodal-NLP/LoopCoder-V2 model card and configuration_iquestpltcoder.py ' +
+      '(arXiv:2606.18023); gate and factors of its loops as in alex-place/lantern-os, models/keystone-sigma0-plt, ' +
+      'which loads its weights',
   },
   {
     ...FRONTIERS,
@@ -89,6 +92,7 @@ export const UNLIKE: readonly Geometry[] = [
     rope: { theta: 1_000_000, pairing: 'half-split' },
     maxPositions: 12_288,
     source:
-      'huggingface.co/FrontiersMind/Lumma-0.6B-Base, transformers pull request 47929: keys alone are cached (kv_cache_mode "shared"); vLLM keeps a copy as values, twice the bytes',
+      'huggingface.co/FrontiersMind/Lumma-0.6B-Base, transformers pull request 47929: keys alone are cached ' +
+      '(kv_cache_mode "shared"); vLLM keeps a copy as values, twice the bytes',
   },
 ];

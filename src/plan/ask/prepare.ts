@@ -15,6 +15,7 @@ import { formatBytes, formatDecimalBytes, parseBytes, parseNumber } from '../../
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
+import { tunedAlone, UNDIVIDED } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
 import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { underRuntime } from '../../stacks/runtime-pricer.js';
@@ -173,7 +174,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   }
   notes.push(...modelNotes(geometry));
-  if (sources.gpu?.laws.undivided && geometry.heads === geometry.kvHeads)
+  const listed = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
+  if (sources.gpu?.laws.undivided && !listed && geometry.heads === geometry.kvHeads)
     notes.push(
       'full caches are priced with attention as vLLM has it on this GPU (FlashAttention 2): where each head has its own KV head one unit walks a sequence alone, which decides at few sequences',
     );
@@ -370,7 +372,7 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
 /** Prices of tuned kernels under the same server, made when they are asked for. */
 function tunedOn(spec: DeviceSpec, gpu: GpuSources): () => Pricer {
   let pricer: Pricer | null = null;
-  return () => (pricer ??= pricesOn(spec, { ...gpu, stack: null }));
+  return () => (pricer ??= pricesOn(spec, { ...gpu, stack: null, laws: tunedAlone(gpu.laws) }));
 }
 
 /** Prices of a device of the catalogue. */

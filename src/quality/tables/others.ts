@@ -1,7 +1,7 @@
 /**
  * What other groups than the paper's publish: of codecs that came after it, of codecs whose loops share rows, and of
- * LLA as they trained it. Each table stands beside the uncompressed model in its own harness: its shares are compared, not
- * its values.
+ * LLA as they trained it. Each table stands beside the uncompressed model in its own harness: its shares are compared,
+ * not its values.
  */
 import { type Common, type Metric, type QualityFigure, type QualityModel, figure } from '../figure.js';
 
@@ -67,8 +67,8 @@ const MELT_COMMON = {
 } as const;
 
 /**
- * FlashLoop, arXiv 2609.29812, by a summary: mean of five tasks. The same prompts and generated tokens stand behind both
- * ratios, so the scores count for both.
+ * FlashLoop, arXiv 2609.29812, by a summary: mean of five tasks. The same prompts and generated tokens stand behind
+ * both ratios, so the scores count for both.
  */
 const FLASHLOOP_RATIOS = ['6.05', '3.56'] as const;
 const FLASHLOOP_ROWS: readonly (readonly [QualityModel, full: number, packed: number])[] = [

@@ -1,6 +1,6 @@
 /**
- * ResidualQuant (arXiv 2610.10381): its scores with the calibrated rotation and without. Those without are scores of the
- * codec residual-quant, which rotates nothing; the others stand beside it and count for no codec here.
+ * ResidualQuant (arXiv 2610.10381): its scores with the calibrated rotation and without. Those without are scores of
+ * the codec residual-quant, which rotates nothing; the others stand beside it and count for no codec here.
  */
 import type { ResidualForm } from '../../codecs/codec.js';
 import { figure, type Metric, type QualityFigure, type QualityModel } from '../figure.js';
@@ -16,7 +16,9 @@ const METRICS: readonly Metric[] = ['gsm8k', 'math500', 'humaneval', 'mbpp'];
 const ratioOf = (model: string, bits: number): number =>
   16 / (bits + (model === 'huginn-3.5b' ? (3 / 4) * (16 / 96 - 16 / 128) : 0));
 
-/** A row as published: its label, bits a value, percentages by model in the order of the metrics, null where none is. */
+/**
+ * A row as published: its label, bits a value, percentages by model in the order of the metrics, null where none is.
+ */
 interface ResidualQuantRow {
   readonly label: string;
   readonly bits: number;

@@ -49,7 +49,9 @@ export abstract class Frame {
   preludeOutput: BufferRef | undefined;
   /** The stream of the loop before, which the adapter mixes it with. */
   state: BufferRef | undefined;
-  /** Where a pass runs stacks in turn: which of them runs, and the state of the other; or that with which a loop began. */
+  /**
+   * Where a pass runs stacks in turn: which of them runs, and the state of the other; or that with which a loop began.
+   */
   private stack = 1;
   otherState: BufferRef | undefined;
 

@@ -183,7 +183,7 @@ function rebuilding(f: StepFrame, visit: Visit, axis: RowAxis, only?: 'pinned'):
       weights: { weights: 'up-rows', layer, loop, axis },
       means: { weights: 'mean', layer, loop, axis },
       positions,
-      turns: f.buffer(`turns ${f.c.geometry.headDim}`),
+      turns: f.buffer(`rotary table ${f.c.geometry.headDim}`),
     },
   };
 }

@@ -1,4 +1,4 @@
-/** What operations on masses and positions bind in a prompt (H2O), and where attention's queries lie. */
+/** What operations on H2O scores and positions bind in a prompt, and where attention's queries lie. */
 
 import { runOf } from '../../../kernels/shared/cache/evict.terms.js';
 import type { PrefillOptions } from '../../../kernels/attention-options.js';
@@ -50,19 +50,19 @@ export const rotatePinned: PromptBind = (f, visit) => {
     options: { ...f.rotary, ropeKept },
     binds: {
       positions: f.evicting('positions', placed(visit), f.partOf(visit)),
-      turns: f.buffer(`turns ${headDim}`),
+      turns: f.buffer(`rotary table ${headDim}`),
       data,
     },
   };
 };
 
-/** Masses of the run's tokens, by their number. */
+/** H2O scores of the run's tokens. */
 const massOf = (f: PromptFrame, visit: Visit): BufferRef => {
   const { block, layer } = placed(visit);
   return f.buffer('run mass', massNumber(f.c, block, layer));
 };
 
-/** A row of masses has the layout of a cached row of one component in 32 bits; each is an operation. */
+/** H2O scores lie as a cached row of one 32-bit component does; each evicting row is an operation. */
 export const loadMass: PromptBind = (f, visit) => ({
   options: {
     load: {

@@ -11,7 +11,7 @@ import { slotOf } from '../cache-map.js';
 import { anchoredIn, latentsOf } from '../configuration.js';
 import { closingTime, readsLatents } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
-import { keepsRows, shiftOf, turnsQueries } from '../prefill/prefill.js';
+import { keepsRows, shiftOf, rotatesQueries } from '../prefill/prefill.js';
 
 import { SAME_ROW, type Bind, type Binds } from './dense.js';
 import { countOf, fromOf, into, type PromptFrame, type Rowset } from './prompt.js';
@@ -63,8 +63,8 @@ function attention(
 /** The run's rows: kept ones, or those of the cache, which also holds the rows before it. */
 const attend: PromptBind = (f, visit) => {
   const rows = (axis: RowAxis): Rowset => (keepsRows(f.c) ? f.kept(axis, visit) : f.inCache(axis, visit));
-  const turned = turnsQueries({ c: f.c, block: placed(visit).block, run: f.run });
-  return attention(f, visit, rows, turned ? { carried: true } : {});
+  const rotated = rotatesQueries({ c: f.c, block: placed(visit).block, run: f.run });
+  return attention(f, visit, rows, rotated ? { carried: true } : {});
 };
 
 const attendEarlier: PromptBind = (f, visit) => {
@@ -273,7 +273,7 @@ export const PREFILL: Binds<PromptFrame> = {
   rope: (f, visit) => rotateHeads(f, visit, 'queries'),
   'rope-branch': (f, visit) => rotate(f, visit, f.inPacked('branch'), f.c.branch.width),
   'rope-back': (f, visit) =>
-    rotate(f, visit, f.projected('key'), f.c.geometry.headDim, {}, { turns: f.buffer('turns back') }),
+    rotate(f, visit, f.projected('key'), f.c.geometry.headDim, {}, { turns: f.buffer('inverse rotary table') }),
   'rope-k-earlier': rotateEarlier,
   'rope-k-held': (f, visit) => rotateHeads(f, visit, 'keys', f.before - f.held + fromOf(visit)),
   'rope-kept': rotatePinned,

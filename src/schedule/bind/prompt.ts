@@ -10,7 +10,7 @@ import { anchoredIn, type Configuration } from '../configuration.js';
 import type { Visit } from '../expand.js';
 import {
   capturesOf,
-  heldBefore,
+  cachedBefore,
   rowsOfRuns,
   runsOf,
   storesRun,
@@ -156,7 +156,7 @@ export class PromptFrame extends Frame {
 
   /** Tokens of the cache whose rows come before those of the run (H2O). */
   get held(): number {
-    return heldBefore(this.c, this.run);
+    return cachedBefore(this.c, this.run);
   }
 
   firstRow(visit: Visit): number {

@@ -61,7 +61,7 @@ export const rotate = (
   options: { ...f.rotary, rope: { data: at, positionOffset: f.firstPosition(visit), ...more } },
   binds: {
     positions: f.buffer('positions'),
-    turns: f.buffer(`turns ${width}`),
+    turns: f.buffer(`rotary table ${width}`),
     data: rows,
     target: f.buffer(more.target ? 'queries' : 'unused output'),
     ...binds,

@@ -8,8 +8,8 @@ import { branchHeadsOf, groupSizeOf, headsOf, kvHeadsOf, op, storageOf, type Op 
 import { branchWidth, readsLatents } from '../eviction-ops.js';
 import {
   chunksOf,
-  heldBefore,
-  heldRuns,
+  cachedBefore,
+  cachedRuns,
   keepsRows,
   keptRowType,
   prefillRowType,
@@ -31,11 +31,11 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
   if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
   // Under H2O rows before the run are stored before its own.
   if (weighsTokens(c.eviction))
-    return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, heldBefore(c, run) + chunk.from)];
+    return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, cachedBefore(c, run) + chunk.from)];
   if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
   const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
   if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
-  if (!turnsQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
+  if (!rotatesQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
   const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
   const turn = (label: string): Op => ropeOp(c, label, p.batch * chunk.tokens, headsOf(c));
   return [
@@ -52,7 +52,7 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
  * cached rotated, queries are first rotated to their place in the cache and attend to the sinks, then they are rotated
  * to their positions for everything else.
  */
-export const turnsQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean =>
+export const rotatesQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean =>
   shiftOf(c, run.from) > 0 && reindexes(c.eviction) && c.eviction.sinkTokens > 0 && !readsLatents(c, block);
 
 /** @param variant of attend_carried where it differs from the rows' type */
@@ -77,7 +77,7 @@ function attend({ c, block, batch }: Pass, label: string, variant: string, { tok
 
 /** Rows of full width, where the cache has them. */
 function cachedOps(p: Pass, chunk: Chunk, label: string): Op[] {
-  const { pinned, ring } = heldRuns(p);
+  const { pinned, ring } = cachedRuns(p);
   return [...pinned, ...ring].map(({ from, tokens }) => ({
     ...attend(p, label, storageOf(p.c), chunk, tokens),
     from,
@@ -89,7 +89,7 @@ function cachedOps(p: Pass, chunk: Chunk, label: string): Op[] {
  */
 export function earlierOf(p: Pick<Pass, 'c' | 'block' | 'run' | 'slots'>): Chunk[] {
   if (!readsLatents(p.c, p.block) || weighsTokens(p.c.eviction)) return [];
-  const { pinned, ring } = heldRuns(p);
+  const { pinned, ring } = cachedRuns(p);
   return [...pinned, ...ring];
 }
 
@@ -101,7 +101,7 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
   const rows = batch * tokens;
   return [
     ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
-    ...(branchWidth(c, block) > 0 ? turnedBranch(p, from, rows) : [ropeOp(c, 'rope-k-earlier', rows, kvHeadsOf(c))]),
+    ...(branchWidth(c, block) > 0 ? rotatedBranch(p, from, rows) : [ropeOp(c, 'rope-k-earlier', rows, kvHeadsOf(c))]),
     keepOp(p, 'keep-k-earlier', rows),
     keepOp(p, 'keep-v-earlier', rows),
     attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
@@ -109,7 +109,7 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
 }
 
 /** Sinks' branch keys are cached rotated by their positions. */
-function turnedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
+function rotatedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
   const sink = reindexes(c.eviction) && from < c.eviction.sinkTokens;
   if (!sink || shiftOf(c, run.from) === 0) return [];
   return [ropeOp(c, 'rope-branch-earlier', rows, branchHeadsOf(c), 'always', branchWidth(c, block))];

@@ -37,7 +37,7 @@ export interface PromptExtent {
 /** Tokens and positions of a run of a prompt, and tables. */
 export const promptControls = (c: Configuration, { room, chunk, captures }: PromptExtent): BufferRow[] => [
   ...(captures && isLatent(c.codec) && !pathSpec(c.path).branch
-    ? [control('turns back', 0, { anglesOf: c.geometry.headDim, back: true })]
+    ? [control('inverse rotary table', 0, { anglesOf: c.geometry.headDim, back: true })]
     : []),
   control('next tokens', 1),
   control('draws', 2),
@@ -104,7 +104,7 @@ export function prefillBuffers(c: Configuration, { room, rows, chunk, captures, 
   if (latent && hasBranch(c)) add('branch key', rows * branchKeyScalars(c), accumulatingLayers(c));
   if (setsRowsAside(c)) addBytes(ASIDE, Math.ceil(bytesPerToken(layoutPerGpu(c)) * pagedTokens(rows, TILE_TOKENS)));
   if (weighs) {
-    // Statistics of a chunk's queries, and the masses by which tokens are chosen.
+    // Statistics of a chunk's queries, and the H2O scores by which tokens are chosen.
     add('statistics', 2 * heads * chunk);
     for (const [i, evicting] of massRows(c).entries()) add(`run mass ${i}`, rows * evicting);
     if (storesRun(c)) {

@@ -13,7 +13,7 @@ import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
 import { earlierOf, rebuiltOps } from './attend.js';
 import {
   capturesOf,
-  heldBefore,
+  cachedBefore,
   PREFILL_CHUNK_TOKENS,
   shiftOf,
   takenAs,
@@ -222,7 +222,7 @@ class Placed {
     const { c, how } = this;
     const captures = capturesOf(c, how.method);
     const shifted = shiftOf(c, run.from) > 0;
-    for (const again of takesTwoPasses(c.codec) ? [false, true] : [false]) {
+    for (const pass2 of takesTwoPasses(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
         const p: Pass = {
           c,
@@ -230,14 +230,14 @@ class Placed {
           run,
           batch: 1,
           slots: keptSlots(c),
-          again,
+          pass2,
           chunkTokens: how.chunkTokens,
           captures,
         };
-        const kind = `${again} ${block.name} ${chunk.tokens}`;
+        const kind = `${pass2} ${block.name} ${chunk.tokens}`;
         // A chunk's own operations depend on the run before it where it reads rows there, or evicts.
         const standing = weighsTokens(c.eviction)
-          ? `${heldBefore(c, run)} ${run.from % c.eviction.recentTokens}`
+          ? `${cachedBefore(c, run)} ${run.from % c.eviction.recentTokens}`
           : c.eviction === null && readsLatents(c, block)
             ? run.from > 0
             : run.from;

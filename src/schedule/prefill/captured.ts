@@ -28,7 +28,7 @@ import type { Stage } from '../schedule.js';
 
 /** by-layer: the encoding of a layer, between its attention and its MLP. */
 export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
-  p.captures === 'by-layer' && !p.again && p.block.name === 'core'
+  p.captures === 'by-layer' && !p.pass2 && p.block.name === 'core'
     ? over(chunks, (chunk) => (anchoredIn(p.c, p.block) > 1 ? storeLoops(p, chunk) : encodeCaptures(p, chunk)))
     : [];
 

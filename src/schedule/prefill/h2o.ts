@@ -1,7 +1,7 @@
 /**
- * H2O for whole prompts: a run's tokens attend to all of it. A token's mass is the sum of the attention weights that
- * later tokens give it, in the pass that decoding continues. Rows that evict together share masses, and tokens are
- * chosen once the last of these rows has attended.
+ * H2O for whole prompts: a run's tokens attend to all of it. A token's score (its mass) is the sum of the attention
+ * weights that later tokens give it, in the last pass. Rows that evict together share scores, and tokens are chosen
+ * after the last of these rows has attended.
  */
 import { pathSpec } from '../../codecs/paths.js';
 import { takesTwoPasses } from '../../codecs/registry.js';
@@ -18,23 +18,23 @@ import {
   type When,
 } from '../configuration.js';
 import { branchWidth, closingTime, evictedScalars, evictingRows } from '../eviction-ops.js';
-import { heldBefore, joiningTime, keptRowType, type Chunk, type Pass } from './pass.js';
+import { cachedBefore, joiningTime, keptRowType, type Chunk, type Pass } from './pass.js';
 
 /** True where tokens are chosen by the attention of this pass. */
-export const weighs = ({ c, again }: Pick<Pass, 'c' | 'again'>): boolean =>
-  weighsTokens(c.eviction) && again === takesTwoPasses(c.codec);
+export const weighs = ({ c, pass2 }: Pick<Pass, 'c' | 'pass2'>): boolean =>
+  weighsTokens(c.eviction) && pass2 === takesTwoPasses(c.codec);
 
 /** True where all loops of a layer evict together. */
 const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
   block.loops > 1 && !pathSpec(c.path).restores && closingTime(c, block) === 'last-loop';
 
 /**
- * The number of a layer's masses among the run's. Where loops share them, each layer has its own until its last loop.
+ * Index of a layer's H2O scores among the run's. Where loops share them, a layer keeps its own until its last loop.
  */
 export const massNumber = (c: Configuration, block: LayerBlock, layer: number): number =>
   poolsLoops(c, block) ? layer : 0;
 
-/** Rows of each of the run's masses. */
+/** Evicting rows of each buffer of the run's H2O scores. */
 export function massRows(c: Configuration): number[] {
   const rows: number[] = [];
   if (!weighsTokens(c.eviction)) return rows;
@@ -45,7 +45,7 @@ export function massRows(c: Configuration): number[] {
   return rows;
 }
 
-/** True at the first of the places whose masses are pooled. */
+/** True at the first layer and loop that adds to shared H2O scores. */
 export function beginsMass(
   c: Configuration,
   { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
@@ -71,7 +71,7 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
     rows: evictingRows(c, block),
     group: headsOf(c) / kvHeads,
     queries: chunk.tokens,
-    context: heldBefore(c, p.run) + chunk.from,
+    context: cachedBefore(c, p.run) + chunk.from,
     keyWidth: c.geometry.headDim + branchWidth(c, block),
   };
   return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape)];
@@ -82,7 +82,7 @@ export function promptEvictOps(p: Pass): Op[] {
   if (!weighs(p)) return [];
   const { c, block, run, batch } = p;
   const rows = evictingRows(c, block);
-  const held = heldBefore(c, run);
+  const held = cachedBefore(c, run);
   const shape = {
     rows: batch * rows,
     context: held + run.tokens,

@@ -107,7 +107,7 @@ export interface Pass {
   /** Tokens that each cached row has room for. */
   readonly slots: number;
   /** Pass 2: attention reads rows that come from the cache. */
-  readonly again: boolean;
+  readonly pass2: boolean;
   readonly chunkTokens: number;
   /** Where loops are streams: the first of the pass's, and tokens that are packed. */
   readonly streams?: { readonly firstLoop: number; readonly packed: number };
@@ -122,8 +122,8 @@ export const keptRowType = (
 ): 'f16' | 'f32' | 'f8' => (captures === 'one-shot' ? 'f32' : prefillRowType(c));
 
 /** True where the rows that attention reads are there before the pass: `one-shot` has reconstructed them all. */
-export const readsReconstructions = ({ block, again, captures }: Pass): boolean =>
-  again && captures === 'one-shot' && block.name === 'core';
+export const readsReconstructions = ({ block, pass2, captures }: Pass): boolean =>
+  pass2 && captures === 'one-shot' && block.name === 'core';
 
 /** Operations of every chunk, one chunk after the other. */
 export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly Op[]): Op[] =>
@@ -148,7 +148,7 @@ function ringRuns(c: Configuration, { from, tokens }: Chunk, slots: number): Chu
 }
 
 /** Tokens that the cache holds before a run, as stretches of neighbouring slots: pinned ones, then the ring's. */
-export function heldRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>): { pinned: Chunk[]; ring: Chunk[] } {
+export function cachedRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>): { pinned: Chunk[]; ring: Chunk[] } {
   const { pinned, ring } = segmentsOf(c.eviction, run.from);
   return {
     pinned: pinned > 0 ? [{ from: 0, tokens: pinned }] : [],
@@ -159,12 +159,12 @@ export function heldRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>): 
 /**
  * H2O: number of cached tokens whose rows are loaded before those of a run; it attends to them and chooses from them.
  */
-export const heldBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number =>
+export const cachedBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number =>
   weighsTokens(c.eviction) ? keptTokens(c.eviction, run.from) : 0;
 
 /** The most rows that one of the runs attends to, without those that it reads from other buffers. */
 export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number =>
-  runs.reduce((most, run) => Math.max(most, heldBefore(c, run) + run.tokens), 0);
+  runs.reduce((most, run) => Math.max(most, cachedBefore(c, run) + run.tokens), 0);
 
 /**
  * True where rows of a run are kept in a cache of their own until both passes are over. Pass 2 attends to the stored
@@ -190,7 +190,7 @@ export const shiftOf = (c: Configuration, tokens: number): number =>
   reindexes(c.eviction) ? tokens - keptTokens(c.eviction, tokens) : 0;
 
 /** Tokens of a chunk that stay in the cache when its run has joined it, by their number in the run. */
-export function stayingOf({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {
+export function keptIn({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {
   const [begin, end] = [run.from + from, run.from + from + tokens];
   return heldOf(c, run.from + run.tokens)
     .map((held) => ({ from: Math.max(held.from, begin), to: Math.min(held.from + held.tokens, end) }))

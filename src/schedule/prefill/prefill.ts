@@ -28,12 +28,12 @@ import {
   type Choice,
 } from '../dense.js';
 import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
-import { attendOps, turnsQueries } from './attend.js';
+import { attendOps, rotatesQueries } from './attend.js';
 import { encodingStages, layerEncoding } from './captured.js';
 import {
   capturesOf,
   chunksOf,
-  heldBefore,
+  cachedBefore,
   keepsRows,
   over,
   PREFILL_CHUNK_TOKENS,
@@ -46,21 +46,21 @@ import {
   type Pass,
   type WholePrompt,
 } from './pass.js';
-import { heldOps } from './held.js';
+import { prefixOps } from './cached-prefix.js';
 import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from '../hybrid.js';
 import { promptEvictOps, promptMassOps } from './h2o.js';
 import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './rows.js';
-import { stayingOps } from './staying.js';
+import { keptTokenOps } from './kept-tokens.js';
 import { appendOp, encodeOps, meanOps, rotateOps } from '../rows.js';
 import { exchanges, type Schedule, type Stage } from '../schedule.js';
 import { packPromptOps, promptLoops, scoreRowsOps, streamsIn } from '../streams.js';
 
-export { turnsQueries } from './attend.js';
+export { rotatesQueries } from './attend.js';
 export { beginsMass, massNumber, massRows } from './h2o.js';
 export {
   capturesOf,
   CAPTURING_KINDS,
-  heldBefore,
+  cachedBefore,
   keepsRows,
   keptRowType,
   PREFILL_CHUNK_TOKENS,
@@ -116,9 +116,9 @@ export const keptSlots = (c: Configuration): number => allocatedTokens(c.evictio
 export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
   const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
   const { slots = keptSlots(c), choice = 'greedy' } = of;
-  const first = { c, run, batch, slots, again: false, chunkTokens, captures: capturesOf(c, method) };
+  const first = { c, run, batch, slots, pass2: false, chunkTokens, captures: capturesOf(c, method) };
   const twice = takesTwoPasses(c.codec);
-  const second = twice ? [...encodingStages(first, chunks), ...passStages({ ...first, again: true }, chunks)] : [];
+  const second = twice ? [...encodingStages(first, chunks), ...passStages({ ...first, pass2: true }, chunks)] : [];
   // Only the last token's logits are computed, in the last pass.
   const head: Stage = { kind: 'once', ops: headOps(c, batch, choice) };
   const rows = batch * run.tokens;
@@ -135,10 +135,10 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
  */
 export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [
   ...recentOps(p, chunk),
-  ...heldOps(p),
+  ...prefixOps(p),
   ...attendOps(p, chunk, pieces),
   ...promptMassOps(p, chunk),
-  ...stayingOps(p, chunk),
+  ...keptTokenOps(p, chunk),
   ...(evictsBehind(p) ? promptEvictOps(p) : []),
 ];
 
@@ -146,7 +146,7 @@ export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[]
  * True where the tokens that stay are also chosen among cached ones, so that the operations depend on the run's
  * position. Such a run is a chunk.
  */
-const evictsBehind = ({ c, run }: Pass): boolean => heldBefore(c, run) > 0;
+const evictsBehind = ({ c, run }: Pass): boolean => cachedBefore(c, run) > 0;
 
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
@@ -201,27 +201,27 @@ function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
 
 /** Attention of a chunk, from its projections to that of its output. */
 function attentionOps(p: Pass, chunk: Chunk): Op[] {
-  const { c, block, batch, again } = p;
+  const { c, block, batch, pass2 } = p;
   const rows = batch * chunk.tokens;
   const owning = owningTime(c, block);
   const there = readsReconstructions(p);
   const latents = readsLatents(c, block);
   // Keys of pass 2 are those of the cache, rotated unless they come from latents; so are the branch's.
-  const keyed = !again || (latents && !there && branchWidth(c, block) === 0);
+  const keyed = !pass2 || (latents && !there && branchWidth(c, block) === 0);
   return [
-    ...queryKeyValue(c, block, rows, !again),
-    ...(again ? readBackOps(p, rows) : p.captures ? [] : encodingOps(c, block, rows)),
-    ...rotateOps(c, block, rows, !turnsQueries(p), keyed),
-    ...(again ? [] : meanOps(c, block, rows)),
-    ...(again || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
+    ...queryKeyValue(c, block, rows, !pass2),
+    ...(pass2 ? readBackOps(p, rows) : p.captures ? [] : encodingOps(c, block, rows)),
+    ...rotateOps(c, block, rows, !rotatesQueries(p), keyed),
+    ...(pass2 ? [] : meanOps(c, block, rows)),
+    ...(pass2 || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...recentOps(p, chunk),
     ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
-    ...heldOps(p),
+    ...prefixOps(p),
     ...attendOps(p, chunk),
     ...promptMassOps(p, chunk),
-    ...(again ? [] : closingOps(p, rows)),
+    ...(pass2 ? [] : closingOps(p, rows)),
     ...attentionOut(c, rows),
-    ...stayingOps(p, chunk),
+    ...keptTokenOps(p, chunk),
     ...(evictsBehind(p) ? promptEvictOps(p) : []),
   ];
 }

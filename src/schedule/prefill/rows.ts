@@ -97,11 +97,11 @@ export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
 }
 
 /** Writing of the exact rows of a run's last tokens, which steps read beside latents or streams; pass 1 has them. */
-export function recentOps({ c, block, batch, run, again, streams }: Pass, chunk: Chunk): Op[] {
+export function recentOps({ c, block, batch, run, pass2, streams }: Pass, chunk: Chunk): Op[] {
   const window = streams ? run.tokens - streams.packed : windowOf(c, block);
   const from = Math.max(chunk.from, run.tokens - window);
   const tokens = chunk.from + chunk.tokens - from;
-  if (again || tokens <= 0 || window === 0) return [];
+  if (pass2 || tokens <= 0 || window === 0) return [];
   return AXES.map((axis) => ({
     ...appendOp(c, `append-recent-${axis}`, batch * tokens, kvHeadsOf(c), c.geometry.headDim, 'always'),
     from,

@@ -1,16 +1,15 @@
 /**
- * H2O in chunks: the rows of the tokens that the cache holds are loaded before a chunk's own rows. So attention, mass
- * and choice treat both the same. These rows are loaded in every pass in the form that attention reads, and once in
- * stored form where the run's rows are stored beside the cache. Their masses are loaded once. Pieces are at most a
- * chunk long.
+ * H2O in chunks: the cached prefix is loaded before a chunk's own rows, so that attention, scores and eviction treat
+ * both alike. Each pass loads it in the form that attention reads; where the run's rows are stored beside the cache,
+ * one pass also loads it in stored form. Its H2O scores are loaded once. A piece is at most a chunk long.
  */
 import { AXES, branchHeadsOf, kvHeadsOf, latentsOf, op, rankOf, type Op } from '../configuration.js';
 import { owningTime } from '../dense.js';
 import { branchKeyTime, branchWidth, evictingRows, readsLatents } from '../eviction-ops.js';
 import {
   chunksOf,
-  heldBefore,
-  heldRuns,
+  cachedBefore,
+  cachedRuns,
   joiningTime,
   setsRowsAside,
   storesRun,
@@ -21,15 +20,15 @@ import { massTime, weighs } from './h2o.js';
 import { keepOp, loadLatents, loadOp, loadRows, reconstructOps } from './rows.js';
 import { appendOp, ropeOp } from '../rows.js';
 
-/** Loads what a chunk's attention and mass need of the tokens before it, by their number among the rows of the run. */
-export function heldOps(p: Pass): Op[] {
+/** Loads the cached prefix that a chunk attends to. Tokens are numbered among the rows of the run. */
+export function prefixOps(p: Pass): Op[] {
   const { c, block, run, batch } = p;
-  const held = heldBefore(c, run);
+  const held = cachedBefore(c, run);
   if (held === 0) return [];
   // Numbers of the ring's tokens follow those of the pinned ones.
-  const { pinned, ring } = heldRuns(p);
+  const { pinned, ring } = cachedRuns(p);
   const runs = [...pinned, ...ring.map(({ from, tokens }) => ({ from: from - run.from + held, tokens }))];
-  // A row of masses has the layout of a cached row of one component, and a call of its own.
+  // H2O scores lie as a cached row of one component does; each evicting row is a call.
   const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => ({
     ...op(
       'load-mass-held',

@@ -1,6 +1,6 @@
 /**
- * Eviction by position: which rows of a run join the cache, layer by layer, once nothing reads the rows that they
- * replace.
+ * Eviction by position (StreamingLLM): the run's kept tokens are written to the cache, layer by layer, after the last
+ * read of the rows that they replace.
  */
 import { takesTwoPasses } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
@@ -17,7 +17,7 @@ import {
   type Op,
 } from '../configuration.js';
 import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
-import { joiningTime, prefillRowType, setsRowsAside, stayingOf, type Chunk, type Pass } from './pass.js';
+import { joiningTime, prefillRowType, setsRowsAside, keptIn, type Chunk, type Pass } from './pass.js';
 import { appendOp } from '../rows.js';
 
 /** One kind of row that a layer caches. */
@@ -31,12 +31,12 @@ interface Cached {
  * Rows that were set aside, and kept rows that layers share, are loaded and written. Others are written from their
  * projection, which still holds them: such a run has one pass.
  */
-export function stayingOps(p: Pass, chunk: Chunk): Op[] {
-  const { c, block, again, batch } = p;
-  if (c.eviction === null || weighsTokens(c.eviction) || again !== takesTwoPasses(c.codec)) return [];
+export function keptTokenOps(p: Pass, chunk: Chunk): Op[] {
+  const { c, block, pass2, batch } = p;
+  if (c.eviction === null || weighsTokens(c.eviction) || pass2 !== takesTwoPasses(c.codec)) return [];
   const when = joiningTime(c, block);
   const shared = closingTime(c, block) === 'closing-layer';
-  return stayingOf(p, chunk).flatMap(({ from, tokens }) =>
+  return keptIn(p, chunk).flatMap(({ from, tokens }) =>
     cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
       const shape = { rows: batch * tokens, heads, width };
       const read = setsRowsAside(c)
