@@ -67,8 +67,8 @@ export interface KernelCall {
   shape: Shape;
 }
 
-/** Raised whenever a kernel's dims or terms change: fitted coefficients of another version are fitted again. */
-export const TERMS_VERSION = 6;
+/** Raised whenever a kernel's dims or terms change, or the model over them: predictors of another version are stale. */
+export const TERMS_VERSION = 7;
 
 /** Bytes and operations of a call. */
 export function workOf(call: KernelCall): Work {

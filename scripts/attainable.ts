@@ -24,8 +24,8 @@ import {
   widened,
   type Measured,
   type Sides,
-} from '../src/stacks/fit/fit-attainable.js';
-import { fitWalk, walksOf } from '../src/stacks/fit/fit-undivided.js';
+} from './fit-attainable.js';
+import { fitWalk, walksOf } from './fit-undivided.js';
 import { formOf, generationOf } from '../src/stacks/fit/gpus.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';

@@ -7,7 +7,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { fitPredictor } from '../src/cost/fit/fit.js';
+import { fitting } from '../src/cost/fit/fit.js';
 import { calibrationPricer, elsewhere } from '../src/cost/pricers.js';
 import { measuredPoints } from '../src/cost/predictor.js';
 import { KERNELS, type KernelName } from '../kernels/registry.js';
@@ -46,9 +46,7 @@ function split(
 
 /** Refitted in place. */
 function fitted(calibration: Calibration): Calibration {
-  for (const k of calibration.kernels)
-    for (const variant of new Set(k.samples.map((s) => s.variant)))
-      k.predictors[variant] = fitPredictor(k.kernel as KernelName, variant, k.samples);
+  for (const _ of fitting(calibration));
   return calibration;
 }
 
@@ -108,12 +106,10 @@ for (const { name, read } of files) {
     const kernels = whole.kernels.map((k) => ({
       ...k,
       samples: k.kernel === kernel ? k.samples.filter((s) => s.variant !== variant) : k.samples,
-      predictors: Object.fromEntries(
-        Object.entries(k.predictors).filter(([of]) => k.kernel !== kernel || of !== variant),
-      ),
+      predictors: {},
     }));
     const samples = whole.kernels.find((k) => k.kernel === kernel)!.samples.filter((s) => s.variant === variant);
-    return judge({ ...whole, kernels }, [{ kernel: kernel as KernelName, variant, samples }]);
+    return judge(fitted({ ...whole, kernels }), [{ kernel: kernel as KernelName, variant, samples }]);
   });
   print(`${name}, a variant`, without);
   for (const other of files) {

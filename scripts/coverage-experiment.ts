@@ -380,8 +380,7 @@ function printSpeed(): void {
     for (const begin = performance.now(); performance.now() < begin + 1000; calls += places.length)
       places.forEach((shape) => predict(shape));
     console.log(
-      `${count} points, ${predictor.axes.length} axes: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} ` +
-        'predictions in about a second',
+      `${count} points: fit ${((fitted - start) / 1e3).toFixed(2)} s, ${calls} ` + 'predictions in about a second',
     );
   }
 }

@@ -1,11 +1,11 @@
 /** Why a step's time is what it is and as sure as it is: laws, data near it, what was left out to find its width. */
-import { termsAt, coordinate, measuredPoints, type Model } from './predictor.js';
+import { coordinate, executedWork, lawOf, measuredPoints, type Model } from './predictor.js';
 import { isEstimate, type Interval, type Evidence } from './evidence.js';
 import { priceStep, type KernelShare, type Pricer } from './latency.js';
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Configuration } from '../schedule/schedule.js';
-import type { KernelCall } from '../../kernels/registry.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { Shape } from '../../kernels/spec.js';
 import type { Sample } from '../schema/calibration.js';
@@ -171,21 +171,18 @@ export function lawParts(law: Law, work: OpWork, rates: Rates, inside = false): 
   return { kind: 'longest', seconds, parts: parts.filter((p) => p.seconds > 0) };
 }
 
-/** What a fitted predictor knows of a call: its terms, and the nearest measured shape. */
+/** What a fitted predictor knows of a call: its law, and the nearest measured shape. */
 export function explainSamples(
-  { kernel, variant, shape }: KernelCall,
+  call: KernelCall,
   samples: readonly Sample[],
-  { termIndices, theta, axes }: Pick<Model, 'termIndices' | 'theta' | 'axes'>,
+  model: Pick<Model, 'floorSeconds' | 'bytesPerSecond' | 'operationsPerSecond'>,
 ): Pick<CallExplanation, 'law' | 'data'> {
-  const terms = termsAt(kernel, variant, shape);
-  const parts = termIndices.map((index, j) => ({
-    part: index === 0 ? 'constant' : `term ${index} of ${kernel}`,
-    seconds: theta[j]! * terms[index]!,
-  }));
+  const { kernel, variant, shape } = call;
+  const { law, rates } = lawOf(model);
   const points = measuredPoints(kernel, variant, samples).map((p) => p.shape);
   return {
-    law: { kind: 'sum', seconds: parts.reduce((sum, p) => sum + p.seconds, 0), parts },
-    data: nearestOf(points, shape, axes),
+    law: lawParts(law, executedWork(call), rates),
+    data: nearestOf(points, shape, KERNELS[kernel].dims),
   };
 }
 

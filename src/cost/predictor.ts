@@ -1,25 +1,27 @@
 /**
- * Prediction side of the cost model: time and 90 % interval of one kernel call from a fitted `Predictor` and the
- * samples it was fitted to. The definition of the model also lives here (points, mean, covariance), so that fitting
- * (fit.ts, gp.ts) and predicting cannot disagree. It runs in a browser: no dependency but the kernels' term lists.
+ * Time and 90 % interval of one kernel call from the samples of its variant and what all kernels of its class share.
  *
- * Model: log t(x) = log m(x) + offset + g(x), m(x) = Σ θ_j f_j(x) physical terms, g a Gaussian process with a
- * Matérn-3/2 covariance over log2(1 + shape). Interval: jackknife with conformal quantiles, half-widths in log units.
+ * log t(x) = log law(x) + effects of the variant + g(x) + noise: a factor of the variant and of each physical term of
+ * its kernel, and a smooth part over octaves of the shape (process.ts). All are normal with the class's variances, so a
+ * variant with many points, with few and with none is predicted alike. Fitting: fit/fit.ts. It runs in a browser.
  */
 import { CONSTANTS } from './constants.js';
 import type { Predictor, Sample } from '../schema/calibration.js';
-import { KERNELS, type KernelName } from '../../kernels/registry.js';
+import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
+import type { OpWork, Rates } from '../../kernels/op-class.js';
+import type { TunedClass } from '../../kernels/tuned.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
-import { Posterior, type Hyperparameters } from './covariance.js';
+import { lawSeconds, type Law } from './law.js';
+import { Process } from './process.js';
 import type { Because } from './explain.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */
 const VALUE_LIMIT = 2 ** 50;
 /** A term that is not finite (0 / 0 splits, say) counts as 0 or this, so that no prediction is NaN or infinite. */
 const TERM_LIMIT = 1e200;
-/** The physical mean never falls below this fraction of the smallest measured time (all terms can vanish at 0). */
-const MEAN_FLOOR_FRACTION = 2 ** -10;
+/** No term counts for more than so many times what it does in measured calls: effects are linear near those alone. */
+const FEATURE_LIMIT = CONSTANTS.mostOfTerm.value;
 /** Predicted times stay within a picosecond and 30 000 years. */
 const LOG_SECONDS_LIMIT = Math.log(1e12);
 /** Half-widths stay below a factor of 22 000 either way: beyond it an interval only says "unknown". */
@@ -45,6 +47,8 @@ export interface Prediction {
   evidence: Evidence;
   /** Octaves outside the measured box, summed over the shape fields. */
   octavesOutside: number;
+  /** Octaves by which it is longer than any measured call, by the law. */
+  octavesLonger: number;
 }
 
 function valueOf(shape: Shape, name: string): number {
@@ -76,42 +80,23 @@ export function coordinate(value: number): number {
   return Math.log2(1 + Math.min(value, VALUE_LIMIT));
 }
 
-/** Coordinates of points along axes, row by row. */
-export function coordinatesOf(shapes: readonly Shape[], axes: readonly string[]): Float64Array {
-  return Float64Array.from(shapes.flatMap((shape) => axes.map((axis) => coordinate(valueOf(shape, axis)))));
+/** A shape whose sizes are not too large. */
+function limitedOf(kernel: KernelName, shape: Shape): Shape {
+  const { dims } = KERNELS[kernel];
+  return dims.every((name) => valueOf(shape, name) <= VALUE_LIMIT)
+    ? shape
+    : Object.fromEntries(dims.map((name) => [name, Math.min(valueOf(shape, name), VALUE_LIMIT)]));
 }
 
 /** The kernel's physical terms at a shape, each finite. */
 export function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
-  const spec = KERNELS[kernel];
-  const { dims } = spec;
-  const inRange = dims.every((name) => valueOf(shape, name) <= VALUE_LIMIT);
-  const limited = inRange
-    ? shape
-    : Object.fromEntries(dims.map((name) => [name, Math.min(valueOf(shape, name), VALUE_LIMIT)]));
-  const values = spec.terms(limited, variant);
+  const limited = limitedOf(kernel, shape);
+  const values = KERNELS[kernel].terms(limited, variant);
   for (let j = 0; j < values.length; j++) {
     const value = values[j]!;
     if (!(value <= TERM_LIMIT)) values[j] = Number.isNaN(value) ? 0 : TERM_LIMIT;
   }
   return values;
-}
-
-/** The smallest mean that the model allows, seconds. */
-export function meanFloor(points: readonly Point[]): number {
-  return MEAN_FLOOR_FRACTION * points.reduce((least, point) => Math.min(least, point.seconds), Infinity);
-}
-
-/** log m(x): `theta[j]` belongs to `terms[termIndices[j]]`. */
-export function logMean(
-  terms: ArrayLike<number>,
-  termIndices: readonly number[],
-  theta: ArrayLike<number>,
-  floor: number,
-): number {
-  let sum = 0;
-  for (let j = 0; j < termIndices.length; j++) sum += theta[j]! * terms[termIndices[j]!]!;
-  return Math.log(Math.max(sum, floor));
 }
 
 /** Octaves by which `value` lies outside [low, high] in coordinates. */
@@ -123,10 +108,12 @@ function octavesBeyond(value: number, low: number, high: number): number {
  * Octaves outside the measured box, summed over the kernel's fields. A field that never varied and differs now was
  * never tested at all: that counts as one octave more than its distance.
  */
-function boxOf(kernel: KernelName, shapes: readonly Shape[], axes: readonly string[]): (shape: Shape) => number {
+function boxOf(kernel: KernelName, shapes: readonly Shape[]): (shape: Shape) => number {
+  if (shapes.length === 0) return () => 0;
   const fields = KERNELS[kernel].dims.map((name) => {
     const values = shapes.map((shape) => coordinate(valueOf(shape, name)));
-    return { name, low: Math.min(...values), high: Math.max(...values), untested: axes.includes(name) ? 0 : 1 };
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    return { name, low, high, untested: low < high ? 0 : 1 };
   });
   return (shape) => {
     let octaves = 0;
@@ -138,85 +125,114 @@ function boxOf(kernel: KernelName, shapes: readonly Shape[], axes: readonly stri
   };
 }
 
-/** Half-width before the widening outside: h = max(q_J, max(1.645, q_N) · sd), log units. */
-export function conformalHalfWidth(quantileAbsolute: number, quantileNormalised: number, deviation: number): number {
-  return Math.max(quantileAbsolute, Math.max(NORMAL_90, quantileNormalised) * deviation);
+/** What merges, joins and adds for another kernel has no class of its own. */
+export const classOf = ({ kernel, variant, shape }: KernelCall): TunedClass =>
+  KERNELS[kernel].tuned(shape, variant)?.class ?? 'small';
+
+/** A size that is no finite number (of 0 scalars, say) counts as 0. */
+const finite = (x: number): number => (Number.isFinite(x) ? Math.max(0, x) : 0);
+
+/** The work of a call as its threads do it. */
+export function executedWork({ kernel, variant, shape }: KernelCall): OpWork {
+  const limited = limitedOf(kernel, shape);
+  const { readBytes, writeBytes, flops } = workOf({ kernel, variant, shape: limited });
+  const operations = KERNELS[kernel].executed?.(limited, variant) ?? flops;
+  return { bytes: finite(readBytes + writeBytes), operations: finite(operations) };
+}
+
+/** The law of a class on a device, in units of `lawSeconds`. */
+export const lawOf = ({
+  floorSeconds,
+  bytesPerSecond,
+  operationsPerSecond,
+}: Pick<Predictor, 'floorSeconds' | 'bytesPerSecond' | 'operationsPerSecond'>): { law: Law; rates: Rates } => ({
+  law: { floorSeconds, bandwidthShare: 1, peakShare: 1 },
+  rates: { memoryBytesPerSecond: bytesPerSecond, operationsPerSecond, linkBytesPerSecond: 1 },
+});
+
+/** Octaves of every size of a shape. */
+export const octavesOf = (kernel: KernelName, shape: Shape): number[] =>
+  KERNELS[kernel].dims.map((name) => coordinate(valueOf(shape, name)));
+
+/**
+ * Features of a call: 1, and each term of its kernel over the law's time, relative to what it is in measured calls.
+ * @param scales of the kernel's terms; none where no call of it was measured
+ */
+export function featuresOf(call: KernelCall, seconds: number, scales: readonly number[]): number[] {
+  if (scales.length === 0) return [1];
+  const terms = termsAt(call.kernel, call.variant, call.shape);
+  return [1, ...scales.map((scale, j) => (scale > 0 ? Math.min(FEATURE_LIMIT, terms[j]! / seconds / scale) : 0))];
 }
 
 /** What a prediction needs of a fitted predictor. */
-export type Model = Hyperparameters &
-  Pick<
-    Predictor,
-    'termIndices' | 'theta' | 'axes' | 'offset' | 'quantileAbsolute' | 'quantileNormalised' | 'kappaPerOctave'
-  >;
+export type Model = Omit<
+  Predictor,
+  'modelVersion' | 'looMedianError' | 'looP90Error' | 'looCoverage' | 'samplesDigest'
+>;
 
 /** Predicts one call; `because` takes the parts of the half-width. */
 export type Predict = (shape: Shape, because?: Because) => Prediction;
 
 /**
  * Returns the function that predicts one call. The factorisation happens at the first call; a prediction then costs
- * O(n) for the time and O(n²) for the deviation, without allocation but for the result and the list of terms.
- *
- * At a measured shape the time lies between the posterior and the shape's own, nearer to the surer one. Without
- * `repeats` it is the posterior: with 10 % noise that is nearer to the true time (6.6 % against 7.6 % on synthetic
- * kernels; "at pts" and "raw pts" in scripts/coverage-experiment.ts).
- * @param repeats half-width, log units, of a measured shape's time around what was measured (cost/repeats.ts); unless
- *   given, a measured shape is as wide as any
+ * O(n) for the time and O(n²) for the deviation.
  */
 export function makePredictor(
   kernel: KernelName,
   variant: string,
   samples: readonly Sample[],
   predictor: Predictor,
-  repeats = Infinity,
 ): Predict {
   let predict: Predict | undefined;
   return (shape, because) =>
-    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor, repeats))(
-      shape,
-      because,
-    );
+    (predict ??= predictFrom(kernel, variant, measuredPoints(kernel, variant, samples), predictor))(shape, because);
 }
 
-/** The same, from distinct points and at once. */
-export function predictFrom(
-  kernel: KernelName,
-  variant: string,
-  points: readonly Point[],
-  model: Model,
-  repeats = Infinity,
-): Predict {
-  const { axes, termIndices, theta, offset } = model;
-  if (points.length === 0)
-    throw new Error(`no samples of ${kernel} (${variant}): calibrate this kernel before pricing it`);
-  const shapes = points.map((point) => point.shape);
-  const floor = meanFloor(points);
-  const octavesOutsideOf = boxOf(kernel, shapes, axes);
-  const logMeanAt = (shape: Shape) => logMean(termsAt(kernel, variant, shape), termIndices, theta, floor) + offset;
-  const residuals = Float64Array.from(points, (point) => Math.log(point.seconds) - logMeanAt(point.shape));
-  const posterior = new Posterior(coordinatesOf(shapes, axes), residuals, model);
-  const place = new Float64Array(axes.length);
+/** The same, from distinct points and at once; without any the class tells alone. */
+export function predictFrom(kernel: KernelName, variant: string, points: readonly Point[], model: Model): Predict {
+  const { law, rates } = lawOf(model);
+  const lawAt = (shape: Shape): number => lawSeconds(law, executedWork({ kernel, variant, shape }), rates);
+  const featuresAt = (shape: Shape, seconds: number): number[] =>
+    featuresOf({ kernel, variant, shape }, seconds, model.termScales);
+  const process = new Process(
+    {
+      x: points.map(({ shape }) => octavesOf(kernel, shape)),
+      features: points.map(({ shape }) => featuresAt(shape, lawAt(shape))),
+    },
+    points.map(({ shape, seconds }) => Math.log(seconds / lawAt(shape))),
+    model,
+    model.noiseVariance - model.measuredVariance,
+  );
+  const octavesOutsideOf = boxOf(
+    kernel,
+    points.map(({ shape }) => shape),
+  );
+  // Long calls of a kernel can follow what short ones do not show.
+  const longest = points.reduce((most, { shape }) => Math.max(most, lawAt(shape)), 0) || model.longestSeconds;
+  const quantile = points.length > 0 ? model.quantile : model.quantileWithout;
+  const what = points.length > 0 ? "each measured shape of its class's kernels" : 'each kernel of its class';
   return (shape, because) => {
-    for (let a = 0; a < axes.length; a++) place[a] = coordinate(valueOf(shape, axes[a]!));
-    const { mean, deviation, point } = posterior.at(place);
+    const seconds = lawAt(shape);
+    const { mean, deviation, point } = process.at(octavesOf(kernel, shape), featuresAt(shape, seconds));
     const octavesOutside = octavesOutsideOf(shape);
-    const between = conformalHalfWidth(model.quantileAbsolute, model.quantileNormalised, deviation);
-    const beyond = model.kappaPerOctave * octavesOutside;
-    const anywhere = between + beyond;
+    const between = Math.min(HALF_WIDTH_LIMIT, quantile * deviation);
+    const longer = Math.max(0, Math.log2(seconds / longest));
+    const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
-      because(`each of ${points.length} measured shapes in turn`, between);
+      because(`${what} in turn: ${quantile.toFixed(2)} times the deviation expected here`, between);
       if (beyond > 0)
-        because(`the top octaves of each size; this call lies ${octavesOutside.toFixed(1)} outside`, beyond, 'added');
+        because(
+          `the longer half of each kernel's shapes; this call is ${longer.toFixed(1)} octaves longer than any`,
+          beyond,
+          'added',
+        );
     }
-    // Weights by the squares of half-widths: `own` is 0 where the place is no point.
-    const own = point < 0 || octavesOutside > 0 ? 0 : anywhere ** 2 / (anywhere ** 2 + repeats ** 2);
-    const logSeconds = logMeanAt(shape) + mean + (own > 0 ? own * (residuals[point]! - mean) : 0);
-    const halfWidth = own > 0 ? Math.min(anywhere, repeats) : anywhere;
-    if (own > 0) because?.('the second visit of each measured shape, which this one is', halfWidth, 'instead');
+    const logSeconds = Math.log(seconds) + mean;
     return {
       seconds: Math.exp(Math.min(LOG_SECONDS_LIMIT, Math.max(-LOG_SECONDS_LIMIT, logSeconds))),
-      halfWidthLog: Math.min(HALF_WIDTH_LIMIT, halfWidth),
-      evidence: octavesOutside > 0 ? 'extrapolated' : point >= 0 ? 'measured' : 'interpolated',
+      halfWidthLog: between + beyond,
+      octavesLonger: longer,
+      evidence: octavesOutside > 0 || points.length === 0 ? 'extrapolated' : point >= 0 ? 'measured' : 'interpolated',
       octavesOutside,
     };
   };

@@ -1,15 +1,13 @@
 /** The two sources of prices: a device's calibration, or its datasheet. */
 import { CONSTANTS } from './constants.js';
-import type { Calibration, Predictor, Sample } from '../schema/calibration.js';
+import type { Calibration, Predictor } from '../schema/calibration.js';
 import { KERNELS, type KernelCall, type KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import type { Interval, Price } from './evidence.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import type { Pricer } from './latency.js';
-import { classLaws, narrowed, type ClassLaws } from './class-laws.js';
-import { explainSamples, lawParts, leftOutOf, type Because, type CallExplanation, type LeftOut } from './explain.js';
-import { makePredictor } from './predictor.js';
-import { repeatsOf } from './repeats.js';
+import { explainSamples, leftOutOf, type Because, type CallExplanation, type LeftOut } from './explain.js';
+import { classOf, makePredictor, predictFrom, type Predict } from './predictor.js';
 import { explainRoofline, rooflinePrice, ROOFLINE, type Rates } from './roofline.js';
 
 /** The parts of a calibration that price. */
@@ -177,21 +175,11 @@ export type Predictors = ReadonlyMap<string, PriceShape>;
 
 export const predictorKey = (kernel: KernelName, variant: string): string => `${kernel}/${variant}`;
 
-/** A fitted predictor as a source of prices, with what its class tells where it has few points. */
-function pricesOf(
-  kernel: KernelName,
-  variant: string,
-  samples: readonly Sample[],
-  fitted: Predictor,
-  laws: ClassLaws,
-  repeats: number,
-): PriceShape {
-  const predict = makePredictor(kernel, variant, samples, fitted, repeats);
-  return (shape, because) => {
-    const own = predict(shape, because);
-    const p = narrowed(own, laws({ kernel, variant, shape }));
-    if (p !== own)
-      because?.("each shape of its class's kernels in turn, from the law of the class", p.halfWidthLog, 'instead');
+/** A prediction as a source of prices. */
+const pricesOf =
+  (predict: Predict): PriceShape =>
+  (shape, because) => {
+    const p = predict(shape, because);
     const widen = Math.exp(p.halfWidthLog);
     return {
       estimate: p.seconds,
@@ -202,24 +190,12 @@ function pricesOf(
       by: 'lla-sim',
     };
   };
-}
-
-/** The laws of its classes, fitted when they are first asked. */
-function lawsOf(calibration: Pick<PricedParts, 'kernels' | 'ceilings'>, stale: ReadonlySet<string>): ClassLaws {
-  let fitted: ClassLaws | undefined;
-  return (call) => (fitted ??= classLaws(calibration, stale))(call);
-}
 
 /**
  * The predictors of a calibration.
  * @param stale kernels whose source has changed since they were measured; they are left out
  */
-export function predictorsOf(
-  calibration: Pick<PricedParts, 'kernels' | 'ceilings'>,
-  stale: ReadonlySet<string>,
-  laws = lawsOf(calibration, stale),
-): Predictors {
-  const repeats = repeatsOf(calibration, stale);
+export function predictorsOf(calibration: Pick<PricedParts, 'kernels'>, stale: ReadonlySet<string>): Predictors {
   const predictors = new Map<string, PriceShape>();
   for (const k of calibration.kernels) {
     if (stale.has(k.kernel)) continue;
@@ -227,10 +203,32 @@ export function predictorsOf(
       const kernel = k.kernel as KernelName;
       const samples = k.samples.filter((s) => s.variant === variant);
       if (samples.length === 0) continue;
-      predictors.set(predictorKey(kernel, variant), pricesOf(kernel, variant, samples, predictor, laws, repeats));
+      predictors.set(predictorKey(kernel, variant), pricesOf(makePredictor(kernel, variant, samples, predictor)));
     }
   }
   return predictors;
+}
+
+/** What the kernels of its class tell of a variant without points; null where none was measured. */
+export type Unmeasured = (call: KernelCall) => { readonly predict: Predict; readonly shared: Predictor } | null;
+
+function unmeasuredOf({ kernels }: Pick<PricedParts, 'kernels'>, stale: ReadonlySet<string>): Unmeasured {
+  const known = kernels
+    .filter((k) => !stale.has(k.kernel))
+    .flatMap((k) =>
+      Object.entries(k.predictors).flatMap(([variant, shared]) => {
+        const shape = k.samples.find((s) => s.variant === variant)?.shape;
+        const kernel = k.kernel as KernelName;
+        return shape ? [{ kernel, class: classOf({ kernel, variant, shape }), shared }] : [];
+      }),
+    );
+  return (call) => {
+    const alike = known.filter((one) => one.class === classOf(call));
+    const shared = (alike.find(({ kernel }) => kernel === call.kernel) ?? alike[0])?.shared;
+    if (!shared) return null;
+    const termScales = alike.some(({ kernel }) => kernel === call.kernel) ? shared.termScales : [];
+    return { shared, predict: predictFrom(call.kernel, call.variant, [], { ...shared, termScales }) };
+  };
 }
 
 /**
@@ -264,39 +262,32 @@ function predictorOf(predictors: Predictors, kernel: KernelName, variant: string
   };
 }
 
-/** What a class's law says of a call whose variant has no points. */
-const byClass = (law: ReturnType<ClassLaws> | undefined): Price | null =>
-  law
-    ? {
-        estimate: law.seconds,
-        low: law.seconds * Math.exp(-law.halfWidthLog),
-        high: law.seconds * Math.exp(law.halfWidthLog),
-        evidence: 'extrapolated',
-        octavesOutside: 0,
-        by: 'lla-sim',
-      }
-    : null;
-
 /** Prices from measured kernels; what was not measured falls back to a roofline over the measured ceilings. */
 export function measuredPricer(options: {
   predictors: Predictors;
   rates: Rates;
   launchSeconds?: number;
   /** What the kernels of its class tell of a variant without points. */
-  laws?: ClassLaws;
+  unmeasured?: Unmeasured;
   stepOverhead: Pricer['stepOverhead'];
   link: Link | null;
   source: string;
 }): Pricer {
-  const { predictors, rates, launchSeconds, laws, stepOverhead, link, source } = options;
+  const { predictors, rates, launchSeconds, unmeasured, stepOverhead, link, source } = options;
   return {
     price: eachVariant((kernel, variant) => {
       const predict = predictorOf(predictors, kernel, variant);
-      if (!predict)
-        return (call) =>
-          byClass(laws?.(call)) ?? rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
-      const remembered = remembering(kernel, predict);
-      return (call) => remembered(call.shape);
+      if (predict) {
+        const remembered = remembering(kernel, predict);
+        return (call) => remembered(call.shape);
+      }
+      let byClass: ReturnType<Unmeasured> | undefined;
+      return (call) => {
+        byClass ??= unmeasured?.(call) ?? null;
+        return byClass
+          ? pricesOf(byClass.predict)(call.shape)
+          : rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
+      };
     }),
     stepOverhead,
     collective: (kind, bytes, gpus) => exchange(kind, bytes, gpus, link),
@@ -317,14 +308,14 @@ export function calibrationPricer(
   options: { stale: ReadonlySet<string>; link: Link | null; source: string },
 ): Pricer {
   const { submitSeconds, dispatchSeconds } = calibration.overheads;
-  const laws = lawsOf(calibration, options.stale);
-  const predictors = predictorsOf(calibration, options.stale, laws);
+  const unmeasured = unmeasuredOf(calibration, options.stale);
+  const predictors = predictorsOf(calibration, options.stale);
   const rates = measuredRates(calibration);
   const pricer = measuredPricer({
     predictors,
     rates,
     launchSeconds: dispatchSeconds,
-    laws,
+    unmeasured,
     stepOverhead: {
       estimate: submitSeconds,
       low: submitSeconds / 2,
@@ -341,14 +332,11 @@ export function calibrationPricer(
     const k = calibration.kernels.find((one) => one.kernel === kernel);
     const of = k && (k.predictors[variant] ? variant : alike(kernel, variant)?.variant);
     const fitted = of === undefined ? undefined : k!.predictors[of];
-    const ofClass = laws(call);
+    const ofClass = unmeasured(call);
     if ((!price || !fitted) && ofClass)
       return {
-        law: lawParts(ofClass.law, ofClass.work, ofClass.rates),
-        data: null,
-        leftOut: leftOutOf((because) =>
-          because(`each of ${ofClass.points} shapes of its class, this kernel having none`, ofClass.halfWidthLog),
-        ),
+        ...explainSamples(call, [], ofClass.shared),
+        leftOut: leftOutOf((because) => ofClass.predict(shape, because)),
       };
     if (!price || !fitted) return explainRoofline(call, rates, { launchSeconds: dispatchSeconds });
     const leftOut = leftOutOf((because) => price(shape, because));

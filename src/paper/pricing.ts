@@ -59,8 +59,8 @@ function measuredDevice({ file, content, stale }: NonNullable<Sources['calibrati
     notes:
       stale.length > 0
         ? [
-            `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by ` +
-              'roofline until it is measured again (lla-sim calibrate)',
+            `${file} is stale for ${stale.join(', ')}: these kernels, or their model, have changed since; they are ` +
+              'priced by roofline until it is measured again (lla-sim calibrate)',
           ]
         : [],
   };

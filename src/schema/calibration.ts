@@ -70,26 +70,31 @@ export type Sample = z.infer<typeof sampleSchema>;
 /** A point that was planned and could not be measured. */
 const gapSchema = z.object({ variant: label, shape, reason: z.string().max(2000) });
 
-/** A fitted predictor of one kernel and variant: log t = log(terms · theta) + Gaussian process, with its intervals. */
+/** A fitted predictor of one kernel's variant. All but the last five hold for its class on this device. */
 export const predictorSchema = z.object({
-  /** Which physical terms enter the mean, as indices into the kernel's term list. */
-  termIndices: z.array(z.int().nonnegative()),
-  /** Non-negative coefficient of each of those terms, seconds per unit of the term. */
-  theta: z.array(within(0, 1e3)),
-  /** Shape fields that vary in the samples: the axes of the Gaussian process, each in log2(1 + value). */
-  axes: z.array(z.string()),
-  lengthScales: z.array(within(1e-6, 1e6)),
-  signalVariance: within(1e-18, 1e4),
-  noiseVariance: within(1e-18, 1e4),
-  /** Version of the physical terms and of the model (predictor.ts): under another one the coefficients mean nothing. */
-  modelVersion: z.int(),
-  /** Median of the log residuals, on which the process is centred. */
-  offset: within(-50, 50),
-  /** Conformal quantiles (90 %) over leave-one-out residuals: absolute, and relative to the posterior deviation. */
-  quantileAbsolute: within(0, 50),
-  quantileNormalised: within(0, 1e6),
-  /** Widening of the half-width per octave outside the measured range, in log units. */
+  /** The law: seconds that no call falls below, and rates of bytes and operations. */
+  floorSeconds: within(1e-12, 1e3),
+  bytesPerSecond: within(1e-3, 1e18),
+  operationsPerSecond: within(1e-3, 1e18),
+  /** Variances of a variant's own factor, and of those of its terms, log units. */
+  effectVariances: z.tuple([within(1e-18, 1e6), within(1e-18, 1e6)]).readonly(),
+  /** Of the smooth residual over log2(1 + shape), and its length in octaves. */
+  signalVariance: within(1e-18, 1e6),
+  lengthScale: within(1e-6, 1e6),
+  /** Of a shape by itself; the part of it that a second visit of the shape shows. */
+  noiseVariance: within(1e-18, 1e6),
+  measuredVariance: within(1e-18, 1e6),
+  /** Half-width over deviation, of shapes between others of a variant, and of variants without any. */
+  quantile: within(0, 1e6),
+  quantileWithout: within(0, 1e6),
+  /** Time of the longest measured call by the law, seconds. */
+  longestSeconds: within(1e-12, 1e6),
+  /** Widening of the half-width for each octave that a call is longer than any measured one, in log units. */
   kappaPerOctave: within(0, 50),
+  /** Root mean square of each of the kernel's terms over the law's time. */
+  termScales: z.array(within(0, 1e300)),
+  /** Version of the physical terms and of the model (cost/predictor.ts): under another one these mean nothing. */
+  modelVersion: z.int(),
   /** Median absolute leave-one-out error, as a fraction. */
   looMedianError: within(0, 1e12),
   looP90Error: within(0, 1e12),
@@ -100,6 +105,11 @@ export const predictorSchema = z.object({
 });
 export type Predictor = z.infer<typeof predictorSchema>;
 
+/** Predictors of other versions are passed over, whatever they hold: the samples are fitted anew. */
+const storedPredictors = z
+  .record(z.string(), z.union([predictorSchema, z.looseObject({ modelVersion: z.int() })]))
+  .default({}) as unknown as z.ZodDefault<z.ZodRecord<z.ZodString, typeof predictorSchema>>;
+
 const kernelCalibrationSchema = z
   .object({
     kernel: z.enum(KERNEL_NAMES as [string, ...string[]]),
@@ -108,7 +118,7 @@ const kernelCalibrationSchema = z
     samples: z.array(sampleSchema),
     gaps: z.array(gapSchema).default([]),
     /** One predictor a variant. */
-    predictors: z.record(z.string(), predictorSchema).default({}),
+    predictors: storedPredictors,
     /** Values of tunable constants that `calibrate --tune` found better than the planner's own. */
     tuning: z.record(label, finite).optional(),
   })
@@ -134,11 +144,7 @@ function inconsistency(k: { kernel: string; samples: Sample[]; predictors: Recor
     const sample = k.samples.find((s) => s.variant === variant);
     if (!sample) return `holds a predictor of ${k.kernel} without samples`;
     const termCount = spec.terms(sample.shape, variant).length;
-    const fits =
-      p.theta.length === p.termIndices.length &&
-      p.lengthScales.length === p.axes.length &&
-      p.axes.every((a) => dims.includes(a)) &&
-      p.termIndices.every((t) => t < termCount);
+    const fits = p.termScales?.length === termCount;
     if (!fits) return `holds a predictor of ${k.kernel} whose parts do not fit together`;
   }
   return null;

@@ -60,7 +60,7 @@ export interface AttainableFile {
   readonly from: readonly string[];
   readonly pooled: Readonly<Record<TunedClass, Bracket>>;
   /**
-   * Seconds a cached byte of a sequence's head that one unit reads alone (`fit/fit-undivided.ts`). In seconds: GPUs
+   * Seconds a cached byte of a sequence's head that one unit reads alone (`scripts/fit-undivided.ts`). In seconds: GPUs
    * differ less by them than by cycles.
    */
   readonly undividedSecondsPerByte: Interval;

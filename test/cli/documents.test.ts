@@ -407,8 +407,10 @@ describe('what the pages list', () => {
           leaves(child, path === '' ? name : `${path}.${name}`),
         );
       if (inner.items?.properties) return leaves(inner.items, `${path}[]`);
-      if (typeof inner.additionalProperties === 'object' && inner.additionalProperties.properties)
-        return leaves(inner.additionalProperties, `${path}{}`);
+      if (typeof inner.additionalProperties === 'object') {
+        const each = inner.additionalProperties.anyOf?.[0] ?? inner.additionalProperties;
+        if (each.properties) return leaves(each, `${path}{}`);
+      }
       return [path];
     };
     const fields = leaves(z.toJSONSchema(calibrationSchema, { unrepresentable: 'any', io: 'input' }) as Node, '').map(

@@ -2,7 +2,6 @@
 import { describe, expect, it } from 'vitest';
 import { predictorsOf, predictorKey } from '../../src/cost/pricers.js';
 import { fitPredictor } from '../../src/cost/fit/fit.js';
-import { repeatsOf } from '../../src/cost/repeats.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { SEED } from '../gpu/random.js';
@@ -42,13 +41,9 @@ describe(`measured shapes (LLA_SIM_SEED=${SEED})`, () => {
       const { truths, kernels } = fileOf(20, 0.04);
       const { samples } = kernels[0]!;
       const predictors = { norm: fitPredictor('rmsnorm', 'norm', samples) };
-      const price = predictorsOf(
-        {
-          ceilings: { readBytesPerSecond: 1e11, copyBytesPerSecond: 1e11, f32FlopsPerSecond: 1e12 } as never,
-          kernels: [{ kernel: 'rmsnorm', samples, predictors }],
-        },
-        new Set(),
-      ).get(predictorKey('rmsnorm', 'norm'))!;
+      const price = predictorsOf({ kernels: [{ kernel: 'rmsnorm', samples, predictors }] }, new Set()).get(
+        predictorKey('rmsnorm', 'norm'),
+      )!;
       const between = price({ rows: 8, width: 64 * 10 + 32 });
       for (const { rows, width, seconds } of truths) {
         const at = price({ rows, width });
@@ -62,12 +57,14 @@ describe(`measured shapes (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('are as unsure as visits of all kernels disagree; quiet visits leave what a step differs by', () => {
-    expect(repeatsOf(fileOf(40, 0.2), new Set())).toBeGreaterThan(0.2);
-    expect(repeatsOf(fileOf(40, 0.001), new Set())).toBeCloseTo(0.082, 3);
+    const varianceOf = (count: number, visit: number): number =>
+      fitPredictor('rmsnorm', 'norm', fileOf(count, visit).kernels[0]!.samples).measuredVariance;
+    expect(Math.sqrt(varianceOf(40, 0.2))).toBeGreaterThan(0.12);
+    expect(Math.sqrt(varianceOf(40, 0.001))).toBeCloseTo(0.05, 3);
   });
 
-  it('are as wide as any where too few have two halves, or their kernel has changed', () => {
-    expect(repeatsOf(fileOf(8, 0.1), new Set())).toBe(Infinity);
-    expect(repeatsOf(fileOf(40, 0.1), new Set(['rmsnorm']))).toBe(Infinity);
+  it('are as wide as any where too few have two halves', () => {
+    const { measuredVariance, noiseVariance } = fitPredictor('rmsnorm', 'norm', fileOf(8, 0.1).kernels[0]!.samples);
+    expect(measuredVariance).toBe(noiseVariance);
   });
 });

@@ -23,7 +23,7 @@ import {
   tunedTimes,
   widened,
   type Measured,
-} from '../../src/stacks/fit/fit-attainable.js';
+} from '../../scripts/fit-attainable.js';
 import { servedBy, STACKS } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 

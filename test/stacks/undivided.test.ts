@@ -6,8 +6,8 @@ import { randomFrom } from '../../src/numbers/random.js';
 import { findDevice } from '../../src/devices/find.js';
 import { ask } from '../../src/plan/ask/on-disk.js';
 import { attainableSeconds, explainAttainable, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
-import { timesOf } from '../../src/stacks/fit/fit-attainable.js';
-import { fitWalk, walksOf } from '../../src/stacks/fit/fit-undivided.js';
+import { timesOf } from '../../scripts/fit-attainable.js';
+import { fitWalk, walksOf } from '../../scripts/fit-undivided.js';
 import { walksAlone } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 

@@ -1,6 +1,6 @@
 /** Spreads the points of a calibration over the shapes that occur, by how much the time of steps depends on them. */
 import { CONSTANTS } from '../../cost/constants.js';
-import { matern32 } from '../../cost/covariance.js';
+import { matern32 } from '../../cost/process.js';
 import type { Shape } from '../../../kernels/spec.js';
 
 /**

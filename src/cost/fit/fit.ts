@@ -1,17 +1,29 @@
 /**
- * Fits the predictor of one kernel and variant to its measured samples: a physical mean, a Gaussian process on the log
- * residual, and 90 % intervals by conformal leave-one-out. Used when calibrating; predicting needs predictor.ts alone.
+ * Fits what the kernels of a class share on a device: the law, the variances of what deviates from it, and how wide
+ * intervals must be for kernels and shapes that were left out. Only fitting imports this; predicting needs predictor.ts.
  */
 import type { Calibration, Predictor, Sample } from '../../schema/calibration.js';
-import { readCalibration } from '../../schema/drift.js';
+import { correctedSeconds, driftExponentOf, readCalibration, typicalSeconds } from '../../schema/drift.js';
 import { CONSTANTS } from '../constants.js';
-import type { Hyperparameters } from '../covariance.js';
 import { TERMS_VERSION, type KernelName } from '../../../kernels/registry.js';
-import { conformalQuantile } from '../conformal.js';
-import { kappaOfHidden, looCoverage, modelOf, quantilesOf } from './fit-conformal.js';
-import { fitBest, fitWith, gpPoints, varyingAxes } from './fit-core.js';
-import { dataOf } from './fit-mean.js';
-import { measuredPoints, type Point } from '../predictor.js';
+import type { TunedClass } from '../../../kernels/tuned.js';
+import { conformalQuantile, FEWEST_FOR_QUANTILE, kappaOf, lackPerOctave } from '../conformal.js';
+import { descend } from '../descend.js';
+import { fitLaw, lawSeconds } from '../law.js';
+import { Process, type Hyperparameters, type Places } from '../process.js';
+import {
+  classOf,
+  executedWork,
+  featuresOf,
+  lawOf,
+  measuredPoints,
+  NORMAL_90,
+  octavesOf,
+  predictFrom,
+  termsAt,
+  type Model,
+  type Point,
+} from '../predictor.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { median } from '../../numbers/statistics.js';
 
@@ -22,6 +34,21 @@ const MAD_TO_DEVIATION = 1.48;
 const SMALLEST_OUTLIER = CONSTANTS.outlierLeast.value;
 /** More than this share of outliers is no longer noise but a kernel that the terms do not describe. */
 const MAX_OUTLIER_SHARE = CONSTANTS.outlierShare.value;
+/** A half has this many repetitions at least. */
+const FEWEST_REPETITIONS = CONSTANTS.fewestRepetitions.value;
+/** Medians of the hyperparameters before data, as the search sees them: logs of deviations, and of octaves. */
+const PRIOR = [
+  CONSTANTS.variantPrior,
+  CONSTANTS.termPrior,
+  CONSTANTS.signalPrior,
+  CONSTANTS.noisePrior,
+  CONSTANTS.lengthPrior,
+].map(({ value }) => Math.log(value));
+const SPREAD = CONSTANTS.priorSpread.value;
+/** They stay within this of the prior's, and are found to that. */
+const MOST_SHIFT = 5;
+const FINEST = 0.06;
+
 /**
  * SHA-256 (hex) over kernel, variant and the (shape, seconds, drift where there is one) of the variant's samples: which
  * data a predictor belongs to. Neither the order of samples nor the order of shape fields enters; the order of
@@ -37,78 +64,288 @@ export function digestSamples(kernel: KernelName, variant: string, samples: read
   return sha256(JSON.stringify([kernel, variant, lines]));
 }
 
+/** The points of one kernel's variant. */
+interface Group {
+  readonly kernel: KernelName;
+  readonly variant: string;
+  readonly samples: readonly Sample[];
+  readonly points: readonly Point[];
+}
+
+const groupOf = (kernel: KernelName, variant: string, samples: readonly Sample[]): Group => ({
+  kernel,
+  variant,
+  samples,
+  points: measuredPoints(kernel, variant, samples),
+});
+
+/** The groups of every class. A variant's calls are of one class. */
+function byClass(groups: readonly Group[]): Group[][] {
+  const classes = new Map<TunedClass, Group[]>();
+  for (const group of groups) {
+    const of = classOf({ ...group, shape: group.points[0]!.shape });
+    classes.set(of, [...(classes.get(of) ?? []), group]);
+  }
+  return [...classes.values()];
+}
+
 /**
- * Fits to the samples of `variant` (others are ignored). Deterministic. Re-measure `outliers` first: the fit is robust
- * in its mean only. With fewer than 10 distinct shapes the intervals are wide by rule; one shape alone has no
- * leave-one-out residual, so its errors are those of the interval and its coverage is 0: nothing was tested.
+ * Variance of a shape's time around what was measured: every point is visited at two times far apart, and repetitions
+ * are kept in their order, so it is how far the typical times of both halves differ. Infinite where too few samples
+ * have two halves.
  */
-export function fitPredictor(kernel: KernelName, variant: string, samples: readonly Sample[]): Predictor {
-  const points = measuredPoints(kernel, variant, samples);
-  if (points.length === 0)
-    throw new Error(
-      `cannot fit ${kernel} (${variant}): none of the ${samples.length} samples is of this variant; measure it first`,
+function measuredVarianceOf(groups: readonly Group[]): number {
+  const typical = (part: readonly number[]): number => Math.log(typicalSeconds(part));
+  const differences = groups.flatMap(({ variant, samples }) => {
+    const own = samples.filter((s) => s.variant === variant);
+    const exponent = driftExponentOf(own);
+    return own.flatMap((sample) => {
+      const times = correctedSeconds(sample, exponent);
+      const half = Math.floor(times.length / 2);
+      return half < FEWEST_REPETITIONS ? [] : [Math.abs(typical(times.slice(0, half)) - typical(times.slice(half)))];
+    });
+  });
+  if (differences.length < FEWEST_FOR_QUANTILE) return Infinity;
+  return Math.max(CONSTANTS.leastDeviation.value, conformalQuantile(differences) / NORMAL_90) ** 2;
+}
+
+/** What the groups of a class share. */
+type Shared = Omit<Model, 'termScales' | 'quantile' | 'quantileWithout' | 'kappaPerOctave'>;
+
+interface ClassFit {
+  readonly shared: Shared;
+  readonly termScales: ReadonlyMap<KernelName, number[]>;
+}
+
+/** @param measuredVariance of all classes together */
+function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit {
+  const timed = groups.flatMap(({ kernel, variant, points }) =>
+    points.map(({ shape, seconds }) => ({ work: executedWork({ kernel, variant, shape }), seconds })),
+  );
+  const fastest = (of: 'bytes' | 'operations'): number =>
+    timed.reduce((most, { work, seconds }) => Math.max(most, work[of] / seconds), 1);
+  const rates = { memoryBytesPerSecond: fastest('bytes'), operationsPerSecond: fastest('operations') };
+  const fitted = fitLaw(timed, { ...rates, linkBytesPerSecond: 1 });
+  // The typical variant, not the typical point, sets how fast the class is.
+  const ofLaw = (group: Group): number[] =>
+    group.points.map(({ shape, seconds }) =>
+      Math.log(seconds / lawSeconds(fitted, executedWork({ ...group, shape }), { ...rates, linkBytesPerSecond: 1 })),
     );
-  const axes = varyingAxes(kernel, points);
-  const fit = fitBest(kernel, variant, points, axes);
-  const { looResiduals, looDeviations } = fit;
-  const quantiles = quantilesOf(looResiduals, looDeviations);
-  const kappa = kappaOfHidden(kernel, variant, points, fit, quantiles);
-  const errors =
-    looResiduals.length > 0 ? looResiduals.map((r) => Math.abs(Math.expm1(-r))) : [Math.expm1(quantiles.absolute)];
-  const model = modelOf(fit, axes, quantiles, kappa);
+  const mean = (list: readonly number[]): number => list.reduce((sum, x) => sum + x, 0) / list.length;
+  const slower = Math.exp(mean(groups.map((group) => median(ofLaw(group)))));
+  const lawful = {
+    floorSeconds: fitted.floorSeconds * slower,
+    bytesPerSecond: (fitted.bandwidthShare * rates.memoryBytesPerSecond) / slower,
+    operationsPerSecond: (fitted.peakShare * rates.operationsPerSecond) / slower,
+  };
+  const { law, rates: reached } = lawOf(lawful);
+  const lawAt = ({ kernel, variant }: Group, { shape }: Point): number =>
+    lawSeconds(law, executedWork({ kernel, variant, shape }), reached);
+
+  const scales = new Map<KernelName, number[]>();
+  for (const { kernel } of groups) {
+    const all = groups
+      .filter((group) => group.kernel === kernel)
+      .flatMap((group) =>
+        group.points.map((p) => termsAt(kernel, group.variant, p.shape).map((term) => term / lawAt(group, p))),
+      );
+    scales.set(
+      kernel,
+      all[0]!.map((_, j) => Math.sqrt(mean(all.map((row) => Math.min(Number.MAX_VALUE, row[j]! ** 2))))),
+    );
+  }
+  const located = groups.map((group) => placed(group, lawAt, scales.get(group.kernel)!));
+  const hyper = likeliest((h) =>
+    located.reduce((sum, { places, y }) => sum + new Process(places, y, h).surprise(y), 0),
+  );
   return {
-    ...model,
-    modelVersion: TERMS_VERSION,
-    lengthScales: [...model.lengthScales],
-    looMedianError: median(errors),
-    looP90Error: conformalQuantile(errors),
-    looCoverage: looCoverage(looResiduals, looDeviations),
-    samplesDigest: digestSamples(kernel, variant, samples),
+    shared: {
+      ...lawful,
+      ...hyper,
+      measuredVariance: Math.min(measuredVariance, hyper.noiseVariance),
+      longestSeconds: Math.max(...groups.flatMap((group) => group.points.map((p) => lawAt(group, p)))),
+    },
+    termScales: scales,
   };
 }
 
-/** Fits a predictor for every kernel and variant that has samples; names each before its turn, which takes a moment. */
+function placed(
+  group: Group,
+  lawAt: (group: Group, point: Point) => number,
+  scales: readonly number[],
+): { places: Places; y: number[] } {
+  const { kernel, variant, points } = group;
+  const features = points.map((p) => featuresOf({ kernel, variant, shape: p.shape }, lawAt(group, p), scales));
+  return {
+    places: { x: points.map((p) => octavesOf(kernel, p.shape)), features },
+    y: points.map((p) => Math.log(p.seconds / lawAt(group, p))),
+  };
+}
+
+/** Maximum a posteriori. @param surprise negative log likelihood */
+function likeliest(surprise: (hyper: Hyperparameters) => number): Hyperparameters {
+  const toHyper = (x: readonly number[]): Hyperparameters => {
+    const [variant, term, signal, noise] = x.map((log) => Math.exp(2 * log));
+    return {
+      effectVariances: [variant!, term!],
+      signalVariance: signal!,
+      noiseVariance: noise!,
+      lengthScale: Math.exp(x[4]!),
+    };
+  };
+  const bounds = PRIOR.map((log) => [log - MOST_SHIFT, log + MOST_SHIFT] as const);
+  return toHyper(
+    descend(PRIOR, bounds, FINEST, (x) =>
+      x.reduce((sum, log, i) => sum + ((log - PRIOR[i]!) / SPREAD) ** 2 / 2, surprise(toHyper(x))),
+    ),
+  );
+}
+
+/** A point that was left out of everything that predicts it. */
+interface Missed {
+  readonly error: number;
+  readonly deviation: number;
+  readonly octavesLonger: number;
+}
+
+/** Hides points: by number of their group, and their number in it, from the shortest. */
+type Hides = (group: number, place: number, count: number) => boolean;
+
+/** Predicts what is hidden from a fit to the rest, by group. */
+function missedBy(groups: readonly Group[], hides: Hides): Missed[][] {
+  const parts = groups.map((group, g) => {
+    const sorted = [...group.points].sort((a, b) => a.seconds - b.seconds);
+    const isHidden = (_: Point, i: number): boolean => hides(g, i, sorted.length);
+    return { group, hidden: sorted.filter(isHidden), known: sorted.filter((p, i) => !isHidden(p, i)) };
+  });
+  const known = parts.map(({ group, known: points }) => ({ ...group, points })).filter((g) => g.points.length > 0);
+  if (known.length === 0) return groups.map(() => []);
+  const { shared, termScales } = fitClass(known, Infinity);
+  const plain = { ...shared, quantile: 1, quantileWithout: 1, kappaPerOctave: 0 };
+  return parts.map(({ group: { kernel, variant }, hidden, known: points }) => {
+    const predict = predictFrom(kernel, variant, points, { ...plain, termScales: termScales.get(kernel) ?? [] });
+    return hidden.map(({ shape, seconds }) => {
+      const { seconds: predicted, halfWidthLog: deviation, octavesLonger } = predict(shape);
+      return { error: Math.log(seconds / predicted), deviation, octavesLonger };
+    });
+  });
+}
+
+/** A part of the points, or of the groups, is hidden in turn. */
+const FOLDS = 5;
+
+/** What was missed of each group of a class by leaving out points, whole variants, and the longer halves of variants. */
+interface HeldOut {
+  readonly points: Missed[][];
+  readonly variants: Missed[][];
+  readonly longer: Missed[][];
+}
+
+function holdOut(groups: readonly Group[]): HeldOut {
+  const inTurn = (hides: (fold: number) => Hides): Missed[][] => {
+    const folds = Array.from({ length: FOLDS }, (_, fold) => missedBy(groups, hides(fold)));
+    return groups.map((_, g) => folds.flatMap((fold) => fold[g]!));
+  };
+  return {
+    points: inTurn((fold) => (g, place) => (g + place) % FOLDS === fold),
+    variants: inTurn((fold) => (g) => g % FOLDS === fold),
+    longer: missedBy(groups, (_, place, count) => place >= Math.ceil(count / 2)),
+  };
+}
+
+/** How wide intervals are on this device. A variant's calls err together, so variants count alike. */
+function widthsOf(held: readonly HeldOut[]): Pick<Model, 'quantile' | 'quantileWithout' | 'kappaPerOctave'> {
+  const scores = (of: 'points' | 'variants'): number[][] =>
+    held.flatMap((one) => one[of].map((list) => list.map(({ error, deviation }) => Math.abs(error) / deviation)));
+  const quantile = Math.max(NORMAL_90, conformalQuantile(scores('points')));
+  const lacks = held.flatMap(({ longer }) =>
+    longer.map((list) => list.map((m) => lackPerOctave(m.error, quantile * m.deviation, m.octavesLonger))),
+  );
+  return {
+    quantile,
+    quantileWithout: Math.max(quantile, conformalQuantile(scores('variants'))),
+    kappaPerOctave: kappaOf(lacks, FEWEST_FOR_QUANTILE),
+  };
+}
+
+/** The predictors of a device's kernels, class by class; says which class is next. */
+function* predictorsOf(
+  classes: readonly (readonly Group[])[],
+): Generator<Group, { group: Group; predictor: Predictor }[]> {
+  const measuredVariance = measuredVarianceOf(classes.flat());
+  const fits: { groups: readonly Group[]; fit: ClassFit; held: HeldOut }[] = [];
+  for (const groups of classes) {
+    yield groups[0]!;
+    fits.push({ groups, fit: fitClass(groups, measuredVariance), held: holdOut(groups) });
+  }
+  const widths = widthsOf(fits.map(({ held }) => held));
+  return fits.flatMap(({ groups, fit, held }) =>
+    groups.map((group, g) => {
+      const missed = held.points[g]!;
+      const errors = missed.map(({ error }) => Math.abs(Math.expm1(-error)));
+      const inside = missed.filter(({ error, deviation }) => Math.abs(error) <= widths.quantile * deviation);
+      const predictor = {
+        ...fit.shared,
+        ...widths,
+        termScales: fit.termScales.get(group.kernel)!,
+        modelVersion: TERMS_VERSION,
+        looMedianError: errors.length > 0 ? median(errors) : Math.expm1(widths.quantileWithout),
+        looP90Error: conformalQuantile(errors),
+        looCoverage: inside.length / Math.max(1, missed.length),
+        samplesDigest: digestSamples(group.kernel, group.variant, group.samples),
+      };
+      return { group, predictor };
+    }),
+  );
+}
+
+/** Fits to the samples of one variant alone (others are ignored), as if no other kernel had been measured. */
+export function fitPredictor(kernel: KernelName, variant: string, samples: readonly Sample[]): Predictor {
+  const group = groupOf(kernel, variant, samples);
+  if (group.points.length === 0)
+    throw new Error(
+      `cannot fit ${kernel} (${variant}): none of the ${samples.length} samples is of this variant; measure it first`,
+    );
+  const fitted = predictorsOf([[group]]);
+  for (let step = fitted.next(); ; step = fitted.next()) if (step.done) return step.value[0]!.predictor;
+}
+
+/** Fits a predictor for every kernel and variant that has samples; names the first of each class before its turn. */
 export function* fitting(calibration: Calibration): Generator<{ kernel: KernelName; variant: string }> {
   // Predictors are those of the stored kernels.
-  for (const k of readCalibration(calibration).kernels) {
-    const kernel = k.kernel as KernelName;
-    for (const variant of new Set(k.samples.map((s) => s.variant))) {
-      yield { kernel, variant };
-      k.predictors[variant] = fitPredictor(kernel, variant, k.samples);
-    }
-  }
+  const { kernels } = readCalibration(calibration);
+  const groups = kernels.flatMap((k) =>
+    [...new Set(k.samples.map((s) => s.variant))].map((variant) => groupOf(k.kernel as KernelName, variant, k.samples)),
+  );
+  for (const { group, predictor } of yield* predictorsOf(byClass(groups)))
+    kernels.find((k) => k.kernel === group.kernel)!.predictors[group.variant] = predictor;
+}
+
+/** What a variant's fit mispredicts of each point in turn, the class held. */
+function leftOutEach(group: Group): number[] {
+  const { shared, termScales } = fitClass([group], Infinity);
+  const { law, rates } = lawOf(shared);
+  const lawAt = ({ kernel, variant }: Group, { shape }: Point): number =>
+    lawSeconds(law, executedWork({ kernel, variant, shape }), rates);
+  const { places, y } = placed(group, lawAt, termScales.get(group.kernel)!);
+  return new Process(places, y, shared).leftOut();
 }
 
 /**
  * Indices of samples to re-measure: |leave-one-out residual| > max(4 · 1.48 · MAD, log 1.5). The worst point is taken
- * out before the next fit, since one bad time spoils its neighbours' residuals and hides behind the nugget it causes;
+ * out before the next fit, since one bad time spoils its neighbours' residuals and hides behind the noise it causes;
  * points that the final fit explains after all do not come back, which costs a repetition at most.
  */
 export function outliers(kernel: KernelName, variant: string, samples: readonly Sample[]): number[] {
-  let points = measuredPoints(kernel, variant, samples);
-  if (points.length < 3) return [];
-  const most = Math.max(1, Math.floor(MAX_OUTLIER_SHARE * points.length));
+  let group = groupOf(kernel, variant, samples);
+  const most = Math.max(1, Math.floor(MAX_OUTLIER_SHARE * group.points.length));
   const found: Point[] = [];
-  let axes = varyingAxes(kernel, points);
-  const { mean, looResiduals, hyper } = fitBest(kernel, variant, points, axes);
-  let residuals = looResiduals;
-  let warm: Hyperparameters = hyper;
-  while (found.length < most && points.length >= 3) {
-    const sizes = residuals.map(Math.abs);
+  while (found.length < most && group.points.length >= 3) {
+    const sizes = leftOutEach(group).map(Math.abs);
     const worst = sizes.reduce((best, size, i) => (size > sizes[best]! ? i : best), 0);
-    const typical = median(sizes);
-    if (sizes[worst]! <= Math.max(OUTLIER_DEVIATIONS * MAD_TO_DEVIATION * typical, SMALLEST_OUTLIER)) break;
-    found.push(points[worst]!);
-    points = points.filter((_, i) => i !== worst);
-    const before = axes;
-    axes = varyingAxes(kernel, points);
-    warm = { ...warm, lengthScales: axes.map((axis) => warm.lengthScales[before.indexOf(axis)]!) };
-    ({ looResiduals: residuals, hyper: warm } = fitWith(
-      dataOf(kernel, variant, points),
-      gpPoints(points, axes),
-      mean.termIndices,
-      warm,
-    ));
+    if (sizes[worst]! <= Math.max(OUTLIER_DEVIATIONS * MAD_TO_DEVIATION * median(sizes), SMALLEST_OUTLIER)) break;
+    found.push(group.points[worst]!);
+    group = { ...group, points: group.points.filter((_, i) => i !== worst) };
   }
   return found.flatMap((point) => point.sampleIndices).sort((a, b) => a - b);
 }

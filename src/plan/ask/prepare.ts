@@ -373,7 +373,7 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
     const { file, content, stale } = calibration;
     if (stale.length > 0)
       notes.push(
-        `${file} is stale for ${stale.join(', ')}: the kernels have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
+        `${file} is stale for ${stale.join(', ')}: these kernels, or their model, have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
       );
     if (content.device.software)
       notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);

@@ -3,8 +3,7 @@
  * unknown; Cressie, Statistics for Spatial Data, 1993, ch. 3), Matérn-3/2 with one length scale a coordinate.
  */
 import { CONSTANTS } from '../../cost/constants.js';
-import { covarianceFactor, matern32 } from '../../cost/covariance.js';
-import { dot, solveLower } from '../../cost/linear.js';
+import { Process, type Hyperparameters } from '../../cost/process.js';
 import { Neighbours } from './neighbours.js';
 
 const NEIGHBOURS = CONSTANTS.neighbours.value;
@@ -18,6 +17,10 @@ const FIRST_LENGTH = 2;
 /** Length scales here are those of exp(−r): Matérn-3/2 has √3 of them in one of its own. */
 const MATERN_LENGTH = Math.sqrt(3);
 
+/** A level that nothing is known of, over the field's variance: its points alone tell it. */
+const UNKNOWN = 1e4;
+const ONE = [1];
+
 export interface Scales {
   /** Octaves over which values stay alike, one a coordinate. */
   readonly lengths: readonly number[];
@@ -27,7 +30,7 @@ export interface Scales {
 
 export class Field {
   readonly #neighbours: Neighbours;
-  readonly #units: readonly number[];
+  readonly #hyper: Hyperparameters;
 
   /**
    * @param coordinates one list of octaves a point
@@ -42,7 +45,9 @@ export class Field {
     const x = new Float64Array(coordinates.length * d);
     coordinates.forEach((row, i) => row.forEach((value, j) => (x[i * d + j] = value / scales.lengths[j]!)));
     this.#neighbours = new Neighbours(x, d);
-    this.#units = scales.lengths.map(() => MATERN_LENGTH);
+    // Coordinates are in length scales already.
+    const { nugget: noiseVariance } = scales;
+    this.#hyper = { effectVariances: [UNKNOWN, 0], signalVariance: 1, lengthScale: MATERN_LENGTH, noiseVariance };
   }
 
   /** The value expected at `at`, from the nearest points that are not skipped. */
@@ -52,26 +57,9 @@ export class Field {
     const near = this.#neighbours.nearest(target, NEIGHBOURS, skip);
     const k = near.length;
     if (k === 0) return 0;
-    // Coordinates are in length scales already.
-    const points = new Float64Array(k * d);
-    near.forEach((index, i) => points.set(x.subarray(index * d, index * d + d), i * d));
-    const hyper = { lengthScales: this.#units, signalVariance: 1, noiseVariance: this.scales.nugget };
-    const factor = covarianceFactor(points, k, hyper);
-    const whiten = (value: (i: number) => number): Float64Array =>
-      solveLower(
-        factor,
-        k,
-        Float64Array.from({ length: k }, (_, i) => value(i)),
-      );
-    const one = whiten(() => 1);
-    const y = whiten((i) => this.values[near[i]!]!);
-    const c = whiten((i) => {
-      let squared = 0;
-      for (let j = 0; j < d; j++) squared += (points[i * d + j]! - target[j]!) ** 2;
-      return matern32(squared / MATERN_LENGTH ** 2);
-    });
-    const mean = dot(one, y) / dot(one, one);
-    return mean + dot(c, y) - mean * dot(c, one);
+    const rows = Array.from(near, (index) => x.subarray(index * d, index * d + d));
+    const y = Float64Array.from(near, (index) => this.values[index]!);
+    return new Process({ x: rows, features: rows.map(() => ONE) }, y, this.#hyper).at(target, ONE).mean;
   }
 }
 

@@ -2,18 +2,18 @@
  * Fits the laws of attainable times to stack files: quantile regression (pinball loss on the logarithm) at both ends
  * and the middle, in the clock of the reference GPU, then widened by what held-out stacks, or GPUs, show to be missing.
  */
-import { classSpec } from '../../../kernels/op-classes.js';
-import { findDevice } from '../../devices/find.js';
-import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../../../kernels/op-class.js';
-import { tunedClass, type TunedClass } from '../../../kernels/tuned.js';
-import { bracketAt, paceOf, type Bracket } from '../attainable.js';
-import { generationOf, ratesOf } from './gpus.js';
-import { knotSizes } from '../grid.js';
-import { conformalQuantile } from '../../cost/conformal.js';
-import { descend } from '../../cost/descend.js';
-import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../../cost/law.js';
-import { unpack } from '../pack.js';
-import type { StackFile } from '../stack-schema.js';
+import { classSpec } from '../kernels/op-classes.js';
+import { findDevice } from '../src/devices/find.js';
+import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../kernels/op-class.js';
+import { tunedClass, type TunedClass } from '../kernels/tuned.js';
+import { bracketAt, paceOf, type Bracket } from '../src/stacks/attainable.js';
+import { generationOf, ratesOf } from '../src/stacks/fit/gpus.js';
+import { knotSizes } from '../src/stacks/grid.js';
+import { conformalQuantile } from '../src/cost/conformal.js';
+import { descend } from '../src/cost/descend.js';
+import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../src/cost/law.js';
+import { unpack } from '../src/stacks/pack.js';
+import type { StackFile } from '../src/stacks/stack-schema.js';
 
 /** A measured time of a tuned kernel. */
 export interface Measured {

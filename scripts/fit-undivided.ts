@@ -2,8 +2,8 @@
  * How fast one unit of a GPU reads a sequence's head alone: from calls of kernels that do not divide a sequence, where
  * nothing but that walk can be what takes the time.
  */
-import type { Interval } from '../../cost/evidence.js';
-import { median } from '../../numbers/statistics.js';
+import type { Interval } from '../src/cost/evidence.js';
+import { median } from '../src/numbers/statistics.js';
 import type { Measured } from './fit-attainable.js';
 
 /** Cached bytes of a head from which the walk, and not the launch, is timed. */

@@ -1,0 +1,117 @@
+/**
+ * What is left of log time beyond a law: effects that are linear in features, a smooth part over octaves of the shape,
+ * and noise, all normal. Equation numbers: Rasmussen & Williams, Gaussian Processes for Machine Learning.
+ */
+import { cholesky, dot, inverseFromFactor, solve, solveLower } from './linear.js';
+
+const SQRT3 = Math.sqrt(3);
+/** Pivots below this share of the variance are rounding. */
+const PIVOT_FLOOR = 1e-12;
+
+/** Matérn-3/2 correlation at a squared scaled distance (eq. 4.17). */
+export function matern32(squaredDistance: number): number {
+  const r = SQRT3 * Math.sqrt(squaredDistance);
+  return (1 + r) * Math.exp(-r);
+}
+
+export interface Hyperparameters {
+  /** Variance of the coefficient of the first feature, which is what all points share, and of each of the others. */
+  readonly effectVariances: readonly [number, number];
+  /** Of the smooth part. */
+  readonly signalVariance: number;
+  /** Octaves. */
+  readonly lengthScale: number;
+  /** Of a point by itself. */
+  readonly noiseVariance: number;
+}
+
+/** Where points lie: coordinates in octaves, and features. */
+export interface Places {
+  readonly x: readonly ArrayLike<number>[];
+  readonly features: readonly ArrayLike<number>[];
+}
+
+/** A process given some of its values. `at` allocates nothing: one place after another. */
+export class Process {
+  mean = 0;
+  /** Of a new measurement. */
+  deviation = 0;
+  /** Index of the point that the place is; -1 for none. */
+  point = -1;
+  readonly #n: number;
+  readonly #factor: Float64Array;
+  readonly #alpha: Float64Array;
+  readonly #k: Float64Array;
+
+  /**
+   * @param y values at the places
+   * @param own variance that a point has to itself, part of the noise: a new measurement of it shares that
+   */
+  constructor(
+    readonly places: Places,
+    y: ArrayLike<number>,
+    readonly hyper: Hyperparameters,
+    readonly own = 0,
+  ) {
+    const n = (this.#n = y.length);
+    const { x, features } = places;
+    const k = new Float64Array(n * n);
+    for (let i = 0; i < n; i++)
+      for (let j = 0; j <= i; j++)
+        k[i * n + j] = this.#covariance(x[i]!, features[i]!, j) + (i === j ? hyper.noiseVariance : 0);
+    this.#factor = cholesky(k, n, PIVOT_FLOOR * (hyper.signalVariance + hyper.noiseVariance));
+    this.#alpha = solve(this.#factor, n, Float64Array.from(y));
+    this.#k = new Float64Array(n);
+  }
+
+  /** Of a place and a point. */
+  #covariance(x: ArrayLike<number>, features: ArrayLike<number>, point: number): number {
+    const { signalVariance, lengthScale } = this.hyper;
+    const other = this.places.x[point]!;
+    let squared = 0;
+    for (let a = 0; a < x.length; a++) squared += (x[a]! - other[a]!) ** 2;
+    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, this.places.features[point]!);
+  }
+
+  #linear(a: ArrayLike<number>, b: ArrayLike<number>): number {
+    const [first, others] = this.hyper.effectVariances;
+    let sum = first * a[0]! * b[0]!;
+    for (let i = 1; i < a.length; i++) sum += others * a[i]! * b[i]!;
+    return sum;
+  }
+
+  /** Sets the fields to the posterior at a place (eq. 2.25 and 2.26). */
+  at(x: ArrayLike<number>, features: ArrayLike<number>): this {
+    const k = this.#k;
+    const { signalVariance, noiseVariance } = this.hyper;
+    this.mean = 0;
+    this.point = -1;
+    for (let i = 0; i < this.#n; i++) {
+      k[i] = this.#covariance(x, features, i);
+      let same = true;
+      for (let a = 0; a < x.length && same; a++) same = x[a] === this.places.x[i]![a];
+      if (same) {
+        this.point = i;
+        k[i]! += this.own;
+      }
+      this.mean += k[i]! * this.#alpha[i]!;
+    }
+    solveLower(this.#factor, this.#n, k);
+    const variance = signalVariance + this.#linear(features, features) + noiseVariance - dot(k, k);
+    this.deviation = Math.sqrt(Math.max(variance, noiseVariance - this.own));
+    return this;
+  }
+
+  /** What it mispredicts at each point that is left out (eq. 5.12): (Q y)_i / Q_ii with the precision Q. */
+  leftOut(): number[] {
+    const q = inverseFromFactor(this.#factor, this.#n);
+    return Array.from(this.#alpha, (each, i) => each / q[i * this.#n + i]!);
+  }
+
+  /** Negative logarithm of the density of these values, up to a constant (eq. 5.8). */
+  surprise(y: ArrayLike<number>): number {
+    let value = 0;
+    for (let i = 0; i < this.#n; i++) value += (y[i]! * this.#alpha[i]!) / 2 + Math.log(this.#factor[i * this.#n + i]!);
+    return value;
+  }
+}
