@@ -107,7 +107,17 @@ export type Predictor = z.infer<typeof predictorSchema>;
 
 /** Predictors of other versions are passed over, whatever they hold: the samples are fitted anew. */
 const storedPredictors = z
-  .record(z.string(), z.union([predictorSchema, z.looseObject({ modelVersion: z.int() })]))
+  .record(
+    z.string(),
+    z.union([
+      predictorSchema,
+      z.looseObject({
+        modelVersion: z
+          .int()
+          .refine((version) => version !== TERMS_VERSION, 'is this version’s, but the predictor’s numbers are not'),
+      }),
+    ]),
+  )
   .default({}) as unknown as z.ZodDefault<z.ZodRecord<z.ZodString, typeof predictorSchema>>;
 
 const kernelCalibrationSchema = z

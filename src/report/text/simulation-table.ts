@@ -63,10 +63,12 @@ function title(r: SimulationReport): string[] {
 function runLead(r: SimulationReport): string[] {
   const lines = title(r);
   for (const run of r.runs) {
-    const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, 'p99', metric)} ms`;
+    // Of few requests the highest percentile that they have.
+    const worst = (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
+    const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
     lines.push(
       ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; p99 TTFT ${ms('ttft')}, p99 TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ${limitWords(run)}.`,
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ${limitWords(run)}.`,
         WIDTH,
         '  ',
       ),
