@@ -49,12 +49,9 @@ const plain = (html) =>
     .replace(/\s+/g, ' ')
     .trim();
 
-/** Where a file of the project lies in the site. A report is its page. */
-function placeOf(path) {
-  if (/^reports\/[^/]+\/report\.md$/.test(path)) return path.replace(/\.md$/, '.html');
-  return path === START ? 'index.html' : path.replace(/\.md$/, '.html');
-}
-const isDocument = (path) => path.endsWith('.md') && !path.startsWith('reports/');
+/** Where a file of the project lies in the site. */
+const placeOf = (path) => (path === START ? 'index.html' : path.replace(/\.md$/, '.html'));
+const isDocument = (path) => path.endsWith('.md');
 
 /** A Markdown file as HTML, its headings, and the files of the project that it links to. */
 function rendered(path) {
