@@ -23,6 +23,9 @@ describe('fewer loops', () => {
     const { report, full } = await fullOf('ouro-1.4b', loops);
     expect(full.qualityKept?.share).toBeLessThan(0.81);
     expect([report.answer.deploy, report.answer.upside]).toEqual([null, null]);
+    // What runs today is named, with its command.
+    expect(report.answer.fallback?.planId).toBe(full.id);
+    expect(report.answer.serve).toContain(`--hf-overrides '{"total_ut_steps": ${loops}}'`);
   });
 
   it.each([
@@ -60,4 +63,11 @@ it('every table has the loops that its model was trained with', () => {
       for (const { value, allLoops } of scoresWithLoops(model, Number(of), loops))
         expect(value).toBeLessThanOrEqual(allLoops);
   }
+});
+
+it('what a server rounds to 8 bits as it loads has unknown quality', async () => {
+  const { plans, answer } = await plan({ model: 'ouro-1.4b', device: 'h100', codec: ['full'], weightType: 'fp8' });
+  expect(plans[0]?.qualityKept).toBeNull();
+  expect([answer.deploy, answer.fallback?.planId]).toEqual([null, plans[0]?.id]);
+  expect(answer.serve).toContain('--quantization fp8');
 });

@@ -145,9 +145,9 @@ export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | 
   const main = upside ?? deploy;
   const fallback =
     main === null
-      ? best(
+      ? fallbackOf(
+          r,
           usable.filter((p) => !isRuined(p)),
-          sureSpeed,
         )
       : null;
   const reference = main ?? fallback;
@@ -185,6 +185,13 @@ export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | 
     ...(deploy ? served(r, deploy) : fallback && fallback.servedBy !== null ? served(r, fallback) : {}),
   };
 }
+
+/** Where nothing is recommended: the fastest that runs today, else the fastest. */
+const fallbackOf = (r: Asked, plans: readonly Plan[]): Plan | null =>
+  best(
+    plans.filter((p) => runsToday(r, p)),
+    sureSpeed,
+  ) ?? best(plans, sureSpeed);
 
 /** What an answer recommends, and plans that are surely faster than `deploy`. */
 interface Recommended {

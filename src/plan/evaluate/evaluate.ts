@@ -67,8 +67,15 @@ const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
   isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
 
 /** The model without any loss, whatever is published of it. */
-const isItself = ({ choice: { storage } }: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
-  isUncompressed(c.codec) && c.eviction === null && (storage === 'f16' || storage === 'f32');
+const isItself = (
+  { choice: { storage }, geometry, publishedAs }: Pick<PlanRequest, 'choice' | 'geometry' | 'publishedAs'>,
+  c: Candidate,
+): boolean =>
+  isUncompressed(c.codec) &&
+  c.eviction === null &&
+  (storage === 'f16' || storage === 'f32') &&
+  // A preset is a checkpoint in 16 bits; what a server rounds as it loads is another model.
+  !(geometry.quantised && publishedAs !== null);
 
 /** Whether the working memory of steps and prompts lies in what the server reserves. */
 export const isWithinReserve = (r: Pick<PlanRequest, 'choice' | 'server'>, c: Candidate): boolean =>

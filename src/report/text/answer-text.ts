@@ -125,10 +125,12 @@ const fallbackLabel = (report: PlanReport): 'Fastest' | 'Largest' => {
   return fallback && shownDecode(rowOf(report, fallback)).tokensPerSecond ? 'Fastest' : 'Largest';
 };
 
-/** `that fits (its quality is unknown): kv-quant-2bit: 5 fit. …`. */
+/** `that runs today (its quality is unknown): full cache on vLLM 0.24.0: 5 fit. …`. */
 function fallbackWords(report: PlanReport, choice: Choice, scores: number): string {
   const why = { kept: '', lost: ' (it loses too much)', unknown: ' (its quality is unknown)' }[choice.quality];
-  return `that fits${why}: ${chosenWords(report, choice, '', scores)}`;
+  const { servedBy } = rowOf(report, choice);
+  const which = servedBy === null ? 'that fits' : 'that runs today';
+  return `${which}${why}: ${chosenWords(report, choice, servedBy === null ? '' : ` on ${servedBy}`, scores)}`;
 }
 
 /** `full cache on vLLM 0.24.0: 42 fit. At 29: 30 ms a token (27–34, interpolated), 33 tok/s a user, 963 tok/s …`. */
