@@ -64,7 +64,8 @@ function runLead(r: SimulationReport): string[] {
   const lines = title(r);
   for (const run of r.runs) {
     // Of few requests the highest percentile that they have.
-    const worst = (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
+    const worst =
+      (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
     const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
     lines.push(
       ...wrap(
