@@ -281,11 +281,14 @@ export function measuredPricer(options: {
         const remembered = remembering(kernel, predict);
         return (call) => remembered(call.shape);
       }
-      let byClass: ReturnType<Unmeasured> | undefined;
+      let ofClass: PriceShape | null | undefined;
       return (call) => {
-        byClass ??= unmeasured?.(call) ?? null;
-        return byClass
-          ? pricesOf(byClass.predict)(call.shape)
+        if (ofClass === undefined) {
+          const found = unmeasured?.(call);
+          ofClass = found ? remembering(kernel, pricesOf(found.predict)) : null;
+        }
+        return ofClass
+          ? ofClass(call.shape)
           : rooflinePrice(call, rates, launchSeconds === undefined ? {} : { launchSeconds });
       };
     }),

@@ -3,10 +3,11 @@
  *
  * A run is one draw: of a rate that it just sustains, other draws of the same traffic miss the targets half of the time.
  * So its requests are divided, in the order in which they come, into a warm-up (the server begins empty) and six equal
- * parts. Two bounds hold with 97.5 % confidence, since a search takes the best of several rates, and the larger counts: Student's t over the parts' shares (batch means:
- * misses come in bursts, and a queue that grows makes parts unequal), and the binomial bound of Clopper and Pearson (few
- * requests say little, also where none of them missed). Near its limit a server goes from no misses to many within a few
- * percent of load, and a draw's own load is only that near to the traffic's: how near, the parts tell too.
+ * parts. Two bounds hold with 97.5 % confidence, since a search takes the best of several rates, and the larger counts.
+ * One is Student's t over the parts' shares (batch means): misses come in bursts, and a queue that grows makes parts
+ * unequal. The other is the binomial bound of Clopper and Pearson: few requests say little, also where none missed.
+ * Near its limit a server goes from no misses to many within a few percent of load, and a draw's own load is only that
+ * near to the traffic's: how near, the parts tell too.
  */
 
 const PARTS = 6;

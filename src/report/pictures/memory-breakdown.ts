@@ -1,4 +1,4 @@
-/** What fills the memory when each plan serves the users that it is run with: weights, codec, caches, workspace, reserve, the rest. */
+/** What fills the memory when each plan runs at its own batch: weights, codec, caches, workspace, reserve, the rest. */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
 import { planName } from '../../plan/words/words.js';

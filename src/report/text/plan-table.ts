@@ -294,7 +294,7 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
       ? [
           r.fidelity
             ? `keeps: worst score measured here (top-1: same most likely next token as the uncompressed model; passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
-            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.${shown.some((p) => p.qualityKept?.times) ? ' Lost (20 × the error): its error there is 20 times the uncompressed one, too large for a share.' : ''}`,
+            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.${shown.some((p) => p.qualityKept?.times) ? ' Lost (20 × the error): its published error is 20 times that of lla at the same size, and no score is known.' : ''}`,
         ]
       : []),
     ...twoPassWords(r, shown),
