@@ -4,8 +4,12 @@
  */
 import type { Codec } from '../codecs/codec.js';
 import { isAnchored, isHybrid, isPacked } from '../codecs/registry.js';
+import { UserError } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
+import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
+import { asked, choice, servingFlag, type Server, type Workload } from '../schema/serving.js';
 
 /**
  * `steps`: all sequences begin a token together, and wait for the deepest. `loops`: each pass over the looped layers
@@ -103,4 +107,36 @@ export function refusedSkipping(
       instead: 'add --skipped-kv copy, which writes those of its last loop in their place',
     };
   return null;
+}
+
+/** @throws UserError naming the setting, its rule and the value */
+export function readDepth(
+  w: Workload,
+  s: Server,
+  { loops, loopsInRow }: Pick<Geometry, 'loops' | 'loopsInRow'>,
+  preset: string | null,
+): Depth | null {
+  for (const name of ['depthBatching', 'skippedKv'] as const)
+    if (asked(s[name]) && !asked(w.depth))
+      throw new UserError(
+        `--${servingFlag(name)} is for tokens that leave early`,
+        'say with --depth how many do, or leave it out',
+      );
+  if (!asked(w.depth)) return null;
+  if (loopsInRow)
+    throw new UserError(
+      '--depth: no token leaves early, because each layer runs all its loops before the next layer begins',
+      'leave --depth out',
+    );
+  const probabilities = readProbabilities(String(w.depth), loops, preset);
+  if (s.prefixCaching === 'on')
+    throw new UserError('--depth does not go with --prefix-caching on', 'leave one of them out');
+  return {
+    probabilities,
+    batching: choice('depth-batching', s.depthBatching, BATCHINGS),
+    skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
+    seed: asked(w.seed) ? Number(w.seed) : 1,
+    recorded: recordedDepths(String(w.depth), loops),
+    published: namedDepths(String(w.depth), preset),
+  };
 }

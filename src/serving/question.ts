@@ -3,6 +3,8 @@ import type { DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import {
+  asked,
+  choice,
   SERVER_SETTINGS,
   servingFlag,
   WORKLOAD_SETTINGS,
@@ -13,18 +15,17 @@ import {
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/prepare.js';
-import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
-import { BATCHINGS, SKIPPED_KV, type Depth } from './depth.js';
+import { readDepth, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './workload/draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
 import { ROUTERS, type Router } from './scheduler/options.js';
 import { observedLengths, summarise, TraceSource } from './workload/trace.js';
-import { publishedAcceptance, type Speculation } from './speculation.js';
+import { readSpeculation, type Speculation } from './speculation.js';
 import { POLICIES, type Policy } from './scheduler/waiting.js';
 import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload/workload.js';
 
@@ -103,18 +104,6 @@ export interface ServerChoice {
   readonly depth: Depth | null;
   /** Null where tokens come one by one. */
   readonly speculation: Speculation | null;
-}
-
-const asked = (value: string | number | undefined): value is string | number => value !== undefined;
-
-function choice<T extends string>(flag: string, value: string | number | undefined, known: readonly T[]): T {
-  if (!asked(value)) return known[0] as T;
-  if (!(known as readonly string[]).includes(String(value)))
-    throw new UserError(
-      `--${flag} must be one of ${known.join(', ')}, not ${show(value)}`,
-      `write for example --${flag} ${known[0]}`,
-    );
-  return value as T;
 }
 
 /**
@@ -298,73 +287,6 @@ function readTrace(
   };
 }
 
-type Looped = Pick<Geometry, 'loops' | 'loopsInRow' | 'promptsBothWays'>;
-
-/** @throws UserError naming the setting, its rule and the value */
-function readDepth(w: Workload, s: Server, { loops, loopsInRow }: Looped, preset: string | null): Depth | null {
-  for (const name of ['depthBatching', 'skippedKv'] as const)
-    if (asked(s[name]) && !asked(w.depth))
-      throw new UserError(
-        `--${servingFlag(name)} is for tokens that leave early`,
-        'say with --depth how many do, or leave it out',
-      );
-  if (!asked(w.depth)) return null;
-  if (loopsInRow)
-    throw new UserError(
-      '--depth: no token leaves early, because each layer runs all its loops before the next layer begins',
-      'leave --depth out',
-    );
-  const probabilities = readProbabilities(String(w.depth), loops, preset);
-  if (s.prefixCaching === 'on')
-    throw new UserError('--depth does not go with --prefix-caching on', 'leave one of them out');
-  return {
-    probabilities,
-    batching: choice('depth-batching', s.depthBatching, BATCHINGS),
-    skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
-    seed: asked(w.seed) ? Number(w.seed) : 1,
-    recorded: recordedDepths(String(w.depth), loops),
-    published: namedDepths(String(w.depth), preset),
-  };
-}
-
-/** @throws UserError naming the setting, its rule and the value */
-function readSpeculation(w: Workload, s: Server, model: Looped, preset: string | null): Speculation | null {
-  const { loops, loopsInRow } = model;
-  if (!asked(s.draftTokens)) {
-    const idle = asked(s.draftLoops) ? 'draft-loops' : asked(w.draftAcceptance) ? 'draft-acceptance' : null;
-    if (idle === null) return null;
-    throw new UserError(
-      `--${idle} is for speculation`,
-      'say with --draft-tokens how many tokens are proposed, or leave it out',
-    );
-  }
-  if (loops < 2 || loopsInRow)
-    throw new UserError(
-      `--draft-tokens: ${loops < 2 ? 'a model of one loop has no first loops that propose' : 'no loop proposes a token, because each layer runs all its loops before the next layer begins'}`,
-      'leave --draft-tokens out',
-    );
-  if (asked(w.depth)) throw new UserError('--draft-tokens does not go with --depth', 'leave one of them out');
-  const draftTokens = parseNumber(s.draftTokens, '--draft-tokens', { min: 1, max: 64, whole: true });
-  const draftLoops = parseNumber(s.draftLoops ?? Math.min(2, loops - 1), '--draft-loops', {
-    min: 1,
-    max: loops - 1,
-    whole: true,
-  });
-  const published = asked(w.draftAcceptance) ? null : publishedAcceptance(preset, draftLoops);
-  if (!asked(w.draftAcceptance) && published === null)
-    throw new UserError(
-      `nobody published how often ${draftLoops} of ${loops} loops of this model propose what all of them say`,
-      'say it: --draft-acceptance 0.9; lla-sim fidelity --only speculation measures it on your model',
-    );
-  return {
-    draftLoops,
-    draftTokens,
-    acceptance: published?.estimate ?? parseNumber(w.draftAcceptance!, '--draft-acceptance', { min: 0, max: 1 }),
-    source: published?.source ?? null,
-    seed: asked(w.seed) ? Number(w.seed) : 1,
-  };
-}
-
 /** @throws UserError naming the setting, its rule and the value */
 export function readServer(
   s: Server,
@@ -376,7 +298,7 @@ export function readServer(
     readonly stack: string | null;
     /** The server that the answer names; null without one. */
     readonly host: Host | null;
-    readonly model: Looped;
+    readonly model: Pick<Geometry, 'loops' | 'loopsInRow' | 'promptsBothWays'>;
     /** Id of the preset; null for a file. */
     readonly preset: string | null;
     /** Of a server with a runtime of its own. */

@@ -5,7 +5,11 @@
  * row a sequence and T − d passes of K + 1 rows. It gives the proposals that were accepted and one token more. Greedy
  * tokens are those without speculation, so nothing is lost.
  */
+import { UserError } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
+import { parseNumber } from '../numbers/units.js';
+import { asked, type Server, type Workload } from '../schema/serving.js';
 
 export interface Speculation {
   /** Loops that propose a token: fewer than the model has. */
@@ -92,4 +96,46 @@ export function publishedAcceptance(
     .flatMap(([tokens, shares]) => shares.map((share) => acceptanceOf(share, Number(tokens))))
     .sort((a, b) => a - b);
   return { estimate: all[Math.floor(all.length / 2)]!, low: all[0]!, high: all.at(-1)!, source: found.source };
+}
+
+/** @throws UserError naming the setting, its rule and the value */
+export function readSpeculation(
+  w: Workload,
+  s: Server,
+  { loops, loopsInRow }: Pick<Geometry, 'loops' | 'loopsInRow'>,
+  preset: string | null,
+): Speculation | null {
+  if (!asked(s.draftTokens)) {
+    const idle = asked(s.draftLoops) ? 'draft-loops' : asked(w.draftAcceptance) ? 'draft-acceptance' : null;
+    if (idle === null) return null;
+    throw new UserError(
+      `--${idle} is for speculation`,
+      'say with --draft-tokens how many tokens are proposed, or leave it out',
+    );
+  }
+  if (loops < 2 || loopsInRow)
+    throw new UserError(
+      `--draft-tokens: ${loops < 2 ? 'a model of one loop has no first loops that propose' : 'no loop proposes a token, because each layer runs all its loops before the next layer begins'}`,
+      'leave --draft-tokens out',
+    );
+  if (asked(w.depth)) throw new UserError('--draft-tokens does not go with --depth', 'leave one of them out');
+  const draftTokens = parseNumber(s.draftTokens, '--draft-tokens', { min: 1, max: 64, whole: true });
+  const draftLoops = parseNumber(s.draftLoops ?? Math.min(2, loops - 1), '--draft-loops', {
+    min: 1,
+    max: loops - 1,
+    whole: true,
+  });
+  const published = asked(w.draftAcceptance) ? null : publishedAcceptance(preset, draftLoops);
+  if (!asked(w.draftAcceptance) && published === null)
+    throw new UserError(
+      `nobody published how often ${draftLoops} of ${loops} loops of this model propose what all of them say`,
+      'say it: --draft-acceptance 0.9; lla-sim fidelity --only speculation measures it on your model',
+    );
+  return {
+    draftLoops,
+    draftTokens,
+    acceptance: published?.estimate ?? parseNumber(w.draftAcceptance!, '--draft-acceptance', { min: 0, max: 1 }),
+    source: published?.source ?? null,
+    seed: asked(w.seed) ? Number(w.seed) : 1,
+  };
 }
