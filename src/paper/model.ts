@@ -101,6 +101,7 @@ export class PaperModel {
       device: choice,
       pricer,
       stack: null,
+      servingStack: null,
       candidates: [],
       tested: null,
       notes: [],

@@ -87,6 +87,8 @@ export interface PlanRequest {
   readonly otherStacks?: () => readonly { readonly stack: string; readonly pricer: Pricer }[];
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
+  /** Whose server would run a full cache, where one is known. */
+  readonly servingStack: string | null;
   readonly contextTokens: number;
   readonly candidates: readonly Candidate[];
   /** Element type of the cache as the user named it: f16, bf16, f32, int8, int4. */

@@ -27,7 +27,7 @@ export function rankingText(
     ...wrap(report.answer.question, width, '  '),
     '',
     ...part(
-      `By users, every ${report.fidelity ? 'score measured here' : 'published score'} at ${keep} or more`,
+      `By users, every ${report.fidelity ? 'score measured here' : 'published score of one checkpoint'} at ${keep} or more`,
       ranking.kept,
     ),
     ...part(`A score below ${keep}`, ranking.lost),
@@ -40,7 +40,7 @@ export function rankingText(
           '',
         ]),
     ...wrap(
-      `users: ${users}; times at that batch. published: tok/s with kernels of latents as fast as those that exist. keeps: worst score as a share of the uncompressed model's${report.fidelity ? `, ${HERE}` : ''}. kernels: no server has them.`,
+      `users: ${users}; times at that batch. published: tok/s with kernels of latents as fast as those that exist. keeps: worst score as a share of the uncompressed model's${report.fidelity ? `, ${HERE}` : '; others: of its other checkpoints'}. kernels: no server has them.`,
       width,
     ),
     ...(claims.length === 0 ? [] : ['', ...claimsText(claims, width)]),

@@ -199,7 +199,7 @@ export const TWO_PASSES = '†';
  * and of the others; `0 % passkey, at 64k` where it was measured at a shorter one.
  * @param short without the task
  */
-export function keepsLabel({ qualityKept }: Plan, short = false): string {
+export function keepsLabel({ qualityKept }: Pick<Plan, 'qualityKept'>, short = false): string {
   if (!qualityKept) return 'unknown';
   if (qualityKept.metric === 'all') return '100 %';
   const { share, metric, value, atMost, contextTokens, others, twoPasses, times } = qualityKept;

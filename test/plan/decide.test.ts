@@ -225,6 +225,21 @@ describe('the decision', () => {
     expect(await said('kv-quant')).not.toMatch(/published such|Existing kernels|no server has/);
   });
 
+  it('on NVIDIA GPUs without tables what runs today is deployed, at a time that is an estimate', async () => {
+    const { answer, plans } = await planOf({ device: 'rtx-5090' });
+    const full = plans.find((p) => p.id === answer.deploy?.planId);
+    expect(full).toMatchObject({ id: 'full/full', servedBy: 'vLLM', decode: { evidence: 'attainable' } });
+    expect(answer.serve).toContain('vllm serve ByteDance/Ouro-1.4B');
+    // A target that the interval does not surely meet takes sequences away.
+    const { answer: within, plans: fewer } = await planOf({ device: 'rtx-5090', tpot: '30ms' });
+    const sure = fewer.find((p) => p.id === within.deploy?.planId);
+    expect(sure?.knee?.batch).toBeLessThan(full?.knee?.batch ?? 0);
+    expect(sure?.chances.tpot).toBeGreaterThanOrEqual(0.9);
+    // Kernels alone, GPUs of which no kernel was measured, and models that nobody serves have no server.
+    for (const s of [{ stack: 'attainable' }, { device: 'mi300x' }, { model: 'huginn-3.5b' }] as Scenario[])
+      expect((await planOf({ device: 'rtx-5090', ...s })).answer, JSON.stringify(s)).toMatchObject({ deploy: null });
+  });
+
   it('runs a plan at the knee of its throughput, not at the largest batch', async () => {
     const p = row(await planOf({ codec: ['lla'], ratio: [21.33] }), 'lla-21.33x/block-absorbed');
     expect(p.knee?.batch).toBeLessThan(p.maxBatch.exact / 2);

@@ -180,7 +180,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const listed = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
   if (sources.gpu?.laws.undivided && !listed && geometry.heads === geometry.kvHeads)
     notes.push(
-      'full caches are priced with attention as vLLM has it on this GPU (FlashAttention 2): where each head has its own KV head one unit walks a sequence alone, which decides at few sequences',
+      'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences are slow',
     );
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   if (alike !== undefined)
@@ -218,6 +218,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
+      servingStack: servingStack(sources, scenario),
       tested: testedOf(sources.judged ?? [], { stack: sources.stack, geometry, device }),
       candidates,
       notes,
@@ -360,6 +361,17 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
   const stack = usualStack(listedAs(model));
   return { stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
 }
+
+/**
+ * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
+ * elsewhere, at an estimated time. None on an AMD GPU without tables, of which no kernel was ever measured.
+ */
+const servingStack = (sources: Sources, scenario: Scenario): string | null =>
+  sources.stack !== 'attainable'
+    ? sources.stack
+    : sources.spec?.vendor === 'nvidia'
+      ? (hostOf(sources, scenario)?.stack ?? null)
+      : null;
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
 const readWords = (s: Scenario): PlanReport['scenario'] => ({

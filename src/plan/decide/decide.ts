@@ -5,7 +5,6 @@ import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { listedAs, servedBy, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
-import { serverStack } from '../evaluate/evaluate.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
 import { risksOf } from './risks.js';
@@ -27,6 +26,7 @@ type Asked = Pick<
   | 'confidence'
   | 'batch'
   | 'stack'
+  | 'servingStack'
   | 'pricer'
   | 'server'
   | 'runtime'
@@ -230,7 +230,7 @@ export function served(
   },
 ): Pick<Answer, 'serve'> {
   const command = serveCommand({
-    stack: serverStack(r) ?? '',
+    stack: r.servingStack ?? '',
     model: listedAs(r),
     sequences: as.maxNumSeqs,
     contextTokens: as.maxModelLen,

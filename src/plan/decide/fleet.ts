@@ -11,7 +11,7 @@ import { configurationOf } from '../evaluate/evaluate.js';
 import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
 import { isUnfit, representatives } from './representatives.js';
-import type { Choice, Plan, PlanReport, PlanRequest, Score } from '../types.js';
+import type { Choice, Plan, PlanReport, PlanRequest, QualityKept, Score } from '../types.js';
 import type { Evidence, Interval } from '../../cost/evidence.js';
 
 /** GPUs that share a model within one server. */
@@ -158,6 +158,7 @@ function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
       tokensPerSecond: likelySpeed(p),
       quality: verdictOn(p, r.keep),
       worst: p.qualityKept?.scores[0] ?? null,
+      kept: p.qualityKept,
       servedBy: p.servedBy,
     },
   ];
@@ -189,6 +190,8 @@ export interface FleetRow {
   readonly tokensPerSecond: number;
   readonly quality: Choice['quality'];
   readonly worst: Score | null;
+  /** Of all checkpoints. */
+  readonly kept: QualityKept | null;
   readonly servedBy: string | null;
 }
 

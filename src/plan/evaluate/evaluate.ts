@@ -30,8 +30,7 @@ import { parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { pathClassOf, showsLoss, type QualityFigure } from '../../quality/figure.js';
 import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { NVIDIA } from '../../devices/nvidia.js';
-import { listedAs, servedBy, usualStack } from '../../stacks/serving.js';
+import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
 import { candidateId } from '../ask/candidates.js';
 import { chanceWithin } from './chance.js';
@@ -173,7 +172,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
     limitedBy: limitedBy(m, usable, exact, prefill.fits),
     prefill,
     decode,
-    servedBy: servingStack(r, candidate),
+    servedBy: servedBy(r, candidate),
     breakEven: null,
     asPublished: null,
     knee: null,
@@ -195,23 +194,10 @@ function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: P
   return target === null || seconds === null || evidence === null ? null : chanceWithin({ seconds, evidence }, target);
 }
 
-function servingStack(r: PlanRequest, c: Candidate): string | null {
-  const stack = serverStack(r);
-  if (stack === null || !isStacks(r, c) || !servedBy(listedAs(r), stack)) return null;
-  return r.stack === stack ? (r.pricer?.source ?? null) : (r.server?.server ?? null);
-}
-
-/**
- * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
- * elsewhere, at an estimated time. None there where `--stack attainable` asks for kernels without a server, and none on
- * an AMD GPU, of which no kernel was ever measured.
- */
-export function serverStack(
-  r: Pick<PlanRequest, 'stack' | 'server' | 'device' | 'geometry' | 'publishedAs'>,
-): string | null {
-  if (r.stack !== 'attainable') return r.stack;
-  const nvidia = NVIDIA.some(({ id }) => id === r.device.id);
-  return nvidia && r.server !== null ? usualStack(listedAs(r)) : null;
+function servedBy(r: PlanRequest, c: Candidate): string | null {
+  const { stack, servingStack } = r;
+  if (servingStack === null || !isStacks(r, c) || !stackServes(listedAs(r), servingStack)) return null;
+  return (stack === servingStack ? r.pricer?.source : r.server?.server) ?? null;
 }
 
 function prefillFigures(

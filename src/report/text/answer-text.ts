@@ -241,7 +241,11 @@ const rate = (p: Plan): string => {
  * `Loses: math500 0.69 against 0.74 (93 %), worst of 3, with the checkpoint of Table onpolicy, on-policy; others keep
  * 87 %`.
  */
-function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, checkpoint }: Choice, most = 3): string {
+export function lossWords(
+  { measured, qualityKept }: Pick<Plan, 'measured' | 'qualityKept'>,
+  { quality, qualityLost, checkpoint }: Pick<Choice, 'quality' | 'qualityLost' | 'checkpoint'>,
+  most = 3,
+): string {
   if (measured && quality !== 'unknown') {
     const [worst] = qualityLost;
     const lost = quality === 'lost' && worst ? `; too little: ${scoreWords(worst, false)}` : '';
@@ -251,7 +255,12 @@ function lossWords({ measured, qualityKept }: Plan, { quality, qualityLost, chec
   const lost = qualityLost.filter((s) => s.share < 1);
   const needs = checkpoint === null ? '' : `, with the checkpoint of ${checkpoint}${othersWords(qualityKept)}`;
   const many = qualityLost.length;
-  if (lost.length === 0) return many === 0 ? 'No loss' : `No loss in ${many} score${many === 1 ? '' : 's'}${needs}`;
+  if (lost.length === 0)
+    return many === 0
+      ? 'No loss'
+      : many === 1
+        ? `No loss in the only score: ${scoreWords(qualityLost[0]!)}${needs}`
+        : `No loss in ${many} scores${needs}`;
   const shown = lost.slice(0, most);
   const of = qualityLost.length > shown.length ? `, worst of ${qualityLost.length}` : '';
   return `Loses: ${shown.map((s) => scoreWords(s, checkpoint === null)).join(', ')}${of}${needs}`;

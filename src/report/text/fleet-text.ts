@@ -8,9 +8,10 @@ import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
-import { brief, hadWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { brief, hadWords, lossWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import { keepsLabel } from '../plan-rows.js';
 import { shownOf } from '../simulation-words.js';
-import { columns, left, right, shareText, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 import type { View } from '../view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
@@ -195,8 +196,13 @@ function rowWords(row: FleetRow, device: string): string {
     : '';
   const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
-  const loss = row.worst && row.worst.share < 1 ? `. Loses: ${scoreWords(row.worst)}` : row.servedBy ? '. No loss' : '';
-  return `${row.gpus} ${device}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}${loss}`;
+  const { quality, kept } = row;
+  const loss = lossWords(
+    { qualityKept: kept },
+    { quality, qualityLost: kept?.scores ?? [], checkpoint: quality === 'kept' ? (kept?.checkpoint ?? null) : null },
+    1,
+  );
+  return `${row.gpus} ${device}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}. ${loss}`;
 }
 
 /** Rows of the table. */
@@ -239,7 +245,7 @@ export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
       ? [right<FleetRow>('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
       : []),
     left('kernels', (row) => row.servedBy ?? row.evidence ?? '–'),
-    right('keeps', (row) => (row.quality === 'unknown' ? 'unknown' : row.worst ? shareText(row.worst.share) : '100 %')),
+    right('keeps', ({ kept }) => keepsLabel({ qualityKept: kept }, true)),
   ];
 }
 

@@ -25,7 +25,7 @@ export const WAYS: readonly Column<WayRow>[] = [
 ];
 
 const described = (r: WayRow): string =>
-  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ${formatNumber(r.requestsPerSecond.estimate)}), keeps ${keepsWords(r.quality).replace(' †', '')}`;
+  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ${formatNumber(r.requestsPerSecond.estimate)}), ${r.quality.of ?? `keeps ${keepsWords(r.quality)}`}`;
 
 /** The best that runs today, and that which would have to be written. */
 export function waysWords(rows: readonly WayRow[]): string[] {
