@@ -174,7 +174,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
   });
 
   some('simulates beside the page, with progress, and stops', async () => {
-    const o = await opened('#v0.1.0/ctx=4096/device=h200/codec=full/workload.requests=300');
+    const o = await opened('#v0.1.0/ctx=4096/device=h200/codec=full/workload.requests=300/workload.output-tokens=32');
     const { page, incidents } = o;
     await page.locator('#p-run').click();
     await page.waitForSelector('#p-served-text pre', { timeout: 30_000 });
@@ -186,6 +186,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await page.waitForFunction(
       () => document.querySelector('#p-served-text code')?.textContent?.endsWith(' --ways') === true,
       null,
+      { timeout: 120_000 },
     );
     const asked = (await page.locator('#p-served-text code').innerText()).split(' ');
     const ways = await inProcess('simulate', ...asked.slice(2));
