@@ -39,6 +39,8 @@ const tableSourceSchema = z
     repository: label,
     commit: label,
     path: label,
+    /** A table of the same commit whose times were taken off: what this stack's kernels do not do. */
+    less: label.optional(),
     framework: label,
     version: label,
     licence: label,

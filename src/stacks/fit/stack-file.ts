@@ -55,9 +55,10 @@ export function makeStackFile(
   const { memoryBytesPerSecond, linkBytesPerSecond, operationsPerSecond } = rates;
   const datasheet: Rates = { memoryBytesPerSecond, linkBytesPerSecond, operationsPerSecond };
   const used = tables.filter((table) => table.rows.length >= FEWEST_ROWS);
-  const paths = [...new Set(used.map((table) => table.source.path))];
-  const sources = paths.map((path) => {
-    const of = used.filter((table) => table.source.path === path);
+  const keyOf = ({ source }: PassedTable): string => JSON.stringify([source.path, source.less]);
+  const keys = [...new Set(used.map(keyOf))];
+  const sources = keys.map((key) => {
+    const of = used.filter((table) => keyOf(table) === key);
     return {
       ...of[0]!.source,
       rowsUsed: of.reduce((n, table) => n + table.rows.length, 0),
@@ -73,7 +74,7 @@ export function makeStackFile(
       onTable(table.op, table.rows.length);
       return {
         ...fitTable(table.op, table.fixed, table.rows, datasheet, MOST_KNOTS[table.op]),
-        source: paths.indexOf(table.source.path),
+        source: keys.indexOf(keyOf(table)),
       };
     }),
     sources,

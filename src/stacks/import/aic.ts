@@ -40,8 +40,13 @@ interface Reader {
   readonly elements?: 'fp8';
   readonly columns: readonly string[];
   readonly optional?: readonly string[];
-  /** Adds one row; rows of other types than bf16 are passed over. */
-  add(row: Row, builders: Builders): void;
+  /** A table of the same version with what the kernels of this stack do not take of each time. */
+  readonly less?: { readonly stack: Stack; readonly folder: string; readonly file: string };
+  /**
+   * Adds one row; rows of other types than bf16 are passed over.
+   * @param saved seconds of `less`, by rows and inner size
+   */
+  add(row: Row, builders: Builders, saved: ReadonlyMap<string, number> | null): void;
 }
 
 /** A row whose sizes cannot be read is no measurement of ours: false passes it over. */
@@ -79,20 +84,40 @@ const attention = (file: string, decode: boolean, cache?: 'fp8'): Reader => ({
   },
 });
 
-/** @param weights `fp8`: a scale a tensor or column; those of blocks (`fp8_block`) have other kernels */
+/**
+ * Products in 8 bits were measured with scales that are computed from the activations. TensorRT-LLM's own checkpoints
+ * bring fixed ones, so that it does not compute them: the time of that is a table of its own, on the same sizes.
+ * @param weights `fp8`: a scale a tensor or column; those of blocks (`fp8_block`) have other kernels
+ */
 const products = (weights?: 'fp8'): Reader => ({
   folder: 'gemm',
   file: 'gemm_perf.parquet',
-  ...(weights ? { elements: weights } : {}),
+  ...(weights
+    ? { elements: weights, less: { stack: 'trtllm', folder: 'quantize', file: 'computescale_perf.parquet' } }
+    : {}),
   columns: ['gemm_dtype', 'm', 'n', 'k', 'latency'],
-  add(row, builders) {
+  add(row, builders, saved) {
     const found = sizes(row, ['m', 'n', 'k']);
     const seconds = millisecondsIn(row, 'latency');
     if (!found || seconds === undefined || row['gemm_dtype'] !== (weights ?? 'bfloat16')) return;
     const [rows, columns, inner] = found as [number, number, number];
-    builders.add(weights ? `product-${weights}` : 'product', {}, { rows, columns, inner }, seconds);
+    const less = saved ? saved.get(`${rows} ${inner}`) : 0;
+    if (less === undefined || less >= seconds) return;
+    builders.add(weights ? `product-${weights}` : 'product', {}, { rows, columns, inner }, seconds - less);
   },
 });
+
+/** Seconds that fixed scales save, by rows and inner size of the product. */
+async function savedBy(path: string): Promise<ReadonlyMap<string, number>> {
+  const saved = new Map<string, number>();
+  for (const row of await readParquet(path, ['m', 'k', 'quant_dtype', 'latency'])) {
+    const found = sizes(row, ['m', 'k']);
+    // A difference of two times: it may be zero.
+    const seconds = Math.max(0, Number(row['latency'])) / 1e3;
+    if (found && row['quant_dtype'] === 'fp8' && Number.isFinite(seconds)) saved.set(found.join(' '), seconds);
+  }
+  return saved;
+}
 
 const READERS: readonly Reader[] = [
   products(),
@@ -149,7 +174,12 @@ export function aicTables(
   const found: string[] = [];
   const kinds = READERS.map((reader) => {
     const folder = join(root, gpu, reader.folder, stack);
-    const all = foldersIn(folder).filter((v) => existsSync(join(folder, v, reader.file)));
+    const less = reader.less?.stack === stack ? reader.less : null;
+    const lessOf = (v: string): string | null => less && [DATA, gpu, less.folder, stack, v, less.file].join('/');
+    const all = foldersIn(folder).filter((v) => {
+      const beside = lessOf(v);
+      return existsSync(join(folder, v, reader.file)) && (beside === null || existsSync(join(checkout, beside)));
+    });
     found.push(...all);
     const versions = all
       .filter((v) => version === null || v === version)
@@ -160,12 +190,15 @@ export function aicTables(
           path,
           async read(): Promise<RawTable[]> {
             const builders = new Builders();
+            const beside = lessOf(v);
+            const saved = beside === null ? null : await savedBy(join(checkout, beside));
             for (const row of await readParquet(join(checkout, path), reader.columns, reader.optional))
-              reader.add(row, builders);
+              reader.add(row, builders, saved);
             return builders.tables({
               repository: REPOSITORY,
               commit,
               path,
+              ...(beside === null ? {} : { less: beside }),
               framework: stack,
               version: v,
               licence: LICENCE,
