@@ -117,7 +117,7 @@ export async function findRate(
       ...nothing,
       ...none,
       missedFirst: estimate.missed,
-      refused: noRateWords(estimate),
+      refused: noRateWords(estimate, setting),
     };
   const slow = refine(service, setting, 'high', estimate.rate * 0.85);
   if (await pause(2 / 3)) return null;
@@ -153,12 +153,16 @@ export async function findRate(
   };
 }
 
-function noRateWords({ tooLong, missed, alone }: Found): string {
+function noRateWords({ tooLong, missed, alone }: Found, { server, workload }: Setting): string {
   if (tooLong) return 'requests are longer than its cache or than --max-model-len';
   if (missed === null) return 'no request has a second token: TPOT is not known';
-  return alone
-    ? `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`
-    : 'no rate meets the targets';
+  if (!alone) return 'no rate meets the targets';
+  const { maxNumBatchedTokens: most } = server;
+  const chunks = missed === 'ttft' && workload.meanPromptTokens > most;
+  const late = `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`;
+  return chunks
+    ? `${late}, since a prompt of ${Math.round(workload.meanPromptTokens)} tokens takes ${Math.ceil(workload.meanPromptTokens / most)} iterations of ${most}; raise --max-num-batched-tokens`
+    : late;
 }
 
 /** Rates of a curve, as shares of the sustained one. */
