@@ -10,6 +10,8 @@ import type { SustainedRate } from './types.js';
 
 /** A bisection ends where the bracket is this narrow. */
 const PRECISION = 0.02;
+/** Of the fast end, for which nobody buys. */
+const FAST_PRECISION = 0.05;
 const LEAST_RATE = 1e-4;
 const MOST_RATE = 1e5;
 
@@ -53,8 +55,10 @@ function search(service: Service, setting: Setting, bound: Bound, start: number,
   return seen.rate === 0 ? seen : refine(service, setting, bound, seen.rate, floor);
 }
 
-const refine = (service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found =>
-  bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision: PRECISION, floor });
+function refine(service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found {
+  const precision = bound === 'low' ? FAST_PRECISION : PRECISION;
+  return bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision, floor });
+}
 
 /** Bisection between a rate that meets the targets and one that does not. */
 function bisect(service: Service, { targets, workload }: Setting, bound: Bound, start: number, how: Manner): Found {
