@@ -10,12 +10,13 @@ import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
+import { formatNumber } from '../numbers/units.js';
 import { stackLabel } from '../stacks/choose.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
+import { readServer, readTargets, readWorkload, type ServerChoice, type WorkloadChoice } from './question.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
@@ -93,7 +94,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   const { request, workload, server, targets, tested } = setting;
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
-  if (o.findRate && workload.clientWaits)
+  if (o.findRate && workload.mostOpen !== null)
     throw new UserError(
       '--find-rate asks for a rate, and a client of --max-concurrency sends no faster than it is answered',
       'leave --max-concurrency out',
@@ -157,7 +158,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
-    notes: [...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
+    notes: [...heldBack(workload, runs), ...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
   };
   return report;
 }
@@ -260,3 +261,12 @@ const nothingLeft = (plan: PlanReport): UserError =>
     'relax a target, take a larger GPU or a higher ratio',
     EXIT.noSolution,
   );
+
+/** What a client that waits does to the rate. */
+const heldBack = ({ mostOpen, requestsPerSecond }: WorkloadChoice, runs: readonly Run[]): string[] =>
+  mostOpen === null || requestsPerSecond === null
+    ? []
+    : runs.map(
+        ({ id, estimate }) =>
+          `the client keeps at most ${mostOpen} requests open: of ${formatNumber(requestsPerSecond)} a second ${id} answered ${formatNumber(estimate.request_throughput)}, and no latency counts the wait before`,
+      );
