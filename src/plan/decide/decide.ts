@@ -3,7 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
-import { listedAs, servedBy, STACKS } from '../../stacks/serving.js';
+import { isRuntime, listedAs, servedBy, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
@@ -352,6 +352,8 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (!STACKS.some((stack) => servedBy(listedAs(r), stack)))
     return `no serving stack is known to run ${r.geometry.name}`;
   if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
+  if (r.servingStack === null && isRuntime(r.stack ?? undefined))
+    return `${r.stack} was never measured on ${r.device.name} or its like`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
   if (!full)
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
