@@ -111,6 +111,19 @@ describe('the answer', () => {
   });
 });
 
+it('does not call a server idle after a run that is too short to fill it', async () => {
+  const said = async (rate: number, requests: number): Promise<string> =>
+    (await simulate('--device', 'h200', '--codec', 'full', '--rate', `${rate}`, '--requests', `${requests}`)).out.replace(
+      /\s+/g,
+      ' ',
+    );
+  // Ten a second are what it sustains.
+  const short = /requests hardly wait in this run, but it is short: 14 a second came and ([\d.]+) were answered; more/;
+  expect(Number(short.exec(await said(14, 300))?.[1])).toBeLessThan(10);
+  expect(await said(14, 3000)).toContain('limited by KV blocks');
+  expect(await said(3, 1000)).toContain('not overloaded: requests hardly wait');
+});
+
 it('prices tokens by the throughput that it shows', async () => {
   const argv = [...BASE, '--usd-per-hour', '10', '--replicas', '2', '--rate', '300', '--find-rate'];
   const found = (await report(...argv)).candidates![0]!;
