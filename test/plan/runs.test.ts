@@ -9,6 +9,7 @@ import { makePlan } from '../../src/plan/plan.js';
 import { runsOf } from '../../src/plan/ask/runs.js';
 import { sweepOf } from '../../src/plan/evaluate/explain.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
+import { shownDecode } from '../../src/plan/words/words.js';
 import { compareText } from '../../src/report/text/compare-text.js';
 import { fleetText } from '../../src/report/text/fleet-text.js';
 import { planCsv } from '../../src/report/plan-csv.js';
@@ -113,6 +114,32 @@ describe('several runs', () => {
     expect(header).toMatch(/^version,model,device,vramBytes,gpus,stack,contextTokens,id,/);
     expect(rows.map((r) => r.split(',')[2])).toEqual(['h100', 'h200']);
   });
+  it('say what a cheaper GPU would have to cost, or what keeps it behind', async () => {
+    const bestOf = async (...flags: string[]): Promise<string> =>
+      (await inProcess('plan', '--codec', 'full,kv-quant', '--ctx', '8k', '--best', ...flags)).out.replace(/\s+/g, ' ');
+    const rates = async (device: string): Promise<number> => {
+      const { answer, plans } = await planOf({ device, codec: ['full', 'kv-quant'], context: '8k' });
+      return shownDecode(plans.find((p) => p.id === answer.deploy?.planId)!).tokensPerSecond!.estimate;
+    };
+    const share = Math.floor((100 * (await rates('h100'))) / (await rates('b200')));
+    const two = ['--device', 'h100,b200'];
+    // At a price below that share it would have won.
+    expect(await bestOf(...two)).toContain(
+      `Others cheaper a token only where an hour costs less than this share of b200's: h100 ${share} %`,
+    );
+    const [lost, won] = [(share + 2) / 10, (share - 2) / 10];
+    expect(await bestOf(...two, '--usd-per-hour', `b200=10,h100=${lost}`)).toMatch(
+      new RegExp(`Best b200.*Others cheaper an hour, dearer a token: h100 .* for ${share} % of b200's tokens`),
+    );
+    expect(await bestOf(...two, '--usd-per-hour', `b200=10,h100=${won}`)).not.toContain('Others');
+    expect(await bestOf('--device', 'l4,h100', '--tpot', '18ms')).toMatch(
+      /Others l4: full\/full misses --tpot 18ms: one/,
+    );
+    // A full cache that does not fit is why, not that nobody measured the GPU.
+    expect(await bestOf('--device', 'rtx-5080,h200', '--model', 'ouro-2.6b')).toMatch(
+      /Others rtx-5080: the full cache does not fit/,
+    );
+  });
   it('are not the cheapest for lack of a price: where one has none the fastest comes first, and a line says so', async () => {
     const planned = await Promise.all([
       planOf({ device: 'h100', usdPerHour: 2.5 }),
@@ -127,7 +154,7 @@ describe('several runs', () => {
   it('of several contexts have a best one each, since nobody chooses the shorter text', async () => {
     const flags = ['--device', 'l40s,h200', '--codec', 'full', '--ctx', '16k,4096', '--best'];
     const { out } = await inProcess('plan', ...flags);
-    expect(out).toMatch(/^Best +h200 at 4096: .* tok\/s; next l40s, \d+ tok\/s.*\nBest +h200 at 16k: /m);
+    expect(out).toMatch(/^Best +h200 at 4096: .* tok\/s; next l40s, \d+ tok\/s\nOthers .*\nBest +h200 at 16k: /m);
     expect(out.split('\n').flatMap((l) => /^(\w+) +(\w+) +full /.exec(l)?.slice(1).join(' ') ?? [])).toEqual([
       'h200 4096',
       'l40s 4096',

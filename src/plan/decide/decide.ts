@@ -351,9 +351,10 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
   if (!STACKS.some((stack) => servedBy(listedAs(r), stack)))
     return `no serving stack is known to run ${r.geometry.name}`;
-  if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
-  if (r.servingStack === null && isRuntime(r.stack ?? undefined))
-    return `${r.stack} was never measured on ${r.device.name} or its like`;
+  if (r.servingStack === null)
+    return isRuntime(r.stack ?? undefined)
+      ? `${r.stack} was never measured on ${r.device.name} or its like`
+      : `no kernels of a serving stack were measured on ${r.device.name}`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
   if (!full)
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)

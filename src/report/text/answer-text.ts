@@ -18,6 +18,7 @@ export interface AnswerLine {
     | 'Largest'
     | 'Upside'
     | 'Instead'
+    | 'Others'
     | 'Fails'
     | 'Serve'
     | 'Workload'
