@@ -254,6 +254,45 @@ describe('fleets', () => {
     expect(await words(full, 1)).toMatch(/^Deploy +1 h100: full cache on vLLM [\d.]+, 1 user at .*, at most \d+/m);
   });
 
+  it('on a number of GPUs that is asked about are enough or not', async () => {
+    const words = async (users: number, s: Scenario): Promise<string> => {
+      const { fleet: found, reports } = planFleet(s, users, await readSources(s));
+      return fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+    };
+    const two: Scenario = { device: 'h100', context: '8k', codec: ['full', 'flashloop'], gpus: 2 };
+    const most = planFleet(two, 1, await readSources(two)).fleet.deploy!.mostUsersPerReplica;
+    expect(await words(most, two)).toMatch(
+      new RegExp(`^Enough +yes: 2 h100 that share the model serve up to ${most}$`, 'm'),
+    );
+    const more = await words(most + 1, two);
+    expect(more).toMatch(
+      new RegExp(`^Enough +no: 2 h100 that share the model serve ${most} of ${most + 1} users; it takes 4$`, 'm'),
+    );
+    // As a plan of one replica says.
+    expect(more).toMatch(/retrieval of flashloop-\w+ at 8k is unknown/);
+    expect(await words(1, { ...two, device: 'mi300x' })).toMatch(/^Enough +no: nothing that runs today/m);
+    const { gpus: _gpus, ...open } = two;
+    expect(await words(1, open)).not.toContain('Enough');
+  });
+
+  it('on several GPUs begin with the best, and with what the others would have to cost', async () => {
+    const ask = async (...flags: string[]): Promise<string> =>
+      (await inProcess('plan', '--device', 'l40s,h100,mi300x', '--codec', 'full', '--users', '50', ...flags)).out;
+    const all = /(\d+) h100.* (\d+) l40s/;
+    const open = (await ask()).replace(/\s+/g, ' ');
+    const [, few, many] = (all.exec(open) ?? []).map(Number) as [number, number, number];
+    expect(few).toBeLessThan(many);
+    expect(open).toContain(
+      `Best ${few} h100; cheaper only where a GPU costs less than a share of one h100: ${many} l40s, below ${Math.floor((100 * few) / many)} %; mi300x: nothing with confidence`,
+    );
+    // Dollars are not compared with GPUs.
+    expect(await ask('--usd-per-hour', 'h100=99')).toMatch(new RegExp(`^Best +${few} h100;`));
+    const dear = `h100=${(1.1 * many) / few},l40s=1,mi300x=1`;
+    expect(await ask('--usd-per-hour', dear)).toMatch(
+      new RegExp(`^Best +${many} l40s .* an hour\\); then ${few} h100`),
+    );
+  });
+
   it('recommend nothing beyond the published contexts, or by a stack that does not run the model', async () => {
     const far = await fleet({ device: 'h200', context: '128k', codec: ['full', 'lla'], ratio: [21.33] });
     expect([far.fleet.deploy, far.fleet.upside]).toEqual([null, null]);

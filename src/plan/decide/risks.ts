@@ -35,8 +35,8 @@ export function risksOf(
     );
   for (const p of plans) {
     const kept = p.qualityKept;
-    if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
-      add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is ${boundWords(kept)}`);
+    const retrieval = retrievalRisk(p, r.contextTokens);
+    if (retrieval !== null) add('retrieval-unknown', retrieval);
     if (kept?.generationTasks === 0 && r.geometry.trained)
       add(
         'generation-unknown',
@@ -74,6 +74,13 @@ export function risksOf(
       );
   }
   return risks;
+}
+
+/** Whether anything is known of what a compressed cache finds again at a context; null where it is. */
+export function retrievalRisk(p: Plan, contextTokens: number): string | null {
+  const kept = p.qualityKept;
+  if (isUncompressed(p.codec) || kept === null || kept.retrievalKnown) return null;
+  return `retrieval of ${short(p)} at ${formatTokens(contextTokens)} is ${boundWords(kept)}`;
 }
 
 /** More of a served plan's time than this is worth a word when nobody has measured it. */

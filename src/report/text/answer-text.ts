@@ -13,6 +13,7 @@ export interface AnswerLine {
   readonly label:
     | 'Deploy'
     | 'Best'
+    | 'Enough'
     | 'Cheapest'
     | 'Fastest'
     | 'Largest'
