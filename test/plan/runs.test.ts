@@ -337,6 +337,16 @@ describe('fleets', () => {
     expect(o.out).not.toMatch(/^Fails /m);
   });
 
+  it('say every target that they were held against', async () => {
+    const { out } = await inProcess(
+      ...['plan', '--device', 'h100', '--users', '3', '--codec', 'full', '--ttft', '2s', '--tpot', '50ms'],
+      ...['--min', 'gsm8k=0.5'],
+    );
+    expect(out.replace(/\s+/g, ' ')).toContain(
+      '; at most 50 ms a token, the first token within 2 s, gsm8k at least 0.5, 90 % sure',
+    );
+  });
+
   it('that cannot be end with exit code 3 and the nearest plan', async () => {
     const o = await inProcess('plan', '--device', 'h100', '--codec', 'full', '--users', '10', '--tpot', '1ms');
     expect(o.code).toBe(3);

@@ -4,6 +4,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/choose.js';
+import { wantedWords } from '../../plan/decide/decide.js';
 import { retrievalRisk } from '../../plan/decide/risks.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
@@ -21,12 +22,7 @@ const fleetQuestion = ({ users }: Fleet, report: PlanReport, simulated: Simulate
   const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
   const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
   if (simulated) return `${who}, ${simulated.workload}, ${machine}`;
-  const { secondsPerToken } = report.settings.targets;
-  const target =
-    secondsPerToken === null
-      ? ''
-      : `, at most ${milliseconds(secondsPerToken)} ms a token, ${Math.round(report.settings.confidence * 100)} % sure`;
-  return `${who} at once, ${formatTokens(report.contextTokens)} tokens each${target}, ${machine}`;
+  return `${who} at once, ${formatTokens(report.contextTokens)} tokens each, ${machine}${wantedWords(report.settings)}`;
 };
 
 /** What a report's first line asks. @param simulated of this very question */
