@@ -24,6 +24,7 @@ import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/choose.js';
 import {
   isAsynchronous,
+  isRuntime,
   listedAs,
   servedBy,
   stackName,
@@ -364,14 +365,15 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
 
 /**
  * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
- * elsewhere, at an estimated time. None on an AMD GPU without tables, of which no kernel was ever measured.
+ * elsewhere, at an estimated time. None on another maker's GPU without tables or a calibration: no kernel and no
+ * runtime was ever measured there.
  */
-const servingStack = (sources: Sources, scenario: Scenario): string | null =>
-  sources.stack !== 'attainable'
-    ? sources.stack
-    : sources.spec?.vendor === 'nvidia'
-      ? (hostOf(sources, scenario)?.stack ?? null)
-      : null;
+const servingStack = (sources: Sources, scenario: Scenario): string | null => {
+  const stack = sources.stack ?? undefined;
+  if (stack !== 'attainable' && !isRuntime(stack)) return sources.stack;
+  if (sources.spec?.vendor !== 'nvidia') return null;
+  return stack === 'attainable' ? (hostOf(sources, scenario)?.stack ?? null) : stack;
+};
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
 const readWords = (s: Scenario): PlanReport['scenario'] => ({
