@@ -10,13 +10,12 @@ import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
-import { formatNumber } from '../numbers/units.js';
 import { stackLabel } from '../stacks/choose.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, readWorkload, type ServerChoice, type WorkloadChoice } from './question.js';
+import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
@@ -144,6 +143,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       label: workload.label,
       requests: workload.requests,
       requestsPerSecond: workload.requestsPerSecond,
+      maxConcurrency: workload.mostOpen,
       meanPromptTokens: workload.meanPromptTokens,
       meanOutputTokens: workload.meanOutputTokens,
       skippedLines: workload.skippedLines,
@@ -158,7 +158,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
-    notes: [...heldBack(workload, runs), ...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
+    notes: [...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
   };
   return report;
 }
@@ -261,12 +261,3 @@ const nothingLeft = (plan: PlanReport): UserError =>
     'relax a target, take a larger GPU or a higher ratio',
     EXIT.noSolution,
   );
-
-/** What a client that waits does to the rate. */
-const heldBack = ({ mostOpen, requestsPerSecond }: WorkloadChoice, runs: readonly Run[]): string[] =>
-  mostOpen === null || requestsPerSecond === null
-    ? []
-    : runs.map(
-        ({ id, estimate }) =>
-          `the client keeps at most ${mostOpen} requests open: of ${formatNumber(requestsPerSecond)} a second ${id} answered ${formatNumber(estimate.request_throughput)}, and no latency counts the wait before`,
-      );
