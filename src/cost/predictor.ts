@@ -154,6 +154,12 @@ export const lawOf = ({
 export const octavesOf = (kernel: KernelName, shape: Shape): number[] =>
   KERNELS[kernel].dims.map((name) => coordinate(valueOf(shape, name)));
 
+/** Root mean square of each term over the law's time, over some calls. */
+export const scalesOf = (calls: readonly (readonly number[])[]): number[] =>
+  calls[0]!.map((_, j) =>
+    Math.sqrt(calls.reduce((sum, row) => sum + Math.min(Number.MAX_VALUE, row[j]! ** 2), 0) / calls.length),
+  );
+
 /**
  * Features of a call: 1, and each term of its kernel over the law's time, relative to what it is in measured calls.
  * @param scales of the kernel's terms; none where no call of it was measured

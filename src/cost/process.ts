@@ -58,19 +58,23 @@ export class Process {
     const k = new Float64Array(n * n);
     for (let i = 0; i < n; i++)
       for (let j = 0; j <= i; j++)
-        k[i * n + j] = this.#covariance(x[i]!, features[i]!, j) + (i === j ? hyper.noiseVariance : 0);
+        k[i * n + j] = this.#covariance(x[i]!, features[i]!, x[j]!, features[j]!) + (i === j ? hyper.noiseVariance : 0);
     this.#factor = cholesky(k, n, PIVOT_FLOOR * (hyper.signalVariance + hyper.noiseVariance));
     this.#alpha = solve(this.#factor, n, Float64Array.from(y));
     this.#k = new Float64Array(n);
   }
 
-  /** Of a place and a point. */
-  #covariance(x: ArrayLike<number>, features: ArrayLike<number>, point: number): number {
+  /** Of two places, before data. */
+  #covariance(
+    x: ArrayLike<number>,
+    features: ArrayLike<number>,
+    otherX: ArrayLike<number>,
+    otherFeatures: ArrayLike<number>,
+  ): number {
     const { signalVariance, lengthScale } = this.hyper;
-    const other = this.places.x[point]!;
     let squared = 0;
-    for (let a = 0; a < x.length; a++) squared += (x[a]! - other[a]!) ** 2;
-    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, this.places.features[point]!);
+    for (let a = 0; a < x.length; a++) squared += (x[a]! - otherX[a]!) ** 2;
+    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, otherFeatures);
   }
 
   #linear(a: ArrayLike<number>, b: ArrayLike<number>): number {
@@ -87,7 +91,7 @@ export class Process {
     this.mean = 0;
     this.point = -1;
     for (let i = 0; i < this.#n; i++) {
-      k[i] = this.#covariance(x, features, i);
+      k[i] = this.#covariance(x, features, this.places.x[i]!, this.places.features[i]!);
       let same = true;
       for (let a = 0; a < x.length && same; a++) same = x[a] === this.places.x[i]![a];
       if (same) {
@@ -100,6 +104,25 @@ export class Process {
     const variance = signalVariance + this.#linear(features, features) + noiseVariance - dot(k, k);
     this.deviation = Math.sqrt(Math.max(variance, noiseVariance - this.own));
     return this;
+  }
+
+  /** Covariances of other places, given the points (eq. 2.26 without noise), row-major. */
+  covarianceOf({ x, features }: Places): Float64Array {
+    const { places } = this;
+    const m = x.length;
+    const seen = x.map((at, a) =>
+      solveLower(
+        this.#factor,
+        this.#n,
+        Float64Array.from(places.x, (point, i) => this.#covariance(at, features[a]!, point, places.features[i]!)),
+      ),
+    );
+    const found = new Float64Array(m * m);
+    for (let a = 0; a < m; a++)
+      for (let b = 0; b <= a; b++)
+        found[a * m + b] = found[b * m + a] =
+          this.#covariance(x[a]!, features[a]!, x[b]!, features[b]!) - dot(seen[a]!, seen[b]!);
+    return found;
   }
 
   /** What it mispredicts at each point that is left out (eq. 5.12): (Q y)_i / Q_ii with the precision Q. */

@@ -65,6 +65,25 @@ it(`has the posterior of its definition, at points and between them (LLA_SIM_SEE
   expect(nothing.deviation).toBeCloseTo(Math.sqrt(0.2 + 0.05 / 4 + 0.09 + 4e-3), 12);
 });
 
+it('says how other places vary together, given its points', () => {
+  const others = draw(4);
+  const found = new Process(places, y, hyper).covarianceOf(others);
+  const at = (i: number) => ({ x: others.x[i]!, f: others.features[i]! });
+  const all = places.x.map((x, i) => ({ x, f: places.features[i]! }));
+  const precision = inverse(
+    new Matrix(all.map((a, i) => all.map((b, j) => covariance(a, b) + (i === j ? hyper.noiseVariance : 0)))),
+  );
+  for (let a = 0; a < 4; a++)
+    for (let b = 0; b < 4; b++) {
+      const [ka, kb] = [at(a), at(b)].map((place) => all.map((point) => covariance(point, place)));
+      const explained = new Matrix([ka!])
+        .mmul(precision)
+        .mmul(new Matrix([kb!]).transpose())
+        .get(0, 0);
+      expect(found[4 * a + b]).toBeCloseTo(covariance(at(a), at(b)) - explained, 9);
+    }
+});
+
 it('leaves one out in closed form as by deleting the point', () => {
   const left = new Process(places, y, hyper).leftOut();
   for (const i of [0, 7, 24]) {

@@ -20,6 +20,7 @@ import {
   NORMAL_90,
   octavesOf,
   predictFrom,
+  scalesOf,
   termsAt,
   type Model,
   type Point,
@@ -144,15 +145,12 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
 
   const scales = new Map<KernelName, number[]>();
   for (const { kernel } of groups) {
-    const all = groups
+    const calls = groups
       .filter((group) => group.kernel === kernel)
       .flatMap((group) =>
         group.points.map((p) => termsAt(kernel, group.variant, p.shape).map((term) => term / lawAt(group, p))),
       );
-    scales.set(
-      kernel,
-      all[0]!.map((_, j) => Math.sqrt(mean(all.map((row) => Math.min(Number.MAX_VALUE, row[j]! ** 2))))),
-    );
+    scales.set(kernel, scalesOf(calls));
   }
   const located = groups.map((group) => placed(group, lawAt, scales.get(group.kernel)!));
   const hyper = likeliest((h) =>
