@@ -2,7 +2,7 @@
  * What is left of log time beyond a law: effects that are linear in features, a smooth part over octaves of the shape,
  * and noise, all normal. Equation numbers: Rasmussen & Williams, Gaussian Processes for Machine Learning.
  */
-import { cholesky, dot, inverseFromFactor, solve, solveLower } from './linear.js';
+import { cholesky, dot, solve, solveLower } from './linear.js';
 
 const SQRT3 = Math.sqrt(3);
 /** Pivots below this share of the variance are rounding. */
@@ -127,8 +127,10 @@ export class Process {
 
   /** What it mispredicts at each point that is left out (eq. 5.12): (Q y)_i / Q_ii with the precision Q. */
   leftOut(): number[] {
-    const q = inverseFromFactor(this.#factor, this.#n);
-    return Array.from(this.#alpha, (each, i) => each / q[i * this.#n + i]!);
+    return Array.from(this.#alpha, (each, i) => {
+      const column = solveLower(this.#factor, this.#n, new Float64Array(this.#n).fill(1, i, i + 1));
+      return each / dot(column, column);
+    });
   }
 
   /** Negative logarithm of the density of these values, up to a constant (eq. 5.8). */

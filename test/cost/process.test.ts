@@ -1,7 +1,7 @@
 /** The process against a dense implementation of its definition. */
 import { inverse, Matrix } from 'ml-matrix';
 import { expect, it } from 'vitest';
-import { dot, inverseFromFactor, cholesky } from '../../src/cost/linear.js';
+import { cholesky } from '../../src/cost/linear.js';
 import { Process, type Hyperparameters, type Places } from '../../src/cost/process.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { SEED } from '../gpu/random.js';
@@ -116,19 +116,4 @@ it('is less surprised by values drawn from itself than another process is', () =
     new Process(many, drawn, { ...hyper, ...of }).surprise(drawn);
   for (const other of [{ signalVariance: 3 }, { noiseVariance: 0.5 }, { lengthScale: 0.1 }])
     expect(surprise({})).toBeLessThan(surprise(other));
-});
-
-it('inverts by its factor', () => {
-  const matrix = [4, 0, 0, 1, 3, 0, 0.5, -1, 2];
-  const own = inverseFromFactor(cholesky(Float64Array.from(matrix), 3, 1e-12), 3);
-  const rows = [
-    [4, 1, 0.5],
-    [1, 3, -1],
-    [0.5, -1, 2],
-  ];
-  rows.forEach((row, i) =>
-    [0, 1, 2].forEach((j) =>
-      expect(dot(Float64Array.from(row), own.subarray(3 * j, 3 * j + 3))).toBeCloseTo(i === j ? 1 : 0, 12),
-    ),
-  );
 });
