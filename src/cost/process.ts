@@ -25,13 +25,13 @@ export interface Hyperparameters {
   readonly noiseVariance: number;
 }
 
-/** Where points lie: coordinates in octaves, and features. */
-export interface Places {
-  readonly x: readonly ArrayLike<number>[];
-  readonly features: readonly ArrayLike<number>[];
+/** Where a call lies: coordinates in octaves, and features. */
+export interface Place {
+  readonly x: ArrayLike<number>;
+  readonly features: ArrayLike<number>;
 }
 
-/** A process given some of its values. `at` allocates nothing: one place after another. */
+/** A process given some of its values. `at` tells of one place after another in the same fields. */
 export class Process {
   mean = 0;
   /** Of a new measurement. */
@@ -44,37 +44,31 @@ export class Process {
   readonly #k: Float64Array;
 
   /**
-   * @param y values at the places
+   * @param y values at the points
    * @param own variance that a point has to itself, part of the noise: a new measurement of it shares that
    */
   constructor(
-    readonly places: Places,
+    readonly points: readonly Place[],
     y: ArrayLike<number>,
     readonly hyper: Hyperparameters,
     readonly own = 0,
   ) {
-    const n = (this.#n = y.length);
-    const { x, features } = places;
+    const n = (this.#n = points.length);
     const k = new Float64Array(n * n);
     for (let i = 0; i < n; i++)
       for (let j = 0; j <= i; j++)
-        k[i * n + j] = this.#covariance(x[i]!, features[i]!, x[j]!, features[j]!) + (i === j ? hyper.noiseVariance : 0);
+        k[i * n + j] = this.#covariance(points[i]!, points[j]!) + (i === j ? hyper.noiseVariance : 0);
     this.#factor = cholesky(k, n, PIVOT_FLOOR * (hyper.signalVariance + hyper.noiseVariance));
     this.#alpha = solve(this.#factor, n, Float64Array.from(y));
     this.#k = new Float64Array(n);
   }
 
-  /** Of two places, before data. */
-  #covariance(
-    x: ArrayLike<number>,
-    features: ArrayLike<number>,
-    otherX: ArrayLike<number>,
-    otherFeatures: ArrayLike<number>,
-  ): number {
+  /** Before data. */
+  #covariance({ x, features }: Place, other: Place): number {
     const { signalVariance, lengthScale } = this.hyper;
     let squared = 0;
-    for (let a = 0; a < x.length; a++) squared += (x[a]! - otherX[a]!) ** 2;
-    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, otherFeatures);
+    for (let a = 0; a < x.length; a++) squared += (x[a]! - other.x[a]!) ** 2;
+    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, other.features);
   }
 
   #linear(a: ArrayLike<number>, b: ArrayLike<number>): number {
@@ -85,15 +79,17 @@ export class Process {
   }
 
   /** Sets the fields to the posterior at a place (eq. 2.25 and 2.26). */
-  at(x: ArrayLike<number>, features: ArrayLike<number>): this {
+  at(place: Place): this {
     const k = this.#k;
+    const { x, features } = place;
     const { signalVariance, noiseVariance } = this.hyper;
     this.mean = 0;
     this.point = -1;
     for (let i = 0; i < this.#n; i++) {
-      k[i] = this.#covariance(x, features, this.places.x[i]!, this.places.features[i]!);
+      const point = this.points[i]!;
+      k[i] = this.#covariance(place, point);
       let same = true;
-      for (let a = 0; a < x.length && same; a++) same = x[a] === this.places.x[i]![a];
+      for (let a = 0; a < x.length && same; a++) same = x[a] === point.x[a];
       if (same) {
         this.point = i;
         k[i]! += this.own;
@@ -106,22 +102,21 @@ export class Process {
     return this;
   }
 
-  /** Covariances of other places, given the points (eq. 2.26 without noise), row-major. */
-  covarianceOf({ x, features }: Places): Float64Array {
-    const { places } = this;
-    const m = x.length;
-    const seen = x.map((at, a) =>
+  /** Covariances of places, given the points (eq. 2.26 without noise), row-major. */
+  covarianceOf(places: readonly Place[]): Float64Array {
+    const m = places.length;
+    const explained = places.map((place) =>
       solveLower(
         this.#factor,
         this.#n,
-        Float64Array.from(places.x, (point, i) => this.#covariance(at, features[a]!, point, places.features[i]!)),
+        Float64Array.from(this.points, (point) => this.#covariance(place, point)),
       ),
     );
     const found = new Float64Array(m * m);
     for (let a = 0; a < m; a++)
       for (let b = 0; b <= a; b++)
         found[a * m + b] = found[b * m + a] =
-          this.#covariance(x[a]!, features[a]!, x[b]!, features[b]!) - dot(seen[a]!, seen[b]!);
+          this.#covariance(places[a]!, places[b]!) - dot(explained[a]!, explained[b]!);
     return found;
   }
 

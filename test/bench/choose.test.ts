@@ -3,8 +3,7 @@ import { expect, test } from 'vitest';
 import { mostTelling, nextPoint } from '../../src/bench/calibrate/choose.js';
 import type { Track } from '../../src/bench/calibrate/visits.js';
 import { CONSTANTS } from '../../src/cost/constants.js';
-import { executedWork, featuresOf, lawOf, octavesOf, scalesOf, termsAt } from '../../src/cost/predictor.js';
-import { lawSeconds } from '../../src/cost/law.js';
+import { Calls, scalesOf } from '../../src/cost/predictor.js';
 import { Process } from '../../src/cost/process.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -23,14 +22,11 @@ test(`a point tells by how much the variances of all candidates fall, by their s
   const candidates = shapes.map((shape) => ({ shape, share: random.whole(1, 100) }));
   const { index, lowered } = mostTelling(NORM, measured, candidates, REACH);
   const all = [...measured, ...shapes];
-  const { law, rates } = lawOf(REACH);
-  const seconds = all.map((shape) => lawSeconds(law, executedWork({ ...NORM, shape }), rates));
-  const scales = scalesOf(all.map((s, i) => termsAt('rmsnorm', 'norm', s).map((term) => term / seconds[i]!)));
-  const x = all.map((shape) => octavesOf('rmsnorm', shape));
-  const features = all.map((shape, i) => featuresOf({ ...NORM, shape }, seconds[i]!, scales));
+  const calls = new Calls('rmsnorm', 'norm', REACH);
+  const scales = scalesOf(all.map((shape) => calls.sharesAt(shape)));
   const variance = (at: readonly number[]): number => {
     const process = new Process(
-      { x: at.map((i) => x[i]!), features: at.map((i) => features[i]!) },
+      at.map((i) => calls.placeAt(all[i]!, scales)),
       at.map(() => 0),
       {
         effectVariances: [CONSTANTS.unmeasured.value ** 2, CONSTANTS.termPrior.value ** 2],
@@ -39,7 +35,7 @@ test(`a point tells by how much the variances of all candidates fall, by their s
         lengthScale: CONSTANTS.lengthPrior.value,
       },
     );
-    const left = process.covarianceOf({ x: x.slice(3), features: features.slice(3) });
+    const left = process.covarianceOf(shapes.map((shape) => calls.placeAt(shape, scales)));
     return candidates.reduce((sum, { share }, i) => sum + share * left[i * shapes.length + i]!, 0);
   };
   const falls = shapes.map((_, i) => variance([0, 1, 2]) - variance([0, 1, 2, 3 + i]));

@@ -6,9 +6,8 @@
  */
 import { best } from '../../numbers/best.js';
 import { CONSTANTS } from '../../cost/constants.js';
-import { lawSeconds } from '../../cost/law.js';
-import { executedWork, featuresOf, lawOf, octavesOf, scalesOf, termsAt } from '../../cost/predictor.js';
-import { Process } from '../../cost/process.js';
+import { Calls, scalesOf, type Lawful } from '../../cost/predictor.js';
+import { Process, type Place } from '../../cost/process.js';
 import { workOf, type KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import { median } from '../../numbers/statistics.js';
@@ -31,9 +30,6 @@ const HYPER = {
   lengthScale: CONSTANTS.lengthPrior.value,
 } as const;
 
-/** Seconds that no call falls below, and rates that none exceeds: what is known before anything is measured. */
-export type Reach = Parameters<typeof lawOf>[0];
-
 /** A shape, and how much the variance of steps depends on its price; 0 where it is not known. */
 interface Weighted {
   readonly shape: Shape;
@@ -46,25 +42,26 @@ interface Telling {
   readonly lowered: number;
 }
 
-/** The candidate that tells most, of itself and of the others. There must be one. */
+/**
+ * The candidate that tells most, of itself and of the others. There must be one.
+ * @param reach of the device's ceilings: the law before anything is measured
+ */
 export function mostTelling(
   { kernel, variant }: { readonly kernel: KernelName; readonly variant: string },
   measured: readonly Shape[],
   candidates: readonly Weighted[],
-  reach: Reach,
+  reach: Lawful,
 ): Telling {
   const weightOf = (i: number): number => Math.max(LEAST_SHARE, candidates[i]!.share);
   const considered = [...candidates.keys()].sort((a, b) => weightOf(b) - weightOf(a) || a - b).slice(0, CONSIDERED);
-  const shapes = [...measured, ...considered.map((i) => candidates[i]!.shape)];
-  const { law, rates } = lawOf(reach);
-  const seconds = shapes.map((shape) => lawSeconds(law, executedWork({ kernel, variant, shape }), rates));
-  const scales = scalesOf(shapes.map((shape, i) => termsAt(kernel, variant, shape).map((term) => term / seconds[i]!)));
-  const x = shapes.map((shape) => octavesOf(kernel, shape));
-  const features = shapes.map((shape, i) => featuresOf({ kernel, variant, shape }, seconds[i]!, scales));
-  const n = measured.length;
-  const process = new Process({ x: x.slice(0, n), features: features.slice(0, n) }, new Float64Array(n), HYPER);
+  const shapes = considered.map((i) => candidates[i]!.shape);
+  const calls = new Calls(kernel, variant, reach);
+  const scales = scalesOf([...measured, ...shapes].map((shape) => calls.sharesAt(shape)));
+  const placesOf = (list: readonly Shape[]): Place[] => list.map((shape) => calls.placeAt(shape, scales));
+  const together = new Process(placesOf(measured), new Float64Array(measured.length), HYPER).covarianceOf(
+    placesOf(shapes),
+  );
   const m = considered.length;
-  const together = process.covarianceOf({ x: x.slice(n), features: features.slice(n) });
   const weights = considered.map(weightOf);
   const lowered = weights.map((_, c) => {
     const row = together.subarray(c * m, c * m + m);
@@ -77,7 +74,7 @@ export function mostTelling(
 /** What `mostTelling` said of a track, until a point of it is tried or its candidates change. */
 const KNOWN = new WeakMap<Track, Telling & { readonly tried: number; readonly left: number }>();
 
-function tellingOf(track: Track, reach: Reach): Telling {
+function tellingOf(track: Track, reach: Lawful): Telling {
   const { candidates, entry, variant } = track;
   const tried = [...samplesOf(track), ...entry.gaps.filter((gap) => gap.variant === variant)];
   const known = KNOWN.get(track);
@@ -89,7 +86,7 @@ function tellingOf(track: Track, reach: Reach): Telling {
 }
 
 /** The track, and index of its candidate, whose measurement lowers the variance of steps most for its time. */
-export function nextPoint(tracks: readonly Track[], reach: Reach): { track: Track; index: number } | undefined {
+export function nextPoint(tracks: readonly Track[], reach: Lawful): { track: Track; index: number } | undefined {
   const secondsOf = (t: Track): number =>
     t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1 + UNFINISHED_SECONDS * unfinishedOf(t);
   const open = tracks.filter((t) => t.candidates.length > 0 && samplesOf(t).length < MOST_POINTS);

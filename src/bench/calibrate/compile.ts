@@ -12,7 +12,8 @@ import { deviceOptions, planOperation } from '../../../kernels/launches.js';
 import { best } from '../../numbers/best.js';
 import { median } from '../../numbers/statistics.js';
 import type { Shape } from '../../../kernels/spec.js';
-import { mostTelling, type Reach } from './choose.js';
+import { mostTelling } from './choose.js';
+import type { Lawful } from '../../cost/predictor.js';
 import { tuningOptions } from '../measure.js';
 import type { Track } from './visits.js';
 
@@ -46,7 +47,7 @@ export interface CompileRules {
   readonly untilSeconds: number;
   /** Most pipelines. */
   readonly most: number;
-  readonly reach: Reach;
+  readonly reach: Lawful;
   stopped(): boolean;
   onPipeline?(track: Track): void;
 }
@@ -109,7 +110,7 @@ function groupsOf(device: Device, { kernel, variant, candidates, entry }: Track)
 }
 
 /** The pipeline of the point that tells most, of those that are left. */
-function nextOf({ track, left, shapes }: Omit<Pipelines, 'next'>, reach: Reach): Pipelines['next'] {
+function nextOf({ track, left, shapes }: Omit<Pipelines, 'next'>, reach: Lawful): Pipelines['next'] {
   const candidates = left.flatMap((group) => group.candidates.map((candidate) => ({ ...candidate, group })));
   if (candidates.length === 0) return undefined;
   const { index, lowered } = mostTelling(track, shapes, candidates, reach);

@@ -9,24 +9,22 @@ import { TERMS_VERSION, type KernelName } from '../../../kernels/registry.js';
 import type { TunedClass } from '../../../kernels/tuned.js';
 import { conformalQuantile, FEWEST_FOR_QUANTILE, kappaOf, lackPerOctave } from '../conformal.js';
 import { descend } from '../descend.js';
-import { fitLaw, lawSeconds } from '../law.js';
-import { Process, type Hyperparameters, type Places } from '../process.js';
+import { fitLaw } from '../law.js';
+import { Process, type Hyperparameters, type Place } from '../process.js';
 import {
+  Calls,
   classOf,
   executedWork,
-  featuresOf,
-  lawOf,
   measuredPoints,
   NORMAL_90,
-  octavesOf,
   predictFrom,
   scalesOf,
-  termsAt,
+  type Lawful,
   type Model,
   type Point,
 } from '../predictor.js';
 import { sha256 } from '../../numbers/sha256.js';
-import { median } from '../../numbers/statistics.js';
+import { mean, median } from '../../numbers/statistics.js';
 
 /** A residual beyond this many deviations (1.48 · MAD, the deviation of normal residuals) is an outlier, ... */
 const OUTLIER_DEVIATIONS = CONSTANTS.outlierDeviations.value;
@@ -125,34 +123,26 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
   );
   const fastest = (of: 'bytes' | 'operations'): number =>
     timed.reduce((most, { work, seconds }) => Math.max(most, work[of] / seconds), 1);
-  const rates = { memoryBytesPerSecond: fastest('bytes'), operationsPerSecond: fastest('operations') };
-  const fitted = fitLaw(timed, { ...rates, linkBytesPerSecond: 1 });
-  // The typical variant, not the typical point, sets how fast the class is.
-  const ofLaw = (group: Group): number[] =>
-    group.points.map(({ shape, seconds }) =>
-      Math.log(seconds / lawSeconds(fitted, executedWork({ ...group, shape }), { ...rates, linkBytesPerSecond: 1 })),
-    );
-  const mean = (list: readonly number[]): number => list.reduce((sum, x) => sum + x, 0) / list.length;
-  const slower = Math.exp(mean(groups.map((group) => median(ofLaw(group)))));
-  const lawful = {
+  const [bytes, operations] = [fastest('bytes'), fastest('operations')];
+  const fitted = fitLaw(timed, { memoryBytesPerSecond: bytes, operationsPerSecond: operations, linkBytesPerSecond: 1 });
+  const slowed = (slower: number): Lawful => ({
     floorSeconds: fitted.floorSeconds * slower,
-    bytesPerSecond: (fitted.bandwidthShare * rates.memoryBytesPerSecond) / slower,
-    operationsPerSecond: (fitted.peakShare * rates.operationsPerSecond) / slower,
-  };
-  const { law, rates: reached } = lawOf(lawful);
-  const lawAt = ({ kernel, variant }: Group, { shape }: Point): number =>
-    lawSeconds(law, executedWork({ kernel, variant, shape }), reached);
-
+    bytesPerSecond: (fitted.bandwidthShare * bytes) / slower,
+    operationsPerSecond: (fitted.peakShare * operations) / slower,
+  });
+  // The typical variant, not the typical point, sets how fast the class is.
+  const lawful = slowed(Math.exp(mean(groups.map((group) => median(placed(group, slowed(1)).y)))));
   const scales = new Map<KernelName, number[]>();
   for (const { kernel } of groups) {
-    const calls = groups
+    const shares = groups
       .filter((group) => group.kernel === kernel)
-      .flatMap((group) =>
-        group.points.map((p) => termsAt(kernel, group.variant, p.shape).map((term) => term / lawAt(group, p))),
-      );
-    scales.set(kernel, scalesOf(calls));
+      .flatMap(({ variant, points }) => {
+        const calls = new Calls(kernel, variant, lawful);
+        return points.map(({ shape }) => calls.sharesAt(shape));
+      });
+    scales.set(kernel, scalesOf(shares));
   }
-  const located = groups.map((group) => placed(group, lawAt, scales.get(group.kernel)!));
+  const located = groups.map((group) => placed(group, lawful, scales.get(group.kernel)));
   const hyper = likeliest((h) =>
     located.reduce((sum, { places, y }) => sum + new Process(places, y, h).surprise(y), 0),
   );
@@ -161,22 +151,25 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
       ...lawful,
       ...hyper,
       measuredVariance: Math.min(measuredVariance, hyper.noiseVariance),
-      longestSeconds: Math.max(...groups.flatMap((group) => group.points.map((p) => lawAt(group, p)))),
+      longestSeconds: Math.max(...located.map(({ longestSeconds }) => longestSeconds)),
     },
     termScales: scales,
   };
 }
 
+/** Where the points of a group lie, and the logarithms of their times over the law's. */
 function placed(
-  group: Group,
-  lawAt: (group: Group, point: Point) => number,
-  scales: readonly number[],
-): { places: Places; y: number[] } {
-  const { kernel, variant, points } = group;
-  const features = points.map((p) => featuresOf({ kernel, variant, shape: p.shape }, lawAt(group, p), scales));
+  { kernel, variant, points }: Group,
+  lawful: Lawful,
+  scales: readonly number[] = [],
+): { places: Place[]; y: number[]; longestSeconds: number } {
+  const calls = new Calls(kernel, variant, lawful);
+  const shapes = points.map(({ shape }) => shape);
+  const seconds = shapes.map((shape) => calls.secondsAt(shape));
   return {
-    places: { x: points.map((p) => octavesOf(kernel, p.shape)), features },
-    y: points.map((p) => Math.log(p.seconds / lawAt(group, p))),
+    places: shapes.map((shape, i) => calls.placeAt(shape, scales, seconds[i])),
+    y: points.map((point, i) => Math.log(point.seconds / seconds[i]!)),
+    longestSeconds: Math.max(...seconds),
   };
 }
 
@@ -322,10 +315,7 @@ export function* fitting(calibration: Calibration): Generator<{ kernel: KernelNa
 /** What a variant's fit mispredicts of each point in turn, the class held. */
 function leftOutEach(group: Group): number[] {
   const { shared, termScales } = fitClass([group], Infinity);
-  const { law, rates } = lawOf(shared);
-  const lawAt = ({ kernel, variant }: Group, { shape }: Point): number =>
-    lawSeconds(law, executedWork({ kernel, variant, shape }), rates);
-  const { places, y } = placed(group, lawAt, termScales.get(group.kernel)!);
+  const { places, y } = placed(group, shared, termScales.get(group.kernel));
   return new Process(places, y, shared).leftOut();
 }
 

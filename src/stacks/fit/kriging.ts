@@ -54,9 +54,9 @@ export class Field {
   valueAt(at: readonly number[], skip?: (index: number) => boolean): number {
     const target = this.#scaled(at);
     const near = this.#neighbours.nearest(target, NEIGHBOURS, skip);
-    const places = { x: near.map((index) => this.#neighbours.points[index]!), features: near.map(() => ONE) };
+    const points = near.map((index) => ({ x: this.#neighbours.points[index]!, features: ONE }));
     const values = near.map((index) => this.values[index]!);
-    return new Process(places, values, this.#hyper).at(target, ONE).mean;
+    return new Process(points, values, this.#hyper).at({ x: target, features: ONE }).mean;
   }
 }
 
