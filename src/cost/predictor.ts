@@ -99,11 +99,6 @@ function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
   return values;
 }
 
-/** Octaves by which `value` lies outside [low, high] in coordinates. */
-function octavesBeyond(value: number, low: number, high: number): number {
-  return Math.max(0, low - value, value - high);
-}
-
 /**
  * Octaves outside the measured box, summed over the kernel's fields. A field that never varied and differs now was
  * never tested at all: that counts as one octave more than its distance.
@@ -115,14 +110,12 @@ function boxOf(kernel: KernelName, shapes: readonly Shape[]): (shape: Shape) => 
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return { name, low, high, untested: low < high ? 0 : 1 };
   });
-  return (shape) => {
-    let octaves = 0;
-    for (const { name, low, high, untested } of fields) {
-      const beyond = octavesBeyond(coordinate(valueOf(shape, name)), low, high);
-      if (beyond > 0) octaves += beyond + untested;
-    }
-    return octaves;
-  };
+  return (shape) =>
+    fields.reduce((octaves, { name, low, high, untested }) => {
+      const at = coordinate(valueOf(shape, name));
+      const beyond = Math.max(0, low - at, at - high);
+      return beyond > 0 ? octaves + beyond + untested : octaves;
+    }, 0);
 }
 
 /** What merges, joins and adds for another kernel has no class of its own. */

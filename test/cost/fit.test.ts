@@ -215,7 +215,7 @@ describe('predictor', () => {
       "import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';",
       "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
       "import { lawSeconds, type Law } from './law.js';",
-      "import { Process } from './process.js';",
+      "import { Process, type Place } from './process.js';",
     ]);
   });
 

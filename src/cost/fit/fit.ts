@@ -226,13 +226,7 @@ function missedBy(groups: readonly Group[], hides: Hides): Missed[][] {
 const FOLDS = 5;
 
 /** What was missed of each group of a class by leaving out points, whole variants, and the longer halves of variants. */
-interface HeldOut {
-  readonly points: Missed[][];
-  readonly variants: Missed[][];
-  readonly longer: Missed[][];
-}
-
-function holdOut(groups: readonly Group[]): HeldOut {
+function holdOut(groups: readonly Group[]): Record<'points' | 'variants' | 'longer', Missed[][]> {
   const inTurn = (hides: (fold: number) => Hides): Missed[][] => {
     const folds = Array.from({ length: FOLDS }, (_, fold) => missedBy(groups, hides(fold)));
     return groups.map((_, g) => folds.flatMap((fold) => fold[g]!));
@@ -245,7 +239,9 @@ function holdOut(groups: readonly Group[]): HeldOut {
 }
 
 /** How wide intervals are on this device. A variant's calls err together, so variants count alike. */
-function widthsOf(held: readonly HeldOut[]): Pick<Model, 'quantile' | 'quantileWithout' | 'kappaPerOctave'> {
+function widthsOf(
+  held: readonly ReturnType<typeof holdOut>[],
+): Pick<Model, 'quantile' | 'quantileWithout' | 'kappaPerOctave'> {
   const scores = (of: 'points' | 'variants'): number[][] =>
     held.flatMap((one) => one[of].map((list) => list.map(({ error, deviation }) => Math.abs(error) / deviation)));
   const quantile = Math.max(NORMAL_90, conformalQuantile(scores('points')));
@@ -264,15 +260,17 @@ function* predictorsOf(
   classes: readonly (readonly Group[])[],
 ): Generator<Group, { group: Group; predictor: Predictor }[]> {
   const measuredVariance = measuredVarianceOf(classes.flat());
-  const fits: { groups: readonly Group[]; fit: ClassFit; held: HeldOut }[] = [];
+  const fits: { groups: readonly Group[]; fit: ClassFit }[] = [];
+  const held: ReturnType<typeof holdOut>[] = [];
   for (const groups of classes) {
     yield groups[0]!;
-    fits.push({ groups, fit: fitClass(groups, measuredVariance), held: holdOut(groups) });
+    fits.push({ groups, fit: fitClass(groups, measuredVariance) });
+    held.push(holdOut(groups));
   }
-  const widths = widthsOf(fits.map(({ held }) => held));
-  return fits.flatMap(({ groups, fit, held }) =>
+  const widths = widthsOf(held);
+  return fits.flatMap(({ groups, fit }, c) =>
     groups.map((group, g) => {
-      const missed = held.points[g]!;
+      const missed = held[c]!.points[g]!;
       const errors = missed.map(({ error }) => Math.abs(Math.expm1(-error)));
       const inside = missed.filter(({ error, deviation }) => Math.abs(error) <= widths.quantile * deviation);
       const predictor = {
@@ -312,13 +310,6 @@ export function* fitting(calibration: Calibration): Generator<{ kernel: KernelNa
     kernels.find((k) => k.kernel === group.kernel)!.predictors[group.variant] = predictor;
 }
 
-/** What a variant's fit mispredicts of each point in turn, the class held. */
-function leftOutEach(group: Group): number[] {
-  const { shared, termScales } = fitClass([group], Infinity);
-  const { places, y } = placed(group, shared, termScales.get(group.kernel));
-  return new Process(places, y, shared).leftOut();
-}
-
 /**
  * Indices of samples to re-measure: |leave-one-out residual| > max(4 · 1.48 · MAD, log 1.5). The worst point is taken
  * out before the next fit, since one bad time spoils its neighbours' residuals and hides behind the noise it causes;
@@ -329,7 +320,9 @@ export function outliers(kernel: KernelName, variant: string, samples: readonly 
   const most = Math.max(1, Math.floor(MAX_OUTLIER_SHARE * group.points.length));
   const found: Point[] = [];
   while (found.length < most && group.points.length >= 3) {
-    const sizes = leftOutEach(group).map(Math.abs);
+    const { shared, termScales } = fitClass([group], Infinity);
+    const { places, y } = placed(group, shared, termScales.get(kernel));
+    const sizes = new Process(places, y, shared).leftOut().map(Math.abs);
     const worst = sizes.reduce((best, size, i) => (size > sizes[best]! ? i : best), 0);
     if (sizes[worst]! <= Math.max(OUTLIER_DEVIATIONS * MAD_TO_DEVIATION * median(sizes), SMALLEST_OUTLIER)) break;
     found.push(group.points[worst]!);
