@@ -161,7 +161,8 @@ export class Calls {
   }
 
   /** Each term of the kernel over these seconds. */
-  sharesAt(shape: Shape, seconds = this.secondsAt(shape)): number[] {
+  sharesAt(shape: Shape): number[] {
+    const seconds = this.secondsAt(shape);
     return termsAt(this.kernel, this.variant, shape).map((term) => term / seconds);
   }
 
@@ -169,11 +170,14 @@ export class Calls {
    * Octaves of every size; features: 1, and each term's share relative to what it is in measured calls.
    * @param scales root mean squares of these shares (`scalesOf`); none where no call of the kernel was measured
    */
-  placeAt(shape: Shape, scales: readonly number[], seconds?: number): Place {
-    const shares = scales.length > 0 ? this.sharesAt(shape, seconds) : [];
+  placeAt(shape: Shape, scales: readonly number[], seconds = this.secondsAt(shape)): Place {
+    const terms = scales.length > 0 ? termsAt(this.kernel, this.variant, shape) : [];
     return {
       x: KERNELS[this.kernel].dims.map((name) => coordinate(valueOf(shape, name))),
-      features: [1, ...scales.map((scale, j) => (scale > 0 ? Math.min(FEATURE_LIMIT, shares[j]! / scale) : 0))],
+      features: [
+        1,
+        ...scales.map((scale, j) => (scale > 0 ? Math.min(FEATURE_LIMIT, terms[j]! / seconds / scale) : 0)),
+      ],
     };
   }
 }

@@ -9,7 +9,7 @@ const SQRT3 = Math.sqrt(3);
 const PIVOT_FLOOR = 1e-12;
 
 /** Matérn-3/2 correlation at a squared scaled distance (eq. 4.17). */
-export function matern32(squaredDistance: number): number {
+function matern32(squaredDistance: number): number {
   const r = SQRT3 * Math.sqrt(squaredDistance);
   return (1 + r) * Math.exp(-r);
 }
