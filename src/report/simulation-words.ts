@@ -112,9 +112,14 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
 /** In a run that is long beside its requests nearly as many a second are answered as come. */
 const ANSWERED = 0.9;
 
-export function limitWords(run: Run, { workload: { requestsPerSecond: rate } }: SimulationReport): string {
+export function limitWords(
+  run: Run,
+  { workload: { requestsPerSecond: rate, maxConcurrency: most } }: SimulationReport,
+): string {
   const answered = run.estimate.request_throughput;
   const taken = run.completed / (run.completed + run.rejected);
+  if (most !== null && rate !== null && answered < ANSWERED * rate)
+    return `the client keeps at most ${most} requests open: of ${formatNumber(rate)} a second ${formatNumber(answered)} were answered, and no latency counts the wait before`;
   if (run.limitedBy === 'nothing')
     return run.sure || rate === null || answered >= ANSWERED * taken * rate
       ? 'not overloaded: requests hardly wait'
