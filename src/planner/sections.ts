@@ -1,6 +1,6 @@
 /** What the page shows of an answer: the words and the tables of `plan`, in HTML. */
 import { isUncompressed } from '../codecs/registry.js';
-import type { JudgedFigure, JudgedGroup } from '../plan/ask/tested.js';
+import { faredWords, type JudgedFigure, type JudgedGroup } from '../plan/ask/tested.js';
 import type { Plan } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words/words.js';
 import { brief, chosenId } from '../report/text/answer-text.js';
@@ -15,7 +15,7 @@ import type { Picture } from '../report/pictures/picture.js';
 import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
 import { left, right, type Column } from '../report/text/text.js';
 import { commandLine } from '../report/command-line.js';
-import { formatError, percent } from '../numbers/units.js';
+import { formatError } from '../numbers/units.js';
 import type { Answered } from './answer.js';
 
 /** The question, and the answer in paragraphs. */
@@ -100,10 +100,9 @@ export function nearHtml({ view, nearest }: Answered): Html {
     return html`<p>No published figure of these kernels judges this answer. \
 <code>lla-sim accuracy</code> has those of others.</p>`;
   const hidden = rows.length - MOST_NEAR;
-  const inside = `${tested.inside} of ${tested.figures} inside the interval`;
   const table = columnsHtml('Nearest published figures', NEAR_COLUMNS, rows.slice(0, MOST_NEAR), () => '');
   const more = html`<p class="units">${hidden} more: <code>lla-sim accuracy --format csv</code> has all.</p>`;
-  return html`<p class="units">${tested.on}: ${inside}, median error ${percent(tested.medianError)} %. \
+  return html`<p class="units">${tested.on}: ${faredWords(tested)}. \
 error: predicted / measured − 1. inside: in the 90 % interval of the prediction.</p>\
 ${table}${hidden > 0 ? more : ''}`;
 }

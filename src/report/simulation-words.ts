@@ -1,5 +1,5 @@
 /** A simulation in words, for every printer. */
-import { mostlyOutside, SIMULATED } from '../plan/ask/tested.js';
+import { faredWords, mostlyOutside, SIMULATED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Metric, Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { formatNumber } from '../numbers/units.js';
@@ -51,7 +51,7 @@ export function testedWords({ tested }: SimulationReport): string | null {
     const of = tested[kind];
     return of === null
       ? `no published ${kind} judges these`
-      : `${kind}s on published figures of ${of.on}: ${of.inside} of ${of.figures} inside the interval, median error ${Math.round(100 * of.medianError)} %`;
+      : `${kind}s on published figures of ${of.on}: ${faredWords(of)}`;
   });
   return SIMULATED.some((kind) => tested[kind] !== null) ? kinds.join('; ') : null;
 }

@@ -50,6 +50,25 @@ describe(`figures of others (seed ${SEED})`, () => {
     expect(ask('sglang', 'h100', 4)).toMatchObject({ on: 'SGLang on h100, models without loops', ...of(groups[5]!) });
   });
 
+  it('say on which side nearly all of them were, of times and of rates', () => {
+    const sided = (kind: string, errors: readonly number[]) => {
+      const [own] = [group('vllm', 'a100-80', true, 'tables')];
+      const figures = errors.map((error) => ({ ...figure(), kind, error }));
+      return testedOf([{ ...own!, figures }], { stack: 'vllm', device: { id: 'a100-80' }, geometry: { loops: 4 } });
+    };
+    const short = Array.from({ length: 9 }, () => -random.whole(1, 90) / 100);
+    expect(sided('step', [...short, 0.3])?.mostly).toBe('too fast');
+    expect(sided('throughput', [...short, 0.3])?.mostly).toBe('too slow');
+    expect(
+      sided(
+        'throughput',
+        short.map((e) => -e),
+      )?.mostly,
+    ).toBe('too fast');
+    expect(sided('step', [...short, 0.3, 0.3, 0.3])?.mostly).toBeNull();
+    expect(sided('step', short.slice(0, 3))?.mostly).toBeNull();
+  });
+
   it('were priced as the question is: neither a runtime nor tables speak for estimates', () => {
     expect(ask('attainable', 'h800-pcie', 4)).toMatchObject(of(groups[3]!));
     expect(ask('attainable', 'rtx-5090', 4)).toMatchObject({

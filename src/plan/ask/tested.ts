@@ -44,6 +44,8 @@ export interface Tested {
   readonly figures: number;
   readonly inside: number;
   readonly medianError: number;
+  /** On which side nearly all predictions were; null where they were on both. */
+  readonly mostly: 'too fast' | 'too slow' | null;
 }
 
 /** A step to figures that are less like the question. */
@@ -99,8 +101,24 @@ export function testedOf(
     figures: figures.length,
     inside: figures.filter((f) => f.inside).length,
     medianError: median(figures.map((f) => Math.abs(f.error))),
+    mostly: sideOf(figures),
   };
 }
+
+/** Of so many figures, such a share is no chance. */
+const ONE_SIDED = 0.8;
+
+function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
+  if (figures.length < LEAST_FIGURES) return null;
+  // A rate that is predicted too high is a time that is too short.
+  const fast = figures.filter(({ kind, error }) => (kind === 'throughput' ? error > 0 : error < 0)).length;
+  if (fast >= ONE_SIDED * figures.length) return 'too fast';
+  return fast <= (1 - ONE_SIDED) * figures.length ? 'too slow' : null;
+}
+
+/** `20 of 24 inside the interval, median error 12 %, mostly too fast`. */
+export const faredWords = ({ inside, figures, medianError, mostly }: Tested): string =>
+  `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %${mostly === null ? '' : `, mostly ${mostly}`}`;
 
 /** The groups nearest to a question, and what they are of; null as above. */
 export function nearestGroups(

@@ -1,4 +1,5 @@
 /** The decision in words: at most ten lines at 140 columns, for every printer. */
+import { faredWords } from '../../plan/ask/tested.js';
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isBuilt } from '../../plan/evaluate/as-published.js';
 import type { Alternative, AsPublished, BreakEven, Choice, Plan, PlanReport, Score } from '../../plan/types.js';
@@ -104,8 +105,7 @@ export function paragraph({ label, text }: AnswerLine, width: number): string[] 
 function testedWords({ tested, device }: PlanReport): string | null {
   if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
   if (!tested) return 'no published figure of this server judges these times';
-  const { on, figures, inside, medianError } = tested;
-  return `on published figures of ${on}: ${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %`;
+  return `on published figures of ${tested.on}: ${faredWords(tested)}`;
 }
 
 const rowOf = (report: PlanReport, { planId }: Choice): Plan => report.plans.find((p) => p.id === planId) as Plan;
