@@ -7,6 +7,7 @@ import type { Rates } from '../../kernels/op-class.js';
 import { fitTable, type MeasuredTime } from '../../src/stacks/fit/fit-table.js';
 import { interpolateBy, knotSizes, placeOf } from '../../src/stacks/grid.js';
 import { Field, fitScales } from '../../src/stacks/fit/kriging.js';
+import { KAPPA_UNTESTED } from '../../src/cost/conformal.js';
 import { fitLaw, lawSeconds } from '../../src/cost/law.js';
 import { Neighbours } from '../../src/stacks/fit/neighbours.js';
 import { pack, ROUNDING, unpack } from '../../src/stacks/pack.js';
@@ -213,6 +214,8 @@ describe(`a fitted table (seed ${seed})`, () => {
       ...fitTable('decode-attention', { headDim: 128 }, rows, RATES, 900),
       source: 0,
     });
+    // Octaves were hidden and found: what was not tested would cost a factor of two each.
+    for (const { perOctave } of table.axes) expect(perOctave).toBeLessThan(KAPPA_UNTESTED);
     const predictor = new TablePredictor(table, RATES);
     const at = (batch: number, context: number) => predictor.predict({ heads: 8, batch, context, headDim: 128 });
     const beyond = predictor.predict({ heads: 32, batch: 4, context: 512, headDim: 128 });
