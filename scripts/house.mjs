@@ -60,7 +60,8 @@ function modulesOfPlan() {
         return next(url, context);
       }\`));
   `)}`;
-  const asked = `import { plan } from ${JSON.stringify(join(root, 'dist/src/index.js'))}; await plan({ device: 'h200' });`;
+  const library = JSON.stringify(join(root, 'dist/src/index.js'));
+  const asked = `import { plan } from ${library}; await plan({ device: 'h200' });`;
   const args = ['--import', counter, '--input-type=module', '-e', asked];
   const { stderr } = spawn(args);
   return stderr.split('\n').filter((line) => line.startsWith('module ')).length;

@@ -63,7 +63,9 @@ describe('bundles', () => {
     expect(names.length).toBeGreaterThan(Object.keys(COMMANDS).length);
     expect(imported.length).toBeGreaterThan(Object.keys(COMMANDS).length);
     expect(imported.filter((name) => !names.includes(name))).toEqual([]);
-    const load = `for (const name of ${JSON.stringify(names)}) await import(new URL(name, ${JSON.stringify(pathToFileURL(`${folder}/`).href)}).href);`;
+    const load =
+      `for (const name of ${JSON.stringify(names)}) await import(new URL(name, ` +
+      `${JSON.stringify(pathToFileURL(`${folder}/`).href)}).href);`;
     const loaded = spawnSync(process.execPath, ['--input-type=module', '-e', load], {
       encoding: 'utf8',
       timeout: 60_000,

@@ -41,14 +41,20 @@ const Module = require('node:module');
 const log = process.env.SPY_LOG;
 writeFileSync(log, '');
 const dlopen = process.dlopen;
-process.dlopen = function (module, file, ...rest) { appendFileSync(log, 'native ' + file + '\\n'); return dlopen.call(this, module, file, ...rest); };
+process.dlopen = function (module, file, ...rest) {
+  appendFileSync(log, 'native ' + file + '\\n');
+  return dlopen.call(this, module, file, ...rest);
+};
 process.on('exit', () => { for (const k of Object.keys(Module._cache)) appendFileSync(log, 'cjs ' + k + '\\n'); });
 `;
 const HOOKS = `
 import { register } from 'node:module';
 register('data:text/javascript,' + encodeURIComponent(\`
 import { appendFileSync } from 'node:fs';
-export async function load(url, context, next) { appendFileSync(\${JSON.stringify(process.env.SPY_LOG)}, 'esm ' + url + '\\\\n'); return next(url, context); }
+export async function load(url, context, next) {
+  appendFileSync(\${JSON.stringify(process.env.SPY_LOG)}, 'esm ' + url + '\\\\n');
+  return next(url, context);
+}
 \`), import.meta.url);
 `;
 function loadedBy(...args: string[]): string[] {
@@ -201,7 +207,8 @@ describe('streams and exit codes', () => {
       'bash',
       [
         '-c',
-        `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo "\${PIPESTATUS[0]}"`,
+        `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo ` +
+          `"\${PIPESTATUS[0]}"`,
       ],
       { encoding: 'utf8' },
     );

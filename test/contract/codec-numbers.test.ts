@@ -115,7 +115,7 @@ describe('numbers that must come out', () => {
     expect(m.kvBytesPerSequence).toBe(4096 * 192 * KiB + 36 * MiB);
   });
 
-  it('MELT of 1.4B has its published parameters, gates of later loops alone, and states of all layers in flight', () => {
+  it('MELT of 1.4B: its published parameters, gates of later loops alone, states of all layers in flight', () => {
     const codec: Codec = { kind: 'melt' };
     expect(codecParameters(OURO, codec, 'full', NO_BRANCH)).toBe(201_375_744);
     expect(inFlightScalars(configuration({ codec, path: 'full' }))).toBe(24 * 2048);
@@ -178,7 +178,7 @@ describe('numbers that must come out', () => {
     expect(Math.abs(got / bytes - 1)).toBeLessThan(0.01);
   });
 
-  it('matrices are stored with rows of even length where these are latents; means and a constant a latent in f32', () => {
+  it('matrices have rows of even length where these are latents; means and a constant a latent in f32', () => {
     const bytes = (rankK: number, rankV: number) =>
       memoryModel(configuration({ codec: lla(rankK, rankV), path: 'reconstruct' }), 4096, 32).codecBytes;
     const means = 24 * 16 * 2 * 512;

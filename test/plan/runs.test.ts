@@ -113,7 +113,7 @@ describe('several runs', () => {
     expect(header).toMatch(/^version,model,device,vramBytes,gpus,stack,contextTokens,id,/);
     expect(rows.map((r) => r.split(',')[2])).toEqual(['h100', 'h200']);
   });
-  it('are not the cheapest for lack of a price: where one has none the fastest comes first, and a line says so', async () => {
+  it('are not the cheapest for lack of a price: where one has none the fastest is first, as a line says', async () => {
     const planned = await Promise.all([
       planOf({ device: 'h100', usdPerHour: 2.5 }),
       planOf({ device: 'b200', usdPerHour: 5 }),

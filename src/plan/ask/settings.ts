@@ -97,7 +97,8 @@ export function readQuestion(
   const server = serverOn(gpus);
   if (storage === 'f8' && server === null)
     throw new UserError(
-      "--cache-type fp8 is a server's cache, and no server is chosen: kernels of this project do not store 8-bit floats",
+      "--cache-type fp8 is a server's cache, and no server is chosen: kernels of this project do not store 8-bit " +
+        'floats',
       'name a device that vLLM, SGLang or TRT-LLM have kernel times of, or take --cache-type int8',
     );
   const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, server?.pageTokens ?? 32);
@@ -110,7 +111,8 @@ export function readQuestion(
   const groupSize = number('groupSize', { min: 32, max: 4096, whole: true }, GROUP_SIZE);
   if (groupSize % 32 !== 0)
     throw new UserError(
-      `--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ${groupSize}`,
+      '--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ' +
+        `${groupSize}`,
       'use 32, 64 or 128',
     );
   const contextTokens = s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context'));

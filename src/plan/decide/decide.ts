@@ -8,7 +8,8 @@ import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
 import { risksOf } from './risks.js';
-import type { Alternative, Answer, Choice, Plan, PlanRequest } from '../types.js';
+import type { Alternative, Answer, Choice } from '../answer-types.js';
+import type { Plan, PlanRequest } from '../types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
 const MATERIAL = 1.1;
@@ -83,7 +84,9 @@ export interface Contenders {
   readonly unwritten: readonly Plan[];
 }
 
-/** What a workload's simulation chose of the contenders, by the rate of requests that each serves within the targets. */
+/**
+ * What a workload's simulation chose of the contenders, by the rate of requests that each serves within the targets.
+ */
 export interface ServingMost {
   readonly deploy: string | null;
   readonly upside: string | null;
@@ -302,7 +305,10 @@ function questionOf(r: Asked): string {
   const size = formatDecimalBytes(device.vramBytes);
   const gpu = `${gpus === 1 ? 'one' : `${gpus} ×`} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
   const sure = wanted.some((w) => /token within|a token$/.test(w)) ? `, ${Math.round(r.confidence * 100)} % sure` : '';
-  return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`;
+  return (
+    `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a ` +
+    `sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`
+  );
 }
 
 /** Why nothing is recommended, or not with confidence; null where a measured plan is. */
@@ -322,7 +328,8 @@ function reasonOf(
   if (o.usable.length === 0) return o.fits ? uselessReason(o.plans) : 'nothing fits';
   if (o.beyond)
     return r.contextTokens > r.geometry.maxPositions
-      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
+      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ` +
+          `${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
       : `no quality is published beyond ${formatTokens(knownTo(r))}`;
   if (o.main) return noStackReason(r, o.plans);
   const share = `${Math.round(r.keep * 100)} %`;
@@ -330,7 +337,8 @@ function reasonOf(
     ? r.fidelity
       ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
       : "nothing is published about these plans' quality"
-    : `no plan keeps ${share} of the scores ${r.geometry.trained ? `with all ${r.geometry.trained.loops} loops` : 'of the uncompressed model'}`;
+    : `no plan keeps ${share} of the scores ` +
+        (r.geometry.trained ? `with all ${r.geometry.trained.loops} loops` : 'of the uncompressed model');
 }
 
 /** Why nobody would take any of the plans that fit. */
@@ -359,6 +367,8 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
       : 'no serving stack runs a compressed cache';
   const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
   return full.maxBatch.exact < 1
-    ? `the full cache does not fit (one sequence takes ${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
+    ? 'the full cache does not fit (one sequence takes ' +
+        `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
+        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
     : `${r.stack} does not run ${r.geometry.name}`;
 }

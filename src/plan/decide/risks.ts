@@ -3,7 +3,8 @@ import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
-import type { Plan, PlanRequest, QualityKept, Warning } from '../types.js';
+import type { Plan, PlanRequest, QualityKept } from '../types.js';
+import type { Warning } from '../answer-types.js';
 
 /** Below this rate a user waits for words. */
 const SLOW_TOKENS_PER_SECOND = 10;
@@ -70,7 +71,8 @@ export function risksOf(
     if (kept && other && other.share < kept.share)
       add(
         'checkpoints-differ',
-        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
+        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ` +
+          `${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
       );
   }
   return risks;

@@ -314,7 +314,9 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
   if (parameters > parameterCount(g)) {
     marks.push({
       code: 'codec-outweighs-model',
-      message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
+      message:
+        `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
+        `${billions(parameterCount(g))}`,
     });
   }
   const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
@@ -323,7 +325,9 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
   if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
     marks.push({
       code: 'prefill-does-not-fit',
-      message: `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} beside the weights and does not fit; use another --prefill`,
+      message:
+        `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
+        'beside the weights and does not fit; use another --prefill',
     });
   }
   const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value < RUINED_GSM8K);
@@ -343,7 +347,11 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
     marks.push({
       code: 'unfaithful-post-hoc',
-      message: `absorbed needs a model trained or adapted for its rotary branch; ${here ? `measured here: ${here}` : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'}`,
+      message:
+        'absorbed needs a model trained or adapted for its rotary branch; ' +
+        (here
+          ? `measured here: ${here}`
+          : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'),
     });
   }
   const contradicted = contradictedMetrics(p.quality);

@@ -124,7 +124,10 @@ export const timeLabel = (seconds: number, spaced = false): string =>
 function chanceWords(r: PlanRequest, chance: number | null, time: Timed | null): string {
   if (chance === null || time === null) return 'cannot tell: the datasheet gives a bracket only';
   const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${Math.round(r.confidence * 100)} %`;
-  return `${timeLabel(time.seconds.estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ${sure}`;
+  return (
+    `${timeLabel(time.seconds.estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ` +
+    `${sure}`
+  );
 }
 
 function timeReasons(r: PlanRequest, p: Plan): Reason[] {

@@ -203,7 +203,8 @@ export function tableSection(view: View): Html {
   ];
   const caption = [
     `${report.plans.length} of ${view.all.length} combinations answer the question.`,
-    `run: ${runWords(report)}; times and rates are at this batch. In brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.`,
+    `run: ${runWords(report)}; times and rates are at this batch. In brackets: the batch on the grid 2^k, 3 · ` +
+      '2^k, and the interval of the time.',
   ].join(' ');
   return html`<table id="plans"><caption><span>${caption}</span></caption>
 <thead><tr>${heads}</tr></thead>

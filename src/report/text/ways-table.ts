@@ -25,7 +25,8 @@ export const WAYS: readonly Column<WayRow>[] = [
 ];
 
 const described = (r: WayRow): string =>
-  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ${formatNumber(r.requestsPerSecond.estimate)}), ${r.quality.of ?? `keeps ${keepsWords(r.quality)}`}`;
+  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ` +
+  `${formatNumber(r.requestsPerSecond.estimate)}), ${r.quality.of ?? `keeps ${keepsWords(r.quality)}`}`;
 
 /** The best that runs today, and that which would have to be written. */
 export function waysWords(rows: readonly WayRow[]): string[] {
@@ -43,7 +44,11 @@ export const waysLead = (rows: readonly WayRow[], width: number): string[] =>
 /** What the columns mean. */
 export function waysNote(rows: readonly WayRow[]): string {
   const scored = rows.flatMap(({ quality }) => (quality.of === null ? [] : [quality.of]));
-  return `*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: worst published score of the cache; proposals change no token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}`;
+  return (
+    '*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: ' +
+    'worst published score of the cache; proposals change no ' +
+    `token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}`
+  );
 }
 
 export function waysTables(rows: readonly WayRow[], width: number): string[] {
