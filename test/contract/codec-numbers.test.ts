@@ -1,8 +1,7 @@
 /** Codecs at sizes that were published: bytes, ratios, parameters, and what each refuses. */
 import { describe, expect, it } from 'vitest';
 import { type Branch, type Codec, type CodecKind, type Path } from '../../src/codecs/codec.js';
-import type { StorageChoice } from '../../src/codecs/layout.js';
-import { bytesPerToken } from '../../src/codecs/layout.js';
+import { type StorageChoice, bytesPerToken } from '../../src/codecs/layout.js';
 import {
   CODECS,
   codecLabel,

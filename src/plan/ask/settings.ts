@@ -8,6 +8,7 @@ import {
   type CodecKind,
   type PathChoice,
   type Sharing,
+  type FlashloopConstants,
 } from '../../codecs/codec.js';
 import {
   CODECS,
@@ -18,7 +19,6 @@ import {
   PLANNED_KINDS,
   PLANNED_SHARINGS,
 } from '../../codecs/registry.js';
-import type { FlashloopConstants } from '../../codecs/codec.js';
 import { constantsRefusal, withConstants } from '../../codecs/flashloop-constants.js';
 import type { Ranks } from '../../codecs/ranks.js';
 import { UserError, show } from '../../errors.js';

@@ -8,8 +8,15 @@ import { formatDecimalBytes } from '../../numbers/units.js';
 import { LIMIT_WORDS } from '../text/words.js';
 import { chosenId, type AnswerLine } from '../text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
-import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from '../decision.js';
-import type { DecisionRow } from '../decision.js';
+import {
+  beforeSigning,
+  costWords,
+  decisionRows,
+  lossColumns,
+  lossTable,
+  sheetColumns,
+  type DecisionRow,
+} from '../decision.js';
 import { FIELDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
 import { shownDecode, timeWords } from '../../plan/words/words.js';
 import { batchOf, memoryColumns, PARTS } from '../pictures/memory-breakdown.js';
