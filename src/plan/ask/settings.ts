@@ -21,7 +21,7 @@ import {
 } from '../../codecs/registry.js';
 import { constantsRefusal, withConstants } from '../../codecs/flashloop-constants.js';
 import type { Ranks } from '../../codecs/ranks.js';
-import { UserError, show } from '../../errors.js';
+import { requireOneOf, UserError, show } from '../../errors.js';
 import { parseEviction, type Eviction } from '../../eviction/policy.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import type { PrefillKind } from '../../cost/memory.js';
@@ -82,12 +82,7 @@ export function readQuestion(
     s[name] === undefined ? otherwise : parseNumber(s[name] as string | number, flag(name), rule);
   const choices = (name: 'cacheType' | 'ropeBranch' | 'prefill', otherwise: string): string => {
     const value = s[name] ?? otherwise;
-    const allowed: readonly string[] = SETTINGS[name].choices;
-    if (!allowed.includes(value))
-      throw new UserError(
-        `${flag(name)} must be one of ${allowed.join(', ')}, not ${show(value)}`,
-        `write for example ${flag(name)} ${allowed[0]}`,
-      );
+    requireOneOf(flag(name), value, SETTINGS[name].choices);
     return value;
   };
   const cacheType = choices('cacheType', 'f16');
@@ -217,11 +212,7 @@ function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: n
   };
   const oneOf = <T extends string>(name: 'codec' | 'path' | 'shared', known: readonly T[]): T[] | null =>
     list(name)?.map((w) => {
-      if (!(known as readonly string[]).includes(w))
-        throw new UserError(
-          `${flag(name)} must be one of ${known.join(', ')}, not ${show(w)}`,
-          `write for example ${flag(name)} ${EXAMPLES[name]}`,
-        );
+      requireOneOf(flag(name), w, known, EXAMPLES[name]);
       return w as T;
     }) ?? null;
   const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);
