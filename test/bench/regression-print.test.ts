@@ -137,36 +137,33 @@ describe('printing', () => {
     },
   );
 
-  test(
-    'shares of the ceilings have their interval, matrix units their column where there are any, ' + 'paths their ratio',
-    () => {
-      const share = (estimate: number) => ({ estimate, low: estimate - 0.02, high: estimate + 0.02 });
-      const timed: BenchResult = {
-        ...subject,
-        state: 'timed',
-        seconds: [0.01],
-        medianSeconds: 0.01,
-        relativeError: 0,
-        rates,
-        shares: { read: share(0.4), copy: share(0.2), f32: share(0.1), f16: null, matrix: null },
-      };
-      const path = {
-        ranks: '96/160',
-        context: 16384,
-        above: 'block-absorbed',
-        below: 'fused rebuild',
-        ratio: { estimate: 0.5, low: 0.45, high: 0.55 },
-      };
-      const plain = { ...report([timed]), against: null, paths: [path] };
-      expect(benchTable(plain)).toMatch(/swiglu f32 +10 +0\.4 +1 +40 %±2\.0 +20 %±2\.0 +10 %±2\.0/);
-      expect(benchTable(plain)).toContain(
-        '96/160 at 16384 tokens, time of block-absorbed : fused rebuild = 0.500 (0.450–0.550)',
-      );
-      expect(benchTable(plain)).not.toContain('% matrix');
-      expect(benchMarkdown({ ...plain, ceilings: { ...ceilings, matrixFlopsPerSecond: 1e12 } })).toContain('% matrix');
-      expect(benchMarkdown(plain)).toContain('fused rebuild = 0.500');
-    },
-  );
+  test('shares of the ceilings have their interval, matrix units their column where there are any, paths their ratio', () => {
+    const share = (estimate: number) => ({ estimate, low: estimate - 0.02, high: estimate + 0.02 });
+    const timed: BenchResult = {
+      ...subject,
+      state: 'timed',
+      seconds: [0.01],
+      medianSeconds: 0.01,
+      relativeError: 0,
+      rates,
+      shares: { read: share(0.4), copy: share(0.2), f32: share(0.1), f16: null, matrix: null },
+    };
+    const path = {
+      ranks: '96/160',
+      context: 16384,
+      above: 'block-absorbed',
+      below: 'fused rebuild',
+      ratio: { estimate: 0.5, low: 0.45, high: 0.55 },
+    };
+    const plain = { ...report([timed]), against: null, paths: [path] };
+    expect(benchTable(plain)).toMatch(/swiglu f32 +10 +0\.4 +1 +40 %±2\.0 +20 %±2\.0 +10 %±2\.0/);
+    expect(benchTable(plain)).toContain(
+      '96/160 at 16384 tokens, time of block-absorbed : fused rebuild = 0.500 (0.450–0.550)',
+    );
+    expect(benchTable(plain)).not.toContain('% matrix');
+    expect(benchMarkdown({ ...plain, ceilings: { ...ceilings, matrixFlopsPerSecond: 1e12 } })).toContain('% matrix');
+    expect(benchMarkdown(plain)).toContain('fused rebuild = 0.500');
+  });
 
   test('Markdown marks the slower kernel, and nothing from outside becomes markup', () => {
     const text = benchMarkdown(full);

@@ -16,6 +16,7 @@ import {
   ROOT,
   scratch,
   type Program,
+  OURO_CONFIG,
 } from './program.js';
 
 let program: Program;
@@ -75,21 +76,7 @@ describe('what plan loads', () => {
     expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
   });
   it('not even with every format, a scenario, a model file and a stack', () => {
-    const config = files.file(
-      'config.json',
-      JSON.stringify({
-        model_type: 'ouro',
-        num_hidden_layers: 4,
-        total_ut_steps: 2,
-        num_attention_heads: 4,
-        num_key_value_heads: 4,
-        head_dim: 64,
-        hidden_size: 256,
-        intermediate_size: 700,
-        vocab_size: 1000,
-        max_position_embeddings: 4096,
-      }),
-    );
+    const config = files.file('config.json', OURO_CONFIG);
     const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
     const loaded = loadedBy('plan', scenario, '--model', config, '--stack', 'trtllm', '--format', 'markdown');
     expect(
