@@ -93,19 +93,16 @@ describe('numbers that must come out', () => {
   it.each([
     ['1.4B', OURO, 96, 352_321_536],
     ['2.6B', OURO_26, 192, 704_643_072],
-  ] as const)(
-    'HLA of %s holds a window of %d MiB a sequence, and has its published parameters',
-    (_n, g, mib, count) => {
-      const codec = CODECS.hla.fromRatio(g, 10.67) as Codec;
-      expect(codec).toEqual(hla(512, 128));
-      const of = (windowTokens: number) =>
-        memoryModel(configuration({ geometry: g, codec: { ...codec, windowTokens }, path: 'rotated' }), 4096, 32);
-      expect(of(128).kvBytesPerSequence - of(0).kvBytesPerSequence).toBe(mib * MiB);
-      expect(of(0).kvBytesPerSequence).toBe(4096 * of(0).kvBytesPerToken);
-      expect(codecParameters(g, codec, 'rotated', NO_BRANCH)).toBe(count);
-      expect(of(128).codecBytes).toBe(2 * count);
-    },
-  );
+  ] as const)('HLA of %s holds a window of %d MiB a sequence, and its published parameters', (_n, g, mib, count) => {
+    const codec = CODECS.hla.fromRatio(g, 10.67) as Codec;
+    expect(codec).toEqual(hla(512, 128));
+    const of = (windowTokens: number) =>
+      memoryModel(configuration({ geometry: g, codec: { ...codec, windowTokens }, path: 'rotated' }), 4096, 32);
+    expect(of(128).kvBytesPerSequence - of(0).kvBytesPerSequence).toBe(mib * MiB);
+    expect(of(0).kvBytesPerSequence).toBe(4096 * of(0).kvBytesPerToken);
+    expect(codecParameters(g, codec, 'rotated', NO_BRANCH)).toBe(count);
+    expect(of(128).codecBytes).toBe(2 * count);
+  });
 
   it('windows of 64 tokens in three later loops of 1.4B are 36 MiB a sequence', () => {
     const codec: Codec = { kind: 'loop-window', windowTokens: 64 };

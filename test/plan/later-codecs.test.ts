@@ -45,22 +45,18 @@ it.each([
   await expect(planOf(s)).rejects.toThrow(message);
 });
 
-it(
-  'FlashLoop is planned as a prompt and as generated text, with the same scores; unless it is named, as generated ' +
-    'text',
-  async () => {
-    const report = await planOf({ codec: ['flashloop'] });
-    const [prompt, generated] = ['prompt', 'generated'].map((tokens) => row(report, `flashloop-${tokens}/full`));
-    expect(prompt!.memory.kvBytesPerToken).toBeLessThan(generated!.memory.kvBytesPerToken);
-    for (const p of [prompt!, generated!]) {
-      expect(p.qualityKept?.share).toBeCloseTo(0.7048 / 0.7011, 9);
-      expect(p.servedBy).toBeNull();
-      expect(p.knee!.secondsPerStep!.low).toBeGreaterThan(0);
-    }
-    const unnamed = (await planOf({})).plans.filter((p) => p.codec.kind === 'flashloop');
-    expect(unnamed.map((p) => p.id)).toEqual(['flashloop-generated/full']);
-  },
-);
+it('FlashLoop is planned as a prompt and as text, with the same scores; unless it is named, as text', async () => {
+  const report = await planOf({ codec: ['flashloop'] });
+  const [prompt, generated] = ['prompt', 'generated'].map((tokens) => row(report, `flashloop-${tokens}/full`));
+  expect(prompt!.memory.kvBytesPerToken).toBeLessThan(generated!.memory.kvBytesPerToken);
+  for (const p of [prompt!, generated!]) {
+    expect(p.qualityKept?.share).toBeCloseTo(0.7048 / 0.7011, 9);
+    expect(p.servedBy).toBeNull();
+    expect(p.knee!.secondsPerStep!.low).toBeGreaterThan(0);
+  }
+  const unnamed = (await planOf({})).plans.filter((p) => p.codec.kind === 'flashloop');
+  expect(unnamed.map((p) => p.id)).toEqual(['flashloop-generated/full']);
+});
 
 it.each([
   [{ codec: ['flashloop'], model: 'huginn-0125' }, /4 loops, and \S+ has 32/],

@@ -13,31 +13,27 @@ import { planOf, row } from './requests.js';
 const MOST_LINES = 48;
 
 describe('the short table', () => {
-  it(
-    'has the full cache, what the answer names, 21.33× with its passkeys, the paper’s eviction, Pareto-optimal ' +
-      'ones, then most users',
-    async () => {
-      const report = await planOf({});
-      const rows = shortList(report);
-      expect(rows.length).toBeLessThanOrEqual(MOST_ROWS);
-      expect(MOST_ROWS).toBe(16);
-      const ids = rows.map((p) => p.id);
-      expect(ids).toEqual(expect.arrayContaining(['full/full', ...choicesOf(report.answer).map((c) => c.planId)]));
-      const flagship = rows.find((p) => p.codec.label === 'lla-21.33x' && !p.eviction);
-      expect(flagship?.qualityKept).toMatchObject({ metric: 'passkey', share: 0 });
-      const evicted = rows.filter((p) => p.eviction);
-      expect(evicted.map((p) => p.id)).toEqual(['lla-21.33x/reconstruct/streaming:4+1020']);
-      // 36 MiB at a million tokens: Table memory.
-      expect(evicted[0]?.memory.kvBytesAt1M).toBe(36 * 2 ** 20);
-      const named = new Set(choicesOf(report.answer).map((c) => c.planId));
-      const users = rows
-        .filter((p) => !named.has(p.id) && p.id !== 'full/full' && p !== flagship && !p.eviction && !p.pareto)
-        .map((p) => shownDecode(p).batch);
-      const left = representatives(report.plans).filter((p) => !rows.includes(p));
-      expect(left.filter((p) => p.pareto)).toEqual([]);
-      for (const p of left) expect(shownDecode(p).batch, p.id).toBeLessThanOrEqual(Math.min(...users));
-    },
-  );
+  it('has the full cache, what is named, 21.33× with passkeys, the paper’s eviction, the front, most users', async () => {
+    const report = await planOf({});
+    const rows = shortList(report);
+    expect(rows.length).toBeLessThanOrEqual(MOST_ROWS);
+    expect(MOST_ROWS).toBe(16);
+    const ids = rows.map((p) => p.id);
+    expect(ids).toEqual(expect.arrayContaining(['full/full', ...choicesOf(report.answer).map((c) => c.planId)]));
+    const flagship = rows.find((p) => p.codec.label === 'lla-21.33x' && !p.eviction);
+    expect(flagship?.qualityKept).toMatchObject({ metric: 'passkey', share: 0 });
+    const evicted = rows.filter((p) => p.eviction);
+    expect(evicted.map((p) => p.id)).toEqual(['lla-21.33x/reconstruct/streaming:4+1020']);
+    // 36 MiB at a million tokens: Table memory.
+    expect(evicted[0]?.memory.kvBytesAt1M).toBe(36 * 2 ** 20);
+    const named = new Set(choicesOf(report.answer).map((c) => c.planId));
+    const users = rows
+      .filter((p) => !named.has(p.id) && p.id !== 'full/full' && p !== flagship && !p.eviction && !p.pareto)
+      .map((p) => shownDecode(p).batch);
+    const left = representatives(report.plans).filter((p) => !rows.includes(p));
+    expect(left.filter((p) => p.pareto)).toEqual([]);
+    for (const p of left) expect(shownDecode(p).batch, p.id).toBeLessThanOrEqual(Math.min(...users));
+  });
 
   it('names no row that nobody asked for, and leaves it out where a codec, a ratio or a policy is asked', async () => {
     const report = await planOf({ context: '1M' });
