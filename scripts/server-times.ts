@@ -12,9 +12,10 @@
  * RTX 4090). Intervals: a tenth of the rows of up to 16 users needs less a step than `low`, a tenth more than `high`;
  * of the others the same of a sequence.
  *
- * Spreads: a group is a server, a GPU and a model. `here`: nine tenths of a group's figures lie within it. `elsewhere`:
- * the same of the server's groups that gave no constant, the largest of them (with so few groups nothing less covers
- * nine in ten); where it has none, and of `all`: the largest over all groups, each by the times of another server.
+ * Spreads: a group is a server, a GPU and a model. `here`: nine tenths of the figures of a group that gave no constant
+ * lie within it; a group that the times were fitted to tells too little, and takes `elsewhere` where that is larger.
+ * `elsewhere`: the largest of the server's groups that gave no constant (with so few groups nothing less covers nine in
+ * ten); where it has none, and of `all`: the largest over all groups, each by the times of another server.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -147,26 +148,31 @@ const largest = (list: readonly ServerSpread[]): ServerSpread => ({
 async function spreads(
   fitted: Readonly<Record<string, ServerTime>>,
 ): Promise<Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }>> {
-  const here: Record<string, Record<string, ServerSpread>> = {};
+  const groupsHere: { stack: string; device: string; own: ServerSpread; isFitted: boolean }[] = [];
   const elsewhere: Record<string, ServerSpread[]> = {};
   const unseen: ServerSpread[] = [];
   for (const [key, rows] of groups()) {
     const [stack, device] = key.split(' ') as [string, string];
     const other = Object.keys(fitted).find((name) => name !== stack && name !== 'all')!;
-    const isFitted = rows.some((row) => fits.includes(row));
+    const isFitted = rows.some(({ id }) => fits.some((row) => row.id === id));
     const own = await spreadOf(rows, fitted[stack]!);
     const leftOut = await spreadOf(rows, fitted[other]!);
-    (here[stack] ??= {})[device] = here[stack]![device] ? largest([here[stack]![device]!, own]) : own;
+    groupsHere.push({ stack, device, own, isFitted });
     if (!isFitted) (elsewhere[stack] ??= []).push(own);
     unseen.push(leftOut);
     console.log(key, rows.length, JSON.stringify({ own, leftOut }));
   }
-  return {
-    ...Object.fromEntries(
-      Object.keys(here).map((stack) => [stack, { here: here[stack]!, elsewhere: largest(elsewhere[stack] ?? unseen) }]),
-    ),
+  const found: Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }> = {
     all: { here: {}, elsewhere: largest(unseen) },
   };
+  for (const { stack, device, own, isFitted } of groupsHere) {
+    const { here, elsewhere: other } = (found[stack] ??= {
+      here: {},
+      elsewhere: largest(elsewhere[stack] ?? unseen),
+    });
+    here[device] = largest([own, ...(isFitted ? [other] : []), ...(here[device] ? [here[device]] : [])]);
+  }
+  return found;
 }
 
 const FILE = join(PACKAGE_ROOT, 'calibrations/servers.json');

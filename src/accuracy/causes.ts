@@ -52,12 +52,6 @@ const CAUSES: readonly Cause[] = [
       'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s ' +
       'are 6.2 TB/s; the build that is priced reads it for a chunk together',
   },
-  {
-    holds: ({ row, kind }) => row.server.name === 'trtllm' && row.precision.weights === 'fp8' && kind === 'step',
-    words:
-      'the tables give a product in 8 bits 14 µs at least, which quantises its activations apart; a step of 80 ' +
-      'layers has 320, and is 4 to 5 ms too slow at few users. With a fixed scale the norm before it quantises',
-  },
 ];
 
 const UNEXPLAINED = 'unexplained';

@@ -106,7 +106,10 @@ export class Pricing {
   /** Rounds of a batch from its first tokens to its last, a mean over draws of what is accepted. */
   private async rounds({ scenario, batch, promptTokens, outputTokens }: Rounds): Promise<Priced> {
     const priced = await withKernels(scenario);
-    const { setting, plan } = settle(priced, await this.read(priced), { percentile: null, skipBad: false });
+    const sources = await this.read(priced);
+    // Rounds begin with first tokens: how unsure these are does not matter.
+    const alone = sources.gpu ? { ...sources, gpu: { ...sources.gpu, spread: null } } : sources;
+    const { setting, plan } = settle(priced, alone, { percentile: null, skipBad: false });
     // Prices do not depend on what is accepted.
     const { draftAcceptance: _acceptance, ...workload } = priced.workload ?? {};
     const key = JSON.stringify({ ...priced, workload });

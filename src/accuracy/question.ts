@@ -214,7 +214,12 @@ function arrivalsOf(w: Load): Workload {
   if (w.kind === 'rate')
     return w.requestsPerSecond === null
       ? { arrivals: 'closed', users: w.requests, requests: w.requests, ramp: 0 }
-      : { arrivals: 'poisson', rate: w.requestsPerSecond, requests: w.requests };
+      : {
+          arrivals: 'poisson',
+          rate: w.requestsPerSecond,
+          requests: w.requests,
+          ...defined({ maxConcurrency: w.maxConcurrency }),
+        };
   const { concurrency: users } = w;
   const requests = w.kind === 'closed-loop' ? (w.requests ?? REQUESTS_A_USER * users) : users;
   return { arrivals: 'closed', users, requests, ramp: 0 };

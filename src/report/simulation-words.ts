@@ -166,3 +166,14 @@ function needWords(r: SimulationReport, run: Run, usdPerHour: number | null): st
         : `; at the slow end ${count(high)}`;
   return ` It needs ${count(estimate)}${slow}.`;
 }
+
+/** Those that meet no rate, a sentence a reason. @param nameOf of a row */
+export function refusedWords<T extends { readonly refused: string | null }>(
+  rows: readonly T[],
+  nameOf: (row: T) => string,
+): string[] {
+  const reasons = new Map<string, string[]>();
+  for (const row of rows)
+    if (row.refused !== null) reasons.set(row.refused, [...(reasons.get(row.refused) ?? []), nameOf(row)]);
+  return [...reasons].map(([reason, names]) => `No rate meets the targets: ${names.join(', ')}: ${reason}.`);
+}

@@ -6,7 +6,7 @@ import type { Run, SimulatedFleet, SimulationReport, WayRow } from '../serving/t
 import { html, type Html } from './html/html.js';
 import { answerLines, type AnswerLine } from './text/answer-text.js';
 import { htmlTable, markdownTable, markdownText } from './tables.js';
-import { WAYS, waysNote, waysWords } from './text/ways-table.js';
+import { WAYS, waysNote, waysShown, waysWords } from './text/ways-table.js';
 import { left, right, type Column } from './text/text.js';
 import { findingWords, limitWords, machineWords, shownBetween, targetWords, verdictWords } from './simulation-words.js';
 
@@ -95,7 +95,11 @@ const NOTE =
 const WAYS_TITLE = 'Early exit, speculation, compression';
 
 /** What the columns mean, and what the ways rest on. */
-const waysNotes = ({ notes }: SimulationReport, ways: readonly WayRow[]): string[] => [waysNote(ways), ...notes];
+const waysNotes = ({ notes }: SimulationReport, ways: readonly WayRow[]): string[] => [
+  ...waysShown(ways).others,
+  waysNote(ways),
+  ...notes,
+];
 
 const leftWords = ({ left: words }: Simulated): string[] => (words === null ? [] : [words]);
 
@@ -110,7 +114,7 @@ ${
   report.ways
     ? html`<h3>${WAYS_TITLE}</h3>
 ${paragraphs(waysWords(report.ways))}
-${htmlTable(WAYS_TITLE, WAYS, report.ways)}
+${htmlTable(WAYS_TITLE, WAYS, waysShown(report.ways).rows)}
 ${paragraphs(waysNotes(report, report.ways))}`
     : ''
 }
@@ -135,7 +139,7 @@ export function simulationMarkdown(simulated: Simulated): string[] {
                 `### ${WAYS_TITLE}`,
                 '',
                 ...paragraphs(waysWords(report.ways)),
-                ...markdownTable(WAYS, report.ways),
+                ...markdownTable(WAYS, waysShown(report.ways).rows),
                 '',
                 ...paragraphs(waysNotes(report, report.ways)),
               ]

@@ -25,6 +25,12 @@ export const WORKLOAD_SETTINGS = {
   },
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },
+  maxConcurrency: {
+    kind: 'number',
+    help:
+      'requests that the client keeps open at most; others wait before they are sent, which no latency counts (as ' +
+      'in vllm bench serve) [no limit]',
+  },
   ramp: {
     kind: 'amount',
     help:

@@ -98,6 +98,11 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   const { request, workload, server, targets, tested } = setting;
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
+  if (o.findRate && workload.clientWaits)
+    throw new UserError(
+      '--find-rate asks for a rate, and a client of --max-concurrency sends no faster than it is answered',
+      'leave --max-concurrency out',
+    );
   const all = o.only
     ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
     : choose(plan, request, server, o.findRate);

@@ -10,6 +10,8 @@ import type { SustainedRate } from './types.js';
 
 /** A bisection ends where the bracket is this narrow. */
 const PRECISION = 0.02;
+/** Of the fast end, for which nobody buys. */
+const FAST_PRECISION = 0.05;
 const LEAST_RATE = 1e-4;
 const MOST_RATE = 1e5;
 
@@ -53,8 +55,10 @@ function search(service: Service, setting: Setting, bound: Bound, start: number,
   return seen.rate === 0 ? seen : refine(service, setting, bound, seen.rate, floor);
 }
 
-const refine = (service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found =>
-  bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision: PRECISION, floor });
+function refine(service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found {
+  const precision = bound === 'low' ? FAST_PRECISION : PRECISION;
+  return bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision, floor });
+}
 
 /** Bisection between a rate that meets the targets and one that does not. */
 function bisect(service: Service, { targets, workload }: Setting, bound: Bound, start: number, how: Manner): Found {
@@ -117,7 +121,7 @@ export async function findRate(
       ...nothing,
       ...none,
       missedFirst: estimate.missed,
-      refused: noRateWords(estimate),
+      refused: noRateWords(estimate, setting),
     };
   const slow = refine(service, setting, 'high', estimate.rate * 0.85);
   if (await pause(2 / 3)) return null;
@@ -153,12 +157,16 @@ export async function findRate(
   };
 }
 
-function noRateWords({ tooLong, missed, alone }: Found): string {
+function noRateWords({ tooLong, missed, alone }: Found, { server, workload }: Setting): string {
   if (tooLong) return 'requests are longer than its cache or than --max-model-len';
   if (missed === null) return 'no request has a second token: TPOT is not known';
-  return alone
-    ? `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`
-    : 'no rate meets the targets';
+  if (!alone) return 'no rate meets the targets';
+  const { maxNumBatchedTokens: most } = server;
+  const chunks = missed === 'ttft' && workload.meanPromptTokens > most;
+  const late = `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`;
+  return chunks
+    ? `${late}, since a prompt of ${Math.round(workload.meanPromptTokens)} tokens takes ${Math.ceil(workload.meanPromptTokens / most)} iterations of ${most}; raise --max-num-batched-tokens`
+    : late;
 }
 
 /** Rates of a curve, as shares of the sustained one. */

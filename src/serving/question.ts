@@ -41,6 +41,8 @@ export interface WorkloadChoice {
   /** How long requests are, without when they come. */
   readonly lengthsLabel: string;
   readonly kind: 'made up' | 'trace';
+  /** The client holds requests back while too many are open. */
+  readonly clientWaits: boolean;
   /** Requests a second; null for users who wait for their answers. */
   readonly requestsPerSecond: number | null;
   readonly requests: number;
@@ -171,6 +173,7 @@ export function readWorkload(
     prompt,
     output,
     observed,
+    mostOpen: number('maxConcurrency', { min: 1, max: 1e6, whole: true }, Infinity),
     requests: number('requests', { min: 1, max: 1e8, whole: true }, 1000),
     turns: number('turns', { min: 1, max: 1000, whole: true }, 1),
     sharedPrefixTokens: asked(w.sharedPrefix) ? parseTokens(String(w.sharedPrefix), '--shared-prefix') : 0,
@@ -180,18 +183,22 @@ export function readWorkload(
   if (!observed) refuseAllTooLong(settings, most, maxModelLen !== null);
   if (arrivals === 'closed' && asked(w.rate))
     throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
+  if (arrivals === 'closed' && asked(w.maxConcurrency))
+    throw new UserError('--max-concurrency says nothing of users who wait for their answers', 'name --users instead');
   const lengths = observed
     ? `lengths of ${String(w.lengthsOf)}`
     : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ` +
       `${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
+  const bounded = asked(w.maxConcurrency) ? `, at most ${settings.mostOpen} sent at once` : '';
   const lengthsLabel = `${lengths}${turns}${prefix}`;
   return {
-    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}, ${lengthsLabel}`,
+    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}${bounded}, ${lengthsLabel}`,
     lengthsLabel,
     kind: 'made up',
     requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
+    clientWaits: settings.mostOpen < Infinity,
     requests: settings.requests,
     meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
     thinkSeconds,
@@ -273,6 +280,7 @@ function readTrace(
     label: `${summary.format} trace ${path}`,
     lengthsLabel: `${summary.format} trace ${path}`,
     kind: 'trace',
+    clientWaits: false,
     requestsPerSecond: rate,
     requests,
     meanOutputTokens: summary.outputTokens / requests,

@@ -13,6 +13,7 @@ import {
   STACK_LABELS,
   stackName,
   STACKS,
+  type RuntimeName,
   type ServerFile,
   type ServerTime,
   type Stack,
@@ -141,6 +142,13 @@ function spreadOf({ servers }: ServerFile, stack: string, device: string): Serve
   return own?.here[device] ?? own?.elsewhere ?? servers['all']!.spread.elsewhere;
 }
 
+/** A server with a runtime tells its own steps; first tokens over a network were measured of none that fits. */
+function spreadOfRuntime({ servers, runtimes }: KnownFiles, name: RuntimeName): ServerSpread | null {
+  const { serves, spread } = runtimes.runtimes[name];
+  const { firstToken } = servers.servers['all']!.spread.elsewhere;
+  return serves ? { step: 0, firstToken: Math.max(0, firstToken - spread) } : null;
+}
+
 const NOTHING: Interval = { estimate: 0, low: 0, high: 0 };
 
 /** Prices of kernels without what a server adds to a step. */
@@ -181,6 +189,8 @@ export function gpuSources(
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),
     server: serverOf(files.servers, stack?.file.stack ?? null),
-    spread: stack === null || isRuntime(asked) ? null : spreadOf(files.servers, stack.file.stack, spec.id),
+    spread: isRuntime(asked)
+      ? spreadOfRuntime(files, asked)
+      : stack && spreadOf(files.servers, stack.file.stack, spec.id),
   };
 }

@@ -29,7 +29,7 @@ export interface GpuSources {
   readonly laws: AttainableLaws;
   /** What a server adds to its kernels. */
   readonly server: ServerTime;
-  /** How far whole servers were from their predictions; null where no server is priced, or one by its runtime. */
+  /** How far whole servers were from their predictions: first tokens alone where a runtime tells its steps. */
   readonly spread: ServerSpread | null;
   /** The program around the kernels, where it is known for more than seconds a step. */
   readonly runtime?: RuntimeSource;
@@ -69,14 +69,30 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     memory: work.onLink ? 0 : work.bytes / rates.memoryBytesPerSecond,
     compute: work.operations / rates.operationsPerSecond + (work.vectorOperations ?? 0) / datasheet.f32FlopsPerSecond,
   });
+  /**
+   * A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former, and no less
+   * than that of its own tokens alone.
+   */
+  const chunkPrice = (whole: StackPrice, op: OpClass, shape: OpShape, before: OpShape): StackPrice => {
+    const least = predicted(op, { ...shape, tokens: shape['tokens']! - before['tokens']! })?.found ?? whole;
+    const seconds = whole.estimate - (predicted(op, before)?.found.estimate ?? 0);
+    if (seconds <= least.estimate) return least;
+    const share = seconds / whole.estimate;
+    return {
+      ...whole,
+      estimate: seconds,
+      low: whole.low * share,
+      high: whole.high * share,
+      evidence: whole.evidence === 'measured' ? 'interpolated' : whole.evidence,
+    };
+  };
   const priced = (call: TunedCall | null, at = rates): Price => {
     if (!call) return free;
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
     if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor);
-    const before = table.before && predicted(table.op, table.before);
-    const found = before ? difference(whole.found, before.found) : whole.found;
+    const found = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor);
   };
   return {
@@ -131,15 +147,3 @@ const asPrice = (
   by: string,
   floor: Floor,
 ): Price => ({ estimate, low, high, evidence, octavesOutside, by, floor });
-
-/** A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former. */
-function difference(whole: StackPrice, before: StackPrice): StackPrice {
-  const share = Math.max(0, whole.estimate - before.estimate) / whole.estimate;
-  return {
-    ...whole,
-    estimate: whole.estimate * share,
-    low: whole.low * share,
-    high: whole.high * share,
-    evidence: whole.evidence === 'measured' ? 'interpolated' : whole.evidence,
-  };
-}

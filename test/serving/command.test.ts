@@ -243,6 +243,8 @@ describe('refusals', () => {
   it.each([
     [['--arrivals', 'closed', '--rate', '3'], '--rate says nothing of users'],
     [['--arrivals', 'closed', '--find-rate'], '--find-rate asks for a rate'],
+    [['--max-concurrency', '4', '--find-rate'], '--find-rate asks for a rate, and a client of --max-concurrency'],
+    [['--arrivals', 'closed', '--max-concurrency', '4'], '--max-concurrency says nothing of users'],
     [['--prompt-tokens', 'normal:3'], '--prompt-tokens must be tokens, uniform'],
     [['--prompt-tokens', 'uniform:9-3'], '--prompt-tokens must be tokens, uniform'],
     [['--max-num-batched-tokens', '8'], '--max-num-batched-tokens must be at least --max-num-seqs'],

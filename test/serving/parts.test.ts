@@ -5,7 +5,7 @@ import { type Pricer, overlapped } from '../../src/cost/latency.js';
 import { schedulesMeanwhile } from '../../src/stacks/serving.js';
 import { Calendar } from '../../src/serving/scheduler/calendar.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
-import { SyntheticSource } from '../../src/serving/workload/workload.js';
+import { SyntheticSource, type SyntheticWorkload } from '../../src/serving/workload/workload.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/workload/draws.js';
 import { Heap } from '../../src/serving/scheduler/heap.js';
 import { SEED } from '../gpu/random.js';
@@ -73,23 +73,59 @@ it('servers that schedule while the GPU works: vLLM from the version on that doe
   expect(overlapped(pricer).stepOverhead).toMatchObject({ estimate: 0, low: 0, high: 3 });
 });
 
-it('every user of a closed loop begins, also where others ask again meanwhile', () => {
-  const fixed = { kind: 'fixed', tokens: 10 } as const;
-  const source = new SyntheticSource({
-    arrivals: 'closed',
-    requestsPerSecond: 1,
-    burstiness: 1,
-    users: 4,
-    thinkSeconds: 1,
-    rampSeconds: 8,
-    prompt: fixed,
-    output: fixed,
-    observed: null,
-    requests: 100,
-    turns: 1,
-    sharedPrefixTokens: 0,
-    seed: SEED,
+const fixed = { kind: 'fixed', tokens: 10 } as const;
+const TENS: SyntheticWorkload = {
+  arrivals: 'closed',
+  requestsPerSecond: 1,
+  burstiness: 1,
+  users: 4,
+  thinkSeconds: 1,
+  rampSeconds: 8,
+  prompt: fixed,
+  output: fixed,
+  observed: null,
+  requests: 100,
+  mostOpen: Infinity,
+  turns: 1,
+  sharedPrefixTokens: 0,
+  seed: SEED,
+};
+
+it('a client that keeps few requests open sends the next one when one has ended, and not before it comes', () => {
+  const uniform = streamOf(SEED, 7);
+  const most = 1 + Math.floor(5 * uniform());
+  const arrivals: SyntheticWorkload = { ...TENS, arrivals: 'poisson' };
+  const draft = emptyDraft();
+  const coming: number[] = [];
+  for (const free = new SyntheticSource(arrivals); free.next(draft);) coming.push(draft.time);
+  // A queue of so many servers, each request with a time of its own.
+  const seconds = coming.map(() => 2 * most * uniform());
+  const idle = Array<number>(most).fill(0);
+  const wanted = coming.map((time, i) => {
+    const first = idle.indexOf(Math.min(...idle));
+    const sent = Math.max(time, idle[first]!);
+    idle[first] = sent + seconds[i]!;
+    return sent;
   });
+  const source = new SyntheticSource({ ...arrivals, mostOpen: most });
+  const open: { sent: number; ends: number }[] = [];
+  const sent: number[] = [];
+  const send = (): void => {
+    open.push({ sent: draft.time, ends: draft.time + seconds[sent.length]! });
+    sent.push(draft.time);
+  };
+  while (source.next(draft)) send();
+  expect(open).toHaveLength(most);
+  while (open.length > 0) {
+    const [ended] = open.sort((a, b) => a.ends - b.ends).splice(0, 1);
+    const done = { time: ended!.ends, session: -1, turn: 0, promptTokens: 10, outputTokens: 10, refused: false };
+    if (source.after(done, draft)) send();
+  }
+  expect(sent).toEqual(wanted);
+});
+
+it('every user of a closed loop begins, also where others ask again meanwhile', () => {
+  const source = new SyntheticSource(TENS);
   const begun: number[] = [];
   const [draft, again] = [emptyDraft(), emptyDraft()];
   while (source.next(draft)) {

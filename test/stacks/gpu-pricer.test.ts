@@ -245,6 +245,27 @@ describe('the stack of a plan', () => {
       await expect(ask(scenario), JSON.stringify(scenario)).rejects.toThrow(words);
   });
 
+  it.each(['vllm', 'sglang', 'trtllm', 'vllm-rlt'])(
+    'prices a chunk after others no lower than alone, with an interval: %s',
+    async (stack) => {
+      const random = randomFrom(seed);
+      const asked = { device: 'b300', codec: ['full'] as const, model: 'ouro-1.4b', stack };
+      const { price } = prepare(asked, await readSources(asked)).request.pricer!;
+      for (let i = 0; i < 200; i++) {
+        const queries = 1 + Math.floor(2 ** (11 * random()));
+        const shape = { sequences: 1, kvHeads: 16, group: 1, queries, context: 0, keyWidth: 128, valueWidth: 128 };
+        const at = (context: number) =>
+          price({ kernel: 'attend_prefill', variant: 'f16', shape: { ...shape, context } });
+        const context = Math.ceil(2 ** (14 * random()));
+        const { estimate, low, high } = at(context);
+        const label = `${queries} after ${context}, seed ${seed}`;
+        expect(estimate, label).toBeGreaterThanOrEqual(at(0).estimate * (1 - 1e-9));
+        expect(low, label).toBeLessThan(estimate);
+        expect(high, label).toBeGreaterThan(estimate);
+      }
+    },
+  );
+
   it('prices every device and codec with finite intervals, and break-even shares that hold', async () => {
     const random = randomFrom(seed);
     for (const device of DEVICES) {

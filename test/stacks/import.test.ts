@@ -8,7 +8,7 @@ import { stackFileSchema } from '../../src/stacks/stack-schema.js';
 import { compareVersions } from '../../src/stacks/import/aic.js';
 import { StackPredictor } from '../../src/stacks/predict.js';
 import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
-import { gemm, gemmPath, parquet, put, type Columns } from './tables.js';
+import { DATA, gemm, gemmPath, parquet, put, type Columns } from './tables.js';
 
 const seed = (Date.now() ^ process.pid) >>> 0;
 let checkout: string;
@@ -30,8 +30,9 @@ function withoutLatency({ latency: _, ...rest }: Columns): Columns {
   return rest;
 }
 
-const aic = (folder: string, ...more: string[]): Promise<Outcome> =>
-  inProcess('import', 'aic', folder, '--gpu', 'h200_sxm', '--stack', 'vllm', '-o', join(folder, 'out.json'), ...more);
+const aic = (folder: string, ...more: string[]): Promise<Outcome> => aicOf('vllm', folder, ...more);
+const aicOf = (stack: string, folder: string, ...more: string[]): Promise<Outcome> =>
+  inProcess('import', 'aic', folder, '--gpu', 'h200_sxm', '--stack', stack, '-o', join(folder, 'out.json'), ...more);
 
 const read = (folder: string) => stackFileSchema.parse(JSON.parse(readFileSync(join(folder, 'out.json'), 'utf8')));
 
@@ -53,6 +54,27 @@ describe(`import aic (seed ${seed})`, () => {
     expect(price.estimate / expected).toBeGreaterThan(0.95);
     expect(price.estimate / expected).toBeLessThan(1.05);
     expect(new StackPredictor(file).predict('norm', { tokens: 1, width: 4096 })).toBeNull();
+  });
+
+  it('takes off what TensorRT-LLM does not do, of a version that has a table of it', async () => {
+    const at = (folder: string, version: string, file: string): string =>
+      `${DATA}/h200_sxm/${folder}/trtllm/${version}/${file}_perf.parquet`;
+    const products: Columns = { ...gemm(seed), gemm_dtype: Array<string>(90).fill('fp8') };
+    const { m, k } = products as Record<string, number[]>;
+    // Half of the 3 µs that every product takes at least.
+    const saved: Columns = { quant_dtype: m!.map(() => 'fp8'), m: m!, k: k!, latency: m!.map(() => 1.5e-3) };
+    const folder = folderWith({
+      [at('gemm', '1.3.0', 'gemm')]: parquet(products),
+      [at('quantize', '1.3.0', 'computescale')]: parquet(saved),
+      [at('gemm', '1.4.0', 'gemm')]: parquet(products),
+    });
+    expect((await aicOf('trtllm', folder)).code).toBe(0);
+    const file = read(folder);
+    const less = at('quantize', '1.3.0', 'computescale');
+    expect(file.sources).toEqual([expect.objectContaining({ path: at('gemm', '1.3.0', 'gemm'), less, rowsUsed: 90 })]);
+    const price = new StackPredictor(file).predict('product-fp8', { rows: 1, columns: 512, inner: 512 })!;
+    expect(price.estimate / 1.68e-6).toBeGreaterThan(0.9);
+    expect(price.estimate / 1.68e-6).toBeLessThan(1.1);
   });
 
   it('passes over a version whose times are impossible, and says so', async () => {

@@ -9,6 +9,7 @@ import {
   fewWords,
   LIMIT_WORDS,
   limitWords,
+  refusedWords,
   replicaWords,
   shownBetween,
   shownOf,
@@ -272,15 +273,18 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
           ),
         ]
       : []),
-    left('limit', (s) => s.refused ?? missedWords(s)),
+    left('limit', missedWords),
   ];
+  const shown = candidates.filter((s) => s.refused === null);
   const groups: [string, SustainedRate[]][] = [
-    ['Runs today:', candidates.filter((s) => s.servedBy !== null)],
-    ['Attainable, not deployable (kernels that nobody has written):', candidates.filter((s) => s.servedBy === null)],
+    ['Runs today:', shown.filter((s) => s.servedBy !== null)],
+    ['Attainable, not deployable (kernels that nobody has written):', shown.filter((s) => s.servedBy === null)],
   ];
-  return groups
-    .filter(([, rows]) => rows.length > 0)
-    .flatMap(([heading, rows], i) => [...(i > 0 ? [''] : []), heading, ...columns(list, rows)]);
+  const parts = [
+    ...groups.filter(([, rows]) => rows.length > 0).map(([heading, rows]) => [heading, ...columns(list, rows)]),
+    ...refusedWords(candidates, (s) => s.id).map((words) => wrap(words, WIDTH)),
+  ];
+  return parts.flatMap((lines, i) => [...(i > 0 ? [''] : []), ...lines]);
 }
 
 /** The target that a higher rate misses, and what requests wait for where it is that of the first token. */

@@ -1,7 +1,7 @@
 /** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
 import type { WayRow } from '../../serving/types.js';
 import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { shownOf } from '../simulation-words.js';
+import { refusedWords, shownOf } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 
 const millis = (ms: number | null | undefined): string =>
@@ -21,7 +21,7 @@ export const WAYS: readonly Column<WayRow>[] = [
   right('p99 TTFT', (r) => millis(r.atEstimate && shownOf(r.atEstimate, 'p99', 'ttft'))),
   right('p99 TPOT', (r) => millis(r.atEstimate && shownOf(r.atEstimate, 'p99', 'tpot'))),
   right('keeps', (r) => keepsWords(r.quality)),
-  left('needs', (r) => r.refused ?? r.needs),
+  left('needs', (r) => r.needs),
 ];
 
 const described = (r: WayRow): string =>
@@ -33,13 +33,21 @@ export function waysWords(rows: readonly WayRow[]): string[] {
   const today = rows.find((r) => r.servedBy !== null && r.requestsPerSecond.low > 0);
   const written = rows.find((r) => r.onFront && r.servedBy === null);
   return [
-    today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing serves it today.',
+    today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing that runs today is sure to serve it.',
     ...(written ? [`To be written (${written.needs}): ${described(written)}.`] : []),
   ];
 }
 
 export const waysLead = (rows: readonly WayRow[], width: number): string[] =>
   waysWords(rows).flatMap((words) => wrap(words, width, '  '));
+
+/** The rows of the table, and those that meet no rate in words. */
+export const waysShown = (
+  rows: readonly WayRow[],
+): { readonly rows: readonly WayRow[]; readonly others: string[] } => ({
+  rows: rows.filter((r) => r.refused === null),
+  others: refusedWords(rows, (r) => `${r.way} ${r.id}`),
+});
 
 /** What the columns mean. */
 export function waysNote(rows: readonly WayRow[]): string {
@@ -51,7 +59,8 @@ export function waysNote(rows: readonly WayRow[]): string {
   );
 }
 
-export function waysTables(rows: readonly WayRow[], width: number): string[] {
+export function waysTables(all: readonly WayRow[], width: number): string[] {
+  const { rows, others } = waysShown(all);
   const groups = [
     ['Runs today:', rows.filter((r) => r.servedBy !== null)],
     ['To be written:', rows.filter((r) => r.servedBy === null)],
@@ -60,7 +69,7 @@ export function waysTables(rows: readonly WayRow[], width: number): string[] {
     ...groups
       .filter(([, own]) => own.length > 0)
       .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(WAYS, own)]),
-    '',
-    ...wrap(waysNote(rows), width),
+    ...(rows.length > 0 ? ['', ...wrap(waysNote(rows), width)] : []),
+    ...others.flatMap((words, i) => [...(i > 0 || rows.length > 0 ? [''] : []), ...wrap(words, width)]),
   ];
 }

@@ -29,6 +29,8 @@ export interface SyntheticWorkload {
   /** Replaces `prompt` and `output`. */
   readonly observed: Observed | null;
   readonly requests: number;
+  /** Requests that the client keeps open at most; the next one is sent when one of them has ended. */
+  readonly mostOpen: number;
   /** Turns of a conversation: each prompt is what was said before, and as many new tokens as `prompt` draws. */
   readonly turns: number;
   /** Tokens that every conversation begins with. */
@@ -45,7 +47,7 @@ export class SyntheticSource implements Source {
   private readonly thinking: Uniform;
   private drawn = 0;
   private sessions = 0;
-  /** Users of a closed loop who have sent a request. */
+  /** Conversations of those that may be open at once, or users, who have sent a request. */
   private begun = 0;
   private clock = 0;
   /** True where prompts have identities that later ones may share. */
@@ -66,6 +68,8 @@ export class SyntheticSource implements Source {
       if (this.begun >= w.users) return false;
       draft.time = (this.begun++ / w.users) * w.rampSeconds;
     } else {
+      // The others are sent as these end.
+      if (this.begun++ >= w.mostOpen) return false;
       this.clock += this.gap();
       draft.time = this.clock;
     }
@@ -78,7 +82,13 @@ export class SyntheticSource implements Source {
     if (this.drawn >= w.requests) return false;
     const said = completed.promptTokens + completed.outputTokens;
     const goesOn = !completed.refused && completed.turn + 1 < w.turns;
-    if (!goesOn && w.arrivals !== 'closed') return false;
+    if (!goesOn && w.arrivals !== 'closed') {
+      if (w.mostOpen === Infinity) return false;
+      this.clock += this.gap();
+      draft.time = Math.max(completed.time, this.clock);
+      this.write(draft, this.sessions++, 0, 0);
+      return true;
+    }
     draft.time = completed.time + (w.thinkSeconds === 0 ? 0 : w.thinkSeconds * exponential(this.thinking));
     if (goesOn) this.write(draft, completed.session, completed.turn + 1, said);
     else this.write(draft, this.sessions++, 0, 0);
