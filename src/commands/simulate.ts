@@ -97,7 +97,8 @@ export const simulateCommand: Command = {
     ['simulate --device h200 --codec full --rate 3', 'p99 latencies at three requests a second'],
     ['simulate scenarios/chat-h200.yaml --find-rate', 'which codec, ratio and path serve most users'],
     [
-      'simulate --device b300 --stack vllm-rlt --attention flash-attn-4 --max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways',
+      'simulate --device b300 --stack vllm-rlt --attention flash-attn-4 --max-num-seqs 64 ' +
+        '--max-num-batched-tokens 2048 --find-rate --ways',
       'early exit, speculation and compression side by side',
     ],
     ['simulate scenarios/chat-h200.yaml --trace requests.csv --speed-up 2', 'twice as fast as they came'],

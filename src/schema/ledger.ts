@@ -141,7 +141,13 @@ const workload = z.discriminatedUnion('kind', [
   /** All `concurrency` requests at once, timed until the last token. */
   z.strictObject({ kind: z.literal('single'), ...load, concurrency: count }),
   /** Requests at random times; null: all of them at once. */
-  z.strictObject({ kind: z.literal('rate'), ...load, requestsPerSecond: rate.nullable(), requests: count, maxConcurrency: count.optional() }),
+  z.strictObject({
+    kind: z.literal('rate'),
+    ...load,
+    requestsPerSecond: rate.nullable(),
+    requests: count,
+    maxConcurrency: count.optional(),
+  }),
   /** Requests of a file, whose path is relative to the ledger's file. */
   z.strictObject({ kind: z.literal('trace'), trace: label }),
   /** Nothing is served: the server's start. */

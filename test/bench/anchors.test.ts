@@ -75,7 +75,7 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     });
   });
 
-  test('prompts are measured beside steps, with a fifth of their weight and shapes short enough for such an adapter', () => {
+  test('prompts are measured beside steps, with a fifth of their weight and shapes that such an adapter takes', () => {
     const { steps, prompts } = software;
     const sum = (list: readonly { weight: number }[]): number => list.reduce((all, { weight }) => all + weight, 0);
     expect(sum(prompts) / (sum(prompts) + sum(steps))).toBeCloseTo(0.2, 12);

@@ -134,7 +134,7 @@ describeGpu('bench --against', (device) => {
     expect(await statesOf('')).toMatchObject([{ state: 'identical' }]);
   });
 
-  test('without time a call is checked and not timed, and others are not reached unless all are to be checked', async () => {
+  test('without time a call is checked and not timed; others are not reached unless all are to be', async () => {
     const { ceilings, clock } = measured as BenchReport;
     const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
       (

@@ -133,7 +133,7 @@ describe('printing', () => {
     for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
   });
 
-  test('shares of the ceilings have their interval, matrix units their column where there are any, paths their ratio', () => {
+  test('shares of ceilings have their interval, matrix units a column where there are any, paths their ratio', () => {
     const share = (estimate: number) => ({ estimate, low: estimate - 0.02, high: estimate + 0.02 });
     const timed: BenchResult = {
       ...subject,

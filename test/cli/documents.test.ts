@@ -122,8 +122,11 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     null,
     'half a minute; test/report/committed.test.ts has its table, test/serving/ways.test.ts compares ways',
   ],
-  'npx lla-sim simulate --device b300 --stack vllm-rlt --attention flash-attn-4 --max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways':
-    [null, 'minutes; test/serving/ways.test.ts compares ways'],
+  ['npx lla-sim simulate --device b300 --stack vllm-rlt --attention flash-attn-4 ' +
+  '--max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways']: [
+    null,
+    'minutes; test/serving/ways.test.ts compares ways',
+  ],
   'npx lla-sim fidelity --only speculation': [null, 'a minute; test/fidelity/acceptance.test.ts measures it'],
   'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
   'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': [null, 'the same'],

@@ -80,7 +80,7 @@ test(`keys share pairs along tokens, values along channels (LLA_SIM_SEED=${SEED}
   expect(values.rows[7]?.slice(8)).toEqual(flashloopValues(codeFlashloop(rows[7]!.slice(8), toHalf), TO_BF16));
 });
 
-test(`loops are rebuilt from their differences; rows that did not run keep the loop before (LLA_SIM_SEED=${SEED})`, () => {
+test(`loops are rebuilt from differences; rows that did not run keep the loop before (LLA_SIM_SEED=${SEED})`, () => {
   const all = Array.from({ length: 42 }, (_, i) => i);
   const third = selectedRows(all.map(uniform), 0.25);
   const fourth = selectedRows(all.map(uniform), 0.1, third);
@@ -105,7 +105,7 @@ test(`loops are rebuilt from their differences; rows that did not run keep the l
     rebuilt[3]![token]!.forEach((x, c) => expect(Math.abs(x - loops[3]![token]![c]!)).toBeLessThan(0.4));
 });
 
-test(`rows of 42 tokens in groups of 8 with a tail of 8: 32 are packed; a step packs 8 more (LLA_SIM_SEED=${SEED})`, () => {
+test(`of 42 tokens in groups of 8 with a tail of 8, 32 are packed; a step packs 8 more (LLA_SIM_SEED=${SEED})`, () => {
   const all = Array.from({ length: 42 }, (_, i) => i);
   const third = selectedRows(all.map(uniform), 0.25);
   const fourth = selectedRows(all.map(uniform), 0.1, third);

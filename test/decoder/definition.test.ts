@@ -209,7 +209,7 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
     });
 
     for (const perHead of [false, true]) {
-      it(`${codec.kind} absorbed, ${perHead ? 'own' : 'shared'} branch: content without RoPE and a rotary branch`, () => {
+      it(`${codec.kind} absorbed, ${perHead ? 'own' : 'shared'} branch: content without RoPE, and rotated`, () => {
         const setup = { codec, path: 'absorbed' as const, branch: { ...BRANCH, perHead }, seed: SEED };
         const weights = codecWeights(g, setup);
         const substitute = reconstruction(model, weights, stacks[codec.kind as keyof typeof stacks]);

@@ -48,7 +48,7 @@ describe('grids', () => {
   });
 });
 
-it('what has no kernels is decoded in float64: with all tokens and keys, and nothing packed, as the model itself', async () => {
+it('what has no kernels is decoded in float64: with all tokens and nothing packed, as the model itself', async () => {
   const constants = { ...FLASHLOOP, rows: [1, 1, 1, 1], keys: 1 };
   const c = configuration({ geometry: g, codec: { kind: 'flashloop', tokens: 'prompt', constants }, path: 'full' });
   const [seed, prompt, continuation] = [3, [5, 6, 7, 8], [9, 10]];

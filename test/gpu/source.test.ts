@@ -37,7 +37,7 @@ test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{
   },
 );
 
-test('every kernel on disk resolves in both storage types, says how to run it and has lines of at most 120 columns', () => {
+test('every kernel on disk resolves in both storage types, says how to run it, in at most 120 columns', () => {
   const files = readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.wgsl'));
   expect(files.length).toBeGreaterThan(60);
   for (const file of files) {

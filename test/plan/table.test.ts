@@ -13,7 +13,7 @@ import { planOf, row } from './requests.js';
 const MOST_LINES = 48;
 
 describe('the short table', () => {
-  it('has the full cache, what is named, 21.33× with passkeys, the paper’s eviction, the front, most users', async () => {
+  it('has the full cache, what is named, 21.33× with passkeys, the paper’s eviction, the front, users', async () => {
     const report = await planOf({});
     const rows = shortList(report);
     expect(rows.length).toBeLessThanOrEqual(MOST_ROWS);

@@ -120,7 +120,7 @@ test('what was not checked is said beside what holds, and other failures are thr
   await expect(check(() => Promise.reject(new GpuError('lost', 'gone')))).rejects.toMatchObject({ fault: 'lost' });
 });
 
-test('without time for a further attempt a codec is not checked, and a batch is tried as often as is asked', async () => {
+test('without time for an attempt a codec is not checked, and a batch is tried as often as is asked', async () => {
   let at = 0;
   let attempts = 0;
   const taking = (seconds: number) => () => {
