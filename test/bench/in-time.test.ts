@@ -37,7 +37,7 @@ test(`a sample of the cases is reached, in their order, and the budget is kept (
   expect(reached.size).toBeGreaterThan(35);
 });
 
-test('without a budget all are, until stopped; what the device cannot do is left out, other failures end it', async () => {
+test('without a budget all are, until stopped; what the device cannot do is left out, others end it', async () => {
   const refusing = (fault: 'unsupported' | 'lost') => (one: number) =>
     one === 3 ? Promise.reject(new GpuError(fault, 'no')) : Promise.resolve(2 * one);
   const { results, notRun } = await inTime(CASES, { kinds: [], seed: SEED }, refusing('unsupported'));

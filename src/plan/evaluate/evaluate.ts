@@ -1,11 +1,12 @@
 /** One candidate, evaluated: memory, maximum batch, decode time, published quality. */
-import { bytesPerToken, scalarsPerToken } from '../../codecs/layout.js';
+import { bytesPerToken } from '../../codecs/layout.js';
 import { pathSpec } from '../../codecs/paths.js';
 import {
   codecLabel,
   codecParameters,
   coreRatio,
   fullScalars,
+  modelRatio,
   hasOwnStorage,
   isLatent,
   isUncompressed,
@@ -137,14 +138,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
       ...(sharing === undefined ? {} : { shared: sharing }),
       ratio: coreRatio(g, codec),
-      modelRatio:
-        fullScalars(g) /
-        scalarsPerToken(
-          layoutOf(g, codec, 'reconstruct', r.choice, {
-            width: 0,
-            perHead: false,
-          }),
-        ),
+      modelRatio: modelRatio(g, layoutOf(g, codec, 'reconstruct', r.choice, { width: 0, perHead: false })),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
     cacheType:
