@@ -10,7 +10,7 @@ const FILES = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.test.ts'))
   .map((name) => `test/${name}`);
 /** A file needs a process of its own for a browser, for a module that is exchanged, for a folder that becomes current. */
-const ALONE = /report\/browser\.js'|\.\/browser\.js'|\bvi\.mock\(|process\.chdir\(/;
+const ALONE = /report\/browser\.js'|\.\/browser\.js'|\bvi\.(mock|doMock)\(|process\.chdir\(/;
 const DEVICE = /(gpu|\.)\/device\.js'|\bopenDevice\(/;
 const NARROW = /(gpu|\.)\/narrow\.js'/;
 const TIMED = /(gpu|\.)\/timed\.js'/;

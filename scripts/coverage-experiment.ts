@@ -7,7 +7,7 @@
  *
  * The environment variable POINTS sets how many points are measured (50), SEEDS the repetitions with other noise (2).
  */
-import { mostTelling } from '../src/bench/calibrate/spread.js';
+import { mostTelling } from '../src/bench/calibrate/choose.js';
 import { fitPredictor, outliers } from '../src/cost/fit/fit.js';
 import { makePredictor } from '../src/cost/predictor.js';
 import type { Sample } from '../src/schema/calibration.js';
@@ -43,6 +43,7 @@ export interface SyntheticKernel {
 const BYTES_PER_SECOND = 3.2e12;
 const FLOPS_PER_SECOND = 4e13;
 const UNITS = 132;
+const REACH = { floorSeconds: 3e-6, bytesPerSecond: BYTES_PER_SECOND, operationsPerSecond: FLOPS_PER_SECOND };
 const powers = (from: number, to: number, base = 2) =>
   Array.from({ length: to - from + 1 }, (_, i) => base ** (from + i));
 
@@ -210,14 +211,14 @@ export function runExperiment(
     return sampleOf(kernel, variant, shape, [run, run * 1.002, run * 0.998]);
   };
   const samples: Sample[] = [];
-  /** As calibrate chooses: every other point by what it tells about the others. */
+  /** As calibrate chooses, all shapes alike. */
   const select = (): number =>
-    samples.length % 2 === 0
-      ? mostTelling(
-          samples.map((s) => s.shape),
-          candidates.map((shape) => ({ shape, share: 1 })),
-        )
-      : Math.floor(random() * candidates.length);
+    mostTelling(
+      synthetic,
+      samples.map((s) => s.shape),
+      candidates.map((shape) => ({ shape, share: 1 })),
+      REACH,
+    ).index;
   while (samples.length < count) {
     const [shape] = candidates.splice(select(), 1);
     samples.push(measure(shape!, random() < outlierShare));

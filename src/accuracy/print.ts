@@ -51,10 +51,28 @@ export function accuracyTable(report: AccuracyReport, width: number): string {
     ...part('Rows that judge, by server', 'server', judges(report.groups.server)),
     ...part('Rows that fit', 'model', fits(report.kinds)),
     ...part('Not possible without a cached prompt', 'campaign', report.cachedPrompts),
+    ...unpriced(report, width),
     '',
     ...wrap(LEGEND, width),
     ...wrap(verdict(report), width),
   ].join('\n')}\n`;
+}
+
+/** Reasons that a terminal lists. */
+const MOST_REASONS = 5;
+
+/** Rows without a prediction and why, where they are few; the page lists all. */
+function unpriced({ notPriced }: AccuracyReport, width: number): string[] {
+  const more = notPriced.length - MOST_REASONS;
+  return [
+    ...(notPriced.length > 0 ? [''] : []),
+    ...notPriced
+      .slice(0, MOST_REASONS)
+      .flatMap(({ campaign, rows, why }) =>
+        wrap(`Not priced, ${counted(rows, 'row')} of ${campaign}: ${why}`, width, '  '),
+      ),
+    ...(more > 0 ? [`${more} more: --format markdown lists them`] : []),
+  ];
 }
 
 /** Figures of time below which nothing is said, and the share that intervals of 90 % should hold, a few aside. */

@@ -1,5 +1,5 @@
 /** `lla-sim accuracy`: predictions beside what others measured on real servers. */
-import { EXIT, type ExitCode } from '../errors.js';
+import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { parseNumber } from '../numbers/units.js';
 import { WIDTH } from '../report/text/plan-table.js';
@@ -76,13 +76,20 @@ async function run(args: Args): Promise<ExitCode> {
 
 const TIMES: ReadonlySet<string> = new Set(['step', 'first token', 'request', 'throughput']);
 
-/** Reads `10%` or `0.1`. */
+/** Reads `10%` or `0.1`. A whole number without % is hardly meant as so many times. */
 const toleranceOf = (text: string | null): number =>
   text === null
     ? Infinity
     : text.endsWith('%')
       ? parseNumber(text.slice(0, -1), '--tolerance', { min: 0, max: 1000 }) / 100
-      : parseNumber(text, '--tolerance', { min: 0, max: 10 });
+      : parseShare(text);
+
+function parseShare(text: string): number {
+  const share = parseNumber(text, '--tolerance', { min: 0, max: 1000 });
+  if (share >= 1)
+    throw new UserError(`--tolerance must be a share below 1 or a percentage, not ${show(text)}`, `write ${share}%`);
+  return share;
+}
 
 async function render(report: AccuracyReport, format: (typeof FORMATS)[number]): Promise<string> {
   if (format === 'json') return asJson(report);

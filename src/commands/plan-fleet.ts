@@ -7,7 +7,8 @@ import { remedyWords } from '../plan/decide/remedies.js';
 import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
 import { fleetJson, type AnsweredFleet } from '../report/plan-json.js';
-import { fleetText } from '../report/text/fleet-text.js';
+import { paragraph } from '../report/text/answer-text.js';
+import { fleetsWords, fleetText } from '../report/text/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
 import { asJson, print, type OutputOptions } from './output.js';
 
@@ -16,7 +17,7 @@ import { asJson, print, type OutputOptions } from './output.js';
  */
 export async function planFleets(
   scenarios: readonly Scenario[],
-  best: boolean,
+  short: boolean,
   { format, width, colour }: { readonly format: string; readonly width: number; readonly colour: boolean },
   output: OutputOptions,
   model: ModelSource | null,
@@ -31,7 +32,8 @@ export async function planFleets(
     const fleet = planFleet(scenario, users, sources);
     planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources) });
   }
-  planned.sort((a, b) => costOf(a) - costOf(b));
+  const priced = planned.every(({ reports }) => reports.every(({ settings }) => settings.usdPerHour !== null));
+  planned.sort((a, b) => costOf(a, priced) - costOf(b, priced));
   if (format === 'json') await print(asJson(fleetJson(planned)), output);
   if (planned.every((p) => p.fleet.rows.length === 0)) {
     const [{ scenario, sources, reports }] = planned as [(typeof planned)[number]];
@@ -46,11 +48,13 @@ export async function planFleets(
     );
   }
   if (format === 'table') {
-    const short = best || planned.length > 1;
+    const brief = short || planned.length > 1;
     const parts = planned.map((p) =>
-      fleetText(p.fleet, p.reports[0] as PlanReport, { width, colour, best: short }, p.simulated),
+      fleetText(p.fleet, p.reports[0] as PlanReport, { width, colour, best: brief }, p.simulated),
     );
-    await print(parts.join('\n'), output);
+    const best = fleetsWords(planned);
+    const head = best === null ? [] : [`${paragraph({ label: 'Best', text: best }, width).join('\n')}\n`];
+    await print([...head, ...parts].join('\n'), output);
   }
   return EXIT.ok;
 }
@@ -61,9 +65,9 @@ async function simulatedOf(scenario: Scenario, fleet: PlannedFleet, sources: Sou
   return (await import('../serving/fleet.js')).simulateFleet(scenario, fleet, sources);
 }
 
-/** Money an hour where it is priced, else GPUs; what does not run today comes last. */
-function costOf({ fleet, simulated }: AnsweredFleet): number {
+/** Money an hour where all are priced, else GPUs; what does not run today comes last. */
+function costOf({ fleet, simulated }: AnsweredFleet, priced: boolean): number {
   const { deploy, upside } = simulated ?? fleet;
   const row = deploy ?? upside;
-  return row === null ? Infinity : (row.usdPerHour ?? row.gpus) + (deploy ? 0 : 1e9);
+  return row === null ? Infinity : ((priced ? row.usdPerHour : null) ?? row.gpus) + (deploy ? 0 : 1e9);
 }

@@ -29,30 +29,15 @@ export function solveLower(l: Float64Array, n: number, b: Float64Array): Float64
   return b;
 }
 
-/** Solves Lᵀ v = b in place. */
-function solveUpper(l: Float64Array, n: number, b: Float64Array): Float64Array {
+/** Solves L Lᵀ v = b in place. */
+export function solve(l: Float64Array, n: number, b: Float64Array): Float64Array {
+  solveLower(l, n, b);
   for (let i = n - 1; i >= 0; i--) {
     const v = b[i]! / l[i * n + i]!;
     b[i] = v;
     for (let k = 0; k < i; k++) b[k] = b[k]! - l[i * n + k]! * v;
   }
   return b;
-}
-
-/** Solves L Lᵀ v = b in place. */
-export const solve = (l: Float64Array, n: number, b: Float64Array): Float64Array =>
-  solveUpper(l, n, solveLower(l, n, b));
-
-/** Inverse of a symmetric positive definite matrix (both triangles) from its Cholesky factor. */
-export function inverseFromFactor(l: Float64Array, n: number): Float64Array {
-  const inverse = new Float64Array(n * n);
-  const column = new Float64Array(n);
-  for (let j = 0; j < n; j++) {
-    column.fill(0);
-    column[j] = 1;
-    inverse.set(solve(l, n, column), j * n);
-  }
-  return inverse;
 }
 
 export function dot(a: Float64Array, b: Float64Array): number {

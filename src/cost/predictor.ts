@@ -13,7 +13,7 @@ import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { TunedClass } from '../../kernels/tuned.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
 import { lawSeconds, type Law } from './law.js';
-import { Process } from './process.js';
+import { Process, type Place } from './process.js';
 import type { Because } from './explain.js';
 
 /** Shape values above this enter the model as this: products of a dozen of them stay far below the float64 range. */
@@ -89,7 +89,7 @@ function limitedOf(kernel: KernelName, shape: Shape): Shape {
 }
 
 /** The kernel's physical terms at a shape, each finite. */
-export function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
+function termsAt(kernel: KernelName, variant: string, shape: Shape): number[] {
   const limited = limitedOf(kernel, shape);
   const values = KERNELS[kernel].terms(limited, variant);
   for (let j = 0; j < values.length; j++) {
@@ -97,11 +97,6 @@ export function termsAt(kernel: KernelName, variant: string, shape: Shape): numb
     if (!(value <= TERM_LIMIT)) values[j] = Number.isNaN(value) ? 0 : TERM_LIMIT;
   }
   return values;
-}
-
-/** Octaves by which `value` lies outside [low, high] in coordinates. */
-function octavesBeyond(value: number, low: number, high: number): number {
-  return Math.max(0, low - value, value - high);
 }
 
 /**
@@ -115,14 +110,12 @@ function boxOf(kernel: KernelName, shapes: readonly Shape[]): (shape: Shape) => 
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return { name, low, high, untested: low < high ? 0 : 1 };
   });
-  return (shape) => {
-    let octaves = 0;
-    for (const { name, low, high, untested } of fields) {
-      const beyond = octavesBeyond(coordinate(valueOf(shape, name)), low, high);
-      if (beyond > 0) octaves += beyond + untested;
-    }
-    return octaves;
-  };
+  return (shape) =>
+    fields.reduce((octaves, { name, low, high, untested }) => {
+      const at = coordinate(valueOf(shape, name));
+      const beyond = Math.max(0, low - at, at - high);
+      return beyond > 0 ? octaves + beyond + untested : octaves;
+    }, 0);
 }
 
 /** What merges, joins and adds for another kernel has no class of its own. */
@@ -140,29 +133,60 @@ export function executedWork({ kernel, variant, shape }: KernelCall): OpWork {
   return { bytes: finite(readBytes + writeBytes), operations: finite(operations) };
 }
 
-/** The law of a class on a device, in units of `lawSeconds`. */
-export const lawOf = ({
-  floorSeconds,
-  bytesPerSecond,
-  operationsPerSecond,
-}: Pick<Predictor, 'floorSeconds' | 'bytesPerSecond' | 'operationsPerSecond'>): { law: Law; rates: Rates } => ({
+/** The law of a class on a device: seconds that no call falls below, and rates that are reached. */
+export type Lawful = Pick<Predictor, 'floorSeconds' | 'bytesPerSecond' | 'operationsPerSecond'>;
+
+/** The same in units of `lawSeconds`. */
+export const lawOf = ({ floorSeconds, bytesPerSecond, operationsPerSecond }: Lawful): { law: Law; rates: Rates } => ({
   law: { floorSeconds, bandwidthShare: 1, peakShare: 1 },
   rates: { memoryBytesPerSecond: bytesPerSecond, operationsPerSecond, linkBytesPerSecond: 1 },
 });
 
-/** Octaves of every size of a shape. */
-export const octavesOf = (kernel: KernelName, shape: Shape): number[] =>
-  KERNELS[kernel].dims.map((name) => coordinate(valueOf(shape, name)));
+/** Calls of a kernel's variant, as the law of their class sees them. */
+export class Calls {
+  readonly #law: Law;
+  readonly #rates: Rates;
 
-/**
- * Features of a call: 1, and each term of its kernel over the law's time, relative to what it is in measured calls.
- * @param scales of the kernel's terms; none where no call of it was measured
- */
-export function featuresOf(call: KernelCall, seconds: number, scales: readonly number[]): number[] {
-  if (scales.length === 0) return [1];
-  const terms = termsAt(call.kernel, call.variant, call.shape);
-  return [1, ...scales.map((scale, j) => (scale > 0 ? Math.min(FEATURE_LIMIT, terms[j]! / seconds / scale) : 0))];
+  constructor(
+    readonly kernel: KernelName,
+    readonly variant: string,
+    lawful: Lawful,
+  ) {
+    ({ law: this.#law, rates: this.#rates } = lawOf(lawful));
+  }
+
+  /** Seconds by the law. */
+  secondsAt(shape: Shape): number {
+    return lawSeconds(this.#law, executedWork({ kernel: this.kernel, variant: this.variant, shape }), this.#rates);
+  }
+
+  /** Each term of the kernel over these seconds. */
+  sharesAt(shape: Shape): number[] {
+    const seconds = this.secondsAt(shape);
+    return termsAt(this.kernel, this.variant, shape).map((term) => term / seconds);
+  }
+
+  /**
+   * Octaves of every size; features: 1, and each term's share relative to what it is in measured calls.
+   * @param scales root mean squares of these shares (`scalesOf`); none where no call of the kernel was measured
+   */
+  placeAt(shape: Shape, scales: readonly number[], seconds = this.secondsAt(shape)): Place {
+    const terms = scales.length > 0 ? termsAt(this.kernel, this.variant, shape) : [];
+    return {
+      x: KERNELS[this.kernel].dims.map((name) => coordinate(valueOf(shape, name))),
+      features: [
+        1,
+        ...scales.map((scale, j) => (scale > 0 ? Math.min(FEATURE_LIMIT, terms[j]! / seconds / scale) : 0)),
+      ],
+    };
+  }
 }
+
+/** Root mean square of each number over some lists. */
+export const scalesOf = (lists: readonly (readonly number[])[]): number[] =>
+  lists[0]!.map((_, j) =>
+    Math.sqrt(lists.reduce((sum, row) => sum + Math.min(Number.MAX_VALUE, row[j]! ** 2), 0) / lists.length),
+  );
 
 /** What a prediction needs of a fitted predictor. */
 export type Model = Omit<
@@ -190,30 +214,22 @@ export function makePredictor(
 
 /** The same, from distinct points and at once; without any the class tells alone. */
 export function predictFrom(kernel: KernelName, variant: string, points: readonly Point[], model: Model): Predict {
-  const { law, rates } = lawOf(model);
-  const lawAt = (shape: Shape): number => lawSeconds(law, executedWork({ kernel, variant, shape }), rates);
-  const featuresAt = (shape: Shape, seconds: number): number[] =>
-    featuresOf({ kernel, variant, shape }, seconds, model.termScales);
+  const calls = new Calls(kernel, variant, model);
+  const shapes = points.map(({ shape }) => shape);
   const process = new Process(
-    {
-      x: points.map(({ shape }) => octavesOf(kernel, shape)),
-      features: points.map(({ shape }) => featuresAt(shape, lawAt(shape))),
-    },
-    points.map(({ shape, seconds }) => Math.log(seconds / lawAt(shape))),
+    shapes.map((shape) => calls.placeAt(shape, model.termScales)),
+    points.map(({ shape, seconds }) => Math.log(seconds / calls.secondsAt(shape))),
     model,
     model.noiseVariance - model.measuredVariance,
   );
-  const octavesOutsideOf = boxOf(
-    kernel,
-    points.map(({ shape }) => shape),
-  );
+  const octavesOutsideOf = boxOf(kernel, shapes);
   // Long calls of a kernel can follow what short ones do not show.
-  const longest = points.reduce((most, { shape }) => Math.max(most, lawAt(shape)), 0) || model.longestSeconds;
+  const longest = shapes.reduce((most, shape) => Math.max(most, calls.secondsAt(shape)), 0) || model.longestSeconds;
   const quantile = points.length > 0 ? model.quantile : model.quantileWithout;
   const what = points.length > 0 ? "each measured shape of its class's kernels" : 'each kernel of its class';
   return (shape, because) => {
-    const seconds = lawAt(shape);
-    const { mean, deviation, point } = process.at(octavesOf(kernel, shape), featuresAt(shape, seconds));
+    const seconds = calls.secondsAt(shape);
+    const { mean, deviation, point } = process.at(calls.placeAt(shape, model.termScales, seconds));
     const octavesOutside = octavesOutsideOf(shape);
     const between = Math.min(HALF_WIDTH_LIMIT, quantile * deviation);
     const longer = Math.max(0, Math.log2(seconds / longest));

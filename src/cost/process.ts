@@ -2,14 +2,14 @@
  * What is left of log time beyond a law: effects that are linear in features, a smooth part over octaves of the shape,
  * and noise, all normal. Equation numbers: Rasmussen & Williams, Gaussian Processes for Machine Learning.
  */
-import { cholesky, dot, inverseFromFactor, solve, solveLower } from './linear.js';
+import { cholesky, dot, solve, solveLower } from './linear.js';
 
 const SQRT3 = Math.sqrt(3);
 /** Pivots below this share of the variance are rounding. */
 const PIVOT_FLOOR = 1e-12;
 
 /** Matérn-3/2 correlation at a squared scaled distance (eq. 4.17). */
-export function matern32(squaredDistance: number): number {
+function matern32(squaredDistance: number): number {
   const r = SQRT3 * Math.sqrt(squaredDistance);
   return (1 + r) * Math.exp(-r);
 }
@@ -25,13 +25,13 @@ export interface Hyperparameters {
   readonly noiseVariance: number;
 }
 
-/** Where points lie: coordinates in octaves, and features. */
-export interface Places {
-  readonly x: readonly ArrayLike<number>[];
-  readonly features: readonly ArrayLike<number>[];
+/** Where a call lies: coordinates in octaves, and features. */
+export interface Place {
+  readonly x: ArrayLike<number>;
+  readonly features: ArrayLike<number>;
 }
 
-/** A process given some of its values. `at` allocates nothing: one place after another. */
+/** A process given some of its values. `at` tells of one place after another in the same fields. */
 export class Process {
   mean = 0;
   /** Of a new measurement. */
@@ -44,33 +44,31 @@ export class Process {
   readonly #k: Float64Array;
 
   /**
-   * @param y values at the places
+   * @param y values at the points
    * @param own variance that a point has to itself, part of the noise: a new measurement of it shares that
    */
   constructor(
-    readonly places: Places,
+    readonly points: readonly Place[],
     y: ArrayLike<number>,
     readonly hyper: Hyperparameters,
     readonly own = 0,
   ) {
-    const n = (this.#n = y.length);
-    const { x, features } = places;
+    const n = (this.#n = points.length);
     const k = new Float64Array(n * n);
     for (let i = 0; i < n; i++)
       for (let j = 0; j <= i; j++)
-        k[i * n + j] = this.#covariance(x[i]!, features[i]!, j) + (i === j ? hyper.noiseVariance : 0);
+        k[i * n + j] = this.#covariance(points[i]!, points[j]!) + (i === j ? hyper.noiseVariance : 0);
     this.#factor = cholesky(k, n, PIVOT_FLOOR * (hyper.signalVariance + hyper.noiseVariance));
     this.#alpha = solve(this.#factor, n, Float64Array.from(y));
     this.#k = new Float64Array(n);
   }
 
-  /** Of a place and a point. */
-  #covariance(x: ArrayLike<number>, features: ArrayLike<number>, point: number): number {
+  /** Before data. */
+  #covariance({ x, features }: Place, other: Place): number {
     const { signalVariance, lengthScale } = this.hyper;
-    const other = this.places.x[point]!;
     let squared = 0;
-    for (let a = 0; a < x.length; a++) squared += (x[a]! - other[a]!) ** 2;
-    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, this.places.features[point]!);
+    for (let a = 0; a < x.length; a++) squared += (x[a]! - other.x[a]!) ** 2;
+    return signalVariance * matern32(squared / lengthScale ** 2) + this.#linear(features, other.features);
   }
 
   #linear(a: ArrayLike<number>, b: ArrayLike<number>): number {
@@ -81,15 +79,17 @@ export class Process {
   }
 
   /** Sets the fields to the posterior at a place (eq. 2.25 and 2.26). */
-  at(x: ArrayLike<number>, features: ArrayLike<number>): this {
+  at(place: Place): this {
     const k = this.#k;
+    const { x, features } = place;
     const { signalVariance, noiseVariance } = this.hyper;
     this.mean = 0;
     this.point = -1;
     for (let i = 0; i < this.#n; i++) {
-      k[i] = this.#covariance(x, features, i);
+      const point = this.points[i]!;
+      k[i] = this.#covariance(place, point);
       let same = true;
-      for (let a = 0; a < x.length && same; a++) same = x[a] === this.places.x[i]![a];
+      for (let a = 0; a < x.length && same; a++) same = x[a] === point.x[a];
       if (same) {
         this.point = i;
         k[i]! += this.own;
@@ -102,10 +102,30 @@ export class Process {
     return this;
   }
 
+  /** Covariances of places, given the points (eq. 2.26 without noise), row-major. */
+  covarianceOf(places: readonly Place[]): Float64Array {
+    const m = places.length;
+    const explained = places.map((place) =>
+      solveLower(
+        this.#factor,
+        this.#n,
+        Float64Array.from(this.points, (point) => this.#covariance(place, point)),
+      ),
+    );
+    const found = new Float64Array(m * m);
+    for (let a = 0; a < m; a++)
+      for (let b = 0; b <= a; b++)
+        found[a * m + b] = found[b * m + a] =
+          this.#covariance(places[a]!, places[b]!) - dot(explained[a]!, explained[b]!);
+    return found;
+  }
+
   /** What it mispredicts at each point that is left out (eq. 5.12): (Q y)_i / Q_ii with the precision Q. */
   leftOut(): number[] {
-    const q = inverseFromFactor(this.#factor, this.#n);
-    return Array.from(this.#alpha, (each, i) => each / q[i * this.#n + i]!);
+    return Array.from(this.#alpha, (each, i) => {
+      const column = solveLower(this.#factor, this.#n, new Float64Array(this.#n).fill(1, i, i + 1));
+      return each / dot(column, column);
+    });
   }
 
   /** Negative logarithm of the density of these values, up to a constant (eq. 5.8). */

@@ -22,7 +22,7 @@ function isFolder(path: string): boolean {
 
 /**
  * Reads a model from a `config.json`, or from the folder that holds one. Its name is the last part of
- * `_name_or_path`, or else the folder's.
+ * `_name_or_path`, or else the folder's; that of the file where it is not called config.json.
  * @throws UserError when the path is no such file, is larger than 1 MiB or is not JSON, and as `geometryFromConfig`
  */
 export function readModelFile(path: string): Geometry {
@@ -41,7 +41,8 @@ export function readConfig(path: string): { readonly json: unknown; readonly nam
       `if it is a Hugging Face model, download huggingface.co/${path}/resolve/main/config.json and give its path`,
     );
   const json = parseConfig(readTextFile(file, 'model file', MAX_CONFIG_BYTES), `model file ${show(file)}`);
-  const name = nameInConfig(json, basename(dirname(resolve(file))));
+  const own = basename(file, '.json');
+  const name = nameInConfig(json, own === 'config' ? basename(dirname(resolve(file))) : own);
   if (existsSync(join(dirname(file), TAH_FILE)))
     throw new UserError(
       `${TAH_FILE} beside ${show(file)} says that ${name} runs some of its tokens again, each with rows of its ` +

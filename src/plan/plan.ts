@@ -9,6 +9,7 @@ import { configurationOf, evaluate, unlikeWanted } from './evaluate/evaluate.js'
 import { nearestPlans } from './decide/nearest.js';
 import { operate } from './evaluate/operating.js';
 import { MOST_ROWS, markPareto, representatives } from './decide/representatives.js';
+import { withPrompts } from './decide/risks.js';
 import { promptPricer } from './evaluate/prompt-time.js';
 import { withSlowKernels } from './evaluate/slow-kernels.js';
 import { applyTargets } from './evaluate/targets.js';
@@ -62,6 +63,7 @@ export function makePlan(
   const plans = ranked.map((p) =>
     early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },
   );
+  answer = withPrompts(r, plans, answer);
   const g = r.geometry;
   const report = {
     schema: 'lla-sim/plan' as const,

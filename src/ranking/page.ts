@@ -148,8 +148,8 @@ function herePart(h: Here): string[] {
     `\`lla-sim fidelity\` decoded ${words.join(', ')} with each cache, the same for all rows (\`${h.file}\`). ` +
       `Codecs with weights were fitted, not trained. Bytes are those of a sequence of ${h.contextTokens} tokens on ` +
       'this model, exact windows included, in tiles of 32 tokens. Beside LLA: better than a row of LLA with at ' +
-      'least as many bytes, or worse than one with at most as many, the nearest of each, by a path without an ' +
-      'untrained branch; the 95 % interval of the ratio of both KLs, over the same texts, decides.',
+      'least as many bytes, or worse than one with at most as many. The nearest of each counts, by a path without ' +
+      'an untrained branch. The 95 % interval of the ratio of both KLs, over the same texts, decides.',
     '',
     beaten.length === 0
       ? 'No codec is surely better than LLA at equal bytes.'

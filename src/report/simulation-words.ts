@@ -115,8 +115,25 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
           : 'misses the targets';
 };
 
-export function limitWords(run: Run): string {
-  if (run.limitedBy === 'nothing') return 'not overloaded: requests hardly wait';
+/** In a run that is long beside its requests nearly as many a second are answered as come. */
+const ANSWERED = 0.9;
+
+export function limitWords(
+  run: Run,
+  { workload: { requestsPerSecond: rate, maxConcurrency: most } }: SimulationReport,
+): string {
+  const answered = run.estimate.request_throughput;
+  const taken = run.completed / (run.completed + run.rejected);
+  if (most !== null && rate !== null && answered < ANSWERED * rate)
+    return (
+      `the client keeps at most ${most} requests open: of ${formatNumber(rate)} a second ${formatNumber(answered)} ` +
+      'were answered, and no latency counts the wait before'
+    );
+  if (run.limitedBy === 'nothing')
+    return run.sure || rate === null || answered >= ANSWERED * taken * rate
+      ? 'not overloaded: requests hardly wait'
+      : `requests hardly wait in this run, but it is short: ${formatNumber(rate)} a second came and ` +
+          `${formatNumber(answered)} were answered; more --requests, or --find-rate, say whether the rate lasts`;
   return `limited by ${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
 }
 

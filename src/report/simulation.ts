@@ -83,7 +83,7 @@ function sentences(r: SimulationReport): string[] {
           : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end ` +
             (sustained.low === 0 ? 'surely at no rate' : `surely up to ${formatNumber(sustained.low)}`)
         : '';
-      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r)}${most}; ${limitWords(run)}.`;
+      return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r)}${most}; ${limitWords(run, r)}.`;
     }),
   ];
 }

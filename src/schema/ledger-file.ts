@@ -5,7 +5,8 @@ import { DEVICES } from '../devices/catalogue.js';
 import { show, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
 import { readModelFile } from '../geometry/model-file.js';
-import { isPreset } from '../geometry/presets.js';
+import { isPreset, PRESET_NAMES } from '../geometry/presets.js';
+import { nearestName } from '../nearest.js';
 import { issueWords, parseJson } from '../io/json.js';
 import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
 
@@ -44,7 +45,7 @@ function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledge
   const parsed = ledgerSchema.safeParse(json);
   if (!parsed.success)
     throw new UserError(
-      parsed.error.issues.map((issue) => `${subject}: ${issueWords(issue)}`),
+      parsed.error.issues.map((issue) => `${subject}: ${issueWords(issue, json)}`),
       HINT,
     );
   const { source, defaults, campaigns, notCarried } = parsed.data;
@@ -78,7 +79,7 @@ function parseLedger(json: unknown, subject: string, folder: string): Pick<Ledge
       checkNames(whole, folder, models, note);
       const result = rowSchema.safeParse(whole);
       if (!result.success) {
-        for (const issue of result.error.issues) rowWords(issue).forEach(note);
+        for (const issue of result.error.issues) rowWords(issue, whole).forEach(note);
         return;
       }
       rows.push({ ...result.data, campaign: campaign.id });
@@ -108,8 +109,12 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** An issue of a row, a mistake each; a figure whose name lacks its unit is told which has it. */
-function rowWords(issue: Parameters<typeof issueWords>[0] & { keys?: readonly string[] }): string[] {
-  if (issue?.path[0] !== 'figures' || issue.path.length !== 1 || issue.keys === undefined) return [issueWords(issue)];
+function rowWords(
+  issue: Parameters<typeof issueWords>[0] & { keys?: readonly string[] },
+  row: Record<string, unknown>,
+): string[] {
+  if (issue?.path[0] !== 'figures' || issue.path.length !== 1 || issue.keys === undefined)
+    return [issueWords(issue, row)];
   return issue.keys.map((unknown) => {
     const meant = Object.keys(FIGURES).find((name) => name.startsWith(unknown.replace(/(_?ms|Ms|Millis\w*)$/, '')));
     const write = meant === undefined ? `one of ${Object.keys(FIGURES).join(', ')}` : meant;
@@ -136,6 +141,7 @@ function checkNames(
     known.add(model);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
-    note(`model ${show(model)}: ${error.message}`);
+    const preset = nearestName(model, PRESET_NAMES);
+    note(`model ${show(model)}: ${error.message}${preset === undefined ? '' : `; did you mean ${preset}?`}`);
   }
 }

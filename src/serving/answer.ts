@@ -98,7 +98,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
   const { request, workload, server, targets, tested } = setting;
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
-  if (o.findRate && workload.clientWaits)
+  if (o.findRate && workload.mostOpen !== null)
     throw new UserError(
       '--find-rate asks for a rate, and a client of --max-concurrency sends no faster than it is answered',
       'leave --max-concurrency out',
@@ -148,6 +148,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       label: workload.label,
       requests: workload.requests,
       requestsPerSecond: workload.requestsPerSecond,
+      maxConcurrency: workload.mostOpen,
       meanPromptTokens: workload.meanPromptTokens,
       meanOutputTokens: workload.meanOutputTokens,
       skippedLines: workload.skippedLines,

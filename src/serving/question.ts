@@ -41,8 +41,8 @@ export interface WorkloadChoice {
   /** How long requests are, without when they come. */
   readonly lengthsLabel: string;
   readonly kind: 'made up' | 'trace';
-  /** The client holds requests back while too many are open. */
-  readonly clientWaits: boolean;
+  /** Requests that the client keeps open at most; null without a limit. */
+  readonly mostOpen: number | null;
   /** Requests a second; null for users who wait for their answers. */
   readonly requestsPerSecond: number | null;
   readonly requests: number;
@@ -198,7 +198,7 @@ export function readWorkload(
     lengthsLabel,
     kind: 'made up',
     requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
-    clientWaits: settings.mostOpen < Infinity,
+    mostOpen: settings.mostOpen === Infinity ? null : settings.mostOpen,
     requests: settings.requests,
     meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
     thinkSeconds,
@@ -280,7 +280,7 @@ function readTrace(
     label: `${summary.format} trace ${path}`,
     lengthsLabel: `${summary.format} trace ${path}`,
     kind: 'trace',
-    clientWaits: false,
+    mostOpen: null,
     requestsPerSecond: rate,
     requests,
     meanOutputTokens: summary.outputTokens / requests,

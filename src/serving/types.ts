@@ -217,6 +217,8 @@ export interface SimulationReport extends Partial<FirstRun> {
     readonly label: string;
     readonly requests: number;
     readonly requestsPerSecond: number | null;
+    /** Requests that the client keeps open at most; null without a limit. */
+    readonly maxConcurrency: number | null;
     readonly meanPromptTokens: number;
     readonly meanOutputTokens: number;
     readonly skippedLines: number;

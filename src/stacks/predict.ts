@@ -63,7 +63,7 @@ export class TablePredictor {
     const places: Place[] = [];
     let widening = moved.widening;
     let octavesOutside = 0;
-    let width = widthAt(table, law);
+    let width = widthAt(table.widths, law);
     because?.('a sixth of the measured shapes, six times', width);
     let onKnot = true;
     for (let i = 0; i < sizes.length; i++) {
@@ -159,10 +159,8 @@ function pairsOf(pairs: readonly (readonly number[])[]): Map<number, Set<number>
 }
 
 /** Half-width in log seconds of what lies between measured points, by how long the call takes. */
-function widthAt({ widths }: StackTable, law: number): number {
-  for (const w of widths) if (law <= w.belowSeconds) return w.halfWidth;
-  return widths[widths.length - 1]!.halfWidth;
-}
+export const widthAt = (widths: StackTable['widths'], law: number): number =>
+  (widths.find((w) => law <= w.belowSeconds) ?? widths.at(-1)!).halfWidth;
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {

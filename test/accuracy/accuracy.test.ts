@@ -11,7 +11,7 @@ import { questionsOf } from '../../src/accuracy/question.js';
 import { accuracy, judgedFile, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import type { Row } from '../../src/schema/ledger-file.js';
-import { inProcess, ROOT } from '../cli/program.js';
+import { expectBadInput, inProcess, ROOT } from '../cli/program.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'accuracy-'));
@@ -109,6 +109,11 @@ describe('rows of one’s own', () => {
     );
     expect((await inProcess('accuracy', '--ledger', file, '--tolerance', '10%')).code).toBe(5);
     expect((await inProcess('accuracy', '--ledger', good, '--tolerance', '10%')).code).toBe(0);
+    const whole = await inProcess('accuracy', '--ledger', good, '--tolerance', '10');
+    expectBadInput(whole);
+    expect(whole.err).toContain('not "10"; write 10%');
+    const full = await inProcess('accuracy', '--ledger', ledger('full.json', [decode(4, 1), decode(999, 1)]));
+    expect(full.out).toMatch(/^Not priced, 1 row of \w+: by the planner \d+ of 999 sequences fit$/m);
     const both = await inProcess('accuracy', '--ledger', file, '--ledger', good, '--format', 'csv');
     expect(both.out.trimEnd().split('\n').length).toBe(3);
   });

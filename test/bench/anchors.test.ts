@@ -1,10 +1,8 @@
 /**
- * Which calls a calibration measures: what they weigh, that steps off their grid lie inside them, and how the next ones
- * are drawn.
+ * Which calls a calibration measures: what they weigh, and that steps off their grid lie inside them.
  */
 import { describe, expect, test } from 'vitest';
 import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/bench/calibrate/anchors.js';
-import { drawByShare } from '../../src/bench/calibrate/choose.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { KERNELS } from '../../kernels/registry.js';
@@ -41,10 +39,6 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
       'load f16',
     ])
       expect(kinds).toContain(kind);
-    const inTable = new Set(anchors.filter((c) => c.inTable).map(idOf));
-    for (const kind of ['matmul f16', 'attend q4', 'attend_prefill f16']) expect(inTable).toContain(kind);
-    // Only eviction has these.
-    for (const kind of ['attend f16+scores', 'evict f16']) expect(inTable).not.toContain(kind);
   });
 
   test('what validate runs has calls of its own only where the first few calls have them', () => {
@@ -119,15 +113,5 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     }
     expect([...outside]).toEqual([]);
     expect(known).toBeLessThan(all);
-  });
-});
-
-describe(`drawing by share (LLA_SIM_SEED=${seed})`, () => {
-  test('what carries more is drawn more often, by its weight', () => {
-    const candidates = Array.from({ length: 40 }, (_, i) => ({ share: i < 4 ? 1 : 0.01 }));
-    const drawn = Array.from({ length: 1600 }, (_, n) => drawByShare(candidates, randomFrom(seed + n)));
-    // Four of weight 1 against 36 of 0.01; drawn alike it would be 0.1.
-    expect(drawn.filter((i) => i < 4).length / 1600).toBeCloseTo(4 / 4.36, 1);
-    expect(new Set(drawn).size).toBeGreaterThan(20);
   });
 });

@@ -30,8 +30,6 @@ const truth = (width: number): number => 1e-3 * width;
 const trackOf = (count: number, share: (width: number) => number): Track => ({
   kernel: 'swiglu',
   variant: 'f32',
-  share: 0,
-  inTable: true,
   later: [],
   visitSeconds: [],
   resumed: [],
@@ -148,8 +146,7 @@ async function calibrateIn({
     open,
     probe,
     read: (sample) => readSample(sample, { submitSeconds: 0, drift }),
-    chooseTrack: ([t]) => (t && t.candidates.length > 0 ? t : undefined),
-    chooseCandidate: () => 0,
+    choose: ([t]) => (t && t.candidates.length > 0 ? { track: t, index: 0 } : undefined),
     visited: () => undefined,
     save: (must) => onSave(track.entry, must, turns.length),
     outliers: (_, samples) => outliers(samples),

@@ -82,7 +82,7 @@ describe('fitPredictor', () => {
 
   it.each(SYNTHETIC_KERNELS)('covers hidden runs in about 90 % of the cases: $title', (synthetic) => {
     for (const noise of [0, 0.05, 0.1]) {
-      const runs = [1, 2].map((seed) => runExperiment(synthetic, { noise, count: 32, pool: 200, seed }));
+      const runs = [1, 2, 3, 4].map((seed) => runExperiment(synthetic, { noise, count: 32, pool: 200, seed }));
       const share = runs.reduce((sum, run) => sum + run.covered, 0) / runs.reduce((sum, run) => sum + run.hidden, 0);
       expect(share, `noise ${noise}`).toBeGreaterThan(0.82);
       expect(median(runs.flatMap((run) => run.halfWidths))).toBeLessThan(0.85);
@@ -215,7 +215,7 @@ describe('predictor', () => {
       "import { KERNELS, workOf, type KernelCall, type KernelName } from '../../kernels/registry.js';",
       "import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';",
       "import { lawSeconds, type Law } from './law.js';",
-      "import { Process } from './process.js';",
+      "import { Process, type Place } from './process.js';",
     ]);
   });
 

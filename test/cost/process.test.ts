@@ -1,8 +1,8 @@
 /** The process against a dense implementation of its definition. */
 import { inverse, Matrix } from 'ml-matrix';
 import { expect, it } from 'vitest';
-import { dot, inverseFromFactor, cholesky } from '../../src/cost/linear.js';
-import { Process, type Hyperparameters, type Places } from '../../src/cost/process.js';
+import { cholesky } from '../../src/cost/linear.js';
+import { Process, type Hyperparameters, type Place } from '../../src/cost/process.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { SEED } from '../gpu/random.js';
 
@@ -14,24 +14,21 @@ const hyper: Hyperparameters = {
   lengthScale: 2.5,
 };
 const OWN = 1e-3;
-const draw = (n: number): Places => ({
-  x: Array.from({ length: n }, () => [8 * random(), 8 * random()]),
-  features: Array.from({ length: n }, () => [1, random()]),
-});
+const draw = (n: number): Place[] =>
+  Array.from({ length: n }, () => ({ x: [8 * random(), 8 * random()], features: [1, random()] }));
 
 /** Written out from the definition. */
-function covariance(a: { x: ArrayLike<number>; f: ArrayLike<number> }, b: typeof a): number {
+function covariance(a: Place, b: Place): number {
   const r = Math.hypot(a.x[0]! - b.x[0]!, a.x[1]! - b.x[1]!) / hyper.lengthScale;
   const [first, other] = hyper.effectVariances;
   return (
-    first * a.f[0]! * b.f[0]! +
-    other * a.f[1]! * b.f[1]! +
+    first * a.features[0]! * b.features[0]! +
+    other * a.features[1]! * b.features[1]! +
     hyper.signalVariance * (1 + Math.sqrt(3) * r) * Math.exp(-Math.sqrt(3) * r)
   );
 }
 
-function naive(places: Places, y: readonly number[], at: { x: ArrayLike<number>; f: ArrayLike<number> }, same = -1) {
-  const all = places.x.map((x, i) => ({ x, f: places.features[i]! }));
+function naive(all: readonly Place[], y: readonly number[], at: Place, same = -1) {
   const matrix = all.map((a, i) => all.map((b, j) => covariance(a, b) + (i === j ? hyper.noiseVariance : 0)));
   const k = all.map((a, i) => covariance(a, at) + (i === same ? OWN : 0));
   const weights = inverse(new Matrix(matrix))
@@ -45,37 +42,53 @@ function naive(places: Places, y: readonly number[], at: { x: ArrayLike<number>;
 }
 
 const places = draw(25);
-const y = places.x.map((x) => 0.3 * Math.sin(x[0]!) + 0.05 * random());
+const y = places.map(({ x }) => 0.3 * Math.sin(x[0]!) + 0.05 * random());
 
 it(`has the posterior of its definition, at points and between them (LLA_SIM_SEED=${SEED})`, () => {
   const process = new Process(places, y, hyper, OWN);
-  for (const [x, f, same] of [
-    [[1, 2], [1, 0.4], -1],
-    [[30, -4], [1, 7], -1],
-    [places.x[3]!, places.features[3]!, 3],
+  for (const [at, same] of [
+    [{ x: [1, 2], features: [1, 0.4] }, -1],
+    [{ x: [30, -4], features: [1, 7] }, -1],
+    [places[3]!, 3],
   ] as const) {
-    const { mean, deviation, point } = process.at(x, f);
-    const expected = naive(places, y, { x, f }, same);
+    const { mean, deviation, point } = process.at(at);
+    const expected = naive(places, y, at, same);
     expect(mean).toBeCloseTo(expected.mean, 9);
     expect(deviation).toBeCloseTo(expected.deviation, 9);
     expect(point).toBe(same);
   }
-  const nothing = new Process({ x: [], features: [] }, [], hyper).at([1, 2], [1, 0.5]);
+  const nothing = new Process([], [], hyper).at({ x: [1, 2], features: [1, 0.5] });
   expect(nothing.mean).toBe(0);
   expect(nothing.deviation).toBeCloseTo(Math.sqrt(0.2 + 0.05 / 4 + 0.09 + 4e-3), 12);
+});
+
+it('says how other places vary together, given its points', () => {
+  const others = draw(4);
+  const found = new Process(places, y, hyper).covarianceOf(others);
+  const precision = inverse(
+    new Matrix(places.map((a, i) => places.map((b, j) => covariance(a, b) + (i === j ? hyper.noiseVariance : 0)))),
+  );
+  for (let a = 0; a < 4; a++)
+    for (let b = 0; b < 4; b++) {
+      const [ka, kb] = [others[a]!, others[b]!].map((place) => places.map((point) => covariance(point, place)));
+      const explained = new Matrix([ka!])
+        .mmul(precision)
+        .mmul(new Matrix([kb!]).transpose())
+        .get(0, 0);
+      expect(found[4 * a + b]).toBeCloseTo(covariance(others[a]!, others[b]!) - explained, 9);
+    }
 });
 
 it('leaves one out in closed form as by deleting the point', () => {
   const left = new Process(places, y, hyper).leftOut();
   for (const i of [0, 7, 24]) {
-    const others = { x: places.x.filter((_, j) => j !== i), features: places.features.filter((_, j) => j !== i) };
-    const at = { x: places.x[i]!, f: places.features[i]! };
+    const others = places.filter((_, j) => j !== i);
     expect(left[i]!).toBeCloseTo(
       y[i]! -
         naive(
           others,
           y.filter((_, j) => j !== i),
-          at,
+          places[i]!,
         ).mean,
       8,
     );
@@ -84,9 +97,10 @@ it('leaves one out in closed form as by deleting the point', () => {
 
 it('is less surprised by values drawn from itself than another process is', () => {
   const many = draw(60);
-  const all = many.x.map((x, i) => ({ x, f: many.features[i]! }));
   const factor = cholesky(
-    Float64Array.from(all.flatMap((a, i) => all.map((b, j) => covariance(a, b) + (i === j ? hyper.noiseVariance : 0)))),
+    Float64Array.from(
+      many.flatMap((a, i) => many.map((b, j) => covariance(a, b) + (i === j ? hyper.noiseVariance : 0))),
+    ),
     60,
     1e-12,
   );
@@ -97,19 +111,4 @@ it('is less surprised by values drawn from itself than another process is', () =
     new Process(many, drawn, { ...hyper, ...of }).surprise(drawn);
   for (const other of [{ signalVariance: 3 }, { noiseVariance: 0.5 }, { lengthScale: 0.1 }])
     expect(surprise({})).toBeLessThan(surprise(other));
-});
-
-it('inverts by its factor', () => {
-  const matrix = [4, 0, 0, 1, 3, 0, 0.5, -1, 2];
-  const own = inverseFromFactor(cholesky(Float64Array.from(matrix), 3, 1e-12), 3);
-  const rows = [
-    [4, 1, 0.5],
-    [1, 3, -1],
-    [0.5, -1, 2],
-  ];
-  rows.forEach((row, i) =>
-    [0, 1, 2].forEach((j) =>
-      expect(dot(Float64Array.from(row), own.subarray(3 * j, 3 * j + 3))).toBeCloseTo(i === j ? 1 : 0, 12),
-    ),
-  );
 });

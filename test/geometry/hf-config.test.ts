@@ -413,6 +413,10 @@ describe('readModelFile', () => {
     expect(readModelFile(join(folder, 'My-Llama'))).toEqual(readModelFile(path));
   });
 
+  it('is called as its file where that is no config.json', () => {
+    expect(readModelFile(write('My-Llama/other.json', JSON.stringify(LLAMA))).name).toBe('other');
+  });
+
   it('prefers the name that the config gives', () => {
     expect(
       readModelFile(write('a.json', `\ufeff${JSON.stringify({ ...LLAMA, _name_or_path: 'meta-llama/Llama-3.1-8B' })}`))

@@ -325,6 +325,14 @@ describe('targets', () => {
     expect(exactly.removed).toEqual([]);
   });
 
+  it('what does not fit is removed for that alone: it takes no time that a target could be held against', async () => {
+    const { removed } = await planOf({ device: 'l40s', context: '8k', batch: 20, tpot: '50ms' });
+    expect(removed.filter(({ id }) => id === 'full/full')).toEqual([
+      { id: 'full/full', target: '--batch 20', reason: 'at most 6 sequences fit' },
+    ]);
+    expect(removed.map(({ reason }) => reason).join()).not.toMatch(/cannot tell|unknown time/);
+  });
+
   it('a price by the hour becomes one by the million tokens', async () => {
     const p = (await planOf({ codec: ['full'], usdPerHour: 3.6 })).plans[0] as Plan;
     const [rate, usd] = [p.decode.tokensPerSecond, p.decode.usdPerMillionTokens];

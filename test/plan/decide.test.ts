@@ -198,6 +198,8 @@ describe('the decision', () => {
     for (const [s, why] of [
       [{ model: 'huginn-3.5b', device: 'h100' }, 'no serving stack is known to run huginn-3.5b'],
       [{ device: 'mi300x' }, 'no kernels of a serving stack were measured on AMD Instinct MI300X'],
+      [{ device: 'mi300x', stack: 'vllm-rlt' }, 'vllm-rlt was never measured on AMD Instinct MI300X or its like'],
+      [{ device: 'm3-max', stack: 'transformers' }, 'transformers was never measured on Apple M3 Max or its like'],
     ] as [Scenario, string][]) {
       const report = await planOf(s);
       expect(report.answer).toMatchObject({ verdict: 'estimates-only', deploy: null, reason: why });

@@ -28,4 +28,6 @@ it.each([
 it('names nothing that does not help', async () => {
   expect(await words({ device: 'h100', context: '1M', codec: ['full'] })).not.toContain('--gpus');
   expect(await words({ vram: '64MB' })).toBe('take a larger GPU');
+  // What cannot be asked of a model does not hide why nothing fits.
+  expect(await words({ model: 'iquest-coder-v1-40b-loop', device: 'l4' })).toBe('what fits: --gpus 8');
 });

@@ -9,6 +9,7 @@ import { makePlan } from '../../src/plan/plan.js';
 import { runsOf } from '../../src/plan/ask/runs.js';
 import { sweepOf } from '../../src/plan/evaluate/explain.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
+import { shownDecode } from '../../src/plan/words/words.js';
 import { compareText } from '../../src/report/text/compare-text.js';
 import { fleetText } from '../../src/report/text/fleet-text.js';
 import { planCsv } from '../../src/report/plan-csv.js';
@@ -113,7 +114,33 @@ describe('several runs', () => {
     expect(header).toMatch(/^version,model,device,vramBytes,gpus,stack,contextTokens,id,/);
     expect(rows.map((r) => r.split(',')[2])).toEqual(['h100', 'h200']);
   });
-  it('are not the cheapest for lack of a price: where one has none the fastest is first, as a line says', async () => {
+  it('say what a cheaper GPU would have to cost, or what keeps it behind', async () => {
+    const bestOf = async (...flags: string[]): Promise<string> =>
+      (await inProcess('plan', '--codec', 'full,kv-quant', '--ctx', '8k', '--best', ...flags)).out.replace(/\s+/g, ' ');
+    const rates = async (device: string): Promise<number> => {
+      const { answer, plans } = await planOf({ device, codec: ['full', 'kv-quant'], context: '8k' });
+      return shownDecode(plans.find((p) => p.id === answer.deploy?.planId)!).tokensPerSecond!.estimate;
+    };
+    const share = Math.floor((100 * (await rates('h100'))) / (await rates('b200')));
+    const two = ['--device', 'h100,b200'];
+    // At a price below that share it would have won.
+    expect(await bestOf(...two)).toContain(
+      `Others cheaper a token only where an hour costs less than this share of b200's: h100 ${share} %`,
+    );
+    const [lost, won] = [(share + 2) / 10, (share - 2) / 10];
+    expect(await bestOf(...two, '--usd-per-hour', `b200=10,h100=${lost}`)).toMatch(
+      new RegExp(`Best b200.*Others cheaper an hour, dearer a token: h100 .* for ${share} % of b200's tokens`),
+    );
+    expect(await bestOf(...two, '--usd-per-hour', `b200=10,h100=${won}`)).not.toContain('Others');
+    expect(await bestOf('--device', 'l4,h100', '--tpot', '18ms')).toMatch(
+      /Others l4: full\/full misses --tpot 18ms: one/,
+    );
+    // A full cache that does not fit is why, not that nobody measured the GPU.
+    expect(await bestOf('--device', 'rtx-5080,h200', '--model', 'ouro-2.6b')).toMatch(
+      /Others rtx-5080: the full cache does not fit/,
+    );
+  });
+  it('are not the cheapest for lack of a price: where one has none the fastest comes first, and a line says so', async () => {
     const planned = await Promise.all([
       planOf({ device: 'h100', usdPerHour: 2.5 }),
       planOf({ device: 'b200', usdPerHour: 5 }),
@@ -127,7 +154,7 @@ describe('several runs', () => {
   it('of several contexts have a best one each, since nobody chooses the shorter text', async () => {
     const flags = ['--device', 'l40s,h200', '--codec', 'full', '--ctx', '16k,4096', '--best'];
     const { out } = await inProcess('plan', ...flags);
-    expect(out).toMatch(/^Best +h200 at 4096: .* tok\/s; next l40s, \d+ tok\/s.*\nBest +h200 at 16k: /m);
+    expect(out).toMatch(/^Best +h200 at 4096: .* tok\/s; next l40s, \d+ tok\/s\nOthers .*\nBest +h200 at 16k: /m);
     expect(out.split('\n').flatMap((l) => /^(\w+) +(\w+) +full /.exec(l)?.slice(1).join(' ') ?? [])).toEqual([
       'h200 4096',
       'l40s 4096',
@@ -227,6 +254,46 @@ describe('fleets', () => {
     expect(await words(full, 1)).toMatch(/^Deploy +1 h100: full cache on vLLM [\d.]+, 1 user at .*, at most \d+/m);
   });
 
+  it('on a number of GPUs that is asked about are enough or not', async () => {
+    const words = async (users: number, s: Scenario): Promise<string> => {
+      const { fleet: found, reports } = planFleet(s, users, await readSources(s));
+      return fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+    };
+    const two: Scenario = { device: 'h100', context: '8k', codec: ['full', 'flashloop'], gpus: 2 };
+    const most = planFleet(two, 1, await readSources(two)).fleet.deploy!.mostUsersPerReplica;
+    expect(await words(most, two)).toMatch(
+      new RegExp(`^Enough +yes: 2 h100 that share the model serve up to ${most}$`, 'm'),
+    );
+    const more = await words(most + 1, two);
+    expect(more).toMatch(
+      new RegExp(`^Enough +no: 2 h100 that share the model serve ${most} of ${most + 1} users; it takes 4$`, 'm'),
+    );
+    // As a plan of one replica says.
+    expect(more).toMatch(/retrieval of flashloop-\w+ at 8k is unknown/);
+    expect(await words(1, { ...two, device: 'mi300x' })).toMatch(/^Enough +no: nothing that runs today/m);
+    const { gpus: _gpus, ...open } = two;
+    expect(await words(1, open)).not.toContain('Enough');
+  });
+
+  it('on several GPUs begin with the best, and with what the others would have to cost', async () => {
+    const ask = async (...flags: string[]): Promise<string> =>
+      (await inProcess('plan', '--device', 'l40s,h100,mi300x', '--codec', 'full', '--users', '50', ...flags)).out;
+    const all = /(\d+) h100.* (\d+) l40s/;
+    const open = (await ask()).replace(/\s+/g, ' ');
+    const [, few, many] = (all.exec(open) ?? []).map(Number) as [number, number, number];
+    expect(few).toBeLessThan(many);
+    expect(open).toContain(
+      `Best ${few} h100; cheaper only where a GPU costs less than a share of one h100: ${many} l40s, below ` +
+        `${Math.floor((100 * few) / many)} %; mi300x: nothing with confidence`,
+    );
+    // Dollars are not compared with GPUs.
+    expect(await ask('--usd-per-hour', 'h100=99')).toMatch(new RegExp(`^Best +${few} h100;`));
+    const dear = `h100=${(1.1 * many) / few},l40s=1,mi300x=1`;
+    expect(await ask('--usd-per-hour', dear)).toMatch(
+      new RegExp(`^Best +${many} l40s .* an hour\\); then ${few} h100`),
+    );
+  });
+
   it('recommend nothing beyond the published contexts, or by a stack that does not run the model', async () => {
     const far = await fleet({ device: 'h200', context: '128k', codec: ['full', 'lla'], ratio: [21.33] });
     expect([far.fleet.deploy, far.fleet.upside]).toEqual([null, null]);
@@ -269,6 +336,16 @@ describe('fleets', () => {
     const o = await inProcess('plan', '--device', 'h100', '--ctx', '256k', '--users', '1');
     expect(o.out).toMatch(/1 user at once[\s\S]*^Cheapest /m);
     expect(o.out).not.toMatch(/^Fails /m);
+  });
+
+  it('say every target that they were held against', async () => {
+    const { out } = await inProcess(
+      ...['plan', '--device', 'h100', '--users', '3', '--codec', 'full', '--ttft', '2s', '--tpot', '50ms'],
+      ...['--min', 'gsm8k=0.5'],
+    );
+    expect(out.replace(/\s+/g, ' ')).toContain(
+      '; at most 50 ms a token, the first token within 2 s, gsm8k at least 0.5, 90 % sure',
+    );
   });
 
   it('that cannot be end with exit code 3 and the nearest plan', async () => {

@@ -27,6 +27,8 @@ describe(`figures of others (seed ${SEED})`, () => {
     group('vllm', 'rtx-5090', true, 'attainable'),
     group('vllm-rlt', 'h800-pcie', true, 'runtime'),
     group('sglang', 'h100', false, 'tables'),
+    group('vllm', 'mi300x', false, 'attainable'),
+    group('vllm', 'rtx-3090', false, 'attainable'),
   ];
   const ask = (stack: string | null, device: string, loops: number) =>
     testedOf(groups, { stack, device: { id: device }, geometry: { loops } });
@@ -54,6 +56,14 @@ describe(`figures of others (seed ${SEED})`, () => {
       on: 'servers without kernel tables on rtx-5090, looped models',
     });
     expect(ask('vllm-rlt', 'b300', 4)).toMatchObject(of(groups[4]!));
+    // What is estimated is the GPU: figures of it, or of its maker, are nearer than those of the kind of model.
+    const estimated = 'servers without kernel tables on';
+    for (const [device, own, on] of [
+      ['mi300x', 6, 'mi300x, models without loops'],
+      ['rtx-3090', 7, 'rtx-3090, models without loops'],
+      ['mi355x', 6, 'mi300x, none on this GPU'],
+    ] as const)
+      expect(ask('attainable', device, 4)).toMatchObject({ on: `${estimated} ${on}`, ...of(groups[own]!) });
     for (const stack of [null, 'lla-sim', 'trtllm']) expect(ask(stack, 'h100', 4)).toBeNull();
   });
 });

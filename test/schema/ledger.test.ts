@@ -199,7 +199,22 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
     },
     /row 2 of one \("second"\): is the second that fits/,
   ],
-  ['an unknown field of the file', (f) => Object.assign(f, { rows: [] }), /Unrecognized key: "rows"/],
+  ['an unknown field of the file', (f) => Object.assign(f, { rows: [] }), /file has an unknown field: "rows"/],
+  [
+    'a word that is none of a list',
+    (f) => Object.assign(f.campaigns[0]!, { use: 'guess' }),
+    /use must be one of fits, judges, out-of-reach, not "guess"/,
+  ],
+  [
+    'a kind of workload that is none',
+    (_, r) => Object.assign(r, { workload: { kind: 'decode' } }),
+    /workload\.kind must be one of decode-only, closed-loop, .*, boot, not "decode"/,
+  ],
+  [
+    'a mistyped preset',
+    (_, r) => (r['model'] = 'ouro-1.5b'),
+    /model "ouro-1.5b": model file .* does not exist; did you mean ouro-1.4b\?/,
+  ],
   ['another version', (f) => (f.schemaVersion = 2), /schemaVersion/],
 ];
 it.each(WRONG)('refuses %s, a line for each mistake', (_, change, words) => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXIT } from '../../src/errors.js';
+import type { PlanReport } from '../../src/plan/types.js';
 import type { Run, SimulationReport } from '../../src/serving/types.js';
 import { EXIT_DEPTHS } from '../../src/quality/exit-depths.js';
 import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
@@ -109,6 +110,38 @@ describe('the answer', () => {
     expect(csv).toHaveLength(61);
     expect(csv[1]!.split(',')).toHaveLength(csv[0]!.split(',').length);
   });
+});
+
+it('does not call a server idle after a run that is too short to fill it', async () => {
+  const said = async (rate: number, requests: number): Promise<string> =>
+    (
+      await simulate('--device', 'h200', '--codec', 'full', '--rate', `${rate}`, '--requests', `${requests}`)
+    ).out.replace(/\s+/g, ' ');
+  // Ten a second are what it sustains.
+  const short = /requests hardly wait in this run, but it is short: 14 a second came and ([\d.]+) were answered; more/;
+  expect(Number(short.exec(await said(14, 300))?.[1])).toBeLessThan(10);
+  expect(await said(14, 3000)).toContain('limited by KV blocks');
+  expect(await said(3, 1000)).toContain('not overloaded: requests hardly wait');
+});
+
+it('finds that a plan keeps to --tpot beside prompts from the answers on that the plan names', async () => {
+  const asked = ['--device', 'h200', '--codec', 'full', '--tpot', '50ms'];
+  const { out } = await inProcess('plan', ...asked, '--format', 'json');
+  const { answer } = JSON.parse(out) as PlanReport;
+  const risk = answer.risks.find(({ code }) => code === 'prompts-between')?.message ?? '';
+  const named = Number(/where answers have (\d+) tokens or more/.exec(risk)?.[1]);
+  const batch = `${answer.deploy!.batch}`;
+  const meanTpot = async (tokens: number): Promise<number> => {
+    const r = await report(
+      ...[...asked, '--arrivals', 'closed', '--users', batch, '--max-num-seqs', batch, '--requests', '600'],
+      ...['--prompt-tokens', `${4096 - tokens}`, '--output-tokens', `${tokens}`, '--max-model-len', '4096'],
+    );
+    return r.runs[0]!.estimate.mean_tpot_ms!;
+  };
+  expect(await meanTpot(named)).toBeLessThanOrEqual(50);
+  expect(await meanTpot(Math.round(named / 2))).toBeGreaterThan(50);
+  // Without a target there is none to miss.
+  expect((await inProcess('plan', ...asked.slice(0, 4))).out).not.toContain('beside prompts');
 });
 
 it('prices tokens by the throughput that it shows', async () => {

@@ -3,6 +3,7 @@
  * own.
  */
 import { describe, expect, it } from 'vitest';
+import { waysNote } from '../../src/report/text/ways-table.js';
 import type { SimulationReport, WayRow } from '../../src/serving/types.js';
 import { onFront } from '../../src/serving/ways.js';
 import { expectBadInput, inProcess } from '../cli/program.js';
@@ -36,6 +37,13 @@ describe(`the front (seed ${SEED})`, () => {
       expect(on).toBe(own.quality.share !== null && own.requestsPerSecond.low > 0 && !beaten);
     });
   });
+});
+
+it('names the server that schedules loops where a way needs one', () => {
+  const words = (needs: string): string =>
+    waysNote([{ needs, quality: { share: 1, of: null } } as Pick<WayRow, 'needs' | 'quality'> as WayRow]);
+  expect(words('a server that schedules loops')).toContain('vllm-rlt schedules loops');
+  expect(words('kernels')).not.toContain('vllm-rlt');
 });
 
 describe('simulate --find-rate --ways', () => {

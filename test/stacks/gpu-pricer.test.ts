@@ -250,12 +250,12 @@ describe('the stack of a plan', () => {
     async (stack) => {
       const random = randomFrom(seed);
       const asked = { device: 'b300', codec: ['full'] as const, model: 'ouro-1.4b', stack };
-      const { price } = prepare(asked, await readSources(asked)).request.pricer!;
+      const { pricer } = prepare(asked, await readSources(asked)).request;
       for (let i = 0; i < 200; i++) {
         const queries = 1 + Math.floor(2 ** (11 * random()));
         const shape = { sequences: 1, kvHeads: 16, group: 1, queries, context: 0, keyWidth: 128, valueWidth: 128 };
         const at = (context: number) =>
-          price({ kernel: 'attend_prefill', variant: 'f16', shape: { ...shape, context } });
+          pricer!.price({ kernel: 'attend_prefill', variant: 'f16', shape: { ...shape, context } });
         const context = Math.ceil(2 ** (14 * random()));
         const { estimate, low, high } = at(context);
         const label = `${queries} after ${context}, seed ${seed}`;

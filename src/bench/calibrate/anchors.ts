@@ -132,8 +132,6 @@ export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 's
  */
 export interface Anchor extends KernelCall {
   readonly share: number;
-  /** Whether a row of the planner's default table calls it: steps and prompts without eviction. */
-  readonly inTable: boolean;
 }
 
 /**
@@ -180,14 +178,14 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
       bindingBytes: range.bindingBytes,
     };
     for (const { context, batch, weight } of range.steps)
-      shares.collect(weight * own, batch, !c.eviction, (visit) => forEachOp(c, schedule(c, batch, context), visit));
+      shares.collect(weight * own, batch, (visit) => forEachOp(c, schedule(c, batch, context), visit));
     const key = promptKey(c);
     const alike = prompts.get(key) ?? { c, candidates: 0 };
     prompts.set(key, { ...alike, candidates: alike.candidates + own });
   }
   for (const { c, candidates } of prompts.values())
     for (const { weight, ...prompt } of range.prompts)
-      shares.collect(weight * candidates, `prompt ${prompt.promptTokens}`, !c.eviction, (visit) =>
+      shares.collect(weight * candidates, `prompt ${prompt.promptTokens}`, (visit) =>
         forEachPrefillCall(c, prompt, visit),
       );
   return shares.anchors();
@@ -199,7 +197,6 @@ interface Tallied {
   readonly each: number;
   seconds: number;
   share: number;
-  inTable: boolean;
 }
 
 /** Distinct calls of steps and prompts, each priced once, and their shares so far. */
@@ -212,12 +209,10 @@ class Shares {
   /**
    * Adds the calls of one step or prompt.
    * @param like steps or prompts of one name have many calls in common at the same places, which are found there first
-   * @param inTable whether they are of the default table
    */
   collect(
     weight: number,
     like: string | number,
-    inTable: boolean,
     forEach: (visit: (call: KernelCall, times: number) => void) => void,
   ): void {
     const list = this.lists.get(like) ?? [];
@@ -237,12 +232,11 @@ class Shares {
     });
     for (const tallied of own) {
       tallied.share += weight * (tallied.seconds / total) ** 2;
-      tallied.inTable ||= inTable;
     }
   }
 
   anchors(): Anchor[] {
-    return [...this.known.values()].map(({ call, share, inTable }) => ({ ...call, share, inTable }));
+    return [...this.known.values()].map(({ call, share }) => ({ ...call, share }));
   }
 
   private of({ kernel, variant, shape }: KernelCall): Tallied {
@@ -251,7 +245,7 @@ class Shares {
     const known = this.known.get(key);
     if (known) return known;
     const call = { kernel, variant, shape };
-    const added = { call, each: rooflinePrice(call, this.rates).estimate, seconds: 0, share: 0, inTable: false };
+    const added = { call, each: rooflinePrice(call, this.rates).estimate, seconds: 0, share: 0 };
     this.known.set(key, added);
     return added;
   }

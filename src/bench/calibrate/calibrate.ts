@@ -8,7 +8,7 @@ import type { Tuning } from '../../../kernels/options.js';
 import type { KernelName } from '../../../kernels/registry.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
-import { choose, leastServed, lightest } from './choose.js';
+import { lightest, nextPoint } from './choose.js';
 import { compileAhead } from './compile.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { openPoint, tuningOptions } from '../measure.js';
@@ -134,6 +134,11 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
   };
   const rules = { ...raw, batchSeconds, mostCalls, seed: options.seed };
   const { budgetSeconds } = options;
+  const reach = {
+    floorSeconds: overheads.dispatchSeconds,
+    bytesPerSecond: ceilings.readBytesPerSecond,
+    operationsPerSecond: ceilings.f32FlopsPerSecond,
+  };
   const bounded = Number.isFinite(device.bounds.dispatchSeconds);
   const compile = async (tracks: readonly Track[], compilers: () => Promise<readonly Device[]>): Promise<void> => {
     const others = await compilers();
@@ -145,6 +150,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
         untilSeconds,
         most: Math.floor(budgetSeconds / COMPILE.secondsEach),
         stopped: () => options.signal?.aborted === true,
+        reach,
         onPipeline: ({ kernel, variant }) =>
           options.onCompiled?.({ kernel, variant, elapsedSeconds: spent(), secondsLeft: budgetSeconds - spent() }),
       });
@@ -176,9 +182,10 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
         ),
       probe: runProbe,
       driftRetried: clock === 'processor' ? DRIFT_RETRIED.processor : DRIFT_RETRIED.usual,
-      chooseTrack: leastServed,
-      chooseCandidate: (track) =>
-        bounded && samplesOf(track).length === 0 ? lightest(track) : choose(track, options.seed),
+      choose: (list) => {
+        const next = nextPoint(list, reach);
+        return next && bounded && samplesOf(next.track).length === 0 ? { ...next, index: lightest(next.track) } : next;
+      },
       ...(bounded ? { mostFailures: MOST_FAILURES } : {}),
       ...(options.pauses ? { pauses: options.pauses } : {}),
       read,

@@ -1,56 +1,97 @@
-/** Which point of a calibration is measured next: of which kernel, and at which shape. */
+/**
+ * Which point of a calibration is measured next: that which lowers the variance of the steps of plans most for its time
+ * (Cohn 1996, "Neural network exploration using optimal experiment design"). The variance of a call is the model's
+ * before it has seen any time (cost/process.ts), given the shapes that were measured; that of steps is the sum over
+ * their calls, each by its squared share of the time (anchors.ts).
+ */
 import { best } from '../../numbers/best.js';
-import { mix } from '../../numbers/hash.js';
-import { workOf } from '../../../kernels/registry.js';
-import { randomFrom } from '../../numbers/random.js';
+import { CONSTANTS } from '../../cost/constants.js';
+import { Calls, scalesOf, type Lawful } from '../../cost/predictor.js';
+import { Process, type Place } from '../../cost/process.js';
+import { workOf, type KernelName } from '../../../kernels/registry.js';
+import type { Shape } from '../../../kernels/spec.js';
 import { median } from '../../numbers/statistics.js';
-import { mostTelling } from './spread.js';
 import { samplesOf, unfinishedOf, type Track } from './visits.js';
 
-/** Points of a track that are spread over its shapes by their shares, before any is drawn. */
-const SPREAD_FIRST = 5;
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 96;
-const MOST_POINTS_SMALL = 28;
-/** Minimum weight of a kernel with a small share of a step, relative to the largest: a fit still needs a few points. */
-export const LEAST_SHARE = 1 / 60;
-/** Kernels with at least this share of the largest weight may have many points. */
-const LARGE_SHARE = 0.05;
-/** A point is drawn with a probability that grows with its share, above this floor. */
-const LEAST_DRAWN_SHARE = 1 / 400;
-
+/** So many of the heaviest candidates are considered; others are when those are measured. */
+const CONSIDERED = 200;
+/** Calls of which no share is known still count, after all others. */
+const LEAST_SHARE = 1e-12;
 /** Assumed time of a visit for each session that ended while the track's first point was prepared. */
 const UNFINISHED_SECONDS = 30;
 
-/**
- * Points of every kernel that a row of the default table calls, before a kernel is measured that none calls; and visits
- * in which it must have got them, so that one that fails does not stop the others.
- */
-const TABLE_FIRST = { points: 3, visits: 6 };
+const squared = ({ value }: { readonly value: number }): number => value ** 2;
+const HYPER = {
+  effectVariances: [squared(CONSTANTS.unmeasured), squared(CONSTANTS.termPrior)],
+  signalVariance: squared(CONSTANTS.signalPrior),
+  noiseVariance: squared(CONSTANTS.noisePrior),
+  lengthScale: CONSTANTS.lengthPrior.value,
+} as const;
+
+/** A shape, and how much the variance of steps depends on its price; 0 where it is not known. */
+interface Weighted {
+  readonly shape: Shape;
+  readonly share: number;
+}
+
+/** A candidate's index, and by how much measuring it lowers the variance of steps. */
+interface Telling {
+  readonly index: number;
+  readonly lowered: number;
+}
 
 /**
- * The track whose next point narrows the intervals of steps most for its time. A kernel's error falls about as 1/n with
- * n points, so the track with the smallest n² · seconds / share is next. Kernels that no row of the default table calls
- * come after all others have a few points.
+ * The candidate that tells most, of itself and of the others. There must be one.
+ * @param reach of the device's ceilings: the law before anything is measured
  */
-export function leastServed(tracks: readonly Track[]): Track | undefined {
-  const largest = tracks.reduce((most, t) => Math.max(most, t.share), Number.MIN_VALUE);
-  const visitSeconds = (t: Track): number =>
-    t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1 + UNFINISHED_SECONDS * unfinishedOf(t);
-  const served = (t: Track): number =>
-    ((samplesOf(t).length + 0.5) ** 2 * visitSeconds(t)) / Math.max(LEAST_SHARE, t.share / largest);
-  const full = (t: Track): boolean =>
-    samplesOf(t).length >= (t.share >= LARGE_SHARE * largest ? MOST_POINTS : MOST_POINTS_SMALL);
-  const isScarce = (t: Track): boolean =>
-    t.inTable &&
-    samplesOf(t).length < TABLE_FIRST.points &&
-    t.visitSeconds.length < TABLE_FIRST.visits &&
-    unfinishedOf(t) === 0;
-  const open = tracks.filter((t) => t.candidates.length > 0 && !full(t));
-  return (open.some(isScarce) ? open.filter((t) => t.inTable) : open).reduce<Track | undefined>(
-    (least, t) => (!least || served(t) < served(least) ? t : least),
-    undefined,
+export function mostTelling(
+  { kernel, variant }: { readonly kernel: KernelName; readonly variant: string },
+  measured: readonly Shape[],
+  candidates: readonly Weighted[],
+  reach: Lawful,
+): Telling {
+  const weightOf = (i: number): number => Math.max(LEAST_SHARE, candidates[i]!.share);
+  const considered = [...candidates.keys()].sort((a, b) => weightOf(b) - weightOf(a) || a - b).slice(0, CONSIDERED);
+  const shapes = considered.map((i) => candidates[i]!.shape);
+  const calls = new Calls(kernel, variant, reach);
+  const scales = scalesOf([...measured, ...shapes].map((shape) => calls.sharesAt(shape)));
+  const placesOf = (list: readonly Shape[]): Place[] => list.map((shape) => calls.placeAt(shape, scales));
+  const together = new Process(placesOf(measured), new Float64Array(measured.length), HYPER).covarianceOf(
+    placesOf(shapes),
   );
+  const m = considered.length;
+  const weights = considered.map(weightOf);
+  const lowered = weights.map((_, c) => {
+    const row = together.subarray(c * m, c * m + m);
+    return weights.reduce((sum, w, j) => sum + w * row[j]! ** 2, 0) / (row[c]! + HYPER.noiseVariance);
+  });
+  const most = best([...lowered.keys()], (c) => lowered[c]!)!;
+  return { index: considered[most]!, lowered: lowered[most]! };
+}
+
+/** What `mostTelling` said of a track, until a point of it is tried or its candidates change. */
+const KNOWN = new WeakMap<Track, Telling & { readonly tried: number; readonly left: number }>();
+
+function tellingOf(track: Track, reach: Lawful): Telling {
+  const { candidates, entry, variant } = track;
+  const tried = [...samplesOf(track), ...entry.gaps.filter((gap) => gap.variant === variant)];
+  const known = KNOWN.get(track);
+  if (known?.tried === tried.length && known.left === candidates.length) return known;
+  const shapes = tried.map(({ shape }) => shape);
+  const found = { ...mostTelling(track, shapes, candidates, reach), tried: tried.length, left: candidates.length };
+  KNOWN.set(track, found);
+  return found;
+}
+
+/** The track, and index of its candidate, whose measurement lowers the variance of steps most for its time. */
+export function nextPoint(tracks: readonly Track[], reach: Lawful): { track: Track; index: number } | undefined {
+  const secondsOf = (t: Track): number =>
+    t.visitSeconds.length > 0 ? median(t.visitSeconds) : 1 + UNFINISHED_SECONDS * unfinishedOf(t);
+  const open = tracks.filter((t) => t.candidates.length > 0 && samplesOf(t).length < MOST_POINTS);
+  const track = best(open, (t) => tellingOf(t, reach).lowered / secondsOf(t));
+  return track && { track, index: tellingOf(track, reach).index };
 }
 
 /** Index of the candidate with the least work. */
@@ -60,34 +101,4 @@ export function lightest({ kernel, variant, candidates }: Pick<Track, 'kernel' |
     return readBytes + writeBytes + flops;
   };
   return best([...candidates.keys()], (i) => -work(i)) ?? 0;
-}
-
-/** Index of the lightest candidate among those on which something depends. */
-export function lightestUsed({ kernel, variant, candidates }: Track): number {
-  const largest = candidates.reduce((most, c) => Math.max(most, c.share), 0);
-  const used = candidates.filter(({ share }) => share >= LEAST_DRAWN_SHARE * largest);
-  return candidates.indexOf(used[lightest({ kernel, variant, candidates: used })]!);
-}
-
-/**
- * Index of the track's candidate to measure next. The second is a light one: it shows what a call takes at least, which
- * heavy shapes do not, however many they are. Every other later one is drawn by share.
- */
-export function choose(track: Track, seed: number): number {
-  const samples = samplesOf(track);
-  const { candidates } = track;
-  if (samples.length === 1) return lightestUsed(track);
-  // Every other point, too: drawing alone leaves some out on which much depends.
-  if (samples.length < SPREAD_FIRST || samples.length % 2 === 0) {
-    const tried = [...samples, ...track.entry.gaps.filter((g) => g.variant === track.variant)].map((s) => s.shape);
-    return mostTelling(tried, candidates);
-  }
-  return drawByShare(candidates, randomFrom(mix(seed + samples.length)));
-}
-
-/** Index of a candidate, drawn by its share (Efraimidis & Spirakis 2006). */
-export function drawByShare(candidates: readonly { readonly share: number }[], random: () => number): number {
-  const largest = candidates.reduce((most, c) => Math.max(most, c.share), Number.MIN_VALUE);
-  const keys = candidates.map(({ share }) => Math.log(random()) / Math.max(LEAST_DRAWN_SHARE, share / largest));
-  return keys.indexOf(Math.max(...keys));
 }

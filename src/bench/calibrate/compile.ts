@@ -9,10 +9,12 @@ import { GpuError } from '../../../kernels/host/errors.js';
 import type { Buffer } from '../../gpu/passes.js';
 import type { OperationPlan } from '../../../kernels/host/plan.js';
 import { deviceOptions, planOperation } from '../../../kernels/launches.js';
+import { best } from '../../numbers/best.js';
 import { median } from '../../numbers/statistics.js';
-import { LEAST_SHARE, lightestUsed } from './choose.js';
+import type { Shape } from '../../../kernels/spec.js';
+import { mostTelling } from './choose.js';
+import type { Lawful } from '../../cost/predictor.js';
 import { tuningOptions } from '../measure.js';
-import { mostTelling } from './spread.js';
 import type { Track } from './visits.js';
 
 /** Assumed time of a track's second pipeline while its first is being compiled. */
@@ -24,7 +26,6 @@ const MOST_BYTES = 65_536;
 interface Group {
   readonly plan: OperationPlan;
   readonly candidates: Track['candidates'];
-  share: number;
 }
 
 /** A track's groups: those that are compiled or being compiled, and the others. */
@@ -33,6 +34,9 @@ interface Pipelines {
   readonly begun: Group[];
   readonly left: Group[];
   readonly seconds: number[];
+  /** Shapes that pipelines were begun for; the next group, and how much its point tells (choose.ts). */
+  readonly shapes: Shape[];
+  next: { readonly group: Group; readonly shape: Shape; readonly lowered: number } | undefined;
 }
 
 export interface CompileRules {
@@ -43,6 +47,7 @@ export interface CompileRules {
   readonly untilSeconds: number;
   /** Most pipelines. */
   readonly most: number;
+  readonly reach: Lawful;
   stopped(): boolean;
   onPipeline?(track: Track): void;
 }
@@ -54,14 +59,21 @@ export interface CompileRules {
 export async function compileAhead(tracks: readonly Track[], rules: CompileRules): Promise<void> {
   const [first] = rules.devices;
   if (!first) return;
-  const all = tracks.map((track): Pipelines => ({ track, begun: [], left: groupsOf(first, track), seconds: [] }));
+  const all = tracks.map((track): Pipelines => {
+    const one = { track, begun: [], left: groupsOf(first, track), seconds: [], shapes: [] };
+    return { ...one, next: nextOf(one, rules.reach) };
+  });
   let begun = 0;
   await Promise.all(
     rules.devices.map(async (device) => {
       while (!rules.stopped() && rules.now() < rules.untilSeconds && begun++ < rules.most) {
-        const next = mostWanted(all, rules.untilSeconds - rules.now());
-        if (!next) return;
-        const group = takeNext(next);
+        const wanted = mostWanted(all, rules.untilSeconds - rules.now());
+        if (!wanted?.next) return;
+        const { group, shape } = wanted.next;
+        wanted.left.splice(wanted.left.indexOf(group), 1);
+        wanted.begun.push(group);
+        wanted.shapes.push(shape);
+        wanted.next = nextOf(wanted, rules.reach);
         const began = clockNow();
         try {
           await runOnce(device, group.plan);
@@ -70,8 +82,8 @@ export async function compileAhead(tracks: readonly Track[], rules: CompileRules
           // The point's own visit says why it cannot be run.
           if (error.fault === 'lost') return;
         }
-        next.seconds.push(clockNow() - began);
-        rules.onPipeline?.(next.track);
+        wanted.seconds.push(clockNow() - began);
+        rules.onPipeline?.(wanted.track);
       }
     }),
   );
@@ -90,47 +102,28 @@ function groupsOf(device: Device, { kernel, variant, candidates, entry }: Track)
   for (const candidate of candidates) {
     const plan = planOperation({ kernel, variant, shape: candidate.shape }, options);
     const key = plan.steps.map(pipelineKey).join('\n');
-    const group = groups.get(key) ?? { plan, candidates: [], share: 0 };
+    const group = groups.get(key) ?? { plan, candidates: [] };
     groups.set(key, group);
     group.candidates.push(candidate);
-    group.share += candidate.share;
   }
   return [...groups.values()];
 }
 
-/**
- * The track whose next pipeline is compiled: first each has one, those of the default table before the others, then by
- * the same rule as points (choose.ts). None that would take longer than there is time.
- */
-function mostWanted(all: readonly Pipelines[], secondsLeft: number): Pipelines | undefined {
-  const largest = all.reduce((most, { track }) => Math.max(most, track.share), Number.MIN_VALUE);
-  const rank = ({ track, begun }: Pipelines): number => (begun.length > 0 ? 2 : track.inTable ? 0 : 1);
-  const expected = ({ seconds }: Pipelines): number => (seconds.length > 0 ? median(seconds) : UNKNOWN_SECONDS);
-  const served = (p: Pipelines): number =>
-    ((p.begun.length + 0.5) ** 2 * expected(p)) / Math.max(LEAST_SHARE, p.track.share / largest);
-  return all
-    .filter((p) => p.left.length > 0 && (p.begun.length === 0 || expected(p) <= secondsLeft))
-    .reduce<Pipelines | undefined>(
-      (best, p) => (!best || rank(p) < rank(best) || (rank(p) === rank(best) && served(p) < served(best)) ? p : best),
-      undefined,
-    );
+/** The pipeline of the point that tells most, of those that are left. */
+function nextOf({ track, left, shapes }: Omit<Pipelines, 'next'>, reach: Lawful): Pipelines['next'] {
+  const candidates = left.flatMap((group) => group.candidates.map((candidate) => ({ ...candidate, group })));
+  if (candidates.length === 0) return undefined;
+  const { index, lowered } = mostTelling(track, shapes, candidates, reach);
+  return { ...candidates[index]!, lowered };
 }
 
-/** The pipeline that the next point needs (choose.ts): second that of a light shape, else the most telling one. */
-function takeNext({ track, begun, left }: Pipelines): Group {
-  const weighed = ({ candidates, share }: Group) => ({ shape: candidates[0]!.shape, share });
-  const light = track.candidates[lightestUsed(track)]!;
-  const second = begun.length === 1 ? left.findIndex(({ candidates }) => candidates.includes(light)) : -1;
-  const at =
-    second >= 0
-      ? second
-      : mostTelling(
-          begun.map((group) => weighed(group).shape),
-          left.map(weighed),
-        );
-  const [group] = left.splice(at, 1) as [Group];
-  begun.push(group);
-  return group;
+/** The track whose next pipeline lowers the variance of steps most for its time; none that would take too long. */
+function mostWanted(all: readonly Pipelines[], secondsLeft: number): Pipelines | undefined {
+  const expected = ({ seconds }: Pipelines): number => (seconds.length > 0 ? median(seconds) : UNKNOWN_SECONDS);
+  return best(
+    all.filter((p) => p.next && (p.begun.length === 0 || expected(p) <= secondsLeft)),
+    (p) => p.next!.lowered / expected(p),
+  );
 }
 
 /** One workgroup of each step, over buffers of zeros. */

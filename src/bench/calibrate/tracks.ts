@@ -21,7 +21,7 @@ const LONGEST_CALL_SHARE = 0.0007;
 const ASSUMED_EFFICIENCY = 0.1;
 
 /** A call, and how much the time of steps depends on it (bench/calibrate/anchors.ts). */
-export type WeightedCall = KernelCall & Partial<Pick<Anchor, 'share' | 'inTable'>>;
+export type WeightedCall = KernelCall & Partial<Pick<Anchor, 'share'>>;
 
 /** What of a calibration's options decides about its candidates. */
 export interface TrackOptions {
@@ -77,12 +77,12 @@ export function planTracks(
     const known = tracks.get(id);
     if (known) return known;
     const parts = { candidates: [], later: [], resumed: [], visitSeconds: [] };
-    const track: Track = { kernel, variant, entry, ...parts, share: 0, inTable: false };
+    const track: Track = { kernel, variant, entry, ...parts };
     tracks.set(id, track);
     return track;
   };
   const missed = new Missed();
-  const offer = ({ share = 0, inTable = false, ...call }: WeightedCall): void => {
+  const offer = ({ share = 0, ...call }: WeightedCall): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
     if (!entry) return;
@@ -95,10 +95,7 @@ export function planTracks(
       missed.add(entry, call, reason);
       return;
     }
-    const track = trackOf(call, entry);
-    track.candidates.push({ shape: call.shape, share });
-    track.share = Math.hypot(track.share, Math.sqrt(share));
-    track.inTable ||= inTable;
+    trackOf(call, entry).candidates.push({ shape: call.shape, share });
   };
   for (const call of calls) offer(call);
   missed.record();

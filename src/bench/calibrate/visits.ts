@@ -54,10 +54,6 @@ export interface Track {
   later: { shape: Shape; share: number }[];
   /** Samples of an earlier session, likewise. */
   resumed: { sample: Sample; share: number }[];
-  /** The same of all its shapes together. */
-  share: number;
-  /** Whether a row of the default table calls it (bench/calibrate/anchors.ts). */
-  inTable: boolean;
   /** Seconds of each visit so far: preparing it and its repetitions. */
   visitSeconds: number[];
 }
@@ -105,8 +101,7 @@ export interface VisitTools {
   /** A stored sample's times and drifts. */
   read(sample: Sample): Drifted;
   /** The track whose turn it is, and index of its next candidate. */
-  chooseTrack(tracks: readonly Track[]): Track | undefined;
-  chooseCandidate(track: Track): number;
+  choose(tracks: readonly Track[]): { readonly track: Track; readonly index: number } | undefined;
   /** After each visit: null, or why there is no sample. */
   visited(track: Track, gap: string | null): void;
   /** Everything that was measured is consistent and may be saved. `must`: what comes next may end the program. */
@@ -209,9 +204,9 @@ export class Visits {
   private newJob(): Job | undefined {
     const { tracks } = this;
     if (tracks.every((t) => t.candidates.length === 0)) for (const t of tracks) t.candidates.push(...t.later.splice(0));
-    const track = this.tools.chooseTrack(tracks);
-    const [chosen] = track?.candidates.splice(this.tools.chooseCandidate(track), 1) ?? [];
-    return track && chosen ? { track, ...chosen } : undefined;
+    const next = this.tools.choose(tracks);
+    const [chosen] = next?.track.candidates.splice(next.index, 1) ?? [];
+    return next && chosen ? { track: next.track, ...chosen } : undefined;
   }
 
   /** The point whose next visit lowers the variance of steps most for its time. */

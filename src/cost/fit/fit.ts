@@ -9,23 +9,22 @@ import { TERMS_VERSION, type KernelName } from '../../../kernels/registry.js';
 import type { TunedClass } from '../../../kernels/tuned.js';
 import { conformalQuantile, FEWEST_FOR_QUANTILE, kappaOf, lackPerOctave } from '../conformal.js';
 import { descend } from '../descend.js';
-import { fitLaw, lawSeconds } from '../law.js';
-import { Process, type Hyperparameters, type Places } from '../process.js';
+import { fitLaw } from '../law.js';
+import { Process, type Hyperparameters, type Place } from '../process.js';
 import {
+  Calls,
   classOf,
   executedWork,
-  featuresOf,
-  lawOf,
   measuredPoints,
   NORMAL_90,
-  octavesOf,
   predictFrom,
-  termsAt,
+  scalesOf,
+  type Lawful,
   type Model,
   type Point,
 } from '../predictor.js';
 import { sha256 } from '../../numbers/sha256.js';
-import { median } from '../../numbers/statistics.js';
+import { mean, median } from '../../numbers/statistics.js';
 
 /** A residual beyond this many deviations (1.48 · MAD, the deviation of normal residuals) is an outlier, ... */
 const OUTLIER_DEVIATIONS = CONSTANTS.outlierDeviations.value;
@@ -124,37 +123,26 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
   );
   const fastest = (of: 'bytes' | 'operations'): number =>
     timed.reduce((most, { work, seconds }) => Math.max(most, work[of] / seconds), 1);
-  const rates = { memoryBytesPerSecond: fastest('bytes'), operationsPerSecond: fastest('operations') };
-  const fitted = fitLaw(timed, { ...rates, linkBytesPerSecond: 1 });
-  // The typical variant, not the typical point, sets how fast the class is.
-  const ofLaw = (group: Group): number[] =>
-    group.points.map(({ shape, seconds }) =>
-      Math.log(seconds / lawSeconds(fitted, executedWork({ ...group, shape }), { ...rates, linkBytesPerSecond: 1 })),
-    );
-  const mean = (list: readonly number[]): number => list.reduce((sum, x) => sum + x, 0) / list.length;
-  const slower = Math.exp(mean(groups.map((group) => median(ofLaw(group)))));
-  const lawful = {
+  const [bytes, operations] = [fastest('bytes'), fastest('operations')];
+  const fitted = fitLaw(timed, { memoryBytesPerSecond: bytes, operationsPerSecond: operations, linkBytesPerSecond: 1 });
+  const slowed = (slower: number): Lawful => ({
     floorSeconds: fitted.floorSeconds * slower,
-    bytesPerSecond: (fitted.bandwidthShare * rates.memoryBytesPerSecond) / slower,
-    operationsPerSecond: (fitted.peakShare * rates.operationsPerSecond) / slower,
-  };
-  const { law, rates: reached } = lawOf(lawful);
-  const lawAt = ({ kernel, variant }: Group, { shape }: Point): number =>
-    lawSeconds(law, executedWork({ kernel, variant, shape }), reached);
-
+    bytesPerSecond: (fitted.bandwidthShare * bytes) / slower,
+    operationsPerSecond: (fitted.peakShare * operations) / slower,
+  });
+  // The typical variant, not the typical point, sets how fast the class is.
+  const lawful = slowed(Math.exp(mean(groups.map((group) => median(placed(group, slowed(1)).y)))));
   const scales = new Map<KernelName, number[]>();
   for (const { kernel } of groups) {
-    const all = groups
+    const shares = groups
       .filter((group) => group.kernel === kernel)
-      .flatMap((group) =>
-        group.points.map((p) => termsAt(kernel, group.variant, p.shape).map((term) => term / lawAt(group, p))),
-      );
-    scales.set(
-      kernel,
-      all[0]!.map((_, j) => Math.sqrt(mean(all.map((row) => Math.min(Number.MAX_VALUE, row[j]! ** 2))))),
-    );
+      .flatMap(({ variant, points }) => {
+        const calls = new Calls(kernel, variant, lawful);
+        return points.map(({ shape }) => calls.sharesAt(shape));
+      });
+    scales.set(kernel, scalesOf(shares));
   }
-  const located = groups.map((group) => placed(group, lawAt, scales.get(group.kernel)!));
+  const located = groups.map((group) => placed(group, lawful, scales.get(group.kernel)));
   const hyper = likeliest((h) =>
     located.reduce((sum, { places, y }) => sum + new Process(places, y, h).surprise(y), 0),
   );
@@ -163,22 +151,25 @@ function fitClass(groups: readonly Group[], measuredVariance: number): ClassFit 
       ...lawful,
       ...hyper,
       measuredVariance: Math.min(measuredVariance, hyper.noiseVariance),
-      longestSeconds: Math.max(...groups.flatMap((group) => group.points.map((p) => lawAt(group, p)))),
+      longestSeconds: Math.max(...located.map(({ longestSeconds }) => longestSeconds)),
     },
     termScales: scales,
   };
 }
 
+/** Where the points of a group lie, and the logarithms of their times over the law's. */
 function placed(
-  group: Group,
-  lawAt: (group: Group, point: Point) => number,
-  scales: readonly number[],
-): { places: Places; y: number[] } {
-  const { kernel, variant, points } = group;
-  const features = points.map((p) => featuresOf({ kernel, variant, shape: p.shape }, lawAt(group, p), scales));
+  { kernel, variant, points }: Group,
+  lawful: Lawful,
+  scales: readonly number[] = [],
+): { places: Place[]; y: number[]; longestSeconds: number } {
+  const calls = new Calls(kernel, variant, lawful);
+  const shapes = points.map(({ shape }) => shape);
+  const seconds = shapes.map((shape) => calls.secondsAt(shape));
   return {
-    places: { x: points.map((p) => octavesOf(kernel, p.shape)), features },
-    y: points.map((p) => Math.log(p.seconds / lawAt(group, p))),
+    places: shapes.map((shape, i) => calls.placeAt(shape, scales, seconds[i])),
+    y: points.map((point, i) => Math.log(point.seconds / seconds[i]!)),
+    longestSeconds: Math.max(...seconds),
   };
 }
 
@@ -235,13 +226,7 @@ function missedBy(groups: readonly Group[], hides: Hides): Missed[][] {
 const FOLDS = 5;
 
 /** What was missed of each group of a class by leaving out points, whole variants, and the longer halves of variants. */
-interface HeldOut {
-  readonly points: Missed[][];
-  readonly variants: Missed[][];
-  readonly longer: Missed[][];
-}
-
-function holdOut(groups: readonly Group[]): HeldOut {
+function holdOut(groups: readonly Group[]): Record<'points' | 'variants' | 'longer', Missed[][]> {
   const inTurn = (hides: (fold: number) => Hides): Missed[][] => {
     const folds = Array.from({ length: FOLDS }, (_, fold) => missedBy(groups, hides(fold)));
     return groups.map((_, g) => folds.flatMap((fold) => fold[g]!));
@@ -254,7 +239,9 @@ function holdOut(groups: readonly Group[]): HeldOut {
 }
 
 /** How wide intervals are on this device. A variant's calls err together, so variants count alike. */
-function widthsOf(held: readonly HeldOut[]): Pick<Model, 'quantile' | 'quantileWithout' | 'kappaPerOctave'> {
+function widthsOf(
+  held: readonly ReturnType<typeof holdOut>[],
+): Pick<Model, 'quantile' | 'quantileWithout' | 'kappaPerOctave'> {
   const scores = (of: 'points' | 'variants'): number[][] =>
     held.flatMap((one) => one[of].map((list) => list.map(({ error, deviation }) => Math.abs(error) / deviation)));
   const quantile = Math.max(NORMAL_90, conformalQuantile(scores('points')));
@@ -273,15 +260,17 @@ function* predictorsOf(
   classes: readonly (readonly Group[])[],
 ): Generator<Group, { group: Group; predictor: Predictor }[]> {
   const measuredVariance = measuredVarianceOf(classes.flat());
-  const fits: { groups: readonly Group[]; fit: ClassFit; held: HeldOut }[] = [];
+  const fits: { groups: readonly Group[]; fit: ClassFit }[] = [];
+  const held: ReturnType<typeof holdOut>[] = [];
   for (const groups of classes) {
     yield groups[0]!;
-    fits.push({ groups, fit: fitClass(groups, measuredVariance), held: holdOut(groups) });
+    fits.push({ groups, fit: fitClass(groups, measuredVariance) });
+    held.push(holdOut(groups));
   }
-  const widths = widthsOf(fits.map(({ held }) => held));
-  return fits.flatMap(({ groups, fit, held }) =>
+  const widths = widthsOf(held);
+  return fits.flatMap(({ groups, fit }, c) =>
     groups.map((group, g) => {
-      const missed = held.points[g]!;
+      const missed = held[c]!.points[g]!;
       const errors = missed.map(({ error }) => Math.abs(Math.expm1(-error)));
       const inside = missed.filter(({ error, deviation }) => Math.abs(error) <= widths.quantile * deviation);
       const predictor = {
@@ -321,16 +310,6 @@ export function* fitting(calibration: Calibration): Generator<{ kernel: KernelNa
     kernels.find((k) => k.kernel === group.kernel)!.predictors[group.variant] = predictor;
 }
 
-/** What a variant's fit mispredicts of each point in turn, the class held. */
-function leftOutEach(group: Group): number[] {
-  const { shared, termScales } = fitClass([group], Infinity);
-  const { law, rates } = lawOf(shared);
-  const lawAt = ({ kernel, variant }: Group, { shape }: Point): number =>
-    lawSeconds(law, executedWork({ kernel, variant, shape }), rates);
-  const { places, y } = placed(group, lawAt, termScales.get(group.kernel)!);
-  return new Process(places, y, shared).leftOut();
-}
-
 /**
  * Indices of samples to re-measure: |leave-one-out residual| > max(4 · 1.48 · MAD, log 1.5). The worst point is taken
  * out before the next fit, since one bad time spoils its neighbours' residuals and hides behind the noise it causes;
@@ -341,7 +320,9 @@ export function outliers(kernel: KernelName, variant: string, samples: readonly 
   const most = Math.max(1, Math.floor(MAX_OUTLIER_SHARE * group.points.length));
   const found: Point[] = [];
   while (found.length < most && group.points.length >= 3) {
-    const sizes = leftOutEach(group).map(Math.abs);
+    const { shared, termScales } = fitClass([group], Infinity);
+    const { places, y } = placed(group, shared, termScales.get(kernel));
+    const sizes = new Process(places, y, shared).leftOut().map(Math.abs);
     const worst = sizes.reduce((best, size, i) => (size > sizes[best]! ? i : best), 0);
     if (sizes[worst]! <= Math.max(OUTLIER_DEVIATIONS * MAD_TO_DEVIATION * median(sizes), SMALLEST_OUTLIER)) break;
     found.push(group.points[worst]!);

@@ -5,7 +5,15 @@ import type { Scenario } from '../../schema/settings.js';
 import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/choose.js';
-import { isAsynchronous, listedAs, servedBy, stackName, usualStack, RUNTIMES } from '../../stacks/serving.js';
+import {
+  isAsynchronous,
+  isRuntime,
+  listedAs,
+  servedBy,
+  stackName,
+  usualStack,
+  RUNTIMES,
+} from '../../stacks/serving.js';
 import type { Sources, ModelSource } from './prepare.js';
 
 /** @throws UserError for what the server does not do, and for settings of a runtime without one */
@@ -121,11 +129,12 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
 
 /**
  * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
- * elsewhere, at an estimated time. None on an AMD GPU without tables, of which no kernel was ever measured.
+ * elsewhere, at an estimated time. None on another maker's GPU without tables or a calibration: no kernel and no
+ * runtime was ever measured there.
  */
-export const servingStack = (sources: Sources, scenario: Scenario): string | null =>
-  sources.stack !== 'attainable'
-    ? sources.stack
-    : sources.spec?.vendor === 'nvidia'
-      ? (hostOf(sources, scenario)?.stack ?? null)
-      : null;
+export const servingStack = (sources: Sources, scenario: Scenario): string | null => {
+  const stack = sources.stack ?? undefined;
+  if (stack !== 'attainable' && !isRuntime(stack)) return sources.stack;
+  if (sources.spec?.vendor !== 'nvidia') return null;
+  return stack === 'attainable' ? (hostOf(sources, scenario)?.stack ?? null) : stack;
+};

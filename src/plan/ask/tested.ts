@@ -1,4 +1,5 @@
 /** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
+import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { median } from '../../numbers/statistics.js';
@@ -72,6 +73,8 @@ export const testedSimulation = (groups: readonly JudgedGroup[], question: Teste
   step: testedOf(groups, question, ['step']),
 });
 
+const makerOf = (id: string | null): DeviceSpec['vendor'] | undefined => DEVICES.find((d) => d.id === id)?.vendor;
+
 /** Fewer say nothing of most. */
 const LEAST_FIGURES = 4;
 
@@ -120,13 +123,20 @@ export function nearestGroups(
     const gpus = [...new Set(own.map((g) => g.device))];
     return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
   };
+  const alike: Near = [(g) => g.looped === looped, (own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`];
+  const here: Near = [
+    (g) => g.device === device.id,
+    () => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
+  ];
+  const maker = makerOf(device.id);
+  const others: Near = [
+    (g) => maker !== 'nvidia' && makerOf(g.device) === maker,
+    (own) => `${name} on ${gpusOf(own)}, none on this GPU`,
+  ];
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, () => `${name} on ${device.id}, ${models}`],
-    [(g) => g.looped === looped, (own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`],
-    [
-      (g) => g.device === device.id,
-      () => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
-    ],
+    // Tables are of the GPU, so the model is what is new. An estimate is of other GPUs, mostly NVIDIA's: the GPU is.
+    ...(estimated ? [here, others, alike] : [alike, here]),
     [() => true, (own) => `${name}, other models and GPUs (${gpusOf(own)})`],
   ];
   for (const [matches, on] of near) {

@@ -3,7 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
-import { listedAs, servedBy, STACKS } from '../../stacks/serving.js';
+import { isRuntime, listedAs, servedBy, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
@@ -287,28 +287,37 @@ function alternativesTo(r: Asked, main: Plan, faster: readonly Plan[]): Alternat
   return found;
 }
 
-/** The question as understood. */
-function questionOf(r: Asked): string {
-  const { device, gpus, targets } = r;
+/** The targets as understood: `; at most 50 ms a token, 90 % sure`; empty without any. */
+export function wantedWords({
+  targets,
+  batch,
+  confidence,
+}: Pick<PlanRequest, 'targets' | 'batch' | 'confidence'>): string {
   const ms = (seconds: number): string => `${Number((seconds * 1e3).toPrecision(6))} ms`;
-  const wanted = [
+  const timed = [
     ...(targets.secondsPerToken === null ? [] : [`at most ${ms(targets.secondsPerToken)} a token`]),
     ...(targets.secondsToFirstToken === null
       ? []
       : [`the first token within ${Number(targets.secondsToFirstToken.toPrecision(6))} s`]),
-    ...(r.batch === null ? [] : [`${r.batch} sequence${r.batch === 1 ? '' : 's'} at once`]),
+  ];
+  const wanted = [
+    ...timed,
+    ...(batch === null ? [] : [`${batch} sequence${batch === 1 ? '' : 's'} at once`]),
     ...targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : `@${m.table}`} at least ${m.value}`),
     ...(targets.maxKl === undefined ? [] : [`KL measured here at most ${targets.maxKl} nats`]),
     ...(targets.minRecall === undefined ? [] : [`recall measured here at least ${targets.minRecall}`]),
     ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
+    ...(timed.length === 0 ? [] : [`${Math.round(confidence * 100)} % sure`]),
   ];
+  return wanted.length === 0 ? '' : `; ${wanted.join(', ')}`;
+}
+
+/** The question as understood. */
+function questionOf(r: Asked): string {
+  const { device, gpus } = r;
   const size = formatDecimalBytes(device.vramBytes);
   const gpu = `${gpus === 1 ? 'one' : `${gpus} ×`} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
-  const sure = wanted.some((w) => /token within|a token$/.test(w)) ? `, ${Math.round(r.confidence * 100)} % sure` : '';
-  return (
-    `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a ` +
-    `sequence${wanted.length > 0 ? `; ${wanted.join(', ')}${sure}` : ''}`
-  );
+  return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wantedWords(r)}`;
 }
 
 /** Why nothing is recommended, or not with confidence; null where a measured plan is. */
@@ -359,7 +368,10 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
   if (!STACKS.some((stack) => servedBy(listedAs(r), stack)))
     return `no serving stack is known to run ${r.geometry.name}`;
-  if (r.stack === 'attainable') return `no kernels of a serving stack were measured on ${r.device.name}`;
+  if (r.servingStack === null)
+    return isRuntime(r.stack ?? undefined)
+      ? `${r.stack} was never measured on ${r.device.name} or its like`
+      : `no kernels of a serving stack were measured on ${r.device.name}`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
   if (!full)
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)

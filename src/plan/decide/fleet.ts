@@ -44,7 +44,8 @@ export function planFleet(scenario: Scenario, users: number, sources: Sources): 
     const { request, refused } = prepare({ ...scenario, gpus }, sources);
     return { request, report: makePlan(request, refused, { everyRow: false }) };
   });
-  return { fleet: fleetOf(users, planned), reports: planned.map(({ report }) => report) };
+  const asked = scenario.gpus === undefined ? null : (planned[0]?.request.gpus ?? null);
+  return { fleet: fleetOf(users, planned, asked), reports: planned.map(({ report }) => report) };
 }
 
 /** Plans of one number of GPUs that share the model. */
@@ -75,7 +76,7 @@ function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' 
  * The fewest GPUs for each codec, over replicas and tensor parallelism.
  * @param planned of one device, each for another number of GPUs that share the model
  */
-export function fleetOf(users: number, planned: readonly Planned[]): Fleet {
+export function fleetOf(users: number, planned: readonly Planned[], asked: number | null = null): Fleet {
   const all = planned.flatMap(({ request, report }) =>
     representatives(report.plans.filter((p) => !p.beside)).flatMap((p) => rowOf(users, request, p)),
   );
@@ -103,6 +104,7 @@ export function fleetOf(users: number, planned: readonly Planned[]): Fleet {
   const plan = deploy && planned.flatMap(({ report }) => report.plans).find((p) => p.id === deploy.planId);
   return {
     users,
+    asked,
     rows,
     deploy,
     upside,
@@ -199,6 +201,8 @@ export interface FleetRow {
 /** The GPUs that a number of users needs. */
 export interface Fleet {
   readonly users: number;
+  /** GPUs that share the model, where the question names them. */
+  readonly asked: number | null;
   /** Of each codec the fewest GPUs, fewest first. */
   readonly rows: readonly FleetRow[];
   /** Fewest GPUs with what runs today and keeps quality. */

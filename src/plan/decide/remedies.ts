@@ -1,4 +1,5 @@
 /** What would make a question fit in which nothing fits: each remedy is planned before it is named. Pure. */
+import { UserError } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
 import { formatTokens } from '../../numbers/units.js';
 import { prepare, type Sources } from '../ask/prepare.js';
@@ -17,8 +18,14 @@ const EVICTION = 'streaming:4+1020';
  */
 function remediesFor(scenario: Scenario, sources: Sources): string[] {
   const fits = (changed: Scenario): boolean => {
-    const { request, refused } = prepare(changed, sources);
-    return hasSolution(makePlan(request, refused, { everyRow: false }));
+    try {
+      const { request, refused } = prepare(changed, sources);
+      return hasSolution(makePlan(request, refused, { everyRow: false }));
+    } catch (error) {
+      // A change that cannot be asked of this model, such as eviction.
+      if (error instanceof UserError) return false;
+      throw error;
+    }
   };
   const { request } = prepare(scenario, sources);
   const gpus = degreesFor(request.geometry).find((n) => n > request.gpus && fits({ ...scenario, gpus: n }));

@@ -3,8 +3,8 @@ import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
+import type { Answer, Warning } from '../answer-types.js';
 import type { Plan, PlanRequest, QualityKept } from '../types.js';
-import type { Warning } from '../answer-types.js';
 
 /** Below this rate a user waits for words. */
 const SLOW_TOKENS_PER_SECOND = 10;
@@ -36,8 +36,8 @@ export function risksOf(
     );
   for (const p of plans) {
     const kept = p.qualityKept;
-    if (!isUncompressed(p.codec) && kept !== null && !kept.retrievalKnown)
-      add('retrieval-unknown', `retrieval of ${short(p)} at ${formatTokens(r.contextTokens)} is ${boundWords(kept)}`);
+    const retrieval = retrievalRisk(p, r.contextTokens);
+    if (retrieval !== null) add('retrieval-unknown', retrieval);
     if (kept?.generationTasks === 0 && r.geometry.trained)
       add(
         'generation-unknown',
@@ -76,6 +76,39 @@ export function risksOf(
       );
   }
   return risks;
+}
+
+/** Every answer is longer than this. */
+const SHORT_ANSWER = 32;
+
+/**
+ * The answer with the length of users' answers from which what runs today keeps to --tpot beside prompts. Sequences
+ * wait while others' prompts are read, and each brings one of --ctx tokens an answer.
+ */
+export function withPrompts({ targets }: Pick<PlanRequest, 'targets'>, plans: readonly Plan[], answer: Answer): Answer {
+  const p = plans.find(({ id }) => id === answer.deploy?.planId);
+  const target = targets.secondsPerToken;
+  const { batch, secondsPerStep: step } = p?.knee ?? { batch: 0, secondsPerStep: null };
+  const prompt = p?.prefill.secondsPerPrompt;
+  if (!p || target === null || !step || !prompt || step.estimate >= target) return answer;
+  const tokens = (batch * prompt.estimate) / (target - step.estimate);
+  if (tokens <= SHORT_ANSWER) return answer;
+  const digit = 10 ** Math.max(0, Math.floor(Math.log10(tokens)) - 1);
+  const own: Warning = {
+    code: 'prompts-between',
+    message:
+      `beside prompts ${short(p)} keeps to --tpot where answers have ${digit * Math.ceil(tokens / digit)} tokens or ` +
+      'more',
+  };
+  const [gravest, ...others] = answer.risks;
+  return { ...answer, risks: [...(gravest ? [gravest] : []), own, ...others] };
+}
+
+/** Whether anything is known of what a compressed cache finds again at a context; null where it is. */
+export function retrievalRisk(p: Plan, contextTokens: number): string | null {
+  const kept = p.qualityKept;
+  if (isUncompressed(p.codec) || kept === null || kept.retrievalKnown) return null;
+  return `retrieval of ${short(p)} at ${formatTokens(contextTokens)} is ${boundWords(kept)}`;
 }
 
 /** More of a served plan's time than this is worth a word when nobody has measured it. */

@@ -122,17 +122,18 @@ export const timeLabel = (seconds: number, spaced = false): string =>
 
 /** `a 71 % chance, 58.2 ms at 90 %`, or what a bracket says. */
 function chanceWords(r: PlanRequest, chance: number | null, time: Timed | null): string {
-  if (chance === null || time === null) return 'cannot tell: the datasheet gives a bracket only';
+  if (time === null) return 'an unknown time';
+  const { estimate, low, high } = time.seconds;
+  if (chance === null)
+    return `${timeLabel(low, true)} to ${timeLabel(high, true)}, a bracket of the datasheet's rates, which cannot tell`;
   const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${Math.round(r.confidence * 100)} %`;
-  return (
-    `${timeLabel(time.seconds.estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ` +
-    `${sure}`
-  );
+  return `${timeLabel(estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ${sure}`;
 }
 
 function timeReasons(r: PlanRequest, p: Plan): Reason[] {
   const target = r.targets.secondsPerToken;
-  if (target === null || p.atTarget) return [];
+  // What does not fit takes no time: that it does not is the reason.
+  if (target === null || p.atTarget || capacityReasons(r, p).length > 0) return [];
   const label = `--tpot ${timeLabel(target)}`;
   if (!r.pricer) return [[label, 'unknown: nothing is known about the speed of this device']];
   const who = r.batch === null ? 'one sequence' : `a batch of ${r.batch}`;

@@ -14,11 +14,13 @@ export interface AnswerLine {
   readonly label:
     | 'Deploy'
     | 'Best'
+    | 'Enough'
     | 'Cheapest'
     | 'Fastest'
     | 'Largest'
     | 'Upside'
     | 'Instead'
+    | 'Others'
     | 'Fails'
     | 'Serve'
     | 'Workload'

@@ -92,9 +92,10 @@ export function compareText(
     `sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
-    ...contexts.flatMap((runs) =>
-      paragraph({ label: 'Best', text: bestWords(runs, priced, differ) }, width).map(c.green),
-    ),
+    ...contexts.flatMap((runs) => [
+      ...paragraph({ label: 'Best', text: bestWords(runs, priced, differ) }, width).map(c.green),
+      ...othersWords(runs, priced).flatMap((text) => paragraph({ label: 'Others', text }, width)),
+    ]),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
     ...(unpriced.length < reports.length ? unpricedLines(unpriced, width).map(c.dim) : []),
@@ -137,6 +138,34 @@ type Differ = (of: (r: PlanReport) => unknown) => boolean;
 function behind(first: PlanReport, { answer }: PlanReport): string {
   if (answer.verdict === first.answer.verdict) return '';
   return answer.verdict === 'not-recommended' ? `, not recommended: ${answer.reason}` : ', by estimates';
+}
+
+/** Why GPUs that may be cheaper come after the first: what they would have to cost, or what keeps them behind. */
+function othersWords(runs: readonly PlanReport[], priced: boolean): string[] {
+  const [first, ...rest] = runs as [PlanReport, ...PlanReport[]];
+  if (first.answer.deploy === null && first.answer.upside === null) return [];
+  const name = ({ device }: PlanReport): string => device.id ?? device.name;
+  const speed = (r: PlanReport): number => figuresOf(r, leadOf(r))?.tokensPerSecond?.estimate ?? 0;
+  const share = (r: PlanReport): string => `${Math.floor((100 * speed(r)) / speed(first))} %`;
+  const hour = (r: PlanReport): number => r.settings.usdPerHour ?? 0;
+  const others = rest.filter((r) => name(r) !== name(first));
+  const behind = others.filter((r) => r.answer.verdict !== first.answer.verdict);
+  const cheaper = others.filter((r) => !behind.includes(r) && speed(r) > 0 && (!priced || hour(r) < hour(first)));
+  const words = priced
+    ? 'cheaper an hour, dearer a token: ' +
+      `${cheaper.map((r) => `${name(r)} ($${brief(hour(r))} for ${share(r)} of ${name(first)}'s tokens)`).join(', ')}`
+    : `cheaper a token only where an hour costs less than this share of ${name(first)}'s: ` +
+      `${cheaper.map((r) => `${name(r)} ${share(r)}`).join(', ')}`;
+  return [
+    ...(cheaper.length === 0 ? [] : [words]),
+    ...behind.map((r) => `${name(r)}: ${missedWords(r) ?? r.answer.reason}`),
+  ];
+}
+
+/** Which target keeps a GPU from every plan: of the full cache, where that fits. */
+function missedWords({ answer, removed }: PlanReport): string | null {
+  const miss = removed.find(({ id }) => id.startsWith('full/')) ?? removed[0];
+  return answer.verdict === 'nothing' && miss ? `${miss.id} misses ${miss.target}: ${miss.reason}` : null;
 }
 
 /** Which run of a context wins, by how much over the next, and whether intervals tell them apart. */

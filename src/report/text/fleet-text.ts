@@ -4,11 +4,14 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/choose.js';
+import { wantedWords } from '../../plan/decide/decide.js';
+import { retrievalRisk } from '../../plan/decide/risks.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { brief, hadWords, lossWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import type { AnsweredFleet } from '../plan-json.js';
 import { keepsLabel } from '../plan-rows.js';
 import { shownOf } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
@@ -19,12 +22,7 @@ const fleetQuestion = ({ users }: Fleet, report: PlanReport, simulated: Simulate
   const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
   const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
   if (simulated) return `${who}, ${simulated.workload}, ${machine}`;
-  const { secondsPerToken } = report.settings.targets;
-  const target =
-    secondsPerToken === null
-      ? ''
-      : `, at most ${milliseconds(secondsPerToken)} ms a token, ${Math.round(report.settings.confidence * 100)} % sure`;
-  return `${who} at once, ${formatTokens(report.contextTokens)} tokens each${target}, ${machine}`;
+  return `${who} at once, ${formatTokens(report.contextTokens)} tokens each, ${machine}${wantedWords(report.settings)}`;
 };
 
 /** What a report's first line asks. @param simulated of this very question */
@@ -59,6 +57,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   );
   const none = tried.today.map((name) => `${name}: not one user gets the targets on any number of GPUs`).join('; ');
   const text: [AnswerLine['label'], string | null][] = [
+    ['Enough', enoughWords(fleet, deploy, device)],
     [fleet.deploy ? 'Deploy' : 'Cheapest', deploy ? serviceWords(deploy, device) : none || 'nothing with confidence'],
     ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
     [
@@ -89,10 +88,12 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
 }
 
 /** Why an upside is no deployment. @param name of its plan */
-function upsideRisk({ plans, device, model }: PlanReport, name: string): string {
+function upsideRisk({ plans, device, model, contextTokens }: PlanReport, name: string): string {
   const plan = plans.find((p) => planName(p) === name);
-  if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null)
-    return `the upside needs new kernels${plan ? fleetBuiltWords(plan) : ''}`;
+  if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null) {
+    const retrieval = plan ? retrievalRisk(plan, contextTokens) : null;
+    return `the upside needs new kernels${plan ? fleetBuiltWords(plan) : ''}${retrieval === null ? '' : `; ${retrieval}`}`;
+  }
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
     ? `nobody has published times of the full cache's kernels on ${device.name}`
@@ -109,6 +110,22 @@ function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
     `none for this workload: of ${plans} none ` +
     (deploy === null ? 'gives a user the targets' : 'needs fewer GPUs if every step takes the slow end of its interval')
   );
+}
+
+/** Whether the GPUs that are asked about serve the users with what runs today; null where no number is asked about. */
+function enoughWords(
+  { users, asked: gpus }: Fleet,
+  row: Pick<FleetRow, 'mostUsersPerReplica' | 'gpus'> | null,
+  device: string,
+): string | null {
+  if (gpus === null) return null;
+  const asked = `${gpus} ${device}${gpus === 1 ? '' : ' that share the model'}`;
+  const serve = gpus === 1 ? 'serves' : 'serve';
+  if (!row) return `no: nothing that runs today is known to serve them on ${asked}`;
+  const { mostUsersPerReplica: most } = row;
+  return most >= users
+    ? `yes: ${asked} ${serve} up to ${most}`
+    : `no: ${asked} ${serve} ${most} of ${users} users; it takes ${row.gpus}`;
 }
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
@@ -140,6 +157,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const { deploy, upside, fails, eightGpus } = fleet;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
   const text: [AnswerLine['label'], string | null][] = [
+    ['Enough', enoughWords(fleet, deploy, device)],
     ['Deploy', deploy ? rowWords(deploy, device) : `nothing with confidence: ${none}`],
     [
       'Instead',
@@ -274,6 +292,34 @@ export const FLEET_LEGEND =
   '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the ' +
   'most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its ' +
   'time rests on. keeps: worst published score.';
+
+/**
+ * Which of several GPUs serves the users best, and what the others would have to cost; null where it says nothing.
+ * @param fleets best first
+ */
+export function fleetsWords(fleets: readonly AnsweredFleet[]): string | null {
+  const all = fleets.map(({ fleet, reports, simulated }) => ({
+    device: reports[0]!.device.id ?? reports[0]!.device.name,
+    row: (simulated ?? fleet).deploy,
+  }));
+  const [first, ...rest] = all.flatMap(({ device, row }) => (row ? [{ device, row }] : []));
+  if (fleets.length < 2 || !first || new Set(all.map(({ device }) => device)).size < all.length) return null;
+  const priced = [first, ...rest].every(({ row }) => row.usdPerHour !== null);
+  const gpus = ({ device, row }: typeof first): string =>
+    `${row.gpus} ${device}${priced ? ` ($${brief(row.usdPerHour!)} an hour)` : ''}`;
+  const others = rest.map((other) =>
+    priced ? gpus(other) : `${gpus(other)}, below ${Math.floor((100 * first.row.gpus) / other.row.gpus)} %`,
+  );
+  const none = all.flatMap(({ device, row }) => (row ? [] : [`${device}: nothing with confidence`]));
+  const next =
+    others.length === 0
+      ? []
+      : [
+          `${priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`} ` +
+            `${others.join('; ')}`,
+        ];
+  return [gpus(first), ...next, ...none].join('; ');
+}
 
 /** The answer, then one line a codec. */
 export function fleetText(

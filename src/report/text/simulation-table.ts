@@ -74,7 +74,7 @@ function runLead(r: SimulationReport): string[] {
       ...wrap(
         `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
           `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ` +
-          `${limitWords(run)}.`,
+          `${limitWords(run, r)}.`,
         WIDTH,
         '  ',
       ),

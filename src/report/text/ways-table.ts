@@ -52,10 +52,13 @@ export const waysShown = (
 /** What the columns mean. */
 export function waysNote(rows: readonly WayRow[]): string {
   const scored = rows.flatMap(({ quality }) => (quality.of === null ? [] : [quality.of]));
+  const looping = rows.some(({ needs }) => needs.endsWith('schedules loops'))
+    ? ' vllm-rlt schedules loops, at a speed of its own: ask with --stack vllm-rlt.'
+    : '';
   return (
     '*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: ' +
     'worst published score of the cache; proposals change no ' +
-    `token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}`
+    `token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}${looping}`
   );
 }
 

@@ -10,6 +10,7 @@ import type { StackTable } from '../stack-schema.js';
 import { classSpec, type OpClass } from '../../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../../kernels/op-class.js';
 import { interpolateBy, knotSizes } from '../grid.js';
+import { widthAt } from '../predict.js';
 import { Field, fitScales } from './kriging.js';
 import { fitLaw, lawSeconds } from '../../cost/law.js';
 import { pack, ROUNDING, unpack } from '../pack.js';
@@ -52,170 +53,150 @@ export function fitTable(
   mostKnots: number,
 ): FittedTable {
   const spec = classSpec(op);
-  const shuffled = shuffle(rows);
-  const timed = shuffled.map((row) => ({
-    sizes: spec.axes.map((axis) => row.shape[axis]!),
-    work: spec.work({ ...row.shape, ...fixed }),
-    seconds: row.seconds,
-  }));
-  const law = fitLaw(timed, rates);
-  const lawTimes = timed.map((row) => lawSeconds(law, row.work, rates));
-  const values = Float64Array.from(timed, (row, i) => Math.log(row.seconds / lawTimes[i]!));
-  const locate = (sizes: readonly number[]): number[] => {
+  const shapeOf = (sizes: readonly number[]): Record<string, number> => {
     const shape: Record<string, number> = { ...fixed };
     spec.axes.forEach((axis, i) => (shape[axis] = sizes[i]!));
-    return spec.coordinates(shape).map(Math.log2);
+    return shape;
   };
-  const coordinates = timed.map((row) => locate(row.sizes));
+  const timed = shuffle(rows).map(({ shape, seconds }) => {
+    const sizes = spec.axes.map((axis) => shape[axis]!);
+    return { sizes, work: spec.work(shapeOf(sizes)), seconds };
+  });
+  const law = fitLaw(timed, rates);
+  const lawTimes = timed.map(({ work }) => lawSeconds(law, work, rates));
+  const mostLawSeconds = lawTimes.reduce((a, b) => Math.max(a, b), 0);
+  const values = Float64Array.from(timed, (row, i) => Math.log(row.seconds / lawTimes[i]!));
+  const locate = (sizes: readonly number[]): number[] => spec.coordinates(shapeOf(sizes)).map(Math.log2);
+  const coordinates = timed.map(({ sizes }) => locate(sizes));
   const field = new Field(coordinates, values, fitScales(coordinates, values));
-  const measured = new Map(timed.map((row, i) => [row.sizes.join(), i]));
-
-  const allLines = spec.axes.map((_, axis) => [...new Set(timed.map((row) => row.sizes[axis]!))].sort((a, b) => a - b));
+  const measured = new Map(timed.map(({ sizes }, i) => [sizes.join(), i]));
   const valueOf = (sizes: readonly number[], skip?: (index: number) => boolean): number => {
     const index = measured.get(sizes.join());
     return index !== undefined && !skip?.(index) ? values[index]! : field.valueAt(locate(sizes), skip);
   };
+
+  const allLines = spec.axes.map((_, axis) => [...new Set(timed.map((row) => row.sizes[axis]!))].sort((a, b) => a - b));
   const full = { lines: allLines, values: Float64Array.from(knotSizes(allLines), (sizes) => valueOf(sizes)) };
   const lines = thinLines(full, mostKnots);
   const knots = knotSizes(lines);
-  const packed = pack(Float64Array.from(knots, (sizes) => valueOf(sizes)));
-  const grid = unpack(packed);
+  const residuals = pack(Float64Array.from(knots, (sizes) => valueOf(sizes)));
+  const grid = unpack(residuals);
+  const gridAt = (sizes: readonly number[], without?: { axis: number; line: number }): number =>
+    interpolateBy(lines, sizes, (index) => grid[index]!, without);
 
-  const predictLeftOut = (i: number, folds: (index: number) => boolean, known: Map<number, number>): number =>
-    interpolateBy(lines, timed[i]!.sizes, (index) => {
-      const value = known.get(index) ?? valueOf(knots[index]!, folds);
+  const errorOf = (i: number, predicted: number): number => Math.abs(predicted - values[i]!);
+  /** Errors of a grid that is made without the points that are hidden. */
+  const errorsWithout = (hidden: (index: number) => boolean, points: readonly number[]): number[] => {
+    const known = new Map<number, number>();
+    const knotAt = (index: number): number => {
+      const value = known.get(index) ?? valueOf(knots[index]!, hidden);
       known.set(index, value);
       return value;
-    });
-  const judged = Math.min(timed.length, JUDGED);
-  const errors = Array.from({ length: judged }, () => 0);
-  for (let fold = 0; fold < FOLDS; fold++) {
-    const known = new Map<number, number>();
-    for (let i = fold; i < judged; i += FOLDS)
-      errors[i] = Math.abs(predictLeftOut(i, (index) => index % FOLDS === fold, known) - values[i]!);
-  }
-  const widths = groupWidths(errors, lawTimes.slice(0, judged));
-  const baseWidth = (i: number): number =>
-    (widths.find((w) => lawTimes[i]! <= w.belowSeconds) ?? widths[widths.length - 1]!).halfWidth;
-
-  const gridAt = (index: number): number => grid[index]!;
-  const axes = spec.axes.map((name, axis) => {
-    const line = lines[axis]!;
-    const test = lineErrors(axis, line);
-    return {
-      name,
-      knots: line,
-      between: allLines[axis]!.filter((size) => !line.includes(size)),
-      offLine: round(test.length > 0 ? conformalQuantile(test) : KAPPA_UNTESTED),
-      perOctave: round(outsideErrors(axis, line)),
     };
-  });
+    return points.map((i) => errorOf(i, interpolateBy(lines, timed[i]!.sizes, knotAt)));
+  };
+
+  const judged = [...timed.keys()].slice(0, JUDGED);
+  const errors: number[] = [];
+  for (let fold = 0; fold < FOLDS; fold++) {
+    const points = judged.filter((i) => i % FOLDS === fold);
+    errorsWithout((index) => index % FOLDS === fold, points).forEach((error, k) => (errors[points[k]!] = error));
+  }
+  const widths = groupWidths(errors, lawTimes);
+  const lackOf = (i: number, predicted: number, octaves: number): number =>
+    lackPerOctave(errorOf(i, predicted), widthAt(widths, lawTimes[i]!), octaves);
 
   /** Errors at measured points of lines that are left out, or were, for every line between others. */
-  function lineErrors(axis: number, line: readonly number[]): number[][] {
-    const between = allLines[axis]!.slice(1, -1);
-    return between.map((size) => {
+  const lineErrors = (axis: number): number[][] =>
+    allLines[axis]!.slice(1, -1).map((size, _, between) => {
+      const line = lines[axis]!.indexOf(size);
       const on = sample(timed, (row) => row.sizes[axis] === size, (2 * JUDGED_OUTSIDE) / between.length);
-      const kept = line.indexOf(size);
-      const without = kept < 0 ? undefined : { axis, line: kept };
-      return on.map((i) => Math.abs(interpolateBy(lines, timed[i]!.sizes, gridAt, without) - values[i]!));
+      return on.map((i) => errorOf(i, gridAt(timed[i]!.sizes, line < 0 ? undefined : { axis, line })));
     });
-  }
 
   /**
-   * What half-widths lack per octave when the lines of the outermost one, two or three octaves are hidden: that of the
+   * What half-widths lack an octave when the lines of the outermost one, two or three octaves are hidden: that of the
    * end where it is more.
    */
-  function outsideErrors(axis: number, line: readonly number[]): number {
-    const lacksAt = (end: 'low' | 'high'): number[][] =>
-      [1, 2, 3].flatMap((octaves) => {
-        const rim = end === 'high' ? line[line.length - 1]! / 2 ** octaves : line[0]! * 2 ** octaves;
-        const inside = line.filter((size) => (end === 'high' ? size <= rim : size >= rim));
-        if (inside.length === 0 || inside.length === line.length) return [];
-        const nearest = end === 'high' ? inside[inside.length - 1]! : inside[0]!;
-        const beyond = (row: { sizes: number[] }): boolean =>
-          end === 'high' ? row.sizes[axis]! > nearest : row.sizes[axis]! < nearest;
-        const lacks = sample(timed, beyond, JUDGED_OUTSIDE / 6).map((i) => {
-          const sizes = timed[i]!.sizes.map((size, j) => (j === axis ? nearest : size));
-          const error = Math.abs(interpolateBy(lines, sizes, gridAt) - values[i]!);
-          return lackPerOctave(error, baseWidth(i), Math.abs(Math.log2(timed[i]!.sizes[axis]! / nearest)));
-        });
-        return lacks.length < FEWEST_OUTSIDE ? [] : [lacks];
+  const outside = (axis: number): number => {
+    const perEnd = [lines[axis]!, lines[axis]!.toReversed()].flatMap((line, low) => {
+      const octavesBeyond = (size: number, from: number): number => (low ? -1 : 1) * Math.log2(size / from);
+      const lacks = [1, 2, 3].flatMap((octaves) => {
+        const nearest = line.findLast((size) => octavesBeyond(size, line.at(-1)!) <= -octaves);
+        if (nearest === undefined) return [];
+        const beyond = sample(timed, ({ sizes }) => octavesBeyond(sizes[axis]!, nearest) > 0, JUDGED_OUTSIDE / 6);
+        if (beyond.length < FEWEST_OUTSIDE) return [];
+        return [
+          beyond.map((i) => {
+            const { sizes } = timed[i]!;
+            return lackOf(i, gridAt(sizes.with(axis, nearest)), octavesBeyond(sizes[axis]!, nearest));
+          }),
+        ];
       });
-    const ends = [lacksAt('low'), lacksAt('high')].filter((lacks) => lacks.length > 0);
-    return ends.length > 0 ? Math.max(...ends.map((lacks) => kappaOf(lacks))) : KAPPA_UNTESTED;
-  }
+      return lacks.length > 0 ? [kappaOf(lacks)] : [];
+    });
+    return perEnd.length > 0 ? Math.max(...perEnd) : KAPPA_UNTESTED;
+  };
 
   /** The same for calls that take longer than any that were measured. */
-  function timeErrors(): number {
-    const most = lawTimes.reduce((a, b) => Math.max(a, b), 0);
-    const lacks = [1, 2, 3].flatMap((octaves) => {
-      const hidden = (index: number): boolean => lawTimes[index]! > most / 2 ** octaves;
-      return sample(lawTimes, (_, i) => hidden(i), JUDGED_OUTSIDE / 3).map((i) => {
-        const error = Math.abs(field.valueAt(coordinates[i]!, hidden) - values[i]!);
-        return lackPerOctave(error, baseWidth(i), Math.log2(lawTimes[i]! / most) + octaves);
-      });
-    });
-    return kappaOf(lacks);
-  }
+  const longer = (): number =>
+    kappaOf(
+      [1, 2, 3].flatMap((octaves) => {
+        const hidden = (index: number): boolean => lawTimes[index]! > mostLawSeconds / 2 ** octaves;
+        return sample(lawTimes, (_, i) => hidden(i), JUDGED_OUTSIDE / 3).map((i) =>
+          lackOf(i, field.valueAt(coordinates[i]!, hidden), Math.log2(lawTimes[i]! / mostLawSeconds) + octaves),
+        );
+      }),
+    );
 
   /**
    * What it costs, for each line of KV heads, to take more heads for more sequences of that line: the errors at the
    * next line. These do not grow with the octaves to it, since kernels are chosen by the count. The last line has those
    * of the line before it.
    */
-  function headErrors(): number[] {
-    if (!spec.headsAsSequences) return [];
-    const line = lines[0]!;
+  const headErrors = (): number[] => {
     const batch = spec.axes.indexOf('batch');
-    const steps = line.slice(1).map((size, k) => {
-      const lower = line[k]!;
-      const lacks = sample(timed, (row) => row.sizes[0] === size, JUDGED_HEADS).flatMap((i) => {
-        const sizes = timed[i]!.sizes.map((s, j) => (j === 0 ? lower : j === batch ? (s * size) / lower : s));
-        if (sizes[batch]! > lines[batch]!.at(-1)!) return [];
-        const seconds = lawAt(sizes) * Math.exp(interpolateBy(lines, sizes, gridAt));
-        return [lackPerOctave(Math.log(seconds / timed[i]!.seconds), baseWidth(i), 0)];
-      });
-      return kappaOf(lacks);
+    const steps = lines[0]!.slice(1).map((size, k) => {
+      const lower = lines[0]![k]!;
+      return kappaOf(
+        sample(timed, (row) => row.sizes[0] === size, JUDGED_HEADS).flatMap((i) => {
+          const moved = timed[i]!.sizes.map((s, j) => (j === 0 ? lower : j === batch ? (s * size) / lower : s));
+          if (moved[batch]! > lines[batch]!.at(-1)!) return [];
+          const slower = Math.log(lawSeconds(law, spec.work(shapeOf(moved)), rates) / lawTimes[i]!);
+          return [lackOf(i, gridAt(moved) + slower, 0)];
+        }),
+      );
     });
     return [...steps, steps.at(-1) ?? KAPPA_UNTESTED];
-  }
-
-  function lawAt(sizes: readonly number[]): number {
-    const shape: Record<string, number> = { ...fixed };
-    spec.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
-    return lawSeconds(law, spec.work(shape), rates);
-  }
-
-  const paired = spec.axes.includes('group');
-  const configurations = paired
-    ? [...new Set(timed.map((row) => `${row.sizes[0]}:${row.sizes[1]}`))].sort(byNumbers)
-    : null;
+  };
 
   /**
    * Errors at configurations, and at numbers of heads, of which nothing was measured: the larger. Kernels are chosen by
    * the configuration, so errors of one are alike, and each configuration counts alike.
    */
-  function configurationErrors(list: readonly string[]): number {
-    if (list.length < FEWEST_CONFIGURATIONS) return KAPPA_UNTESTED;
-    const names = timed.map((row) => `${row.sizes[0]}:${row.sizes[1]}`);
-    const headCounts = timed.map((row) => String(row.sizes[0]! * row.sizes[1]!));
-    return Math.max(
-      ...[names, headCounts].map((of) => {
-        const kinds = [...new Set(of)];
+  const configurationErrors = (): number =>
+    Math.max(
+      ...[(a: number, b: number) => `${a}:${b}`, (a: number, b: number) => String(a * b)].map((nameOf) => {
+        const names = timed.map(({ sizes: [a, b] }) => nameOf(a!, b!));
+        const kinds = [...new Set(names)];
         return conformalQuantile(
           kinds.map((kind) => {
-            const hidden = (index: number): boolean => of[index] === kind;
-            const known = new Map<number, number>();
-            return sample(of, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length).map((i) =>
-              Math.abs(predictLeftOut(i, hidden, known) - values[i]!),
+            const hidden = (index: number): boolean => names[index] === kind;
+            return errorsWithout(
+              hidden,
+              sample(names, (_, i) => hidden(i), JUDGED_OUTSIDE / kinds.length),
             );
           }),
         );
       }),
     );
-  }
 
+  const configurations = spec.axes.includes('group')
+    ? [...new Map(timed.map(({ sizes: [a, b] }) => [`${a}:${b}`, [a!, b!] as [number, number]])).values()].sort(
+        (p, q) => p[0] - q[0] || p[1] - q[1],
+      )
+    : null;
+  const isTested = configurations && configurations.length >= FEWEST_CONFIGURATIONS;
   return {
     op,
     fixed: { ...fixed },
@@ -224,14 +205,23 @@ export function fitTable(
       bandwidthShare: Number(law.bandwidthShare.toPrecision(6)),
       peakShare: Number(law.peakShare.toPrecision(6)),
     },
-    axes,
-    residuals: packed,
+    axes: spec.axes.map((name, axis) => {
+      const between = lineErrors(axis);
+      return {
+        name,
+        knots: lines[axis]!,
+        between: allLines[axis]!.filter((size) => !lines[axis]!.includes(size)),
+        offLine: round(between.length > 0 ? conformalQuantile(between) : KAPPA_UNTESTED),
+        perOctave: round(outside(axis)),
+      };
+    }),
+    residuals,
     filledRuns: runs(knots.map((sizes) => !measured.has(sizes.join()))),
-    configurations: configurations && configurations.map((name) => name.split(':').map(Number) as [number, number]),
-    offConfiguration: configurations ? round(configurationErrors(configurations)) : 0,
+    configurations,
+    offConfiguration: configurations ? round(isTested ? configurationErrors() : KAPPA_UNTESTED) : 0,
     widths,
-    perOctave: { heads: headErrors().map(round), time: round(timeErrors()) },
-    mostLawSeconds: roundSeconds(lawTimes.reduce((a, b) => Math.max(a, b), 0)),
+    perOctave: { heads: spec.headsAsSequences ? headErrors().map(round) : [], time: round(longer()) },
+    mostLawSeconds: roundSeconds(mostLawSeconds),
   };
 }
 
@@ -243,11 +233,6 @@ function roundSeconds(x: number): number {
   const unit = 10 ** (Math.floor(Math.log10(x)) - 4);
   return Number((Math.ceil(x / unit) * unit).toPrecision(5));
 }
-
-const byNumbers = (a: string, b: string): number => {
-  const [x, y] = [a, b].map((pair) => pair.split(':').map(Number));
-  return x![0]! - y![0]! || x![1]! - y![1]!;
-};
 
 function shuffle<T>(rows: readonly T[]): T[] {
   const random = randomFrom(SEED);
@@ -268,30 +253,19 @@ function sample<T>(rows: readonly T[], passes: (row: T, index: number) => boolea
 
 /** Half-widths by how long a call takes: launch-bound times are noisier than those that memory sets. */
 function groupWidths(errors: readonly number[], lawTimes: readonly number[]): FittedTable['widths'] {
-  const order = errors.map((_, i) => i).sort((a, b) => lawTimes[a]! - lawTimes[b]!);
+  const order = [...errors.keys()].sort((a, b) => lawTimes[a]! - lawTimes[b]!);
   const groups = Math.max(1, Math.min(MOST_GROUPS, Math.floor(order.length / FEWEST_A_GROUP)));
-  const widths: FittedTable['widths'] = [];
-  for (let g = 0; g < groups; g++) {
+  return Array.from({ length: groups }, (_, g) => {
     const part = order.slice(Math.floor((g * order.length) / groups), Math.floor(((g + 1) * order.length) / groups));
-    widths.push({
-      belowSeconds: roundSeconds(lawTimes[part[part.length - 1]!]!),
+    return {
+      belowSeconds: roundSeconds(lawTimes[part.at(-1)!]!),
       halfWidth: round(conformalQuantile(part.map((i) => errors[i]!)) + ROUNDING),
-    });
-  }
-  return widths;
+    };
+  });
 }
 
 /** Lengths of runs of false, then true, then false, ... */
 function runs(flags: readonly boolean[]): number[] {
-  const lengths: number[] = [];
-  let current = false;
-  let length = 0;
-  for (const flag of flags) {
-    if (flag !== current) {
-      lengths.push(length);
-      [current, length] = [flag, 0];
-    }
-    length++;
-  }
-  return [...lengths, length];
+  const starts = flags.flatMap((flag, i) => (flag === (flags[i - 1] ?? false) ? [] : [i]));
+  return [...starts, flags.length].map((end, i) => end - (starts[i - 1] ?? 0));
 }

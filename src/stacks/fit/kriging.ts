@@ -37,29 +37,26 @@ export class Field {
    * @param values      one a point
    */
   constructor(
-    readonly coordinates: readonly (readonly number[])[],
+    coordinates: readonly (readonly number[])[],
     readonly values: Float64Array,
     readonly scales: Scales,
   ) {
-    const d = scales.lengths.length;
-    const x = new Float64Array(coordinates.length * d);
-    coordinates.forEach((row, i) => row.forEach((value, j) => (x[i * d + j] = value / scales.lengths[j]!)));
-    this.#neighbours = new Neighbours(x, d);
-    // Coordinates are in length scales already.
+    this.#neighbours = new Neighbours(coordinates.map((at) => this.#scaled(at)));
     const { nugget: noiseVariance } = scales;
     this.#hyper = { effectVariances: [UNKNOWN, 0], signalVariance: 1, lengthScale: MATERN_LENGTH, noiseVariance };
   }
 
+  #scaled(at: readonly number[]): Float64Array {
+    return Float64Array.from(at, (value, j) => value / this.scales.lengths[j]!);
+  }
+
   /** The value expected at `at`, from the nearest points that are not skipped. */
   valueAt(at: readonly number[], skip?: (index: number) => boolean): number {
-    const { x, d } = this.#neighbours;
-    const target = Float64Array.from(at, (value, j) => value / this.scales.lengths[j]!);
+    const target = this.#scaled(at);
     const near = this.#neighbours.nearest(target, NEIGHBOURS, skip);
-    const k = near.length;
-    if (k === 0) return 0;
-    const rows = Array.from(near, (index) => x.subarray(index * d, index * d + d));
-    const y = Float64Array.from(near, (index) => this.values[index]!);
-    return new Process({ x: rows, features: rows.map(() => ONE) }, y, this.#hyper).at(target, ONE).mean;
+    const points = near.map((index) => ({ x: this.#neighbours.points[index]!, features: ONE }));
+    const values = near.map((index) => this.values[index]!);
+    return new Process(points, values, this.#hyper).at({ x: target, features: ONE }).mean;
   }
 }
 

@@ -6,40 +6,32 @@ const LEAF = 16;
 export class Neighbours {
   readonly #order: Int32Array;
 
-  /** @param x coordinates, `n` rows of `d` */
-  constructor(
-    readonly x: Float64Array,
-    readonly d: number,
-  ) {
-    this.#order = Int32Array.from({ length: x.length / d }, (_, i) => i);
-    this.#build(0, this.#order.length, 0);
+  constructor(readonly points: readonly Float64Array[]) {
+    this.#order = Int32Array.from(points.keys());
+    this.#build(0, points.length, 0);
   }
 
   #build(from: number, to: number, axis: number): void {
     if (to - from <= LEAF) return;
-    const part = this.#order.subarray(from, to);
-    part.sort((a, b) => this.x[a * this.d + axis]! - this.x[b * this.d + axis]!);
+    const { points } = this;
+    this.#order.subarray(from, to).sort((a, b) => points[a]![axis]! - points[b]![axis]!);
     const middle = (from + to) >> 1;
-    const next = (axis + 1) % this.d;
+    const next = (axis + 1) % points[0]!.length;
     this.#build(from, middle, next);
     this.#build(middle + 1, to, next);
   }
 
   /** Indices of the `k` nearest points that `skip` lets through, nearest first. */
-  nearest(target: Float64Array, k: number, skip?: (index: number) => boolean): Int32Array {
-    const found = new Int32Array(k).fill(-1);
-    const distances = new Float64Array(k).fill(Infinity);
+  nearest(target: Float64Array, k: number, skip?: (index: number) => boolean): number[] {
+    const found: { readonly index: number; readonly distance: number }[] = [];
+    const farthest = (): number => found[k - 1]?.distance ?? Infinity;
     const look = (index: number): void => {
+      const point = this.points[index]!;
       let distance = 0;
-      for (let j = 0; j < this.d; j++) distance += (this.x[index * this.d + j]! - target[j]!) ** 2;
-      if (distance >= distances[k - 1]! || skip?.(index)) return;
-      let at = k - 1;
-      for (; at > 0 && distances[at - 1]! > distance; at--) {
-        distances[at] = distances[at - 1]!;
-        found[at] = found[at - 1]!;
-      }
-      distances[at] = distance;
-      found[at] = index;
+      for (let j = 0; j < target.length; j++) distance += (point[j]! - target[j]!) ** 2;
+      if (distance >= farthest() || skip?.(index)) return;
+      found.splice(found.findLastIndex((other) => other.distance <= distance) + 1, 0, { index, distance });
+      if (found.length > k) found.pop();
     };
     const walk = (from: number, to: number, axis: number): void => {
       if (to - from <= LEAF) {
@@ -47,16 +39,15 @@ export class Neighbours {
         return;
       }
       const middle = (from + to) >> 1;
-      const gap = target[axis]! - this.x[this.#order[middle]! * this.d + axis]!;
-      const next = (axis + 1) % this.d;
-      const [near, far] = gap < 0 ? [0, 1] : [1, 0];
-      const side = (which: number): void => (which === 0 ? walk(from, middle, next) : walk(middle + 1, to, next));
-      side(near);
+      const gap = target[axis]! - this.points[this.#order[middle]!]![axis]!;
+      const sides = [[from, middle] as const, [middle + 1, to] as const];
+      const [near, far] = gap < 0 ? sides : sides.toReversed();
+      const next = (axis + 1) % target.length;
+      walk(...near!, next);
       look(this.#order[middle]!);
-      if (gap * gap < distances[k - 1]!) side(far);
+      if (gap * gap < farthest()) walk(...far!, next);
     };
     walk(0, this.#order.length, 0);
-    const count = found.indexOf(-1);
-    return count < 0 ? found : found.subarray(0, count);
+    return found.map(({ index }) => index);
   }
 }
