@@ -140,7 +140,7 @@ describe('several runs', () => {
       /Others rtx-5080: the full cache does not fit/,
     );
   });
-  it('are not the cheapest for lack of a price: where one has none the fastest comes first, and a line says so', async () => {
+  it('are not the cheapest for lack of a price: where one has none the fastest is first, as a line says', async () => {
     const planned = await Promise.all([
       planOf({ device: 'h100', usdPerHour: 2.5 }),
       planOf({ device: 'b200', usdPerHour: 5 }),

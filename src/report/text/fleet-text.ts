@@ -92,7 +92,10 @@ function upsideRisk({ plans, device, model, contextTokens }: PlanReport, name: s
   const plan = plans.find((p) => planName(p) === name);
   if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null) {
     const retrieval = plan ? retrievalRisk(plan, contextTokens) : null;
-    return `the upside needs new kernels${plan ? fleetBuiltWords(plan) : ''}${retrieval === null ? '' : `; ${retrieval}`}`;
+    return [
+      'the upside needs new kernels' + (plan ? fleetBuiltWords(plan) : ''),
+      ...(retrieval ? [retrieval] : []),
+    ].join('; ');
   }
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
