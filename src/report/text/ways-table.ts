@@ -32,8 +32,11 @@ const described = (r: WayRow): string =>
 export function waysWords(rows: readonly WayRow[]): string[] {
   const today = rows.find((r) => r.servedBy !== null && r.requestsPerSecond.low > 0);
   const written = rows.find((r) => r.onFront && r.servedBy === null);
+  const none = rows.some((r) => r.servedBy !== null)
+    ? 'Nothing that runs today is sure to serve it.'
+    : 'Nothing serves it today.';
   return [
-    today ? `Most today, on ${today.servedBy}: ${described(today)}.` : 'Nothing that runs today is sure to serve it.',
+    today ? `Most today, on ${today.servedBy}: ${described(today)}.` : none,
     ...(written ? [`To be written (${written.needs}): ${described(written)}.`] : []),
   ];
 }
