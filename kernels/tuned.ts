@@ -3,8 +3,7 @@
  * tables of serving stacks hold the same operation. Activations are bf16, products run on matrix units, and what one
  * kernel of ours hands to the next (split partials, a block's basis, biases) stays on chip.
  */
-import type { OpShape, OpWork } from './op-class.js';
-import { STORAGE_BYTES } from './op-class.js';
+import { type OpShape, type OpWork, STORAGE_BYTES } from './op-class.js';
 import { OP_CLASSES, type OpClass } from './op-classes.js';
 
 /** Kernels of one class reach the same shares of a GPU's rates. */

@@ -5,7 +5,8 @@ import { declarations } from './json-schema.mjs';
 
 const INTRODUCTION = `# The library
 
-What \`import ... from 'lla-sim'\` gives: the planner without the command line, for Node and bundlers, with ES modules and
+What \`import ... from 'lla-sim'\` gives: the planner without the command line, for Node and bundlers, with ES modules \
+and
 types. [An example](commands.md#as-a-library). \`npm run schema\` writes this page from the docstrings.
 
 Units are base units, and a name ends with its unit where a number has one: bytes, seconds, tokens, operations, scalars.
@@ -29,7 +30,8 @@ export async function apiPage() {
   for (const [name, symbol] of [...found].sort(([a], [b]) => (a < b ? -1 : 1))) {
     const isFunction = callsOf(symbol, checker).length > 0;
     const kind = isFunction ? 'Functions' : symbol.flags & SymbolFlags.Value ? 'Values' : 'Types';
-    const said = `### ${name}\n\n${words(symbol, checker)}\`\`\`ts\n${await tidy(codeOf(name, symbol, checker))}\`\`\`\n`;
+    const code = await tidy(codeOf(name, symbol, checker));
+    const said = `### ${name}\n\n${words(symbol, checker)}\`\`\`ts\n${code}\`\`\`\n`;
     parts[own.has(name) ? kind : 'Types without an export'].push(said);
   }
   const listed = Object.entries(parts).map(([title, items]) => `## ${title}\n\n${items.join('\n')}`);

@@ -1,6 +1,7 @@
 /**
  * Fits what tuned kernels reach on each GPU to calibrations/stacks/*.json, and prints how well it holds for stacks and
- * GPUs that were left out. With --write it writes calibrations/attainable.json, and leaves out no GPU: that takes longest.
+ * GPUs that were left out. With --write it writes calibrations/attainable.json, and leaves out no GPU: that takes
+ * longest.
  *
  *   npx esbuild --bundle --platform=node --format=esm scripts/attainable.ts --packages=external > attainable.mjs
  *   node attainable.mjs [--write]
@@ -57,7 +58,10 @@ function judge(group: string, bracket: Bracket, times: readonly Measured[]): str
   );
   const ratio = median(seconds.map(([low, , high]) => high! / low!));
   const error = median(seconds.map(([, middle], i) => Math.abs(Math.log(times[i]!.seconds / middle!))));
-  return `${group}: ${percent(inside)} inside, high/low ${ratio.toFixed(2)}, median error ${percent(Math.exp(error) - 1)}, ${times.length} times`;
+  return (
+    `${group}: ${percent(inside)} inside, high/low ${ratio.toFixed(2)}, median error ` +
+    `${percent(Math.exp(error) - 1)}, ${times.length} times`
+  );
 }
 
 const rounded = (bracket: Bracket): Bracket =>
@@ -125,7 +129,8 @@ const walks = files.flatMap((file) => {
 const walk = fitWalk(walks);
 for (const { device, secondsPerByte } of walks)
   console.log(
-    `walk of one unit on ${device}: ${(1e12 * median(secondsPerByte)).toFixed(1)} ps a byte, ${secondsPerByte.length} times`,
+    `walk of one unit on ${device}: ${(1e12 * median(secondsPerByte)).toFixed(1)} ps a byte, ` +
+      `${secondsPerByte.length} times`,
   );
 const toFour = (value: number): number => Number(value.toPrecision(4));
 if (write) {

@@ -71,7 +71,8 @@ function print(group: string, judged: readonly Judged[]): void {
   const inside = judged.filter(({ error, low, high }) => low <= error && error <= high).length / judged.length;
   const widths = judged.map(({ low, high }) => (high - low) / 2);
   console.log(
-    `${group}: ${judged.length} hidden, error × ${at(errors, 0.5)}, 90th × ${at(errors, 0.9)}, inside ${(100 * inside).toFixed(1)} %, width × ${at(widths, 0.5)}`,
+    `${group}: ${judged.length} hidden, error × ${at(errors, 0.5)}, 90th × ${at(errors, 0.9)}, inside ` +
+      `${(100 * inside).toFixed(1)} %, width × ${at(widths, 0.5)}`,
   );
 }
 

@@ -37,8 +37,8 @@ const centre = (gpus: readonly Walks[]): number =>
   gpus.reduce((sum, { secondsPerByte }) => sum + Math.log(median(secondsPerByte)), 0) / gpus.length;
 
 /**
- * The geometric mean of the GPUs' medians. The ends lie as far off as 95 % of the calls on a GPU were, at the most, from
- * what the other GPUs say: groups are few, so the largest counts.
+ * The geometric mean of the GPUs' medians. The ends lie as far off as 95 % of the calls on a GPU were, at the most,
+ * from what the other GPUs say: groups are few, so the largest counts.
  */
 export function fitWalk(gpus: readonly Walks[]): Interval {
   const beyond = gpus.flatMap(({ device, secondsPerByte }) => {

@@ -71,9 +71,11 @@ for (const [name, scenario] of CASES) {
     counts.push(own);
   }
   process.stdout.write(
-    `${name}: ${[low, estimate, high].map((r) => r.toFixed(2)).join(', ')} a second in ${seconds.toFixed(1)} s; missed by ${counts.join(' and ')} of ${DRAWS}\n`,
+    `${name}: ${[low, estimate, high].map((r) => r.toFixed(2)).join(', ')} a second in ${seconds.toFixed(1)} s; ` +
+      `missed by ${counts.join(' and ')} of ${DRAWS}\n`,
   );
 }
 process.stdout.write(
-  `all: ${missed.join(' and ')} of ${CASES.length * DRAWS}, of ${LENGTHS.join(' and ')} times the length; seed ${seed}\n`,
+  `all: ${missed.join(' and ')} of ${CASES.length * DRAWS}, of ${LENGTHS.join(' and ')} times the length; seed ` +
+    `${seed}\n`,
 );

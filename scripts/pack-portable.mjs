@@ -91,12 +91,14 @@ function copyPackages() {
 /** The start script: no variable of the caller is needed. */
 function RUN() {
   return `#!/bin/sh
-# lla-sim on its own Node: no program of the machine is called. Needs glibc, and for calibrate a Vulkan loader and driver.
+# lla-sim on its own Node: no program of the machine is called. Needs glibc, and for calibrate a Vulkan loader and
+# driver.
 case "$0" in */*) here="\${0%/*}" ;; *) here=. ;; esac
 export XDG_RUNTIME_DIR="\${XDG_RUNTIME_DIR:-/tmp}"
 # In containers NVIDIA's driver description often lies where the loader does not look.
 icd=/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json
-if [ -z "\${VK_DRIVER_FILES:-}" ] && [ -e "$icd" ] && [ ! -e /usr/share/vulkan/icd.d/nvidia_icd.json ] && [ ! -e /etc/vulkan/icd.d/nvidia_icd.json ]; then export VK_DRIVER_FILES="$icd"; fi
+if [ -z "\${VK_DRIVER_FILES:-}" ] && [ -e "$icd" ] && [ ! -e /usr/share/vulkan/icd.d/nvidia_icd.json ] &&
+  [ ! -e /etc/vulkan/icd.d/nvidia_icd.json ]; then export VK_DRIVER_FILES="$icd"; fi
 exec "$here/node" "$here/dist/bin/cli.js" "$@"
 `;
 }

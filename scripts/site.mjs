@@ -26,7 +26,8 @@ const OWN_STYLE = `${STYLE}
 main{padding-top:.5rem}main p,main li{max-width:78ch}main img{max-width:100%;height:auto}
 pre{overflow-x:auto;background:var(--soft);padding:.7rem;border-radius:.4rem}pre code{background:none;padding:0}
 h1,h2,h3,h4{scroll-margin-top:1rem}nav a[aria-current]{font-weight:600;text-decoration:none;color:inherit}
-td{white-space:normal}table{margin:.6rem 0}blockquote{margin:.6rem 0;padding-left:1rem;border-left:3px solid var(--line)}
+td{white-space:normal}table{margin:.6rem 0}
+blockquote{margin:.6rem 0;padding-left:1rem;border-left:3px solid var(--line)}
 form{display:flex;flex-wrap:wrap;gap:.5rem;align-items:end}form label{flex:1 1 14rem}
 @media print{pre{white-space:pre-wrap}}
 `;
@@ -193,7 +194,8 @@ export function writeSite(folder) {
   );
   const sections = pages.flatMap(sectionsOf);
   const body = `<h1>Search</h1>
-<form id="form"><label for="find">Words of a section<input type="search" id="find" autocomplete="off"></label><button>Search</button></form>
+<form id="form"><label for="find">Words of a section<input type="search" id="find" autocomplete="off"></label>
+<button>Search</button></form>
 <p id="count" role="status"></p><ol id="found"></ol>
 <script type="application/json" id="sections">${scriptJson(sections)}</script>`;
   written.push(

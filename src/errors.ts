@@ -71,6 +71,15 @@ export function show(value: unknown): string {
   return line.length > SHOWN_LENGTH ? `${line.slice(0, SHOWN_LENGTH - 3).replace(/[\ud800-\udbff]$/, '')}...` : line;
 }
 
+/** @throws UserError for a value that is not one of those known */
+export function requireOneOf(subject: string, value: unknown, known: readonly string[], example = known[0]): void {
+  if (!known.includes(String(value)))
+    throw new UserError(
+      `${subject} must be one of ${known.join(', ')}, not ${show(value)}`,
+      `write for example ${subject} ${example}`,
+    );
+}
+
 /** A value as JSON writes it, as far as `length` characters go: what comes after them is left out. */
 function written(value: unknown, depth: number, length: number): string {
   try {

@@ -1,5 +1,7 @@
 /// <reference lib="dom" />
-/** The static site in a real browser: every page silent and alone, its links, its contrast, narrow screens, the search. */
+/**
+ * The static site in a real browser: every page silent and alone, its links, its contrast, narrow screens, the search.
+ */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -6,7 +6,9 @@ import { jsonText } from '../src/io/json.js';
 import { calibrationSchema } from '../src/schema/calibration.js';
 import { SEED } from './gpu/random.js';
 
-/** Control, bidirectional, zero-width, soft hyphen, byte order mark, filler, variation selectors, tags, lone surrogate. */
+/**
+ * Control, bidirectional, zero-width, soft hyphen, byte order mark, filler, variation selectors, tags, lone surrogate.
+ */
 const UNSEEN = [
   '\u0007',
   '\u001b',

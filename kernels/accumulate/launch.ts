@@ -1,7 +1,7 @@
 /** Sums over loops, element by element: accumulate.wgsl. */
 import type { PlacementOptions } from '../placement.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
@@ -10,33 +10,25 @@ const WORKGROUP = 256;
 
 /** Buffers: input, target. `factor`: of each loop's rows, 1/T for a mean. */
 function planAccumulate(call: KernelCall, factor: number, { input, output }: PlacementOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'accumulate'>(call);
   const count = s.rows * s.width;
   const begins = call.variant === 'begin';
   const from = rowsOf(call, 'input', 'input', s.rows, s.width, input);
   const to = rowsOf(call, 'target', begins ? 'output' : 'state', s.rows, s.width, output);
-  return {
+  return oneStep({
     buffers: [from.buffer, to.buffer],
-    steps: [
-      {
-        source: 'accumulate',
-        element: 'f32',
-        constants: { BEGIN: begins ? 1 : 0 },
-        uniforms: {
-          factor,
-          count,
-          width: s.width,
-          ...placeUniforms('input', from.at),
-          ...placeUniforms('target', to.at),
-        },
-        buffers: [...read('input'), ...write('target')],
-        workgroups: grid(call.kernel, count, WORKGROUP),
-      },
-    ],
+    source: 'accumulate',
+    constants: { BEGIN: begins ? 1 : 0 },
+    uniforms: {
+      factor,
+      count,
+      width: s.width,
+      ...placeUniforms('input', from.at),
+      ...placeUniforms('target', to.at),
+    },
+    workgroups: grid(call.kernel, count, WORKGROUP),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -2,8 +2,8 @@
 import type { AppendOptions } from '../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
@@ -14,9 +14,7 @@ const BLOCK = 64;
 
 /** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
 function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'append'>(call, 'groupSize');
   const floats = s.heads * s.width;
   const {
     chunk = 1,
@@ -44,7 +42,7 @@ function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
   const block = layout.groups > 0 ? layout.groupSize : BLOCK;
   const sequences = s.rows / chunk;
   const bias: BufferPlan[] = options.bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: floats * 4 }] : [];
-  return {
+  return oneStep({
     buffers: [
       { name: 'tokens', role: 'input', content: 'u32', bytes: (firstStart + sequences) * 4, below: capacity },
       { name: 'rows', role: 'input', content: 'f32', bytes: (rowOffset + (s.rows - 1) * rowStride + floats) * 4 },
@@ -56,31 +54,26 @@ function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
         bytes: cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads),
       },
     ],
-    steps: [
-      {
-        source: 'append',
-        element: 'f32',
-        constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
-        uniforms: {
-          shape: storeUniforms(layout),
-          chunk,
-          capacity,
-          pinned,
-          ring,
-          sinks,
-          block,
-          row_offset: rowOffset,
-          row_stride: rowStride,
-          first,
-          first_row: firstSequence * s.heads,
-          first_start: firstStart,
-        },
-        buffers: [...read('tokens', 'rows', options.bias ? 'bias' : 'rows'), ...write('cache')],
-        workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
-      },
-    ],
+    source: 'append',
+    constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
+    uniforms: {
+      shape: storeUniforms(layout),
+      chunk,
+      capacity,
+      pinned,
+      ring,
+      sinks,
+      block,
+      row_offset: rowOffset,
+      row_stride: rowStride,
+      first,
+      first_row: firstSequence * s.heads,
+      first_start: firstStart,
+    },
+    binds: ['tokens', 'rows', options.bias ? 'bias' : 'rows', 'cache'],
+    workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
     tuning: { workgroup: 64, block },
-  };
+  });
 }
 
 export const launch: Launch = {

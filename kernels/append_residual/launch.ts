@@ -3,8 +3,8 @@ import { TILE_TOKENS } from '../spec.js';
 import type { AppendResidualOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -12,9 +12,7 @@ import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/cache
 
 /** Buffers: tokens (position of each sequence's first new token), rows, cache. */
 function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'headDim', 'loops');
-  requirePositive(call, s);
+  const s = shapeOf<'append_residual'>(call);
   const row = residualRowOf(call);
   const { chunk = 1, rowOffset = 0, first = 0, firstSequence = 0, firstStart = 0 } = options;
   const { loopStride = s.heads * s.headDim } = options;
@@ -25,7 +23,7 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
   const tile = residualTile(row);
   const of = (at: 'codesAt' | 'pairsAt' | 'coefficientAt'): number => tile.residuals[0]![at];
   const each = (at: 'codesAt' | 'pairsAt'): number => (tile.residuals[1]?.[at] ?? of(at)) - of(at);
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'tokens',
@@ -47,41 +45,35 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
         bytes: residualCacheBytes(row, capacity, (firstSequence + sequences) * s.heads),
       },
     ],
-    steps: [
-      {
-        source: 'append_residual',
-        element: 'f32',
-        constants: {
-          WIDTH: s.headDim,
-          ANCHOR_BITS: row.anchorBits,
-          ANCHOR_GROUP: anchorGroupOf(row),
-          RESIDUAL_GROUP: row.residualGroup,
-        },
-        uniforms: {
-          loops: s.loops,
-          chunk,
-          tiles: capacity / TILE_TOKENS,
-          tile_words: tile.words,
-          anchor_words: tile.anchorWords,
-          anchor_pairs_at: tile.anchorPairsAt,
-          residual_words: tile.residualWords,
-          codes_at: of('codesAt'),
-          codes_each: each('codesAt'),
-          pairs_at: of('pairsAt'),
-          pairs_each: each('pairsAt'),
-          row_offset: rowOffset,
-          row_stride: rowStride,
-          loop_stride: loopStride,
-          first,
-          first_row: firstSequence * s.heads,
-          first_start: firstStart,
-        },
-        buffers: [...read('tokens', 'rows'), ...write('cache')],
-        workgroups: [Math.floor((chunk + TILE_TOKENS - 2) / TILE_TOKENS) + 1, s.heads, sequences],
-      },
-    ],
+    source: 'append_residual',
+    constants: {
+      WIDTH: s.headDim,
+      ANCHOR_BITS: row.anchorBits,
+      ANCHOR_GROUP: anchorGroupOf(row),
+      RESIDUAL_GROUP: row.residualGroup,
+    },
+    uniforms: {
+      loops: s.loops,
+      chunk,
+      tiles: capacity / TILE_TOKENS,
+      tile_words: tile.words,
+      anchor_words: tile.anchorWords,
+      anchor_pairs_at: tile.anchorPairsAt,
+      residual_words: tile.residualWords,
+      codes_at: of('codesAt'),
+      codes_each: each('codesAt'),
+      pairs_at: of('pairsAt'),
+      pairs_each: each('pairsAt'),
+      row_offset: rowOffset,
+      row_stride: rowStride,
+      loop_stride: loopStride,
+      first,
+      first_row: firstSequence * s.heads,
+      first_start: firstStart,
+    },
+    workgroups: [Math.floor((chunk + TILE_TOKENS - 2) / TILE_TOKENS) + 1, s.heads, sequences],
     tuning: { workgroup: 64 },
-  };
+  });
 }
 
 export const launch: Launch = {

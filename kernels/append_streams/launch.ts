@@ -3,8 +3,8 @@ import type { AppendStreamsOptions } from '../cache-options.js';
 import type { Span } from '../attention-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { spansBuffer } from '../shared/attention/fold.launch.js';
@@ -18,9 +18,7 @@ export const usualSpans = (sequences: number, group: number): readonly Span[] =>
 
 /** Buffers: spans, rows, cache. Without options every row of the call is a sequence. */
 function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'headDim', 'loops', 'anchorBits', 'packGroup');
-  requirePositive(call, s);
+  const s = shapeOf<'append_streams'>(call);
   const axis = call.variant as 'keys' | 'values';
   const {
     sequences = s.rows,
@@ -35,7 +33,7 @@ function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): Op
   const row = streamsRowOf(call, loops);
   const { pairWords } = streamsGroup(row, axis);
   requireShape(groups * row.group <= capacity, `append_streams: ${groups} groups of ${row.group} exceed ${capacity}`);
-  return {
+  return oneStep({
     buffers: [
       spansBuffer(spans),
       {
@@ -51,29 +49,23 @@ function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): Op
         bytes: 4 * (firstSequence + sequences) * s.heads * Math.max(4, streamsRowWords(row, axis, capacity)),
       },
     ],
-    steps: [
-      {
-        source: 'append_streams',
-        element: 'f32',
-        constants: {
-          GROUP: row.group,
-          CHANNELS: Math.min(row.group, row.headDim),
-          ANCHOR_BITS: row.anchorBits,
-          PAIRS: pairWords,
-        },
-        uniforms: {
-          streams: streamsUniforms(row, axis, capacity),
-          loop_of: s.loops - 1,
-          full,
-          first_row: firstSequence * s.heads,
-          slots,
-        },
-        buffers: [...read('spans', 'rows'), ...write('cache')],
-        workgroups: [groups, s.heads, sequences],
-      },
-    ],
+    source: 'append_streams',
+    constants: {
+      GROUP: row.group,
+      CHANNELS: Math.min(row.group, row.headDim),
+      ANCHOR_BITS: row.anchorBits,
+      PAIRS: pairWords,
+    },
+    uniforms: {
+      streams: streamsUniforms(row, axis, capacity),
+      loop_of: s.loops - 1,
+      full,
+      first_row: firstSequence * s.heads,
+      slots,
+    },
+    workgroups: [groups, s.heads, sequences],
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = {

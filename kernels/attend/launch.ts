@@ -3,8 +3,8 @@ import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { cacheBytes } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf } from '../shared/attention/fold.launch.js';
@@ -19,21 +19,7 @@ const MOST_QUERY_VECS = 192;
  * multiplies q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
  */
 function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(
-    call,
-    'sequences',
-    'kvHeads',
-    'group',
-    'context',
-    'keyWidth',
-    'valueWidth',
-    'branchWidth',
-    'branchHeads',
-    'groupSize',
-    'splits',
-  );
-  requirePositive(call, s, 'branchWidth', 'branchHeads', 'groupSize');
+  const s = shapeOf<'attend'>(call, 'branchWidth', 'branchHeads', 'groupSize');
   // A branch with a key for each head, beside a latent that all heads share: only the branch rows differ by head.
   const shape = { ...s, ...headsOf(s), ...(s.branchHeads > s.kvHeads ? { latentHeads: 1 } : {}) };
   requireShape(
@@ -61,38 +47,24 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
   );
   const queries = s.sequences * s.kvHeads * s.group;
   const second = run.pinnedQuery ? (run.queriesApart ?? queries) : 0;
-  return {
+  return oneStep({
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: (second + queries) * (s.keyWidth + s.branchWidth) * 4 },
-      buffers.keys,
-      buffers.values,
-      buffers.partials,
-      buffers.spans,
-      buffers.scores,
+      ...Object.values(buffers),
       ...branch,
     ],
-    steps: [
-      {
-        source: 'attend',
-        element: fold.storage,
-        constants: fold.constants({
-          KEY_EACH: keyEach,
-          BRANCH_EACH: branchEach,
-        }),
-        uniforms: fold.uniforms(scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
-        // Without a branch the binding still needs a buffer; the kernel does not read it.
-        buffers: [
-          ...read('queries', 'keys', 'values'),
-          ...write('partials'),
-          ...read('spans'),
-          ...write('scores'),
-          ...read(branch.length ? 'branch' : 'keys'),
-        ],
-        workgroups: fold.workgroups,
-      },
-    ],
+    source: 'attend',
+    element: fold.storage,
+    constants: fold.constants({
+      KEY_EACH: keyEach,
+      BRANCH_EACH: branchEach,
+    }),
+    uniforms: fold.uniforms(scale ?? (s.keyWidth + s.branchWidth) ** -0.5),
+    // Without a branch the binding still needs a buffer; the kernel does not read it.
+    binds: ['queries', 'keys', 'values', 'partials', 'spans', 'scores', branch.length ? 'branch' : 'keys'],
+    workgroups: fold.workgroups,
     tuning: { ...launch },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -2,9 +2,9 @@
 import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
 import type { RotaryOptions } from '../host/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { phiTable } from '../shared/block/block-basis.js';
 import { rotaryOf, tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -44,23 +44,7 @@ function planAttendBlockAbsorbed(
   run: RunOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(
-    call,
-    'sequences',
-    'kvHeads',
-    'latentHeads',
-    'group',
-    'context',
-    'rankK',
-    'rankV',
-    'headDim',
-    'blockTokens',
-    'functions',
-    'groupSize',
-    'splits',
-  );
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'attend_block_absorbed'>(call, 'groupSize');
   requireEven(call, s, 'headDim');
   requireShape(
     s.latentHeads === 1 || s.latentHeads === s.kvHeads,
@@ -88,36 +72,21 @@ function planAttendBlockAbsorbed(
   const uniforms = fold.uniforms(scale ?? s.headDim ** -0.5, { blocks });
   // Every thread reads whole keys, so EDGES depends on the width of the keys as it does on that of the values.
   const edges = s.rankK % readUnit(fold.keys) === 0 ? {} : { EDGES: 1 };
-  return {
+  return oneStep({
     buffers: [
       basisBuffer('input', s.sequences * s.kvHeads * s.group, blocks, s.rankK, s.functions),
-      buffers.keys,
-      buffers.values,
-      buffers.partials,
-      buffers.spans,
-      buffers.scores,
+      ...Object.values(buffers),
       table('phi', 4 * (Math.ceil(even / 4) + Math.ceil(odd / 4)) * half, () =>
         phiTable(rotary.ropeBase, s.headDim, basis),
       ),
     ],
-    steps: [
-      {
-        source: handed === 1 ? 'attend_block_components' : 'attend_block_absorbed',
-        element: fold.storage,
-        constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd }), ...edges },
-        uniforms,
-        buffers: [
-          ...read('basis', 'keys', 'values'),
-          ...write('partials'),
-          ...read('spans'),
-          ...write('scores'),
-          ...read('phi'),
-        ],
-        workgroups: fold.workgroups,
-      },
-    ],
+    source: handed === 1 ? 'attend_block_components' : 'attend_block_absorbed',
+    element: fold.storage,
+    constants: { ...fold.constants({ HALF: half, WAYS: ways, OFFSETS: offsets, EVEN: even, ODD: odd }), ...edges },
+    uniforms,
+    workgroups: fold.workgroups,
     tuning: { ...fold.launch, offsets, ways, handed, even, odd },
-  };
+  });
 }
 
 export const launch: KernelLaunch = {

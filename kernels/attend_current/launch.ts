@@ -3,8 +3,8 @@ import type { CurrentOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import type { Placement as Vectors } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
@@ -14,9 +14,7 @@ import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/
  * `absorbed`; branchQueries, branchKeys with a branch, which is part of the shape's key width.
  */
 function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'keyWidth', 'valueWidth');
-  requirePositive(call, s);
+  const s = shapeOf<'attend_current'>(call);
   const absorbed = call.variant === 'absorbed';
   const { branch } = options;
   const content = s.keyWidth - (branch?.width ?? 0);
@@ -53,7 +51,7 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
         reach('branchKeys', branch.keys, branch.heads * branch.width),
       ]
     : [];
-  return {
+  return oneStep({
     buffers: [
       { name: 'output', role: 'state', content: 'f32', bytes: s.rows * s.valueWidth * 4 },
       { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
@@ -62,38 +60,32 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
       ...keyMeans,
       ...branches,
     ],
-    steps: [
-      {
-        source: 'attend_current',
-        element: 'f32',
-        constants: { WG: workgroup, ABSORBED: absorbed ? 1 : 0 },
-        uniforms: {
-          current: current.uniforms,
-          branch_width: branch?.width ?? 0,
-          branch_heads: branch?.heads ?? 1,
-          branch_query: branch?.queries.offset ?? 0,
-          branch_query_stride: branch?.queries.stride ?? 0,
-          branch_query_head: branch?.queries.head ?? 0,
-          branch_key: branch?.keys.offset ?? 0,
-          branch_key_stride: branch?.keys.stride ?? 0,
-        },
-        buffers: [
-          ...write('output', 'stats'),
-          ...read(
-            'valueMeans',
-            'queries',
-            'newKeys',
-            'newValues',
-            absorbed ? 'keyMeans' : 'valueMeans',
-            branch ? 'branchQueries' : 'queries',
-            branch ? 'branchKeys' : 'newKeys',
-          ),
-        ],
-        workgroups: rowGrid(s.rows),
-      },
+    source: 'attend_current',
+    constants: { WG: workgroup, ABSORBED: absorbed ? 1 : 0 },
+    uniforms: {
+      current: current.uniforms,
+      branch_width: branch?.width ?? 0,
+      branch_heads: branch?.heads ?? 1,
+      branch_query: branch?.queries.offset ?? 0,
+      branch_query_stride: branch?.queries.stride ?? 0,
+      branch_query_head: branch?.queries.head ?? 0,
+      branch_key: branch?.keys.offset ?? 0,
+      branch_key_stride: branch?.keys.stride ?? 0,
+    },
+    binds: [
+      'output',
+      'stats',
+      'valueMeans',
+      'queries',
+      'newKeys',
+      'newValues',
+      absorbed ? 'keyMeans' : 'valueMeans',
+      branch ? 'branchQueries' : 'queries',
+      branch ? 'branchKeys' : 'newKeys',
     ],
+    workgroups: rowGrid(s.rows),
     tuning: { workgroup },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -1,23 +1,21 @@
 /** The join of two parts of attention: attend_join.wgsl. */
 import type { CurrentOptions } from '../attention-options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output (o in, y out), stats (m, l; in and out), latent, latentStats, valueMeans. */
 function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'attend_join'>(call);
   requireShape(
     s.rows % heads === 0 && heads % group === 0,
     `attend_join: ${s.rows} rows of ${heads} heads in groups of ${group} do not divide`,
   );
   const bytes = s.rows * s.width * 4;
-  return {
+  return oneStep({
     buffers: [
       { name: 'output', role: 'state', content: 'f32', bytes },
       { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
@@ -25,18 +23,12 @@ function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): O
       { name: 'latentStats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
       { name: 'valueMeans', role: 'input', content: 'f32', bytes: (heads / group) * s.width * 4 },
     ],
-    steps: [
-      {
-        source: 'attend_join',
-        element: 'f32',
-        constants: { WG: WORKGROUP },
-        uniforms: { rows: s.rows, heads, group, width: s.width },
-        buffers: [...write('output', 'stats'), ...read('latent', 'latentStats', 'valueMeans')],
-        workgroups: rowGrid(s.rows),
-      },
-    ],
+    source: 'attend_join',
+    constants: { WG: WORKGROUP },
+    uniforms: { rows: s.rows, heads, group, width: s.width },
+    workgroups: rowGrid(s.rows),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = { plan: (call, o) => planJoin(call, o.current) };

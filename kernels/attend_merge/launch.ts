@@ -1,18 +1,16 @@
 /** The merge of split partials: attend_merge.wgsl. */
 import type { CurrentOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
 
 /** Buffers: partials, output, stats; for `current` also queries, newKeys, newValues. */
 function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'splits', 'width', 'keyWidth');
   const withCurrent = call.variant === 'current';
-  requirePositive(call, s, ...(withCurrent ? [] : ['keyWidth']));
+  const s = shapeOf<'attend_merge'>(call, ...(withCurrent ? [] : (['keyWidth'] as const)));
   const { firstRow = 0 } = options;
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
   const current = currentOperands(call.kernel, {
@@ -21,7 +19,7 @@ function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: T
     keyWidth: s.keyWidth,
     valueWidth: s.width,
   });
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'partials',
@@ -34,22 +32,18 @@ function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: T
       { name: 'stats', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * 8 },
       ...(withCurrent ? current.buffers : []),
     ],
-    steps: [
-      {
-        source: 'attend_merge',
-        element: 'f32',
-        constants: { WG: workgroup, CURRENT: withCurrent ? 1 : 0 },
-        uniforms: { current: current.uniforms, splits: s.splits, width: s.width, first_row: firstRow },
-        buffers: [
-          ...read('partials'),
-          ...write('output', 'stats'),
-          ...read(...(withCurrent ? ['queries', 'newKeys', 'newValues'] : ['partials', 'partials', 'partials'])),
-        ],
-        workgroups: rowGrid(s.rows),
-      },
+    source: 'attend_merge',
+    constants: { WG: workgroup, CURRENT: withCurrent ? 1 : 0 },
+    uniforms: { current: current.uniforms, splits: s.splits, width: s.width, first_row: firstRow },
+    binds: [
+      'partials',
+      'output',
+      'stats',
+      ...(withCurrent ? ['queries', 'newKeys', 'newValues'] : ['partials', 'partials', 'partials']),
     ],
+    workgroups: rowGrid(s.rows),
     tuning: { workgroup },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -2,9 +2,9 @@
 import type { AttendRebuildOptions, RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf, pinnedPositions } from '../shared/attention/fold.launch.js';
@@ -31,21 +31,7 @@ function planAttendRebuild(
   run: RunOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(
-    call,
-    'sequences',
-    'kvHeads',
-    'latentHeads',
-    'group',
-    'context',
-    'rankK',
-    'rankV',
-    'headDim',
-    'groupSize',
-    'splits',
-  );
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'attend_rebuild'>(call, 'groupSize');
   requireEven(call, s, 'headDim');
   requireShape(
     s.latentHeads === 1 || s.latentHeads === s.kvHeads,
@@ -74,14 +60,10 @@ function planAttendRebuild(
     adjacent_pairs: options.pairing === 'adjacent' ? 1 : 0,
     positions_by_head: options.positionsByHead ? 1 : 0,
   });
-  return {
+  return oneStep({
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
-      buffers.keys,
-      buffers.values,
-      buffers.partials,
-      buffers.spans,
-      buffers.scores,
+      ...Object.values(buffers),
       pinnedPositions(
         s.sequences * (options.positionsByHead ? s.kvHeads : 1),
         fold.capacity,
@@ -97,28 +79,17 @@ function planAttendRebuild(
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
       rotaryTable(s.headDim, rotary),
     ],
-    steps: [
-      {
-        source: 'attend_rebuild',
-        element: fold.storage,
-        // A last chunk of units that is not whole has threads without a unit.
-        constants: {
-          ...fold.constants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }),
-          ...(whole ? {} : { EDGES: 1 }),
-        },
-        uniforms,
-        buffers: [
-          ...read('queries', 'keys', 'values'),
-          ...write('partials'),
-          ...read('spans'),
-          ...write('scores'),
-          ...read('positions', 'weights', 'means', 'turns'),
-        ],
-        workgroups: fold.workgroups,
-      },
-    ],
+    source: 'attend_rebuild',
+    element: fold.storage,
+    // A last chunk of units that is not whole has threads without a unit.
+    constants: {
+      ...fold.constants({ KEY_EACH: keyEach, TOKENS: tokens, ALIGNED: s.rankK % 8 === 0 ? 1 : 0 }),
+      ...(whole ? {} : { EDGES: 1 }),
+    },
+    uniforms,
+    workgroups: fold.workgroups,
     tuning: { ...launch, tokens },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -3,8 +3,8 @@ import type { ResidualOptions } from '../cache-options.js';
 import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { dimensions, shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf } from '../shared/attention/fold.launch.js';
@@ -59,9 +59,7 @@ function planAttendResidual(
   run: RunOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'context', 'headDim', 'splits');
-  requirePositive(call, s);
+  const s = shapeOf<'attend_residual'>(call);
   const row = residualRowOf(call);
   const loop = call.variant === 'anchor' ? row.loops - 1 : (own.loop ?? 0);
   const tile = residualTile(row);
@@ -78,7 +76,7 @@ function planAttendResidual(
   });
   const like = { storage: ROWS_LIKE, width: s.headDim } as const;
   const uniforms = rowUniforms(tile, row, loop);
-  return {
+  return oneStep({
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
       rows('keys'),
@@ -87,31 +85,21 @@ function planAttendResidual(
       buffers.spans,
       buffers.scores,
     ],
-    steps: [
-      {
-        source: 'attend_residual',
-        element: 'f16',
-        constants: fold.constants({
-          EDGES: unitsOf(like) % launch.wide === 0 ? 0 : 1,
-          KEY_EACH: unitsEach(like, launch.wide),
-          BRANCH_EACH: 0,
-          ANCHOR_BITS: row.anchorBits,
-          ANCHOR_GROUP: anchorGroupOf(row),
-          RESIDUAL_GROUP: row.residualGroup,
-        }),
-        uniforms: { ...fold.uniforms(s.headDim ** -0.5), keys: uniforms, values: uniforms, branch: uniforms },
-        buffers: [
-          ...read('queries', 'keys', 'values'),
-          ...write('partials'),
-          ...read('spans'),
-          ...write('scores'),
-          ...read('keys'),
-        ],
-        workgroups: fold.workgroups,
-      },
-    ],
+    source: 'attend_residual',
+    element: 'f16',
+    constants: fold.constants({
+      EDGES: unitsOf(like) % launch.wide === 0 ? 0 : 1,
+      KEY_EACH: unitsEach(like, launch.wide),
+      BRANCH_EACH: 0,
+      ANCHOR_BITS: row.anchorBits,
+      ANCHOR_GROUP: anchorGroupOf(row),
+      RESIDUAL_GROUP: row.residualGroup,
+    }),
+    uniforms: { ...fold.uniforms(s.headDim ** -0.5), keys: uniforms, values: uniforms, branch: uniforms },
+    binds: ['queries', 'keys', 'values', 'partials', 'spans', 'scores', 'keys'],
+    workgroups: fold.workgroups,
     tuning: { ...launch },
-  };
+  });
 }
 
 export const launch: Launch = {

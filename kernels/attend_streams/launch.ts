@@ -3,8 +3,8 @@ import type { RunOptions } from '../attention-options.js';
 import type { StreamsOptions } from '../cache-options.js';
 import type { Tuning } from '../options.js';
 import { cacheBytes, rowLayout } from '../host/cache-layout.js';
-import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
@@ -30,22 +30,7 @@ function planAttendStreams(
   run: RunOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(
-    call,
-    'sequences',
-    'kvHeads',
-    'group',
-    'context',
-    'headDim',
-    'loops',
-    'anchorBits',
-    'packGroup',
-    'packedRows',
-    'tail',
-    'splits',
-  );
-  requirePositive(call, s, 'packedRows', 'tail');
+  const s = shapeOf<'attend_streams'>(call, 'packedRows', 'tail');
   const chosen = call.variant === 'chosen';
   const row = streamsRowOf(call, own.loops ?? s.loops);
   const spans = spansOf(run, s.sequences, s.context);
@@ -84,7 +69,7 @@ function planAttendStreams(
   const lists: BufferPlan = chosen
     ? firstTokens(firstList + heads, listWords, s.context)
     : { name: 'chosen', role: 'input', content: 'u32', bytes: 16, below: 1 };
-  return {
+  return oneStep({
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: heads * s.headDim * 4 },
       cached('keys'),
@@ -96,37 +81,26 @@ function planAttendStreams(
       tail('tailKeys'),
       tail('tailValues'),
     ],
-    steps: [
-      {
-        source: 'attend_streams',
-        element: 'f16',
-        constants: fold.constants({
-          EDGES: unitsOf(like) % fold.launch.wide === 0 ? 0 : 1,
-          KEY_EACH: unitsEach(like, fold.launch.wide),
-          BRANCH_EACH: 0,
-          CHOSEN: chosen ? 1 : 0,
-          GROUP: row.group,
-          CHANNELS: Math.min(row.group, row.headDim),
-          ANCHOR_BITS: row.anchorBits,
-        }),
-        uniforms: {
-          ...fold.uniforms(s.headDim ** -0.5),
-          keys: shape('keys'),
-          values: shape('values'),
-          branch: shape('keys'),
-        },
-        buffers: [
-          ...read('queries', 'keys', 'values'),
-          ...write('partials'),
-          ...read('spans'),
-          ...write('scores'),
-          ...read('chosen', 'tailKeys', 'tailValues'),
-        ],
-        workgroups: fold.workgroups,
-      },
-    ],
+    source: 'attend_streams',
+    element: 'f16',
+    constants: fold.constants({
+      EDGES: unitsOf(like) % fold.launch.wide === 0 ? 0 : 1,
+      KEY_EACH: unitsEach(like, fold.launch.wide),
+      BRANCH_EACH: 0,
+      CHOSEN: chosen ? 1 : 0,
+      GROUP: row.group,
+      CHANNELS: Math.min(row.group, row.headDim),
+      ANCHOR_BITS: row.anchorBits,
+    }),
+    uniforms: {
+      ...fold.uniforms(s.headDim ** -0.5),
+      keys: shape('keys'),
+      values: shape('values'),
+      branch: shape('keys'),
+    },
+    workgroups: fold.workgroups,
     tuning: { ...fold.launch },
-  };
+  });
 }
 
 export const launch: Launch = {

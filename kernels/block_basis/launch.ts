@@ -2,9 +2,9 @@
 import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../host/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { psiTable } from '../shared/block/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
@@ -37,19 +37,7 @@ function turns(rows: number, theta: Float64Array, position: (row: number) => num
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
 function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(
-    call,
-    'sequences',
-    'heads',
-    'context',
-    'rankK',
-    'headDim',
-    'blockTokens',
-    'functions',
-    'setupPerRank',
-  );
-  requirePositive(call, s);
+  const s = shapeOf<'block_basis'>(call);
   requireEven(call, s, 'headDim');
   const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
   const [exact, even, odd] = [basis.exactPairs, basis.even.directions.length, basis.odd.directions.length];
@@ -60,7 +48,7 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
   const workgroup = tuned(tuning, 'workgroup', 32);
   const each = tuned(tuning, 'each', BLOCKS_EACH);
   requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'vectors',
@@ -77,32 +65,26 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
       table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
       basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
     ],
-    steps: [
-      {
-        source: 'block_basis',
-        element: 'f32',
-        constants: {
-          WG: workgroup,
-          EACH: each,
-          HEAD_PAIRS: pairs,
-          BLOCK: s.blockTokens,
-          FUNCTIONS: s.functions,
-          EXACT: exact,
-          MORE_EVEN: even,
-          MORE_ODD: odd,
-          PSI_QUADS: psiQuads,
-        },
-        uniforms: { rank: s.rankK, blocks, once: 1 },
-        buffers: [...read('vectors', 'spans', 'angles', 'psi'), ...write('basis')],
-        workgroups: [
-          Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup),
-          s.heads,
-          s.sequences,
-        ],
-      },
+    source: 'block_basis',
+    constants: {
+      WG: workgroup,
+      EACH: each,
+      HEAD_PAIRS: pairs,
+      BLOCK: s.blockTokens,
+      FUNCTIONS: s.functions,
+      EXACT: exact,
+      MORE_EVEN: even,
+      MORE_ODD: odd,
+      PSI_QUADS: psiQuads,
+    },
+    uniforms: { rank: s.rankK, blocks, once: 1 },
+    workgroups: [
+      Math.ceil((Math.ceil(blocks / each) * (Math.ceil(s.rankK / 4) + 1)) / workgroup),
+      s.heads,
+      s.sequences,
     ],
     tuning: { workgroup, each },
-  };
+  });
 }
 
 export const launch: Launch = {

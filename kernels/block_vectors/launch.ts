@@ -2,8 +2,8 @@
 import type { BlockVectorsOptions, Pairing } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { evenRow } from '../spec.js';
@@ -16,9 +16,7 @@ function planBlockVectors(
   { group }: BlockVectorsOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'heads', 'kvHeads', 'rankK', 'headDim');
-  requirePositive(call, s);
+  const s = shapeOf<'block_vectors'>(call);
   requireEven(call, s, 'headDim');
   const shared = group ?? s.heads / s.kvHeads;
   requireShape(
@@ -28,31 +26,26 @@ function planBlockVectors(
   const pairs = s.headDim / 2;
   const workgroup = tuned(tuning, 'workgroup', 64);
   const half = pairing === 'half-split';
-  return {
+  return oneStep({
     buffers: [
       { name: 'queries', role: 'input', content: 'f32', bytes: s.heads * s.headDim * 4 },
       { name: 'weights', role: 'stream', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rankK) * 2 },
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
       { name: 'vectors', role: 'output', content: 'f32', bytes: s.heads * s.headDim * blockComponents(s.rankK) * 4 },
     ],
-    steps: [
-      {
-        source: 'block_vectors',
-        element: 'f16',
-        constants: { HEAD_PAIRS: pairs, WG: workgroup },
-        uniforms: {
-          rank: s.rankK,
-          group: shared,
-          kv_heads: s.kvHeads,
-          pair_step: half ? 1 : 2,
-          pair_width: half ? pairs : 1,
-        },
-        buffers: [...read('queries', 'weights', 'means'), ...write('vectors')],
-        workgroups: [pairs, s.heads, 1],
-      },
-    ],
+    source: 'block_vectors',
+    element: 'f16',
+    constants: { HEAD_PAIRS: pairs, WG: workgroup },
+    uniforms: {
+      rank: s.rankK,
+      group: shared,
+      kv_heads: s.kvHeads,
+      pair_step: half ? 1 : 2,
+      pair_width: half ? pairs : 1,
+    },
+    workgroups: [pairs, s.heads, 1],
     tuning: { workgroup },
-  };
+  });
 }
 
 export const launch: Launch = {

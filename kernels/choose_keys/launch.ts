@@ -3,7 +3,7 @@ import type { ChooseKeysOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 
@@ -11,9 +11,7 @@ const WORKGROUP = 64;
 
 /** Buffers: scores (in and out), queries, newKeys, spans, chosen. Without options a sequence has one query head. */
 function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'context', 'kept', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'choose_keys'>(call);
   const { heads = 1, group = 1, listWords = 1 + s.kept, firstList = 0 } = options;
   const capacity = capacityOf(options.capacity ?? s.context + 1);
   const kvWidth = (heads / group) * s.width;

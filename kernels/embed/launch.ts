@@ -1,7 +1,7 @@
 /** Token embedding: embed.wgsl. */
 import type { PlacementOptions } from '../placement.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { bytesOfPairs, dimensions, elementOf, requireEven, requirePositive } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { bytesOfPairs, requireEven, shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, rowsOf } from '../shared/dense/rows.launch.js';
@@ -16,13 +16,12 @@ function planEmbed(
   { output }: PlacementOptions = {},
   columns = false,
 ): OperationPlan {
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'embed'>(call);
   requireEven(call, s, 'width');
-  const element = elementOf(call);
+  const element = call.variant as 'f16' | 'f32';
   const count = (s.rows * s.width) / 2;
   const to = rowsOf(call, 'output', 'output', s.rows, s.width, output);
-  return {
+  return oneStep({
     buffers: [
       { name: 'tokens', role: 'input', content: 'u32', bytes: s.rows * 4, below: vocabulary },
       {
@@ -33,18 +32,12 @@ function planEmbed(
       },
       to.buffer,
     ],
-    steps: [
-      {
-        source: 'embed',
-        element,
-        constants: {},
-        uniforms: { count, pairs: s.width / 2, ...to.at, column_pairs: columns ? Math.ceil(vocabulary / 2) : 0 },
-        buffers: [...read('tokens', 'embedding'), ...write('output')],
-        workgroups: grid(call.kernel, count, 128),
-      },
-    ],
+    source: 'embed',
+    element,
+    uniforms: { count, pairs: s.width / 2, ...to.at, column_pairs: columns ? Math.ceil(vocabulary / 2) : 0 },
+    workgroups: grid(call.kernel, count, 128),
     tuning: { workgroup: 128 },
-  };
+  });
 }
 
 export const launch: Launch = {

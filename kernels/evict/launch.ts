@@ -3,7 +3,7 @@ import type { EvictOptions } from '../cache-options.js';
 import { cacheBytes } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { capacityOfRow, layoutsOf } from '../shared/cache/evict.launch.js';
@@ -16,9 +16,7 @@ const EVICT_WORKGROUP = 64;
  * most.
  */
 function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'context', 'width', 'groupSize');
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'evict'>(call, 'groupSize');
   const heavy = s.context;
   const { heads = 1, pinned = heavy, ring = pinned } = options;
   requireShape(s.rows % heads === 0, `evict: ${s.rows} rows are not whole sequences of ${heads}`);

@@ -2,7 +2,7 @@
 import type { EvictChunkOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
 import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { shapeOf } from '../host/shape.js';
 import { EVICT_WORKGROUP } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -10,9 +10,7 @@ import { choiceOf } from '../shared/cache/evict.launch.js';
 
 /** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
 function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'held', 'context', 'kept', 'width', 'groupSize');
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'evict_chunk'>(call, 'groupSize');
   const choice = choiceOf(call, s, options);
   const { room, capacity, pinned, ring, heavy, firstRow } = choice;
   const { position = s.held } = options;

@@ -1,7 +1,7 @@
 /** H2O: which tokens of a prompt stay: evict_prefill.wgsl, evict_gather.wgsl. */
 import type { EvictPrefillOptions } from '../cache-options.js';
 import { read, write, type OperationPlan, type Step } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { choiceOf } from '../shared/cache/evict.launch.js';
@@ -13,9 +13,7 @@ export const EVICT_WORKGROUP = 256;
  * that name.
  */
 function planEvictPrefill(call: KernelCall, options: EvictPrefillOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'context', 'kept', 'width', 'groupSize');
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'evict_prefill'>(call, 'groupSize');
   const choice = choiceOf(call, s, options);
   const { room, capacity, pinned, ring, heavy, firstRow } = choice;
   const choose: Step = {

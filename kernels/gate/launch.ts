@@ -2,8 +2,8 @@
 import type { CurrentOptions } from '../attention-options.js';
 import type { PlacementOptions } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE } from '../shared/attention/current.launch.js';
@@ -13,83 +13,56 @@ const WORKGROUP = 256;
 
 /** Buffers: input (gates before their sigmoid), target. */
 function planGate(call: KernelCall, { input, output }: PlacementOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'gate'>(call);
   const count = s.rows * s.width;
   const from = rowsOf(call, 'input', 'input', s.rows, s.width, input);
   const to = rowsOf(call, 'target', 'state', s.rows, s.width, output);
-  return {
+  return oneStep({
     buffers: [from.buffer, to.buffer],
-    steps: [
-      {
-        source: 'gate',
-        element: 'f32',
-        constants: {},
-        uniforms: { count, width: s.width, ...placeUniforms('input', from.at), ...placeUniforms('target', to.at) },
-        buffers: [...read('input'), ...write('target')],
-        workgroups: grid(call.kernel, count, WORKGROUP),
-      },
-    ],
+    source: 'gate',
+    uniforms: { count, width: s.width, ...placeUniforms('input', from.at), ...placeUniforms('target', to.at) },
+    workgroups: grid(call.kernel, count, WORKGROUP),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 /** Buffers: gates, bias, other, target. */
 function planMix(call: KernelCall, { heads }: CurrentOptions = ALONE): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'gate'>(call);
   requireShape(s.rows % heads === 0, `gate: ${s.rows} rows are no whole number of sequences of ${heads} heads`);
   const count = s.rows * s.width;
-  return {
+  return oneStep({
     buffers: [
       { name: 'gates', role: 'input', content: 'f32', bytes: 4 * s.rows },
       { name: 'bias', role: 'input', content: 'f32', bytes: 4 * heads },
       { name: 'other', role: 'input', content: 'f32', bytes: 4 * count },
       { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
     ],
-    steps: [
-      {
-        source: 'gate_mix',
-        element: 'f32',
-        constants: {},
-        uniforms: { count, width: s.width, heads },
-        buffers: [...read('gates', 'bias', 'other'), ...write('target')],
-        workgroups: grid(call.kernel, count, WORKGROUP),
-      },
-    ],
+    source: 'gate_mix',
+    uniforms: { count, width: s.width, heads },
+    workgroups: grid(call.kernel, count, WORKGROUP),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 /** Buffers: gates, rates, before, target; rows of the last three follow each other from the output's offset on. */
 function planChange(call: KernelCall, { output }: PlacementOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'gate'>(call);
   const count = s.rows * s.width;
   const at = { offset: output?.offset ?? 0, stride: s.width };
   const rows = (name: string, role: 'input' | 'state') => rowsOf(call, name, role, s.rows, s.width, at).buffer;
-  return {
+  return oneStep({
     buffers: [
       rows('gates', 'input'),
       { name: 'rates', role: 'input', content: 'f32', bytes: 8 * s.width },
       rows('before', 'input'),
       rows('target', 'state'),
     ],
-    steps: [
-      {
-        source: 'gate_change',
-        element: 'f32',
-        constants: {},
-        uniforms: { count, width: s.width, first: at.offset },
-        buffers: [...read('gates', 'rates', 'before'), ...write('target')],
-        workgroups: grid(call.kernel, count, WORKGROUP),
-      },
-    ],
+    source: 'gate_change',
+    uniforms: { count, width: s.width, first: at.offset },
+    workgroups: grid(call.kernel, count, WORKGROUP),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -1,8 +1,8 @@
 /** Norms of the heads of queries and keys: head_norm.wgsl. */
 import type { PlacementOptions } from '../placement.js';
 import type { Tuning } from '../options.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { placeUniforms, rowGrid, rowsOf } from '../shared/dense/rows.launch.js';
@@ -17,26 +17,18 @@ function planHeadNorm(
   { output }: PlacementOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'headDim');
-  requirePositive(call, s);
+  const s = shapeOf<'head_norm'>(call);
   const count = s.rows * s.heads;
   const to = rowsOf(call, 'target', 'state', s.rows, s.heads * s.headDim, output);
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
-  return {
+  return oneStep({
     buffers: [{ name: 'weight', role: 'input', content: 'f32', bytes: 4 * s.headDim }, to.buffer],
-    steps: [
-      {
-        source: 'head_norm',
-        element: 'f32',
-        constants: { WG: workgroup },
-        uniforms: { eps, heads: s.heads, count, width: s.headDim, ...placeUniforms('target', to.at) },
-        buffers: [...read('weight'), ...write('target')],
-        workgroups: rowGrid(count),
-      },
-    ],
+    source: 'head_norm',
+    constants: { WG: workgroup },
+    uniforms: { eps, heads: s.heads, count, width: s.headDim, ...placeUniforms('target', to.at) },
+    workgroups: rowGrid(count),
     tuning: { workgroup },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -58,8 +58,30 @@ export interface OperationPlan {
 export const read = (...names: string[]): Step['buffers'] => names.map((name) => ({ name, access: 'read' }));
 export const write = (...names: string[]): Step['buffers'] => names.map((name) => ({ name, access: 'readWrite' }));
 
+const READ: ReadonlySet<Role> = new Set(['stream', 'input', 'table']);
+
+/** A call of one dispatch: its buffers are bound in their order, read or written as their roles say. */
+export function oneStep({
+  buffers,
+  source,
+  element = 'f32',
+  constants = {},
+  uniforms,
+  binds = buffers.map(({ name }) => name),
+  workgroups,
+  tuning,
+}: Pick<OperationPlan, 'buffers' | 'tuning'> &
+  Pick<Step, 'source' | 'uniforms' | 'workgroups'> &
+  Partial<Pick<Step, 'element' | 'constants'>> & {
+    /** Names of what is bound, where that is not every buffer once. */
+    readonly binds?: readonly string[];
+  }): OperationPlan {
+  const bound = binds.map((name) => (READ.has(bufferOf({ buffers }, name).role) ? read(name) : write(name)));
+  return { buffers, steps: [{ source, element, constants, uniforms, buffers: bound.flat(), workgroups }], tuning };
+}
+
 /** The buffer of that name. */
-export function bufferOf(plan: OperationPlan, name: string): BufferPlan {
+export function bufferOf(plan: Pick<OperationPlan, 'buffers'>, name: string): BufferPlan {
   const found = plan.buffers.find((b) => b.name === name);
   if (!found) throw new Error(`operation has no buffer ${name}`);
   return found;

@@ -1,5 +1,5 @@
 /** Reading of kernel shapes, with the checks that all operations share. */
-import { KERNELS, type KernelCall, type KernelName } from '../registry.js';
+import { KERNELS, type KernelCall, type KernelName, type ShapeOf } from '../registry.js';
 import type { Shape } from '../spec.js';
 import { requireShape } from './errors.js';
 
@@ -17,14 +17,18 @@ export function dimensions<K extends string>(call: KernelCall, ...names: readonl
   return out;
 }
 
-export function requirePositive(
-  call: KernelCall,
-  dims: Readonly<Record<string, number>>,
-  ...except: readonly string[]
-): void {
-  for (const [name, value] of Object.entries(dims)) {
-    if (!except.includes(name)) requireShape(value > 0, `${call.kernel}: ${name} must be at least 1`);
-  }
+/**
+ * The shape of a call of a kernel, checked: every field there, whole and at least 1, and the variant one that it has.
+ * @param zero fields that may be 0
+ */
+export function shapeOf<K extends KernelName>(call: KernelCall, ...zero: readonly (keyof ShapeOf<K>)[]): ShapeOf<K> {
+  const { dims, variants } = KERNELS[call.kernel];
+  requireShape(variants.includes(call.variant), `${call.kernel} has no variant ${call.variant}`);
+  const s = dimensions(call, ...dims) as ShapeOf<K>;
+  for (const name of dims)
+    if (!(zero as readonly string[]).includes(name))
+      requireShape((s as Shape)[name] !== 0, `${call.kernel}: ${name} must be at least 1`);
+  return s;
 }
 
 export function requireEven(
@@ -37,21 +41,6 @@ export function requireEven(
       (dims[name] as number) % 2 === 0,
       `${call.kernel}: ${name} must be even, not ${String(dims[name])} (scalars are stored in pairs)`,
     );
-}
-
-/** The element type of weights of a variant named after it. */
-export function elementOf(call: KernelCall): 'f16' | 'f32' {
-  requireShape(
-    call.variant === 'f16' || call.variant === 'f32',
-    `${call.kernel}: weights are f16 or f32, not ${call.variant}`,
-  );
-  return call.variant;
-}
-
-/** Refuses a variant that the registry does not name. */
-export function requireVariant(call: KernelCall): void {
-  const kernel: KernelName = call.kernel;
-  requireShape(KERNELS[kernel].variants.includes(call.variant), `${kernel} has no variant ${call.variant}`);
 }
 
 export const bytesOfPairs = (element: 'f16' | 'f32'): number => (element === 'f16' ? 4 : 8);

@@ -1,16 +1,14 @@
 /** Attention over chosen tokens beside that of the last dense loop: join_chosen.wgsl. */
 import type { CurrentOptions } from '../attention-options.js';
-import { read, write, type BufferPlan, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output, stats, part, partStats, queries, newRows, chosen, base. Values lie behind the keys unless given. */
 function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'join_chosen'>(call);
   const { heads, group, listWords = 1 } = options;
   const kvWidth = (heads / group) * s.width;
   const current = currentOperands(call.kernel, {
@@ -23,7 +21,7 @@ function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): Oper
   });
   const [queries, keys, values] = current.buffers as [BufferPlan, BufferPlan, BufferPlan];
   const bytes = s.rows * s.width * 4;
-  return {
+  return oneStep({
     buffers: [
       { name: 'output', role: 'state', content: 'f32', bytes },
       { name: 'stats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
@@ -34,22 +32,12 @@ function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): Oper
       { name: 'chosen', role: 'input', content: 'u32', bytes: s.rows * listWords * 4, below: 2 ** 32 - 1 },
       { name: 'base', role: 'state', content: 'f32', bytes: bytes + s.rows * 4 },
     ],
-    steps: [
-      {
-        source: 'join_chosen',
-        element: 'f32',
-        constants: { WG: WORKGROUP, BEGIN: call.variant === 'begin' ? 1 : 0 },
-        uniforms: { current: current.uniforms, list_words: listWords },
-        buffers: [
-          ...write('output'),
-          ...read('stats', 'part', 'partStats', 'queries', 'newRows', 'chosen'),
-          ...write('base'),
-        ],
-        workgroups: rowGrid(s.rows),
-      },
-    ],
+    source: 'join_chosen',
+    constants: { WG: WORKGROUP, BEGIN: call.variant === 'begin' ? 1 : 0 },
+    uniforms: { current: current.uniforms, list_words: listWords },
+    workgroups: rowGrid(s.rows),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = { plan: (call, o) => planJoinChosen(call, o.current) };

@@ -2,8 +2,8 @@
 import type { LoadOptions } from '../cache-options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
@@ -13,9 +13,7 @@ import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Buffers: cache, rows. */
 function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'width', 'groupSize');
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'load'>(call, 'groupSize');
   const { chunk = s.rows, first = 0, firstSequence = 0 } = options;
   requireShape(s.rows % chunk === 0, `load: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
   const sequences = s.rows / chunk;
@@ -29,7 +27,7 @@ function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
     groups <= MOST_WORKGROUPS,
     `load: ${chunk} tokens of ${s.width} are more than ${MOST_WORKGROUPS} workgroups`,
   );
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'cache',
@@ -39,27 +37,22 @@ function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
       },
       rowsAt('rows', 'output', s.rows, s.heads * s.width, output),
     ],
-    steps: [
-      {
-        source: 'load',
-        element: layout.storage,
-        constants: { EDGES: s.width % readUnit(layout) === 0 ? 0 : 1 },
-        uniforms: {
-          shape: rowUniforms(layout),
-          width: s.width,
-          tiles: capacity / TILE_TOKENS,
-          first_row: firstSequence * s.heads,
-          first,
-          chunk,
-          row_offset: output.offset,
-          row_stride: output.stride,
-        },
-        buffers: [...read('cache'), ...write('rows')],
-        workgroups: [groups, s.heads, sequences],
-      },
-    ],
+    source: 'load',
+    element: layout.storage,
+    constants: { EDGES: s.width % readUnit(layout) === 0 ? 0 : 1 },
+    uniforms: {
+      shape: rowUniforms(layout),
+      width: s.width,
+      tiles: capacity / TILE_TOKENS,
+      first_row: firstSequence * s.heads,
+      first,
+      chunk,
+      row_offset: output.offset,
+      row_stride: output.stride,
+    },
+    workgroups: [groups, s.heads, sequences],
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = {

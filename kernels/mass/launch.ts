@@ -2,8 +2,8 @@
 import type { MassOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 
@@ -11,29 +11,20 @@ const MASS_WORKGROUP = 128;
 
 /** Buffers: scores [query head][slot], stats [query head] (m, l), mass [row][slot]. */
 function planMass(call: KernelCall, options: MassOptions = {}): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'group', 'context');
-  requirePositive(call, s);
+  const s = shapeOf<'mass'>(call);
   const slots = capacityOf(options.capacity ?? s.context);
   requireShape(slots >= s.context, `mass: ${s.context} tokens do not fit ${slots} slots`);
-  return {
+  return oneStep({
     buffers: [
       { name: 'scores', role: 'input', content: 'f32', bytes: s.rows * s.group * slots * 4 },
       { name: 'stats', role: 'input', content: 'f32', positive: true, bytes: s.rows * s.group * 8 },
       { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * slots * 4 },
     ],
-    steps: [
-      {
-        source: 'mass',
-        element: 'f32',
-        constants: {},
-        uniforms: { slots, group: s.group },
-        buffers: [...read('scores', 'stats'), ...write('mass')],
-        workgroups: [Math.ceil(slots / MASS_WORKGROUP), s.rows, 1],
-      },
-    ],
+    source: 'mass',
+    uniforms: { slots, group: s.group },
+    workgroups: [Math.ceil(slots / MASS_WORKGROUP), s.rows, 1],
     tuning: { workgroup: MASS_WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -3,8 +3,8 @@ import type { MassPrefillOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
@@ -28,9 +28,7 @@ const HELD = 16;
  * Buffers: queries, keys, statistics, mass; branchQueries and branchKeys with a branch. The scale is (key width)^-½.
  */
 function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tuning?: Tuning): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth');
-  requirePositive(call, s, 'context');
+  const s = shapeOf<'mass_prefill'>(call, 'context');
   const { branch, firstSequence = 0, begins = true } = options;
   const keyWidth = s.keyWidth - (branch?.width ?? 0);
   const tokens = s.context + s.queries;
@@ -73,7 +71,7 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
   const queriesAt = options.queries ?? { offset: 0, stride: heads * keyWidth };
   const branchTokens = branch?.tokens ?? tokens;
   const vectors = [queriesAt.offset, queriesAt.stride, keyWidth].every((floats) => floats % 4 === 0);
-  return {
+  return oneStep({
     buffers: [
       rowsAt('queries', 'input', queries, heads * keyWidth, queriesAt),
       {
@@ -96,46 +94,46 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
           ]
         : []),
     ],
-    steps: [
-      {
-        source: 'mass_prefill',
-        element: storage,
-        constants: {
-          WG: workgroup,
-          WIDE: wide,
-          KEY_EACH: unitsEach(keys, wide),
-          BRANCH_EACH: branchEach,
-          VECTORS: vectors ? 1 : 0,
-          EDGES: keyWidth % readUnit(keys) === 0 ? 0 : 1,
-        },
-        uniforms: {
-          keys: rowUniforms(keys),
-          tiles: capacity / TILE_TOKENS,
-          first_row: firstSequence * s.kvHeads,
-          kv_heads: s.kvHeads,
-          group: s.group,
-          pooled: s.kvHeads / s.rows,
-          queries: s.queries,
-          context: s.context,
-          key_width: keyWidth,
-          scale: s.keyWidth ** -0.5 * Math.LOG2E,
-          query_offset: queriesAt.offset,
-          query_row: queriesAt.stride,
-          ...branchUniforms(branch, branchTokens),
-          mass_row: room,
-          begins: begins ? 1 : 0,
-          once: 1,
-        },
-        buffers: [
-          ...read('queries', 'keys', 'statistics'),
-          ...write('mass'),
-          ...read(branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'queries', 'queries'),
-        ],
-        workgroups: [groups, s.rows, s.sequences],
-      },
+    source: 'mass_prefill',
+    element: storage,
+    constants: {
+      WG: workgroup,
+      WIDE: wide,
+      KEY_EACH: unitsEach(keys, wide),
+      BRANCH_EACH: branchEach,
+      VECTORS: vectors ? 1 : 0,
+      EDGES: keyWidth % readUnit(keys) === 0 ? 0 : 1,
+    },
+    uniforms: {
+      keys: rowUniforms(keys),
+      tiles: capacity / TILE_TOKENS,
+      first_row: firstSequence * s.kvHeads,
+      kv_heads: s.kvHeads,
+      group: s.group,
+      pooled: s.kvHeads / s.rows,
+      queries: s.queries,
+      context: s.context,
+      key_width: keyWidth,
+      scale: s.keyWidth ** -0.5 * Math.LOG2E,
+      query_offset: queriesAt.offset,
+      query_row: queriesAt.stride,
+      ...branchUniforms(branch, branchTokens),
+      mass_row: room,
+      begins: begins ? 1 : 0,
+      once: 1,
+    },
+    binds: [
+      'queries',
+      'keys',
+      'statistics',
+      'mass',
+      branch ? 'branchQueries' : 'queries',
+      branch ? 'branchKeys' : 'queries',
+      'queries',
     ],
+    workgroups: [groups, s.rows, s.sequences],
     tuning: { workgroup, wide },
-  };
+  });
 }
 
 export const launch: Launch = {

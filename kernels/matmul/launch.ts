@@ -2,8 +2,8 @@
 import type { MatmulOptions, Tuning } from '../options.js';
 import type { Rows } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { bytesOfPairs, dimensions, elementOf, requirePositive } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { bytesOfPairs, shapeOf } from '../host/shape.js';
 import { tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { matrixFits, matrixStep, type Launch } from '../shared/dense/matrix.launch.js';
@@ -59,9 +59,8 @@ function planMatmul(
   tuning?: Tuning,
   device: MatmulDevice = {},
 ): OperationPlan {
-  const s = dimensions(call, 'groups', 'm', 'k', 'n');
-  requirePositive(call, s);
-  const element = elementOf(call);
+  const s = shapeOf<'matmul'>(call);
+  const element = call.variant as 'f16' | 'f32';
   const { weightGroup = 1, accumulate = false, transposed = false } = options;
   requireShape(
     weightGroup >= 1 && s.groups % weightGroup === 0,
@@ -83,36 +82,29 @@ function planMatmul(
       return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
     return tiledStep(s);
   };
-  const { tuning: constants, ...step } = launch();
-  return {
+  return oneStep({
     buffers: [
       { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
       { name: 'weights', role: 'stream', content: element, bytes: weightBytes },
       { name: 'y', role: accumulate ? 'state' : 'output', content: 'f32', bytes: y.bytes },
     ],
-    steps: [
-      {
-        ...step,
-        element,
-        uniforms: {
-          m: s.m,
-          k: s.k,
-          n: s.n,
-          pairs,
-          x_offset: x.offset,
-          x_row: x.row,
-          x_group: x.group,
-          y_offset: y.offset,
-          y_row: y.row,
-          y_group: y.group,
-          weight_group: weightGroup,
-          accumulate: accumulate ? 1 : 0,
-        },
-        buffers: [...read('x', 'weights'), ...write('y')],
-      },
-    ],
-    tuning: constants,
-  };
+    ...launch(),
+    element,
+    uniforms: {
+      m: s.m,
+      k: s.k,
+      n: s.n,
+      pairs,
+      x_offset: x.offset,
+      x_row: x.row,
+      x_group: x.group,
+      y_offset: y.offset,
+      y_row: y.row,
+      y_group: y.group,
+      weight_group: weightGroup,
+      accumulate: accumulate ? 1 : 0,
+    },
+  });
 }
 
 type Dims = Record<'groups' | 'm' | 'k' | 'n', number>;

@@ -3,12 +3,12 @@ import type { Pairing, RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { pinnedPositions, rowUniforms } from '../shared/attention/fold.launch.js';
+import { pinnedPositions, rowUniforms, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
 import { readUnit } from '../shared/attention/fold.terms.js';
 import { matrixRebuild, type RebuildLaunch } from '../shared/dense/matrix.launch.js';
 import { evenRow, storageOfVariant } from '../spec.js';
@@ -48,9 +48,7 @@ function planRebuild(
   run: RunOptions = {},
   tuning?: Tuning,
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'latentHeads', 'context', 'rank', 'headDim', 'groupSize');
-  requirePositive(call, s, 'groupSize');
+  const s = shapeOf<'rebuild'>(call, 'groupSize');
   const rotate = call.variant.endsWith('+rope');
   // Without rotation neighbouring components can be the pairs, which works for any even width.
   const adjacent = pairing === 'adjacent' || !rotate;
@@ -66,8 +64,8 @@ function planRebuild(
   const storage = storageOfVariant(call.variant);
   const keys = rowLayout(storage, s.rank, s.groupSize || undefined);
   const rows = rowLayout('f16', s.headDim);
-  const { pinned = 0, firstPosition = 0 } = run;
-  const spans = run.spans ?? Array.from({ length: s.sequences }, () => ({ pinned: 0, firstPosition, ring: s.context }));
+  const { pinned = 0 } = run;
+  const spans = spansOf(run, s.sequences, s.context);
   requireShape(spans.length === s.sequences, `rebuild: ${spans.length} spans for ${s.sequences} sequences`);
   const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, span) => Math.max(most, span.ring), 1));
   for (const span of spans)
@@ -77,14 +75,12 @@ function planRebuild(
         `${capacity - pinned} slots`,
     );
   const edges = s.rank % readUnit(keys) === 0 ? 0 : 1;
-  const {
-    slots,
-    tuning: launch,
-    ...step
-  } = matrixUnits ? matrixRebuild(readUnit(keys), s.headDim, edges) : threadRebuild(edges, tuning);
+  const { slots, ...step } = matrixUnits
+    ? matrixRebuild(readUnit(keys), s.headDim, edges)
+    : threadRebuild(edges, tuning);
   const latentRows = s.sequences * s.latentHeads;
   const heads = s.sequences * s.kvHeads;
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'keys',
@@ -94,39 +90,27 @@ function planRebuild(
       },
       { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
       { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
-      {
-        name: 'spans',
-        role: 'table',
-        content: 'u32',
-        bytes: s.sequences * 16,
-        data: () => Uint32Array.from(spans.flatMap((span) => [span.pinned, span.firstPosition, span.ring, 0])),
-      },
+      spansBuffer(spans),
       pinnedPositions(positionsByHead ? heads : s.sequences, capacity, pinned, rotary.positions),
       rotaryTable(s.headDim, rotary),
       { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
     ],
-    steps: [
-      {
-        ...step,
-        element: storage,
-        uniforms: {
-          pinned,
-          ring: capacity - pinned,
-          once: 1,
-          row_shared: s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
-          rank: s.rank,
-          pairs: s.headDim / 2,
-          adjacent: adjacent ? 1 : 0,
-          rotate: rotate ? 1 : 0,
-          positions_by_head: positionsByHead ? 1 : 0,
-          keys: rowUniforms(keys),
-        },
-        buffers: [...read('keys', 'weights', 'means', 'spans', 'positions', 'turns'), ...write('rows')],
-        workgroups: [Math.ceil(capacity / slots), s.kvHeads, s.sequences],
-      },
-    ],
-    tuning: launch,
-  };
+    ...step,
+    element: storage,
+    uniforms: {
+      pinned,
+      ring: capacity - pinned,
+      once: 1,
+      row_shared: s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
+      rank: s.rank,
+      pairs: s.headDim / 2,
+      adjacent: adjacent ? 1 : 0,
+      rotate: rotate ? 1 : 0,
+      positions_by_head: positionsByHead ? 1 : 0,
+      keys: rowUniforms(keys),
+    },
+    workgroups: [Math.ceil(capacity / slots), s.kvHeads, s.sequences],
+  });
 }
 
 /** The step of rebuild.wgsl, without its element, uniforms, buffers and grid. */

@@ -1,9 +1,9 @@
 /** Rotary embedding of new tokens: rope.wgsl. */
 import type { RopeOptions } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
@@ -14,9 +14,7 @@ function planRope(
   rotary: RotaryOptions,
   { data, target, targetHeads, positionOffset = 0, bias = false }: RopeOptions = {},
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'headDim');
-  requirePositive(call, s);
+  const s = shapeOf<'rope'>(call);
   requireEven(call, s, 'headDim');
   requireShape(Number.isSafeInteger(positionOffset), `rope: the position offset must be whole, not ${positionOffset}`);
   const width = s.heads * s.headDim;
@@ -26,7 +24,8 @@ function planRope(
     Number.isSafeInteger(moved) && moved >= 0 && moved <= s.heads,
     `rope: ${moved} of ${s.heads} heads cannot go elsewhere`,
   );
-  const from = rowsOf(call, 'data', moved === s.heads ? 'input' : 'state', s.rows, width, data);
+  // Bound to be written also where all heads go elsewhere.
+  const from = rowsOf(call, 'data', 'state', s.rows, width, data);
   const head = target?.head ?? s.headDim;
   requireShape(
     Number.isSafeInteger(head) && head >= s.headDim,
@@ -39,7 +38,7 @@ function planRope(
           buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const,
           at: { offset: 0, stride: 0 },
         };
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'positions',
@@ -53,34 +52,23 @@ function planRope(
       to.buffer,
       ...(bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: width * 4 } as const] : []),
     ],
-    steps: [
-      {
-        source: 'rope',
-        element: 'f32',
-        constants: {},
-        uniforms: {
-          count,
-          heads: s.heads,
-          pairs: s.headDim / 2,
-          adjacent: call.variant === 'adjacent' ? 1 : 0,
-          position_offset: positionOffset >>> 0,
-          biased: bias ? 1 : 0,
-          elsewhere: moved,
-          ...placeUniforms('data', from.at),
-          ...placeUniforms('target', to.at),
-          target_head: head,
-        },
-        buffers: [
-          ...read('positions', 'turns'),
-          ...write('data'),
-          ...read(bias ? 'bias' : 'turns'),
-          ...write('target'),
-        ],
-        workgroups: grid(call.kernel, count, 128),
-      },
-    ],
+    source: 'rope',
+    uniforms: {
+      count,
+      heads: s.heads,
+      pairs: s.headDim / 2,
+      adjacent: call.variant === 'adjacent' ? 1 : 0,
+      position_offset: positionOffset >>> 0,
+      biased: bias ? 1 : 0,
+      elsewhere: moved,
+      ...placeUniforms('data', from.at),
+      ...placeUniforms('target', to.at),
+      target_head: head,
+    },
+    binds: ['positions', 'turns', 'data', bias ? 'bias' : 'turns', 'target'],
+    workgroups: grid(call.kernel, count, 128),
     tuning: { workgroup: 128 },
-  };
+  });
 }
 
 export const launch: Launch = {

@@ -1,9 +1,9 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
 import type { RopeKeptOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
-import { dimensions, requireEven, requirePositive, requireVariant } from '../host/shape.js';
+import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
@@ -14,16 +14,14 @@ function planRopeKept(
   rotary: RotaryOptions,
   { data, pooled = 1, firstRow = 0, first = 0, capacity }: RopeKeptOptions = {},
 ): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'heads', 'headDim');
-  requirePositive(call, s);
+  const s = shapeOf<'rope_kept'>(call);
   requireEven(call, s, 'headDim');
   const slots = capacity ?? first + s.rows;
   requireShape(s.heads % pooled === 0, `rope_kept: ${s.heads} heads are not pooled evenly by ${pooled}`);
   requireShape(first + s.rows <= slots, `rope_kept: ${s.rows} tokens from slot ${first} on do not fit ${slots} slots`);
   const count = (s.rows * s.heads * s.headDim) / 2;
   const keys = rowsOf(call, 'data', 'state', s.rows, s.heads * s.headDim, data);
-  return {
+  return oneStep({
     buffers: [
       {
         name: 'positions',
@@ -35,28 +33,21 @@ function planRopeKept(
       rotaryTable(s.headDim, rotary),
       keys.buffer,
     ],
-    steps: [
-      {
-        source: 'rope_kept',
-        element: 'f32',
-        constants: {},
-        uniforms: {
-          count,
-          heads: s.heads,
-          pairs: s.headDim / 2,
-          adjacent: call.variant === 'adjacent' ? 1 : 0,
-          pooled,
-          first_row: firstRow,
-          capacity: slots,
-          first,
-          ...placeUniforms('data', keys.at),
-        },
-        buffers: [...read('positions', 'turns'), ...write('data')],
-        workgroups: grid(call.kernel, count, 128),
-      },
-    ],
+    source: 'rope_kept',
+    uniforms: {
+      count,
+      heads: s.heads,
+      pairs: s.headDim / 2,
+      adjacent: call.variant === 'adjacent' ? 1 : 0,
+      pooled,
+      first_row: firstRow,
+      capacity: slots,
+      first,
+      ...placeUniforms('data', keys.at),
+    },
+    workgroups: grid(call.kernel, count, 128),
     tuning: { workgroup: 128 },
-  };
+  });
 }
 
 export const launch: Launch = {

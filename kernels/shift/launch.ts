@@ -1,6 +1,6 @@
 /** The input of a later loop from the token before: shift.wgsl. */
-import { read, write, type OperationPlan } from '../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../host/shape.js';
+import { oneStep, type OperationPlan } from '../host/plan.js';
+import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid } from '../shared/dense/rows.launch.js';
@@ -11,29 +11,20 @@ const POSITIONS = 4096;
 
 /** Buffers: positions, embedding, states (two a row), target (states in, the loop's input out). `factor`: of states. */
 function planShift(call: KernelCall, factor: number): OperationPlan {
-  requireVariant(call);
-  const s = dimensions(call, 'rows', 'width');
-  requirePositive(call, s);
+  const s = shapeOf<'shift'>(call);
   const count = s.rows * s.width;
-  return {
+  return oneStep({
     buffers: [
       { name: 'positions', role: 'input', content: 'u32', bytes: 4 * s.rows, below: POSITIONS },
       { name: 'embedding', role: 'input', content: 'f32', bytes: 4 * count },
       { name: 'states', role: 'state', content: 'f32', bytes: 8 * count },
       { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
     ],
-    steps: [
-      {
-        source: 'shift',
-        element: 'f32',
-        constants: {},
-        uniforms: { factor, count, width: s.width },
-        buffers: [...read('positions', 'embedding'), ...write('states', 'target')],
-        workgroups: grid(call.kernel, count, WORKGROUP),
-      },
-    ],
+    source: 'shift',
+    uniforms: { factor, count, width: s.width },
+    workgroups: grid(call.kernel, count, WORKGROUP),
     tuning: { workgroup: WORKGROUP },
-  };
+  });
 }
 
 export const launch: Launch = { plan: (call, o) => planShift(call, o.factor ?? DEFAULTS.factor) };

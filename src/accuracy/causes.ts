@@ -1,6 +1,6 @@
 /**
- * Why figures of the ledger lie outside their intervals. Each cause was checked by the number that stands in it; what has
- * none here is unexplained.
+ * Why figures of the ledger lie outside their intervals. Each cause was checked by the number that stands in it; what
+ * has none here is unexplained.
  */
 import type { Judged } from './judge.js';
 
@@ -11,39 +11,46 @@ interface Cause {
 
 /** Of Ouro in vLLM on A100. */
 const LAUNCHES =
-  '2.2 ms too slow at 1k, 0.7 ms at 16k (96 layer calls; twice that with 192). At 1k that is 23 µs a call: launches in the kernel tables that CUDA graphs avoid. Why it shrinks with context is not explained';
+  '2.2 ms too slow at 1k, 0.7 ms at 16k (96 layer calls; twice that with 192). At 1k that is 23 µs a call: ' +
+  'launches in the kernel tables that CUDA graphs avoid. Why it shrinks with context is not explained';
 
 const CAUSES: readonly Cause[] = [
   { holds: ({ row, kind }) => row.campaign === 'a100-full' && kind === 'step', words: LAUNCHES },
   {
     holds: ({ row }) => row.server.name === 'sglang' && row.gpus === 1 && row.model.includes('qwen3-32b'),
     words:
-      'first tokens of 29 s where a request takes 13.6 s: about 5 of 16 users run at once, a cache of 2 GB beside weights of 65.5 GB. The planner leaves SGLang as much memory as vLLM',
+      'first tokens of 29 s where a request takes 13.6 s: about 5 of 16 users run at once, a cache of 2 GB beside ' +
+      'weights of 65.5 GB. The planner leaves SGLang as much memory as vLLM',
   },
   {
     holds: ({ row }) => row.id.startsWith('rtx-pro-6000x2-'),
     words:
-      'the source measured the kernels apart: they take 39 of the 55 ms of a step of 128 sequences, so an exchange of 1.3 MB takes 125 µs; the table that prices it has 36, on another machine',
+      'the source measured the kernels apart: they take 39 of the 55 ms of a step of 128 sequences, so an ' +
+      'exchange of 1.3 MB takes 125 µs; the table that prices it has 36, on another machine',
   },
   {
     holds: ({ row }) => row.device === 'gb200',
     words:
-      'the source gives 8 ms a step at 1 user, 42 at 2, 28 at 8, on a server said to hold one request: its flags or lengths are probably misreported',
+      'the source gives 8 ms a step at 1 user, 42 at 2, 28 at 8, on a server said to hold one request: its flags ' +
+      'or lengths are probably misreported',
   },
   {
     holds: ({ row }) => row.id.startsWith('l20x-bf16-http-'),
     words:
-      'over HTTP this server took 70.3 ms a token for one user, offline on the same host 59.3 (the named cell): what HTTP takes from the host is not modelled',
+      'over HTTP this server took 70.3 ms a token for one user, offline on the same host 59.3 (the named cell): ' +
+      'what HTTP takes from the host is not modelled',
   },
   {
     holds: ({ row, figure }) => row.id === 'h800-http-2rps-native' && figure === 'ttftSeconds',
     words:
-      'the client keeps at most 8 requests open and counts from sending: 1.21 of the predicted 1.29 s are the wait before that',
+      'the client keeps at most 8 requests open and counts from sending: 1.21 of the predicted 1.29 s are the ' +
+      'wait before that',
   },
   {
     holds: ({ row }) => row.campaign === 'b300-e2e-row-prefill' && row.server.attention === 'flash-attn-4',
     words:
-      'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s are 6.2 TB/s; the build that is priced reads it for a chunk together',
+      'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s ' +
+      'are 6.2 TB/s; the build that is priced reads it for a chunk together',
   },
 ];
 

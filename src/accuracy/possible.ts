@@ -8,7 +8,9 @@ import type { Geometry } from '../geometry/geometry.js';
 import type { Row } from '../schema/ledger-file.js';
 import { meanOf } from './question.js';
 
-/** Shares of the datasheet's rate of the fastest product in calibrations/stacks: vLLM on B300, and on H200 in 8 bits. */
+/**
+ * Shares of the datasheet's rate of the fastest product in calibrations/stacks: vLLM on B300, and on H200 in 8 bits.
+ */
 const FASTEST_PRODUCT = { bf16: 0.97, fp8: 0.85 } as const;
 
 /**

@@ -1,9 +1,8 @@
 /** Asks the planner and the simulation what a row of the ledger measured. */
 import type { Interval } from '../cost/evidence.js';
 import { UserError } from '../errors.js';
-import { prepare } from '../plan/ask/prepare.js';
+import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { readModel, readSources } from '../plan/ask/on-disk.js';
-import type { Sources } from '../plan/ask/prepare.js';
 import { evaluate } from '../plan/evaluate/evaluate.js';
 import { hasTables } from '../plan/ask/stacks.js';
 import type { Row } from '../schema/ledger-file.js';

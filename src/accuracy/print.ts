@@ -21,7 +21,10 @@ const CELLS: readonly (readonly [title: string, cell: (g: Group) => string])[] =
 ];
 
 const LEGEND =
-  'error: predicted / measured − 1. median, 90th: of its absolute value. bias: its signed median. inside: share of the figures in their 90 % interval. half-width: the median interval’s, relative to the prediction. Cache and weights are predicted as single numbers without an interval. Throughput below a server’s capacity is not counted.';
+  'error: predicted / measured − 1. median, 90th: of its absolute value. bias: its signed median. inside: share ' +
+  'of the figures in their 90 % interval. half-width: the median interval’s, relative to the prediction. Cache ' +
+  'and weights are predicted as single numbers without an interval. Throughput below a server’s capacity is not ' +
+  'counted.';
 
 const groupColumns = (head: string): Column<Group>[] => [
   { title: head, align: 'left', cell: (g) => g.name },
@@ -34,7 +37,9 @@ const fits = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use =
 
 /** `1,315 rows: 812 priced (…), 503 not`. */
 const intro = ({ rows, priced, figures }: AccuracyReport): string =>
-  `${counted(rows, 'published row')} of real servers; ${priced} ${priced === 1 ? 'is' : 'are'} priced, with ${counted(figures.length, 'figure')}. Rows that fit may set constants; rows that judge may not, but for one named row a machine that sets its host’s time for launches. Rows were divided before any was priced.`;
+  `${counted(rows, 'published row')} of real servers; ${priced} ${priced === 1 ? 'is' : 'are'} priced, with ` +
+  `${counted(figures.length, 'figure')}. Rows that fit may set constants; rows that judge may not, but for one ` +
+  'named row a machine that sets its host’s time for launches. Rows were divided before any was priced.';
 
 export function accuracyTable(report: AccuracyReport, width: number): string {
   const part = (title: string, head: string, groups: readonly Group[]): string[] =>
@@ -87,11 +92,17 @@ function verdict(report: AccuracyReport): string {
     timed.length < FEWEST
       ? `Too few figures to say whether to believe times here: measure at least ${FEWEST}.`
       : share >= EXPECTED
-        ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was measured.'
+        ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was ' +
+          'measured.'
         : share >= 0.5
           ? 'Believe times here with care: take the far end of an interval, not the estimate.'
           : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
-  return `${believe} Of ${timed.length} figure${timed.length === 1 ? '' : 's'} of time ${inside} lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} (${number(worst.low)}–${number(worst.high)}).`;
+  return (
+    `${believe} Of ${timed.length} figure${timed.length === 1 ? '' : 's'} of time ${inside} ` +
+    `lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} ` +
+    `of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} ` +
+    `(${number(worst.low)}–${number(worst.high)}).`
+  );
 }
 
 const number = (x: number): string => String(Number(x.toPrecision(4)));
@@ -117,47 +128,51 @@ const TITLES: Readonly<Record<Grouping, string>> = {
 
 /** The page docs/accuracy.md. */
 export function accuracyMarkdown(report: AccuracyReport): string {
-  return `${[
-    '# How far predictions are from what others measured',
-    '',
-    'Written by `lla-sim accuracy --format markdown`; a test holds both equal. Where the rows come from and which of them judge is in [ledger/README.md](../ledger/README.md). `lla-sim accuracy --format csv` has every figure, `--ledger FILE` prices rows of your own.',
-    '',
-    intro(report),
-    LEGEND,
-    '',
-    '## Rows that judge',
-    '',
-    ...groupTable('model', judges(report.kinds)),
-    ...GROUPINGS.flatMap((g) => ['', `### ${TITLES[g]}`, '', ...groupTable(g, judges(report.groups[g]))]),
-    '',
-    '## Rows that fit',
-    '',
-    ...groupTable('source', fits(report.groups.source)),
-    '',
-    ...cachedPrompts(report),
-    '## Figures outside their intervals',
-    '',
-    'Times of rows that judge, by campaign, with the cause where one was found and checked by a number.',
-    '',
-    ...table(
-      ['campaign', 'figure', 'outside', 'of', 'their median error', 'cause'],
-      missesOf(report.figures).map((m) => [
-        m.campaign,
-        m.kind,
-        String(m.outside),
-        String(m.of),
-        `${percent(m.error)} %`,
-        m.cause,
-      ]),
-    ),
-    '',
-    '## Rows without a prediction',
-    '',
-    ...table(
-      ['source', 'campaign', 'rows', 'why'],
-      report.notPriced.map((n) => [n.file, n.campaign, String(n.rows), n.why]),
-    ),
-  ].join('\n')}\n`;
+  return (
+    [
+      '# How far predictions are from what others measured',
+      '',
+      'Written by `lla-sim accuracy --format markdown`; a test holds both equal. Where the rows come from and ' +
+        'which of them judge is in [ledger/README.md](../ledger/README.md). `lla-sim accuracy --format csv` has ' +
+        'every figure, `--ledger FILE` prices rows of your own.',
+      '',
+      intro(report),
+      LEGEND,
+      '',
+      '## Rows that judge',
+      '',
+      ...groupTable('model', judges(report.kinds)),
+      ...GROUPINGS.flatMap((g) => ['', `### ${TITLES[g]}`, '', ...groupTable(g, judges(report.groups[g]))]),
+      '',
+      '## Rows that fit',
+      '',
+      ...groupTable('source', fits(report.groups.source)),
+      '',
+      ...cachedPrompts(report),
+      '## Figures outside their intervals',
+      '',
+      'Times of rows that judge, by campaign, with the cause where one was found and checked by a number.',
+      '',
+      ...table(
+        ['campaign', 'figure', 'outside', 'of', 'their median error', 'cause'],
+        missesOf(report.figures).map((m) => [
+          m.campaign,
+          m.kind,
+          String(m.outside),
+          String(m.of),
+          `${percent(m.error)} %`,
+          m.cause,
+        ]),
+      ),
+      '',
+      '## Rows without a prediction',
+      '',
+      ...table(
+        ['source', 'campaign', 'rows', 'why'],
+        report.notPriced.map((n) => [n.file, n.campaign, String(n.rows), n.why]),
+      ),
+    ].join('\n') + `\n`
+  );
 }
 
 /** Campaigns that judge nothing: predictions compute all prompts. */
@@ -166,7 +181,10 @@ function cachedPrompts({ cachedPrompts: groups }: AccuracyReport): string[] {
   return [
     '## Not possible without a cached prompt',
     '',
-    'Users who wait for a first token and then for the others say how many prompts a second the GPUs took. Where computing them all, at the rate of the fastest product that anybody measured and with the cache read at the full bandwidth, needs more time than passed, a prefix cache was on. Then no row of the campaign judges: it counts in no group above.',
+    'Users who wait for a first token and then for the others say how many prompts a second the GPUs took. Where ' +
+      'computing them all, at the rate of the fastest product that anybody measured and with the cache read at the ' +
+      'full bandwidth, needs more time than passed, a prefix cache was on. Then no row of the campaign judges: it ' +
+      'counts in no group above.',
     '',
     ...table(
       ['campaign', 'figure', 'needs of its time', ...CELLS.map(([title]) => title)],

@@ -1,10 +1,18 @@
 /** All codecs, and the functions over them: layout, ratio, parameters, label. */
 import { blocksOf, cacheSlots, rowsOfSlot, type Geometry, type LayerBlock } from '../geometry/geometry.js';
 import { evenRow, type Storage } from '../../kernels/spec.js';
-import { CODEC_KINDS } from './codec.js';
-import type { Branch, Codec, CodecKind, CodecSpec, Path, PathChoice, Sharing, Streams } from './codec.js';
-import type { StorageChoice } from './layout.js';
-import { fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
+import {
+  CODEC_KINDS,
+  type Branch,
+  type Codec,
+  type CodecKind,
+  type CodecSpec,
+  type Path,
+  type PathChoice,
+  type Sharing,
+  type Streams,
+} from './codec.js';
+import { type StorageChoice, fullTensors, scalarsPerToken, type CacheLayout, type CacheTensor } from './layout.js';
 import { choiceOf, pathSpec } from './paths.js';
 import { flashloop } from './flashloop-codec.js';
 import { hla } from './hla.js';

@@ -27,6 +27,7 @@ import {
   toggle,
   type Args,
   type Command,
+  ADAPTER,
 } from './command.js';
 import { checkWritable } from '../io/write.js';
 
@@ -48,8 +49,7 @@ export const benchCommand: Command = {
     ),
     budget: option(`time to spend at most, from ${LEAST_SECONDS}s on: 30s, 2m [2m]`),
     seed: option('seed of operands, order and intervals [1]'),
-    adapter: option('part of the name of the adapter, where there are several'),
-    backend: option("Dawn backend: vulkan, metal, d3d12 [the platform's own]"),
+    ...ADAPTER,
     ...formatOption(FORMATS),
     ...OUTPUT,
   },

@@ -24,24 +24,34 @@ import type { Calibration } from '../schema/calibration.js';
 import { otherMachine } from '../schema/machine.js';
 import { summary } from '../bench/calibrate/summary.js';
 import { readCalibration } from '../schema/drift.js';
-import { formatNumber, parseNumber, parseSeconds } from '../numbers/units.js';
-import { adapterFlags, textFlag, type Args, type Command } from './command.js';
+import { formatNumber, parseSeconds } from '../numbers/units.js';
+import {
+  adapterFlags,
+  textFlag,
+  type Args,
+  type Command,
+  ADAPTER,
+  option,
+  toggle,
+  isSet,
+  seedFlag,
+  choicesFlag,
+} from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../io/write.js';
 
 export const calibrateCommand: Command = {
   options: {
-    budget: { type: 'string', help: 'time to spend measuring: 90s, 5m, 1h [5m]' },
-    model: { type: 'string', help: 'model whose shapes are measured [ouro-1.4b]' },
-    kernel: { type: 'string', multiple: true, help: 'only these kernels, separated by commas [all]' },
-    adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
-    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
-    tune: { type: 'boolean', help: 'first search for faster workgroup sizes and the like, in a third of the budget' },
-    resume: { type: 'boolean', help: 'continue the output file: keep its points and measure more' },
-    seed: { type: 'string', help: 'seed of the random operands [from the clock]' },
-    page: { type: 'string', help: 'write the page that measures in a browser to this file, and measure nothing' },
-    output: { type: 'string', short: 'o', help: 'calibration file [calibrations/<device>.json]', group: 'Output' },
+    budget: option('time to spend measuring: 90s, 5m, 1h [5m]'),
+    model: option('model whose shapes are measured [ouro-1.4b]'),
+    kernel: option('only these kernels, separated by commas [all]', null, { multiple: true, choices: KERNEL_NAMES }),
+    ...ADAPTER,
+    tune: toggle('first search for faster workgroup sizes and the like, in a third of the budget'),
+    resume: toggle('continue the output file: keep its points and measure more'),
+    seed: option('seed of the random operands [from the clock]'),
+    page: option('write the page that measures in a browser to this file, and measure nothing'),
+    output: option('calibration file [calibrations/<device>.json]', 'Output', { short: 'o' }),
   },
   examples: [
     ['calibrate', 'measure for five minutes, with nothing else running'],
@@ -54,14 +64,10 @@ export const calibrateCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const page = textFlag(args, 'page');
-  if (page !== null) return writePage(page, args.flags['quiet'] === true);
+  if (page !== null) return writePage(page, isSet(args, 'quiet'));
   const budgetText = textFlag(args, 'budget') ?? '5m';
   const budgetSeconds = parseSeconds(budgetText, '--budget', true);
-  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', {
-    min: 0,
-    max: 2 ** 32 - 1,
-    whole: true,
-  });
+  const seed = seedFlag(args, String(Date.now() % 2 ** 31));
   const model = textFlag(args, 'model');
   if (model !== null && !isPreset(model) && existsSync(model))
     throw new UserError(
@@ -69,8 +75,8 @@ async function run(args: Args): Promise<ExitCode> {
       'lla-sim models lists them',
     );
   findPreset(model ?? 'ouro-1.4b');
-  const kernels = readKernels(args);
-  const quiet = args.flags['quiet'] === true;
+  const kernels = choicesFlag<KernelName>(args, 'kernel');
+  const quiet = isSet(args, 'quiet');
   const output = textFlag(args, 'output');
   // Errors of the file are reported before a device is opened.
   if (output !== null) checkFile(output, args);
@@ -88,10 +94,9 @@ async function run(args: Args): Promise<ExitCode> {
       const kind = software ? ' (a software adapter: its times price no GPU)' : '';
       if (!quiet) process.stderr.write(`measuring ${description}${kind}, seed ${seed}\n`);
       const budget = new Budget(budgetSeconds);
-      const tuning =
-        args.flags['tune'] === true
-          ? await tuneKernels(device, { budget: budget.part(TUNE_SHARE * budgetSeconds), seed, signal }, kernels, quiet)
-          : null;
+      const tuning = isSet(args, 'tune')
+        ? await tuneKernels(device, { budget: budget.part(TUNE_SHARE * budgetSeconds), seed, signal }, kernels, quiet)
+        : null;
       if (earlier) keepStale(device, file, earlier, tuning, quiet);
       // Until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended.
       const onProgress = (p: Compiled & Partial<CalibrationProgress>): void => {
@@ -147,7 +152,7 @@ function writePage(file: string, quiet: boolean): ExitCode {
 
 /** Refuses an existing file without --resume, and a place that cannot be written. */
 function checkFile(file: string, args: Args): void {
-  if (existsSync(file) && args.flags['resume'] !== true)
+  if (existsSync(file) && !isSet(args, 'resume'))
     throw new UserError(
       `calibration ${show(displayPath(file))} exists`,
       'add --resume to continue it, or name another file with --output',
@@ -231,18 +236,6 @@ async function tuneKernels(
   const tuning = await tune(device, { ...rules, calls, clock: device.clock, submitSeconds, onTrial });
   line.clear();
   return tuning;
-}
-
-function readKernels(args: Args): KernelName[] | null {
-  const given = args.flags['kernel'];
-  if (!Array.isArray(given)) return null;
-  return (given as string[])
-    .flatMap((v) => v.split(','))
-    .map((name) => {
-      if (!(KERNEL_NAMES as string[]).includes(name))
-        throw new UserError(`--kernel must be of ${KERNEL_NAMES.join(', ')}, not ${show(name)}`, 'correct the name');
-      return name as KernelName;
-    });
 }
 
 /** `nvidia-h200`, `mesa-llvmpipe`: maker and name of an adapter, as a file name. */

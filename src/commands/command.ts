@@ -67,6 +67,12 @@ export const OUTPUT: OptionTable = {
   output: option('write to this file instead of the terminal', 'Output', { short: 'o' }),
 };
 
+/** Which adapter is opened, where there are several. */
+export const ADAPTER: OptionTable = {
+  adapter: option('part of the name of the adapter, where there are several'),
+  backend: option("Dawn backend: vulkan, metal, d3d12 [the platform's own]"),
+};
+
 /** How a command prints; the first is the default. */
 export const formatOption = (formats: readonly string[]): OptionTable => ({
   format: option(`how to print [${formats[0]}]`, 'Output', { choices: formats }),

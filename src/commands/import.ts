@@ -83,7 +83,7 @@ async function checkCalibration(args: Args): Promise<ExitCode> {
   const path = args.secondPositional;
   if (path === null)
     throw new UserError('the calibration is not given', 'write lla-sim import calibration FILE --check');
-  if (args.flags['check'] !== true)
+  if (!isSet(args, 'check'))
     throw new UserError(
       'a calibration is judged only: plans read it with --calibration FILE',
       'add --check; calibrations/CONTRIBUTING.md says how to add it to the package',

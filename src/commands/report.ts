@@ -57,7 +57,7 @@ async function run(args: Args): Promise<ExitCode> {
   const { claimsPart } = await import('../report/claims.js');
   const { codecsPart } = await import('../ranking/report-part.js');
   const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
-  if (args.flags['overwrite'] !== true) refuseOthers(folder, subject);
+  if (!isSet(args, 'overwrite')) refuseOthers(folder, subject);
   const codecs = await codecsPart(scenario, view.report.contextTokens);
   const files = reportFiles({
     view,

@@ -18,7 +18,18 @@ import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
 import { checkWritable, writeWhole } from '../io/write.js';
-import { choiceFlag, formatOption, OUTPUT, textFlag, type Args, type Command, type OptionSpec } from './command.js';
+import {
+  choiceFlag,
+  formatOption,
+  OUTPUT,
+  textFlag,
+  type Args,
+  type Command,
+  type OptionSpec,
+  option,
+  toggle,
+  isSet,
+} from './command.js';
 import { asJson, onInterrupt, print, progressLine, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 
@@ -44,46 +55,28 @@ export const simulateCommand: Command = {
   options: {
     ...singleOptions,
     ...optionsOf(WORKLOAD_SETTINGS, 'Workload'),
-    'skip-bad': {
-      type: 'boolean',
-      help: 'leave out lines of a trace that are wrong, and count them',
-      group: 'Workload',
-    },
+    'skip-bad': toggle('leave out lines of a trace that are wrong, and count them', 'Workload'),
     ...optionsOf(SERVER_SETTINGS, 'Server'),
     ttft: { ...settingOptions['ttft']!, help: 'longest time to the first token, waiting included [2s]' },
     tpot: { ...settingOptions['tpot']!, help: 'longest mean time between output tokens of a request [80ms]' },
-    percentile: { type: 'string', help: 'share of the requests that must meet both, percent [99]', group: 'Targets' },
-    'find-rate': {
-      type: 'boolean',
-      help:
-        'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps ' +
+    percentile: option('share of the requests that must meet both, percent [99]', 'Targets'),
+    'find-rate': toggle(
+      'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps ' +
         'quality; --rate is the demand',
-      group: 'Targets',
-    },
-    ways: {
-      type: 'boolean',
-      help:
-        'with --find-rate: tokens one by one, early exit and speculation, each with the full cache and the best ' +
+      'Targets',
+    ),
+    ways: toggle(
+      'with --find-rate: tokens one by one, early exit and speculation, each with the full cache and the best ' +
         'plan of each codec, against quality kept',
-      group: 'Targets',
-    },
-    shard: {
-      type: 'string',
-      help: 'with --find-rate: only part i of n of the candidates, such as 2/8',
-      group: 'Output',
-    },
-    cores: {
-      type: 'string',
-      help: 'with --find-rate: processes that share the candidates [all cores]',
-      group: 'Output',
-    },
-    picture: {
-      type: 'string',
-      help:
-        'write sequences and cache of the first candidate over time to this file (PNG), and its percentiles beside ' +
+      'Targets',
+    ),
+    shard: option('with --find-rate: only part i of n of the candidates, such as 2/8', 'Output'),
+    cores: option('with --find-rate: processes that share the candidates [all cores]', 'Output'),
+    picture: option(
+      'write sequences and cache of the first candidate over time to this file (PNG), and its percentiles beside ' +
         'it, as FILE-percentiles.png; with --find-rate latency against the rate',
-      group: 'Output',
-    },
+      'Output',
+    ),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -104,7 +97,8 @@ export const simulateCommand: Command = {
     ['simulate --device h200 --codec full --rate 3', 'p99 latencies at three requests a second'],
     ['simulate scenarios/chat-h200.yaml --find-rate', 'which codec, ratio and path serve most users'],
     [
-      'simulate --device b300 --stack vllm-rlt --attention flash-attn-4 --max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways',
+      'simulate --device b300 --stack vllm-rlt --attention flash-attn-4 --max-num-seqs 64 ' +
+        '--max-num-batched-tokens 2048 --find-rate --ways',
       'early exit, speculation and compression side by side',
     ],
     ['simulate scenarios/chat-h200.yaml --trace requests.csv --speed-up 2', 'twice as fast as they came'],
@@ -115,8 +109,8 @@ export const simulateCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const findRate = args.flags['find-rate'] === true;
-  const output: OutputOptions = { file: textFlag(args, 'output'), quiet: args.flags['quiet'] === true };
+  const findRate = isSet(args, 'find-rate');
+  const output: OutputOptions = { file: textFlag(args, 'output'), quiet: isSet(args, 'quiet') };
   const picture = textFlag(args, 'picture');
   if (picture !== null) checkWritable(picture, '--picture');
   if (args.positional === 'merge') return mergeShards(args, format, output, picture);
@@ -125,7 +119,7 @@ async function run(args: Args): Promise<ExitCode> {
       `${show(args.secondPositional)} is one word too many`,
       'lla-sim simulate takes one scenario, or merge and a folder',
     );
-  const ways = args.flags['ways'] === true;
+  const ways = isSet(args, 'ways');
   if (ways && (!findRate || format === 'csv' || textFlag(args, 'shard') !== null))
     throw new UserError(
       '--ways needs --find-rate, and goes with neither --shard nor --format csv',
@@ -154,7 +148,7 @@ async function run(args: Args): Promise<ExitCode> {
         ? inFileWords(args, async () =>
             (await import('../serving/ways.js')).compareWays(scenario, await readSources(scenario), {
               percentile: textFlag(args, 'percentile'),
-              skipBad: args.flags['skip-bad'] === true,
+              skipBad: isSet(args, 'skip-bad'),
               progress,
             }),
           )
@@ -162,7 +156,7 @@ async function run(args: Args): Promise<ExitCode> {
             (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
               findRate,
               percentile: textFlag(args, 'percentile'),
-              skipBad: args.flags['skip-bad'] === true,
+              skipBad: isSet(args, 'skip-bad'),
               curve: picture !== null,
               shard,
               progress,

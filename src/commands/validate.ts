@@ -5,7 +5,7 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../io/files.js';
 import { openDevice, type Device } from '../gpu/index.js';
-import { parseBytes, parseNumber } from '../numbers/units.js';
+import { parseBytes } from '../numbers/units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance } from '../validate/checks.js';
 import { SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
@@ -19,6 +19,11 @@ import {
   textFlag,
   type Args,
   type Command,
+  ADAPTER,
+  option,
+  toggle,
+  isSet,
+  seedFlag,
 } from './command.js';
 import { checkWritable, writeWhole } from '../io/write.js';
 import { explained } from './model/run.js';
@@ -30,43 +35,27 @@ const LEAST_SECONDS = { sections: 30, serving: 60 };
 
 export const validateCommand: Command = {
   options: {
-    quick: {
-      type: 'boolean',
-      help:
-        'a few minutes: memory, capacity and correctness decide the exit code; times are shown and not ' +
+    quick: toggle(
+      'a few minutes: memory, capacity and correctness decide the exit code; times are shown and not ' +
         'judged, as CI machines are noisy',
-    },
-    budget: {
-      type: 'string',
-      help:
-        `time to spend at most, from ${LEAST_SECONDS.sections}s on, with --serving from ` +
+    ),
+    budget: option(
+      `time to spend at most, from ${LEAST_SECONDS.sections}s on, with --serving from ` +
         `${LEAST_SECONDS.serving}s: 90s, 15m [${BUDGET.whole}; ${BUDGET.quick} with --quick]`,
-    },
-    only: { type: 'string', multiple: true, help: 'only these sections [all]', choices: SECTIONS },
-    serving: {
-      type: 'boolean',
-      help:
-        'serve requests with continuous batching and simulate the same requests; without the sections ' +
+    ),
+    only: option('only these sections [all]', null, { multiple: true, choices: SECTIONS }),
+    serving: toggle(
+      'serve requests with continuous batching and simulate the same requests; without the sections ' +
         'unless --only names some',
-    },
-    model: {
-      type: 'string',
-      help: 'preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]',
+    ),
+    model: option('preset whose steps are measured; one layer of it on a software adapter [ouro-1.4b]', null, {
       proposals: PRESET_NAMES,
-    },
-    calibration: { type: 'string', help: 'calibration file to predict with [the one that fits the device]' },
-    vram: {
-      type: 'string',
-      help: 'memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 2GiB]',
-    },
-    picture: {
-      type: 'string',
-      help: 'write a scatter of predicted against measured step times to this file (PNG)',
-      group: 'Output',
-    },
-    adapter: { type: 'string', help: 'part of the name of the adapter, where there are several' },
-    backend: { type: 'string', help: "Dawn backend: vulkan, metal, d3d12 [the platform's own]" },
-    seed: { type: 'string', help: 'of fabricated weights and of the shapes that are drawn [from the clock]' },
+    }),
+    calibration: option('calibration file to predict with [the one that fits the device]'),
+    vram: option('memory of the GPU; on a software adapter what a decoder may take [as the catalogue says; 2GiB]'),
+    picture: option('write a scatter of predicted against measured step times to this file (PNG)', 'Output'),
+    ...ADAPTER,
+    seed: option('of fabricated weights and of the shapes that are drawn [from the clock]'),
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -82,18 +71,14 @@ export const validateCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const format = choiceFlag(args, 'format', FORMATS);
-  const quick = args.flags['quick'] === true;
-  const quiet = args.flags['quiet'] === true;
-  const serving = args.flags['serving'] === true;
+  const quick = isSet(args, 'quick');
+  const quiet = isSet(args, 'quiet');
+  const serving = isSet(args, 'serving');
   const budget = readBudget(
     textFlag(args, 'budget') ?? (quick ? BUDGET.quick : BUDGET.whole),
     serving ? LEAST_SECONDS.serving : LEAST_SECONDS.sections,
   );
-  const seed = parseNumber(textFlag(args, 'seed') ?? String(Date.now() % 2 ** 31), '--seed', {
-    min: 0,
-    max: 2 ** 32 - 1,
-    whole: true,
-  });
+  const seed = seedFlag(args, String(Date.now() % 2 ** 31));
   const sections = choicesFlag<Section>(args, 'only') ?? (serving ? [] : SECTIONS);
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');

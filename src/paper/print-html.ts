@@ -2,6 +2,8 @@
  * The comparison as a part of a report's page: folded tables that open without a program, so that the page stays short.
  */
 import { html, type Html } from '../report/html/html.js';
+import { htmlTable } from '../report/tables.js';
+import { left, right } from '../report/text/text.js';
 import {
   BEYOND_TITLE,
   CONTRADICTIONS_TITLE,
@@ -20,7 +22,8 @@ import type { Beyond, Comparison, PaperReport, Verdict } from './types.js';
 
 export function paperHtml(r: PaperReport): Html {
   const { figures, contradictions } = r.quality;
-  return html`<p><em>${r.paper}</em>. ${deviceLine(r)}. Whatever this report asks, these are the paper's own models and settings.</p>
+  return html`<p><em>${r.paper}</em>. ${deviceLine(r)}. Whatever this report asks, these are the paper's own models \
+and settings.</p>
 <p><strong>${tally(r)}.</strong></p>
 <p>${LEGEND}</p>
 ${sectionsOf(r).map((section) =>
@@ -37,12 +40,11 @@ ${qualityTables(figures, contradictions).map(qualityOf)}
 ${folded(
   CONTRADICTIONS_TITLE,
   String(contradictions.length),
-  html`<ul>${contradictions.map(
-    (
-      c,
-    ) => html`<li><strong>${c.subject}</strong>: ${c.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${c.explanation}</li>
-`,
-  )}</ul>`,
+  html`<ul>${contradictions.map((c) => {
+    const figures = c.figures.map((f) => `${f.value} (${f.source})`).join('; ');
+    return html`<li><strong>${c.subject}</strong>: ${figures}. ${c.explanation}</li>
+`;
+  })}</ul>`,
 )}
 ${r.notes.length === 0 ? '' : html`<ul>${r.notes.map((n) => html`<li>${n}</li>`)}</ul>`}`;
 }
@@ -63,8 +65,10 @@ const scrolled = (
 ): Html => html`<div class="scroll" role="region" aria-label="${name}" tabindex="0"><table>${table}</table></div>
 `;
 
+const number = (numeric: boolean): Html | string => (numeric ? html` class="number"` : '');
+
 const heads = (titles: readonly string[], numeric: (i: number) => boolean): Html =>
-  html`<thead><tr>${titles.map((t, i) => html`<th scope="col"${numeric(i) ? html` class="number"` : ''}>${t}</th>`)}</tr></thead>`;
+  html`<thead><tr>${titles.map((t, i) => html`<th scope="col"${number(numeric(i))}>${t}</th>`)}</tr></thead>`;
 
 /** The look of a verdict is that of the evidence which it is like: solid, dashed, or a warning. */
 const LOOKS: Readonly<Record<Verdict, string>> = {
@@ -86,9 +90,10 @@ function comparisonsOf(section: string, list: readonly Comparison[]): Html {
     scrolled(
       section,
       html`${head}<tbody>${list.map(
-        (
-          c,
-        ) => html`<tr><th scope="row">${c.quantity}</th><td class="number">${c.published.text}</td><td class="number">${c.model?.text ?? '–'}</td><td><span class="evidence ${LOOKS[c.verdict]}">${VERDICT_WORDS[c.verdict]}</span></td><td class="why">${c.reason}</td><td>${c.source}</td></tr>
+        (c) => html`<tr><th scope="row">${c.quantity}</th><td class="number">${c.published.text}</td>\
+<td class="number">${c.model?.text ?? '–'}</td>\
+<td><span class="evidence ${LOOKS[c.verdict]}">${VERDICT_WORDS[c.verdict]}</span></td>\
+<td class="why">${c.reason}</td><td>${c.source}</td></tr>
 `,
       )}</tbody>`,
     ),
@@ -97,6 +102,8 @@ function comparisonsOf(section: string, list: readonly Comparison[]): Html {
 
 function beyondOf(b: Beyond): Html {
   const numeric = (i: number): boolean => b.columns[i]?.unit !== 'text';
+  const cellOf = (cell: Beyond['rows'][number][number], i: number): Html =>
+    html`<td${number(numeric(i))}>${cellText(cell, b.columns[i]?.unit ?? 'text')}</td>`;
   return folded(
     b.title,
     '',
@@ -106,9 +113,7 @@ function beyondOf(b: Beyond): Html {
         b.columns.map((c) => c.title),
         numeric,
       )}<tbody>${b.rows.map(
-        (
-          row,
-        ) => html`<tr>${row.map((cell, i) => html`<td${numeric(i) ? html` class="number"` : ''}>${cellText(cell, b.columns[i]?.unit ?? 'text')}</td>`)}</tr>
+        (row) => html`<tr>${row.map(cellOf)}</tr>
 `,
       )}</tbody>`,
     )}`,
@@ -117,13 +122,10 @@ function beyondOf(b: Beyond): Html {
 
 function qualityOf(t: QualityTable): Html {
   const name = `${t.source}, ${t.model}`;
-  const table = html`${heads(['', ...t.columns], (i) => i > 0)}<tbody>${t.rows.map(
-    (r) => html`<tr><th scope="row">${r.label}</th>${r.cells.map((c) => html`<td class="number">${c}</td>`)}</tr>
-`,
-  )}</tbody>`;
-  return folded(
-    name,
-    t.contradictions.length === 0 ? '' : 'contradicted',
-    html`${scrolled(name, table)}${t.contradictions.length === 0 ? '' : html`<p>Contradicted on:</p><ul>${t.contradictions.map((c) => html`<li>${c.subject}</li>`)}</ul>`}`,
-  );
+  const columns = t.columns.map((title, i) => right<QualityTable['rows'][number]>(title, (r) => r.cells[i] as string));
+  const table = htmlTable(name, [left<QualityTable['rows'][number]>('', (r) => r.label), ...columns], t.rows);
+  const subjects = t.contradictions.map((c) => html`<li>${c.subject}</li>`);
+  return subjects.length === 0
+    ? folded(name, '', html`${table}\n`)
+    : folded(name, 'contradicted', html`${table}\n<p>Contradicted on:</p><ul>${subjects}</ul>`);
 }

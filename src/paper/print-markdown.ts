@@ -1,5 +1,6 @@
 /** The comparison as a Markdown document, or as the last part of one. */
-import { markdownText } from '../report/tables.js';
+import { markdownTable, markdownText } from '../report/tables.js';
+import { left, right } from '../report/text/text.js';
 import {
   BEYOND_TITLE,
   CONTRADICTIONS_TITLE,
@@ -91,7 +92,8 @@ export function paperMarkdown(r: PaperReport, level = 1): string {
 }
 
 /** A Markdown table; columns of numbers to the right. */
-function table(titles: readonly string[], units: readonly Unit[], rows: readonly (readonly string[])[]): string[] {
-  const line = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
-  return [line(titles), `|${units.map((u) => (u === 'text' ? '---' : '--:')).join('|')}|`, ...rows.map(line)];
-}
+const table = (titles: readonly string[], units: readonly Unit[], rows: readonly (readonly string[])[]): string[] =>
+  markdownTable(
+    titles.map((title, i) => (units[i] === 'text' ? left : right)<readonly string[]>(title, (row) => row[i]!)),
+    rows,
+  );

@@ -24,6 +24,7 @@ import type { Contradiction } from '../quality/contradictions.js';
 import type { ReliableRetrieval } from '../quality/quality.js';
 import type { ServerMemory } from '../stacks/server-memory.js';
 import type { Tested } from './ask/tested.js';
+import type { Warning, Answer } from './answer-types.js';
 
 /** One combination to plan. */
 export interface Candidate {
@@ -199,7 +200,9 @@ interface OtherCheckpoint {
   readonly checkpoint: string;
   /** Of its worst score. */
   readonly share: number;
-  /** Its scores that count at this context, worst first; those that no table gives to one checkpoint stand with each. */
+  /**
+   * Its scores that count at this context, worst first; those that no table gives to one checkpoint stand with each.
+   */
   readonly scores: readonly Score[];
 }
 
@@ -309,8 +312,8 @@ export interface Plan {
 
 /**
  * The share of the attainable rate at which a plan's tokens per second equal those of the measured full cache: s =
- * T_att / (B / F − T_rest), with B its batch, T_att its unmeasured kernels at the attainable price, T_rest the others, F
- * the full cache's tokens per second. At most 1, which is the rate of tuned kernels.
+ * T_att / (B / F − T_rest), with B its batch, T_att its unmeasured kernels at the attainable price, T_rest the others,
+ * F the full cache's tokens per second. At most 1, which is the rate of tuned kernels.
  */
 export interface BreakEven extends Interval {
   /** Not even tuned kernels make it as fast as the full cache: the estimate would exceed 1. */
@@ -388,71 +391,4 @@ export interface PlanReport {
   readonly notes: readonly string[];
   /** Everything that the printers warn of. */
   readonly warnings: readonly Warning[];
-}
-
-/** Something that a reader must know, with a name that programs can look for. */
-export interface Warning {
-  readonly code: string;
-  readonly message: string;
-}
-
-/** A plan that an answer names; its figures are those of the row, at the operating point. */
-export interface Choice {
-  readonly planId: string;
-  readonly name: string;
-  /** Sequences at the operating point. */
-  readonly batch: number;
-  /** Whether every published score keeps the share `keep`; unknown without any. */
-  readonly quality: 'kept' | 'lost' | 'unknown';
-  /** The checkpoint that the scores below belong to, where it has to be trained; the answer needs that one. */
-  readonly checkpoint: string | null;
-  /** Published scores that count at this context, worst first; empty for the full cache and without any. */
-  readonly qualityLost: readonly Score[];
-}
-
-/** Another plan that keeps quality, where it differs by more than a tenth. */
-export interface Alternative extends Choice {
-  readonly kind: 'cheapest' | 'safest' | 'largest';
-}
-
-/** What somebody who signs for GPUs can act on. */
-export interface Answer {
-  /** The question as understood. */
-  readonly question: string;
-  /**
-   * What `deploy` and `upside` were chosen by: `step`, tokens a second of one decode step; `simulation`, the rate of
-   * requests that they serve within the targets. Each at the slow end of its prices.
-   */
-  readonly chosenBy: 'step' | 'simulation';
-  /**
-   * `deploy`: a plan runs today and its kernels were measured. `estimates-only`: plans keep quality, and no stack is
-   * known to run them, so none is recommended with confidence. `not-recommended`: no plan is known to keep quality.
-   * `nothing`: not one sequence fits.
-   */
-  readonly verdict: 'deploy' | 'estimates-only' | 'not-recommended' | 'nothing';
-  /** Why there is no `deploy`. */
-  readonly reason: string | null;
-  /** The fastest plan that runs today and keeps quality. */
-  readonly deploy: Choice | null;
-  /**
-   * What compression would bring if its kernels reached the attainable rate: at the slow end of its interval more than
-   * `deploy` at its own; of close ones the best known.
-   */
-  readonly upside: (Choice & { readonly breakEven: BreakEven | null }) | null;
-  /**
-   * Where there is no upside, or that is an estimated full cache: faster by the estimate, but not at the slow end; with a
-   * workload faster by a decode step, but not by simulation.
-   */
-  readonly unsure: (Choice & { readonly breakEven: BreakEven | null }) | null;
-  /** Where nothing is recommended: the fastest plan that fits; where no speed is known the one that holds most. */
-  readonly fallback: Choice | null;
-  /** The fastest plan whose scores fail, where it is faster than what is recommended. */
-  readonly fails: Choice | null;
-  readonly alternatives: readonly Alternative[];
-  /** Gravest first. */
-  readonly risks: readonly Warning[];
-  /** Of `deploy`, worst first. */
-  readonly qualityLost: readonly Score[];
-  /** Words of the server that realise `deploy`, where its stack is known. */
-  readonly serve?: string;
 }

@@ -5,13 +5,12 @@
 import { gzipSync } from 'node:zlib';
 import { Html, html } from '../report/html/html.js';
 import { STYLE } from '../report/html/style.js';
-import { scriptJson } from '../report/page-data.js';
+import { scriptJson, type KnownStacks } from '../report/page-data.js';
 import { pageHead } from '../report/html/page-head.js';
 import { VERSION } from '../version.js';
 import { planControls, servingControls } from './form.js';
 import { QUESTIONS } from './questions.js';
 import type { Row } from '../schema/ledger-file.js';
-import type { KnownStacks } from '../report/page-data.js';
 import type { JudgedGroup } from '../plan/ask/tested.js';
 import type { StackTables } from '../stacks/serving.js';
 import { PACKED, tableName, type Carried } from './shelf.js';

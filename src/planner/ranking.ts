@@ -49,7 +49,12 @@ export function mountRanking({ asked, source, link, shelf }: Ranked): () => void
         'ranked',
         html`<div class="scroll" role="region" aria-label="All codecs in order" tabindex="0">\
 <pre>${texts.join('\n')}</pre></div>\
-${opened === null ? '' : html`<p>The same from the command line: <code class="command">lla-sim open ${shellWord(`plan.html#${opened}`)} --rank</code></p>`}`,
+${
+  opened === null
+    ? ''
+    : html`<p>The same from the command line: \
+<code class="command">lla-sim open ${shellWord(`plan.html#${opened}`)} --rank</code></p>`
+}`,
       );
       status('');
     } catch (error) {

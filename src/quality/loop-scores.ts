@@ -1,6 +1,6 @@
 /**
- * What models scored with fewer loops than they were trained with, all tokens alike, as published. Other numbers of loops
- * are unknown: no score is interpolated.
+ * What models scored with fewer loops than they were trained with, all tokens alike, as published. Other numbers of
+ * loops are unknown: no score is interpolated.
  */
 import type { Metric } from './figure.js';
 

@@ -54,7 +54,9 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
   const { report } = model;
   const kinds = [...new Set([...kl, ...speed].map((m) => m.kind))];
   const title = 'What do a codec’s bytes cost, and what do they bring?';
-  const subtitle = `filled: KL on ${shown?.model ?? 'no model'}, left; hollow: tok/s of ${report.model.name} on ${report.device.name} at the operating batch, right`;
+  const subtitle =
+    `filled: KL on ${shown?.model ?? 'no model'}, left; hollow: tok/s of ${report.model.name} on ` +
+    `${report.device.name} at the operating batch, right`;
   const source = `${shown?.file ?? ''}; lla-sim plan --device ${report.device.id ?? ''}`;
   const least = kl.reduce<Mark | null>((a, b) => (a && a.y <= b.y ? a : b), null);
   const fastest = speed.reduce<Mark | null>((a, b) => (a && a.y >= b.y ? a : b), null);
@@ -67,12 +69,14 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
     summary: [
       ...(least && shown
         ? [
-            `On ${shown.model} the least KL is that of ${least.kind}: ${klNumber(least.y)} at ${formatNumber(least.x)} % of the full cache's bytes.`,
+            `On ${shown.model} the least KL is that of ${least.kind}: ${klNumber(least.y)} at ` +
+              `${formatNumber(least.x)} % of the full cache's bytes.`,
           ]
         : []),
       ...(fastest
         ? [
-            `The most tokens a second are those of ${fastest.kind}: ${formatCount(fastest.y)} at ${formatNumber(fastest.x)} %.`,
+            `The most tokens a second are those of ${fastest.kind}: ${formatCount(fastest.y)} at ` +
+              `${formatNumber(fastest.x)} %.`,
           ]
         : []),
       'Speeds of codecs are estimates of tuned kernels.',

@@ -39,7 +39,9 @@ export interface Here {
   readonly rows: readonly HereRow[];
 }
 
-/** Reads what was measured of each bundled model. Rows that evict tokens are left out: their bytes are chosen freely. */
+/**
+ * Reads what was measured of each bundled model. Rows that evict tokens are left out: their bytes are chosen freely.
+ */
 export const measuredModels = (): Here[] => MEASURED_MODELS.map(hereOf);
 
 function hereOf(folder: string): Here {
@@ -87,8 +89,8 @@ const SEED = 1;
 const LEAST_KL = 1e-9;
 
 /**
- * Compares a codec with LLA: better where LLA of at least its bytes has more KL, worse where LLA of at most its bytes has
- * less. The 95 % bootstrap interval, over texts, of the ratio of both KLs decides.
+ * Compares a codec with LLA: better where LLA of at least its bytes has more KL, worse where LLA of at most its bytes
+ * has less. The 95 % bootstrap interval, over texts, of the ratio of both KLs decides.
  * @param texts KL of each text by row
  */
 function besideLla(row: HereRow, all: readonly HereRow[], texts: ReadonlyMap<string, readonly number[]>): HereRow {

@@ -48,7 +48,10 @@ async function modelOf(model: string): Promise<PageModel> {
   return { report, rows, claims };
 }
 
-/** Every codec of a question. @param contexts the first is that of times and scores; at the others sequences are counted */
+/**
+ * Every codec of a question.
+ * @param contexts the first is that of times and scores; at the others sequences are counted
+ */
 export async function sideBySide(
   asked: Scenario,
   contexts: readonly number[],

@@ -25,7 +25,9 @@ export function codecsMarkdown(page: Page): string {
   return `${[
     '# Codecs side by side',
     '',
-    `Written by \`npm run codecs\`; a test holds both equal. One ${first.report.device.name}, a cache in 16 bits, server and reserve as in \`lla-sim plan\`. \`lla-sim plan --rank\` puts the same codecs in order of the users that they serve on your GPU, within your targets.`,
+    `Written by \`npm run codecs\`; a test holds both equal. One ${first.report.device.name}, a cache in 16 bits, ` +
+      'server and reserve as in `lla-sim plan`. `lla-sim plan --rank` puts the same codecs in order of the users ' +
+      'that they serve on your GPU, within your targets.',
     '',
     `![${picture.title}](codecs.png)`,
     '',
@@ -41,7 +43,14 @@ function modelPart({ report, rows, claims }: PageModel, here: readonly Here[]): 
   return [
     `## ${report.model.name}`,
     '',
-    `Bytes a token, and a sequence where some do not depend on its length. Sequences at ${PAGE_CONTEXTS.map(formatTokens).join(', ')} tokens. Speed at the operating batch (90 % of the best throughput) at ${formatTokens(PAGE_CONTEXTS[0])} tokens with its 90 % interval${stack}; \`attainable\` is what tuned kernels reach, which nobody has measured. As published: with kernels of latents as fast as those that exist. Keeps: the worst published score as a share of the uncompressed model's, its sources below. ${here.map((h) => `KL on ${h.model}: measured here with the same setting or ratio, and its 95 % interval.`).join(' ')}`,
+    'Bytes a token, and a sequence where some do not depend on its length. Sequences at ' +
+      `${PAGE_CONTEXTS.map(formatTokens).join(', ')} tokens. Speed at the operating batch (90 % of the best ` +
+      `throughput) at ${formatTokens(PAGE_CONTEXTS[0])} tokens with its 90 % interval${stack}; \`attainable\` is ` +
+      'what tuned kernels reach, which nobody has measured. As published: with kernels of latents as fast as those ' +
+      `that exist. Keeps: the worst published score as a share of the uncompressed model's, its sources below. ` +
+      here
+        .map((h) => `KL on ${h.model}: measured here with the same setting or ratio, and its 95 % interval.`)
+        .join(' '),
     '',
     ...table(
       codecHead(PAGE_CONTEXTS, here),
@@ -51,13 +60,15 @@ function modelPart({ report, rows, claims }: PageModel, here: readonly Here[]): 
     '',
     `### Published scores of ${report.model.name}`,
     '',
-    'Each beside the uncompressed model in the same table; scores of a context are those at 4k. †: scored by a decoder that kept a full-width cache and ran every token twice.',
+    'Each beside the uncompressed model in the same table; scores of a context are those at 4k. †: scored by a ' +
+      'decoder that kept a full-width cache and ran every token twice.',
     '',
     ...table(['codec', 'source', 'scores'], 3, rows.flatMap(scoreRows)),
     '',
     `### Published claims about ${report.model.name}`,
     '',
-    'Sizes are counted here. Nobody measured speeds of codecs here: they are compared with the estimate of tuned kernels, and lie in its interval or not. Scores cannot be repeated without the weights.',
+    'Sizes are counted here. Nobody measured speeds of codecs here: they are compared with the estimate of tuned ' +
+      'kernels, and lie in its interval or not. Scores cannot be repeated without the weights.',
     '',
     ...table(
       ['codec', 'claim', 'source', 'published', 'here', 'so', 'why not'],
@@ -134,7 +145,11 @@ function herePart(h: Here): string[] {
   return [
     `## Measured here: ${h.model}`,
     '',
-    `\`lla-sim fidelity\` decoded ${words.join(', ')} with each cache, the same for all rows (\`${h.file}\`). Codecs with weights were fitted, not trained. Bytes are those of a sequence of ${h.contextTokens} tokens on this model, exact windows included, in tiles of 32 tokens. Beside LLA: better than a row of LLA with at least as many bytes, or worse than one with at most as many. The nearest of each counts, by a path without an untrained branch. The 95 % interval of the ratio of both KLs, over the same texts, decides.`,
+    `\`lla-sim fidelity\` decoded ${words.join(', ')} with each cache, the same for all rows (\`${h.file}\`). ` +
+      `Codecs with weights were fitted, not trained. Bytes are those of a sequence of ${h.contextTokens} tokens on ` +
+      'this model, exact windows included, in tiles of 32 tokens. Beside LLA: better than a row of LLA with at ' +
+      'least as many bytes, or worse than one with at most as many. The nearest of each counts, by a path without ' +
+      'an untrained branch. The 95 % interval of the ratio of both KLs, over the same texts, decides.',
     '',
     beaten.length === 0
       ? 'No codec is surely better than LLA at equal bytes.'

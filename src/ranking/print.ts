@@ -27,7 +27,8 @@ export function rankingText(
     ...wrap(report.answer.question, width, '  '),
     '',
     ...part(
-      `By users, every ${report.fidelity ? 'score measured here' : 'published score of one checkpoint'} at ${keep} or more`,
+      `By users, every ${report.fidelity ? 'score measured here' : 'published score of one checkpoint'} at ` +
+        `${keep} or more`,
       ranking.kept,
     ),
     ...part(`A score below ${keep}`, ranking.lost),
@@ -40,7 +41,10 @@ export function rankingText(
           '',
         ]),
     ...wrap(
-      `users: ${users}; times at that batch. published: tok/s with kernels of latents as fast as those that exist. keeps: worst score as a share of the uncompressed model's${report.fidelity ? `, ${HERE}` : '; others: of its other checkpoints'}. kernels: no server has them.`,
+      `users: ${users}; times at that batch. published: tok/s with kernels of latents as fast as those that ` +
+        'exist. keeps: worst score as a share of the uncompressed ' +
+        `model's${report.fidelity ? `, ${HERE}` : '; others: of its other checkpoints'}. kernels: no server has ` +
+        'them.',
       width,
     ),
     ...(claims.length === 0 ? [] : ['', ...claimsText(claims, width)]),
@@ -92,7 +96,9 @@ function claimsText(claims: readonly Claim[], width: number): string[] {
   const within = claims.filter((c) => c.verdict === 'within the estimate').length;
   return [
     ...wrap(
-      `Published claims of size and speed: ${repeated} of ${claims.length} repeated, ${within} within the estimate of tuned kernels, the others not or in part. Scores cannot be repeated here: they need the weights. Those of the paper of LLA: lla-sim paper.`,
+      `Published claims of size and speed: ${repeated} of ${claims.length} repeated, ${within} within the ` +
+        'estimate of tuned kernels, the others not or in part. Scores cannot be repeated here: they need the ' +
+        'weights. Those of the paper of LLA: lla-sim paper.',
       width,
     ),
     ...claimsInOrder(claims).flatMap((c) => wrap(`- ${claimWords(c)}`, width, '  ')),

@@ -1,7 +1,8 @@
 /** Every codec of a report's question side by side, as a part of the report. */
 import { html } from '../report/html/html.js';
 import type { FixedPart } from '../report/folder.js';
-import { markdownText } from '../report/tables.js';
+import { htmlTable, markdownText } from '../report/tables.js';
+import { left, right } from '../report/text/text.js';
 import type { Scenario } from '../schema/settings.js';
 import { measuredModels } from './measured.js';
 import { codecCells, codecHead, LEFT } from './page.js';
@@ -9,7 +10,10 @@ import { PAGE_CONTEXTS, sideBySide } from './page-data.js';
 
 const TITLE = 'Codecs side by side';
 const TEXT =
-  'All codecs, with a cache in 16 bits, for the model and GPU that this report was made of: what each needs before it runs, bytes of a token and of a sequence, sequences by context, speed at the operating batch, what the kernels that were built would reach, the worst published score, and KL measured on the bundled models with the same setting or ratio. docs/codecs.md has all scores with their tables.';
+  'All codecs, with a cache in 16 bits, for the model and GPU that this report was made of: what each needs ' +
+  'before it runs, bytes of a token and of a sequence, sequences by context, speed at the operating batch, what ' +
+  'the kernels that were built would reach, the worst published score, and KL measured on the bundled models with ' +
+  'the same setting or ratio. docs/codecs.md has all scores with their tables.';
 
 /** Settings of the model and the machine: targets, users and choices of codecs would leave some out. */
 const KEPT: ReadonlySet<string> = new Set<keyof Scenario>([
@@ -41,17 +45,12 @@ export async function codecsPart(asked: Scenario, contextTokens: number): Promis
   const rows = (await sideBySide(question, contexts)).rows.map((row) => codecCells(row, here));
   if (rows.length === 0) return null;
   const head = codecHead(contexts, here);
-  const number = (i: number) => (i < LEFT ? '' : html` class="number"`);
+  const columns = head.map((title, i) => (i < LEFT ? left : right)<readonly string[]>(title, (cells) => cells[i]!));
   return {
     id: 'codecs',
     title: TITLE,
     html: html`<p>${TEXT}</p>
-<div class="scroll" role="region" aria-label="${TITLE}" tabindex="0"><table><thead><tr>${head.map((h, i) => html`<th scope="col"${number(i)}>${h}</th>`)}</tr></thead><tbody>${rows.map(
-      (
-        cells,
-      ) => html`<tr>${cells.map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td${number(i)}>${cell}</td>`))}</tr>
-`,
-    )}</tbody></table></div>`,
+${htmlTable(TITLE, columns, rows)}`,
     markdown: [
       `## ${TITLE}`,
       '',

@@ -191,6 +191,7 @@ function claimOf(codec: CodecKind, row: Row, what: string, all: readonly Compare
     why:
       missed.length === 0
         ? null
-        : `${same.length > 0 ? `not at ${lengths(missed)}; ` : ''}${above ? 'what is published is less' : 'unexplained'}`,
+        : (same.length > 0 ? `not at ${lengths(missed)}; ` : '') +
+          (above ? 'what is published is less' : 'unexplained'),
   };
 }

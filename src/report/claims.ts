@@ -26,7 +26,13 @@ const COLUMNS: readonly Column<ClaimsFile['claims'][number]>[] = [
 function intro({ model, device, training, claims }: ClaimsFile): string {
   const counts = VERDICTS.map((v) => `${claims.filter(({ verdict }) => verdict === v).length} ${v}`);
   const trained = model.trained ? '' : ', whose weights are fabricated: they say nothing about a trained model';
-  return `${counts.join(', ')}: on ${model.name} (${model.fingerprint.slice(0, 12)}…)${trained}, measured on ${device} by lla-sim fidelity --claims, whatever this report asks. A claim holds where the interval of its effect lies on the claimed side of zero, and the effect exceeds that of the untrained twin by more than their joint interval. Where the twin shows it as well, it is not shown by this.${training ? ` ${trainingText(training)}` : ''}`;
+  return (
+    `${counts.join(', ')}: on ${model.name} (${model.fingerprint.slice(0, 12)}…)${trained}, measured on ${device} ` +
+    'by lla-sim fidelity --claims, whatever this report asks. A claim holds where the interval of its effect lies ' +
+    'on the claimed side of zero, and the effect exceeds that of the untrained twin by more than their joint ' +
+    'interval. Where the twin shows it as well, it is not shown by ' +
+    `this.${training ? ` ${trainingText(training)}` : ''}`
+  );
 }
 
 const titleOf = ({ model }: ClaimsFile): string => `The paper's claims, tried on ${model.name}`;

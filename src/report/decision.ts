@@ -3,7 +3,8 @@ import { isUncompressed } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
 import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
-import type { Choice, Plan, PlanReport, Score } from '../plan/types.js';
+import type { Choice } from '../plan/answer-types.js';
+import type { Plan, PlanReport, Score } from '../plan/types.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { valueWords } from './text/answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
@@ -96,7 +97,10 @@ export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, sim
   const hour = usdPerHour * gpus;
   const of = replicas > 1 ? ` of ${replicas} replicas` : '';
   const all = gpus > 1 ? `${gpus} GPUs${of} at $${formatNumber(usdPerHour)} an hour each` : 'One GPU';
-  return `${all}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, busy or not. $/M tokens counts output tokens and the time of decoding alone; prompts take time too.`;
+  return (
+    `${all}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, busy or not. $/M tokens counts ` +
+    'output tokens and the time of decoding alone; prompts take time too.'
+  );
 }
 
 /** The GPUs of the answer: those of all users, of the rate of requests, or else of one replica. */
@@ -187,20 +191,29 @@ export function beforeSigning(report: PlanReport): string[] {
     `Kernels: the time of ${choice.name} is ${d.evidence ?? 'not known'}; ${runs}.`,
     ...(d.secondsPerStep
       ? [
-          `Measure: ${runnable ? '' : 'once these kernels exist, '}run ${d.batch} sequences of ${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} a token. One hour of this is worth more than this page.`,
+          `Measure: ${runnable ? '' : 'once these kernels exist, '}run ${d.batch} sequences of ` +
+            `${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} ` +
+            'a token. One hour of this is worth more than this page.',
         ]
       : []),
-    `Memory: ${plan.maxBatch.exact} fit beside ${keptWords(report.settings, plan.memory.reservedBytes)}; ${room}. Set --reserve and --utilization to what your server's log says.`,
+    `Memory: ${plan.maxBatch.exact} fit beside ${keptWords(report.settings, plan.memory.reservedBytes)}; ${room}. ` +
+      `Set --reserve and --utilization to what your server's log says.`,
     plan.measured
-      ? `Quality: measured here on ${report.fidelity?.model.name ?? ''}, up to ${report.fidelity?.contextTokens ?? 0} tokens (${plan.measured.id}). Score it on your task.`
+      ? `Quality: measured here on ${report.fidelity?.model.name ?? ''}, up to ` +
+        `${report.fidelity?.contextTokens ?? 0} tokens (${plan.measured.id}). Score it on your task.`
       : choice.qualityLost.length > 0
-        ? `Quality: the scores are those of one published checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
+        ? 'Quality: the scores are those of one published ' +
+          `checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}` +
+          `${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
         : isUncompressed(plan.codec) && plan.eviction === null
           ? 'Quality: that of the uncompressed model; whether it is enough for your task is not asked here.'
-          : `Quality: nothing that counts at this context is ${report.fidelity ? 'in that file' : 'published'} for ${planName(plan)}.`,
+          : `Quality: nothing that counts at this context is ${report.fidelity ? 'in that file' : 'published'} for ` +
+            `${planName(plan)}.`,
     ...(upside
       ? [
-          `Upside: ${upside.name} needs kernels that nobody has published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not buy by it.`,
+          `Upside: ${upside.name} needs kernels that nobody has ` +
+            `published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not ` +
+            'buy by it.',
         ]
       : []),
   ];

@@ -74,7 +74,8 @@ export function reportFiles(input: {
     ['report.html', htmlDocument(view, pictures, data, parts, input.script)],
     [
       'report.md',
-      `${reportMarkdown(view, data.scenario, pictures, draw !== null, simulated)}\n${parts.map((part) => part.markdown).join('\n')}\n${markOf(input.subject)}\n`,
+      `${reportMarkdown(view, data.scenario, pictures, draw !== null, simulated)}\n` +
+        `${parts.map((part) => part.markdown).join('\n')}\n${markOf(input.subject)}\n`,
     ],
     ['plans.csv', planCsv(view.report)],
     ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],
@@ -98,7 +99,8 @@ export function refuseOthers(folder: string, subject: string): void {
   if (last === markOf(subject)) return;
   const other = /^<!-- lla-sim report of (.+) -->$/.exec(last)?.[1];
   throw new UserError(
-    `${show(folder)} holds ${other === undefined ? 'a report.md that is not of this version of lla-sim' : `the report of ${other}`}`,
+    `${show(folder)} holds ` +
+      (other === undefined ? 'a report.md that is not of this version of lla-sim' : `the report of ${other}`),
     'name another folder with --output, or add --overwrite',
   );
 }

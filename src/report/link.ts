@@ -1,7 +1,7 @@
 /**
  * A link is an answer: all settings of a plan as the fragment of an address, `v0.1.0/ctx=4096/device=h200`, which the
- * page and `lla-sim open` read. A field is the flag of a setting of the one table, its value percent-encoded. Nothing in
- * it means anything to a shell. It ends with what the plan answered, so that a later version says what changed.
+ * page and `lla-sim open` read. A field is the flag of a setting of the one table, its value percent-encoded. Nothing
+ * in it means anything to a shell. It ends with what the plan answered, so that a later version says what changed.
  */
 import { printable, show, UserError } from '../errors.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';

@@ -20,13 +20,18 @@ export async function noSolutionError(report: PlanReport, scenario: Scenario, so
 function nothingFits(report: PlanReport): string {
   const smallest = report.plans.filter((p) => !p.beside).reduce((a, b) => (need(b) < need(a) ? b : a));
   const { memory } = smallest;
-  const have = `${formatDecimalBytes(report.device.vramBytes)}${memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : ''}`;
+  const have =
+    `${formatDecimalBytes(report.device.vramBytes)}` +
+    (memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : '');
   const parts = [
     `weights ${formatDecimalBytes(memory.weightsBytes)}`,
     `codec ${formatDecimalBytes(memory.codecBytes)}`,
     `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`,
   ];
-  return `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens (${parts.join(', ')})`;
+  return (
+    `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens ` +
+    `(${parts.join(', ')})`
+  );
 }
 
 /** Whether the weights would fit without what is kept from them. */

@@ -1,9 +1,8 @@
 /** Data with which a report's page plans by itself: the scenario and its sources, as plain data. */
 import { measuredPoints } from '../cost/predictor.js';
 import type { PricedCalibration, Sources } from '../plan/ask/prepare.js';
-import type { KernelName } from '../../kernels/registry.js';
+import { type KernelName, TERMS_VERSION } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
-import { TERMS_VERSION } from '../../kernels/registry.js';
 import type { Scenario } from '../schema/settings.js';
 import type { KnownFiles } from '../stacks/choose.js';
 import type { StackTables } from '../stacks/serving.js';

@@ -164,7 +164,8 @@ export function planRowsMarkdown(report: PlanReport, plans: readonly Plan[] = re
 }
 
 export const planTitleMarkdown = ({ model, device, contextTokens }: PlanReport): string =>
-  `## ${markdownText(model.name)} on ${markdownText(device.name)}, ${formatDecimalBytes(device.vramBytes)}, ${formatTokens(contextTokens)} tokens`;
+  `## ${markdownText(model.name)} on ${markdownText(device.name)}, ${formatDecimalBytes(device.vramBytes)}, ` +
+  `${formatTokens(contextTokens)} tokens`;
 
 export function planMarkdown(report: PlanReport): string {
   const { name, description } = report.scenario;

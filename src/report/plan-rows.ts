@@ -164,8 +164,8 @@ const PAPER_RATIO = 'lla-21.33x';
 
 /**
  * The rows of a short table, at most MOST_ROWS, in this order of right: the full cache, what the answer names, the
- * paper's ratio and its eviction, Pareto-optimal ones, then those that serve most users where they are run. They stand in
- * the report's order.
+ * paper's ratio and its eviction, Pareto-optimal ones, then those that serve most users where they are run. They stand
+ * in the report's order.
  */
 export function shortList(report: PlanReport): Plan[] {
   if (report.plans.length <= MOST_ROWS) return [...report.plans];
@@ -206,10 +206,16 @@ export function keepsLabel({ qualityKept }: Pick<Plan, 'qualityKept'>, short = f
   if (times) return `lost (${value} × the error)`;
   const at = atMost && !short ? `, at ${formatTokens(contextTokens ?? 0)}` : '';
   const worst = shareText(others[0]?.share ?? share);
-  return `${shareText(share)}${twoPasses ? TWO_PASSES : ''}${short ? '' : ` ${metric}`}${at}${worst === shareText(share) ? '' : `, others ${worst}`}`;
+  return (
+    `${shareText(share)}${twoPasses ? TWO_PASSES : ''}${short ? '' : ` ${metric}`}${at}` +
+    (worst === shareText(share) ? '' : `, others ${worst}`)
+  );
 }
 
-/** Tokens a second with kernels of latents as they have been built: `190`; `none` where nobody has built any, `–` without a price. */
+/**
+ * Tokens a second with kernels of latents as they have been built: `190`; `none` where nobody has built any, `–`
+ * without a price.
+ */
 export function asPublishedLabel(p: Plan | null): string {
   if (p?.asPublished) return rateLabel(p.asPublished);
   if (!p || !LATENT_KINDS.includes(p.codec.kind)) return '';

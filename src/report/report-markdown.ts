@@ -55,7 +55,8 @@ export function reportMarkdown(
     '',
     ...planRowsMarkdown(report, shortList(report)),
     '',
-    '**>** deploy, **+** upside, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. plans.csv has every combination.',
+    '**>** deploy, **+** upside, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. plans.csv has every ' +
+      'combination.',
     '',
   );
   lines.push('## The plan and its memory', '', ...memory(view), '');
@@ -134,7 +135,9 @@ function memory(view: View): string[] {
   const vram = view.report.device.vramBytes;
   const d = shownDecode(plan);
   return [
-    `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'})${firstToken(plan)}.`,
+    `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} ` +
+      `beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ` +
+      `${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'})${firstToken(plan)}.`,
     '',
     ...markdownTable(memoryColumns(plan, vram, `part, at batch ${batchOf(plan)}`), PARTS),
     ...(plan.marks.length > 0 ? ['', ...plan.marks.map((m) => `- ${markdownText(m.message)}`)] : []),
@@ -151,7 +154,9 @@ function appendices(report: PlanReport): string[] {
       'Where the published figures contradict each other',
       report.contradictions.map(
         (c) =>
-          `- **${markdownText(c.subject)}**: ${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ${markdownText(c.explanation)}`,
+          `- **${markdownText(c.subject)}**: ` +
+          `${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ` +
+          `${markdownText(c.explanation)}`,
       ),
     ),
   ];

@@ -14,7 +14,8 @@ export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
 const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : `${formatNumber(s)} s`);
 
 export const targetWords = ({ targets }: SimulationReport): string =>
-  `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ${formatNumber(targets.percentile)} % of the requests`;
+  `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ` +
+  `${formatNumber(targets.percentile)} % of the requests`;
 
 /** Values of which a percentile is not just the largest. */
 const LEAST = { mean: 1, median: 1, p90: 10, p95: 20, p99: 100 } as const;
@@ -42,7 +43,8 @@ export const shownBetween = (
 /** What few values have no percentiles of; null where all have theirs. */
 export const fewWords = (figures: readonly RunFigures[]): string | null =>
   figures.some((f) => f.few.length > 0)
-    ? 'a dash: of fewer than 10, 20 and 100 values p90, p95 and p99 would be the largest; simulate more requests (--requests)'
+    ? 'a dash: of fewer than 10, 20 and 100 values p90, p95 and p99 would be the largest; simulate more requests ' +
+      '(--requests)'
     : null;
 
 /** `first tokens on published figures of vLLM on h200, models without loops: 30 of 59 inside the interval, …`. */
@@ -94,14 +96,17 @@ const meets = (f: RunFigures, { percentile }: SimulationReport['targets']): bool
   f.p99_tpot_ms !== null && f.missedShare !== null && f.missedShare <= 1 - percentile / 100 + 1e-9;
 
 export const verdictWords = (run: Run, r: Pick<SimulationReport, 'targets' | 'tested'>): string =>
-  `${verdict(run, r)}${run.rejected > 0 ? `; ${run.rejected} of ${run.completed + run.rejected} requests are refused as too long` : ''}`;
+  `${verdict(run, r)}` +
+  (run.rejected > 0 ? `; ${run.rejected} of ${run.completed + run.rejected} requests are refused as too long` : '');
 
 const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets' | 'tested'>): string => {
   const unsure = unsureWords({ tested });
   return run.sure
-    ? `meets the targets, even if every step takes the slow end of its interval${unsure === null ? '' : `, but that is not sure: ${unsure}`}`
+    ? 'meets the targets, even if every step takes the slow end of its ' +
+        `interval${unsure === null ? '' : `, but that is not sure: ${unsure}`}`
     : meets(run.high, targets)
-      ? `meets the targets in this run, at the slow end too, but ${run.completed} requests do not make sure that others do`
+      ? `meets the targets in this run, at the slow end too, but ${run.completed} requests do not make sure that ` +
+        'others do'
       : meets(run.estimate, targets)
         ? 'meets the targets by the estimate, but not if every step takes the slow end of its interval'
         : run.completed > 0 && run.estimate.p99_tpot_ms === null
@@ -119,11 +124,15 @@ export function limitWords(
   const answered = run.estimate.request_throughput;
   const taken = run.completed / (run.completed + run.rejected);
   if (most !== null && rate !== null && answered < ANSWERED * rate)
-    return `the client keeps at most ${most} requests open: of ${formatNumber(rate)} a second ${formatNumber(answered)} were answered, and no latency counts the wait before`;
+    return (
+      `the client keeps at most ${most} requests open: of ${formatNumber(rate)} a second ${formatNumber(answered)} ` +
+      'were answered, and no latency counts the wait before'
+    );
   if (run.limitedBy === 'nothing')
     return run.sure || rate === null || answered >= ANSWERED * taken * rate
       ? 'not overloaded: requests hardly wait'
-      : `requests hardly wait in this run, but it is short: ${formatNumber(rate)} a second came and ${formatNumber(answered)} were answered; more --requests, or --find-rate, say whether the rate lasts`;
+      : `requests hardly wait in this run, but it is short: ${formatNumber(rate)} a second came and ` +
+          `${formatNumber(answered)} were answered; more --requests, or --find-rate, say whether the rate lasts`;
   return `limited by ${LIMIT_WORDS[run.limitedBy]} (${formatNumber(100 * run.waiting[run.limitedBy])} % of waiting)`;
 }
 
@@ -137,13 +146,18 @@ export function findingWords(r: SimulationReport, usdPerHour: number | null): st
   const { requestsPerSecond: rate, label } = r.workload;
   const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, 'p99', metric)} ms`;
   const asked = rate === null ? label : `${formatNumber(rate)} requests a second`;
-  return `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${verdictWords(run, r)}; p99 TTFT ${ms('ttft')}, p99 TPOT ${ms('tpot')}; targets: ${targetWords(r)}.${needWords(r, run, usdPerHour)}`;
+  return (
+    `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${verdictWords(run, r)}; p99 TTFT ${ms('ttft')}, p99 ` +
+    `TPOT ${ms('tpot')}; targets: ${targetWords(r)}.${needWords(r, run, usdPerHour)}`
+  );
 }
 
 /** GPUs of so many replicas like those that were simulated. */
 const gpusFor = (r: SimulationReport, replicas: number): number => (replicas * gpusOf(r)) / r.server.replicas;
 
-/** Replicas that the rate needs by the estimate, and their GPUs; where no rate was searched, those that were simulated. */
+/**
+ * Replicas that the rate needs by the estimate, and their GPUs; where no rate was searched, those that were simulated.
+ */
 export function neededOf(r: SimulationReport): { readonly gpus: number; readonly replicas: number } {
   const found = r.candidates?.find((c) => c.id === r.runs[0]?.id)?.replicasFor;
   const replicas = found ? found.replicas.estimate : r.server.replicas;

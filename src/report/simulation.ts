@@ -34,7 +34,8 @@ export function firstPage(report: PlanReport, simulated: Simulated | null): Answ
   const started =
     serve.length === 0
       ? ''
-      : ` The command below starts the server that was simulated: at most ${maxNumSeqs} sequences of at most ${maxModelLen} tokens.`;
+      : ` The command below starts the server that was simulated: at most ${maxNumSeqs} sequences of at most ` +
+        `${maxModelLen} tokens.`;
   return [
     ...lines.filter(({ label }) => label !== 'Serve'),
     { label: 'Workload', text: `${found}${started}` },
@@ -72,13 +73,15 @@ const rowsOf = ({ runs }: SimulationReport) => runs.flatMap((run) => METRICS.map
 function sentences(r: SimulationReport): string[] {
   const { requests, requestsPerSecond: rate, label } = r.workload;
   return [
-    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ${machineWords(r)}; targets: ${targetWords(r)}.`,
+    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ` +
+      `${machineWords(r)}; targets: ${targetWords(r)}.`,
     ...r.runs.map((run) => {
       const sustained = r.candidates?.find((c) => c.id === run.id)?.requestsPerSecond;
       const most = sustained
         ? sustained.estimate === 0
           ? '; it meets them at no rate'
-          : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end ${sustained.low === 0 ? 'surely at no rate' : `surely up to ${formatNumber(sustained.low)}`}`
+          : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end ` +
+            (sustained.low === 0 ? 'surely at no rate' : `surely up to ${formatNumber(sustained.low)}`)
         : '';
       return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r)}${most}; ${limitWords(run, r)}.`;
     }),
@@ -86,7 +89,8 @@ function sentences(r: SimulationReport): string[] {
 }
 
 const NOTE =
-  'In parentheses: every iteration takes the fast, or the slow end of its interval. The same from the command line: lla-sim simulate. simulation.json has every figure.';
+  'In parentheses: every iteration takes the fast, or the slow end of its interval. The same from the command ' +
+  'line: lla-sim simulate. simulation.json has every figure.';
 
 const WAYS_TITLE = 'Early exit, speculation, compression';
 

@@ -1,6 +1,5 @@
 /** What a report is drawn from: the answer, and the request that can price and size more shapes for its pictures. */
-import type { Sources } from '../plan/ask/prepare.js';
-import { prepare } from '../plan/ask/prepare.js';
+import { type Sources, prepare } from '../plan/ask/prepare.js';
 import { chosenId } from './text/answer-text.js';
 import { evaluate } from '../plan/evaluate/evaluate.js';
 import { planFleet, readUsers, type PlannedFleet } from '../plan/decide/fleet.js';

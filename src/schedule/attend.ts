@@ -8,7 +8,6 @@ import { laterWindowOf } from '../codecs/registry.js';
 import { reindexes, segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
-
 import {
   anchoredIn,
   branchHeadsOf,
@@ -21,7 +20,6 @@ import {
   type Op,
 } from './configuration.js';
 import { latentQueryRope, latentsByLoop, type LoopLatents } from './hybrid.js';
-
 import { branchWidth, windowOf, type Parts } from './eviction-ops.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelName } from '../../kernels/registry.js';

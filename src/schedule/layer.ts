@@ -7,10 +7,8 @@
  */
 
 import { pathSpec } from '../codecs/paths.js';
-
 import { reindexes } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
-
 import { cacheParts } from './cache-parts.js';
 import {
   anchoredIn,
@@ -29,9 +27,7 @@ import {
 import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from './hybrid.js';
 import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf } from './eviction-ops.js';
-
 import { appendLoopsOp, appendOp, encodeOps, holdOps, meanOps, ropeOp, rotateOps } from './rows.js';
-
 import { packLoopsOps, streamsIn } from './streams.js';
 import { attentionOps, firstRows, type Layer } from './attend.js';
 

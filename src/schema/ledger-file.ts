@@ -122,7 +122,9 @@ function rowWords(
   });
 }
 
-/** Devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read. */
+/**
+ * Devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read.
+ */
 function checkNames(
   { device, workload, model, use }: Record<string, unknown>,
   folder: string,

@@ -2,7 +2,7 @@
  * Every setting of a simulation beside the plan's, declared once: flags of `simulate`, fields of a scenario's
  * `workload` and `server`, and their JSON Schema. The server's names are vLLM's.
  */
-import { UserError, show } from '../errors.js';
+import { requireOneOf } from '../errors.js';
 import type { Setting } from './settings.js';
 
 /** Every kernel launched by itself; a graph of a whole step; a graph of one pass over the looped layers. */
@@ -168,10 +168,6 @@ export const asked = (value: string | number | undefined): value is string | num
 /** @throws UserError naming the flag, its choices and the value */
 export function choice<T extends string>(flag: string, value: string | number | undefined, known: readonly T[]): T {
   if (!asked(value)) return known[0] as T;
-  if (!(known as readonly string[]).includes(String(value)))
-    throw new UserError(
-      `--${flag} must be one of ${known.join(', ')}, not ${show(value)}`,
-      `write for example --${flag} ${known[0]}`,
-    );
+  requireOneOf(`--${flag}`, value, known);
   return value as T;
 }

@@ -1,5 +1,5 @@
 /** A setting's value as one line of text, and back: in the fields of a page and in links. Flags are read alike. */
-import { show, UserError } from '../errors.js';
+import { requireOneOf, show, UserError } from '../errors.js';
 import type { Setting } from './settings.js';
 
 type Value = string | number | readonly (string | number)[] | Readonly<Record<string, number>>;
@@ -22,11 +22,7 @@ export function readSetting(text: string, flag: string, setting: Omit<Setting, '
   if (kind === 'list') return text.split(',').map((word) => word.trim());
   if (kind === 'bounds') return readBounds(text.split(','), flag, example);
   const value = text.trim();
-  if (kind === 'text' && choices && !several && !choices.includes(value))
-    throw new UserError(
-      `${flag} must be one of ${choices.join(', ')}, not ${show(value)}`,
-      `write for example ${flag} ${choices[0]}`,
-    );
+  if (kind === 'text' && choices && !several) requireOneOf(flag, value, choices);
   return value;
 }
 

@@ -260,7 +260,8 @@ export const SETTINGS = {
     group: 'Measurements',
     file: 'path',
     help:
-      'whose kernels: vllm, sglang, trtllm, vllm-rlt or transformers with its runtime, lla-sim, attainable, or a file ' +
+      'whose kernels: vllm, sglang, trtllm, vllm-rlt or transformers with its runtime, lla-sim, attainable, or a ' +
+      'file ' +
       'of lla-sim import [one that serves the model]',
   },
   execution: {

@@ -2,7 +2,8 @@
 import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
-import { hostOf, prepare, type Sources } from '../plan/ask/prepare.js';
+import { hostOf } from '../plan/ask/server.js';
+import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { testedSimulation } from '../plan/ask/tested.js';
 import { makePlan } from '../plan/plan.js';
@@ -42,7 +43,10 @@ export interface SimulationOptions {
 /** Without --find-rate, most candidates that are simulated. */
 const FEW = 4;
 
-/** What a simulation rests on, and the still picture of the same plans. @throws UserError for settings that cannot be */
+/**
+ * What a simulation rests on, and the still picture of the same plans.
+ * @throws UserError for settings that cannot be
+ */
 export function settle(
   scenario: Scenario,
   sources: Sources,
@@ -66,7 +70,8 @@ export function settle(
   });
   if (request.runtime && !request.runtime.source.terms.serves && (read.maxNumSeqs > 1 || read.replicas > 1))
     throw new UserError(
-      `${stackLabel(request.runtime.source.name)} generates one batch from end to end: requests are simulated one at a time`,
+      `${stackLabel(request.runtime.source.name)} generates one batch from end to end: requests are simulated one ` +
+        'at a time',
       'leave --max-num-seqs and --replicas out, or plan a batch with plan --batch',
     );
   const choice = request.runtime?.choice;
@@ -188,7 +193,8 @@ function leftOut(plan: PlanReport, o: SimulationOptions, chosen: readonly Plan[]
     .map((p) => p.id)
     .join(', ')}${others.length > 2 ? ', …' : ''}`;
   return [
-    `${chosen.length} of ${plan.plans.length} plans are simulated, not ${names}: choose with --codec, --ratio and --path`,
+    `${chosen.length} of ${plan.plans.length} plans are simulated, not ${names}: choose with --codec, --ratio and ` +
+      '--path',
   ];
 }
 
@@ -256,7 +262,8 @@ export function choose(
 const nothingLeft = (plan: PlanReport): UserError =>
   new UserError(
     plan.removed.length > 0
-      ? `no candidate is left to simulate: ${plan.removed[0]!.target} removed ${plan.removed[0]!.id}: ${plan.removed[0]!.reason}`
+      ? `no candidate is left to simulate: ${plan.removed[0]!.target} removed ${plan.removed[0]!.id}: ` +
+          `${plan.removed[0]!.reason}`
       : 'no candidate fits',
     'relax a target, take a larger GPU or a higher ratio',
     EXIT.noSolution,

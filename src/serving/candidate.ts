@@ -73,7 +73,8 @@ export class Service {
       : setting.server;
     if (takesPositions(c.codec))
       throw new UserError(
-        `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt at once`,
+        `${this.id} takes prompts position by position, and a server's iterations take several tokens of a prompt ` +
+          'at once',
         'plan it, or simulate another way of sharing with --shared',
       );
     const refused = server.depth

@@ -72,7 +72,9 @@ export interface RunResult {
 const EVENTS_A_QUESTION = 1024;
 const EVENTS_A_TURN = 2 ** 17;
 
-/** What happens at a time. Of events at one time the kind with the smaller number comes first, then what was told first. */
+/**
+ * What happens at a time. Of events at one time the kind with the smaller number comes first, then what was told first.
+ */
 const EVENT = { iterationEnd: 0, transfer: 1, arrival: 2 } as const;
 type EventKind = (typeof EVENT)[keyof typeof EVENT];
 const EVENTS_OF_A_KIND = 2 ** 48;

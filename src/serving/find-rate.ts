@@ -163,9 +163,11 @@ function noRateWords({ tooLong, missed, alone }: Found, { server, workload }: Se
   if (!alone) return 'no rate meets the targets';
   const { maxNumBatchedTokens: most } = server;
   const chunks = missed === 'ttft' && workload.meanPromptTokens > most;
-  const late = `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`;
+  const target = missed === 'ttft' ? 'the first token' : 'TPOT';
+  const late = `requests that come one at a time miss the target of ${target} too`;
   return chunks
-    ? `${late}, since a prompt of ${Math.round(workload.meanPromptTokens)} tokens takes ${Math.ceil(workload.meanPromptTokens / most)} iterations of ${most}; raise --max-num-batched-tokens`
+    ? `${late}, since a prompt of ${Math.round(workload.meanPromptTokens)} tokens takes ` +
+        `${Math.ceil(workload.meanPromptTokens / most)} iterations of ${most}; raise --max-num-batched-tokens`
     : late;
 }
 

@@ -14,7 +14,7 @@ import {
   type WorkloadName,
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import type { Host } from '../plan/ask/prepare.js';
+import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst } from '../stacks/serving.js';
@@ -187,7 +187,8 @@ export function readWorkload(
     throw new UserError('--max-concurrency says nothing of users who wait for their answers', 'name --users instead');
   const lengths = observed
     ? `lengths of ${String(w.lengthsOf)}`
-    : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
+    : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ` +
+      `${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
   const bounded = asked(w.maxConcurrency) ? `, at most ${settings.mostOpen} sent at once` : '';
@@ -248,7 +249,8 @@ function refuseAllTooLong(
   if (prompts + outputs <= most) return;
   const least = prompt.kind === 'fixed' ? '' : 'at least ';
   throw new UserError(
-    `prompts of ${least}${prompts} tokens${prompts < most ? ` with outputs of ${outputs}` : ''} exceed ${asked ? `--max-model-len ${most}` : `the ${most} positions that the model takes`}`,
+    `prompts of ${least}${prompts} tokens${prompts < most ? ` with outputs of ${outputs}` : ''} exceed ` +
+      (asked ? `--max-model-len ${most}` : `the ${most} positions that the model takes`),
     asked ? 'raise --max-model-len' : 'shorten them, or name a longer --max-model-len',
   );
 }

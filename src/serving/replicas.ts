@@ -6,8 +6,8 @@ import { trial, whole } from './trial.js';
 import type { SustainedRate } from './types.js';
 
 /**
- * Most replicas that are simulated together. More are counted in proportion to what was found for those of the question:
- * each has requests that come more evenly than those of one replica alone.
+ * Most replicas that are simulated together. More are counted in proportion to what was found for those of the
+ * question: each has requests that come more evenly than those of one replica alone.
  */
 const MOST_TOGETHER = 32;
 

@@ -1,8 +1,8 @@
 /**
- * Percentiles of a stream in constant memory, linear between ranks (type 7 of Hyndman and Fan 1996), as numpy and vLLM's
- * benchmark have them. Up to EXACT_VALUES values are kept, and percentiles are exact. Of more only counts are kept, in
- * buckets whose bounds grow by a constant factor, as DDSketch does (Masson, Rim, Lee, VLDB 2019): a percentile between
- * SMALLEST and LARGEST is then within RELATIVE_ERROR of the exact one. Mean and standard deviation are exact.
+ * Percentiles of a stream in constant memory, linear between ranks (type 7 of Hyndman and Fan 1996), as numpy and
+ * vLLM's benchmark have them. Up to EXACT_VALUES values are kept, and percentiles are exact. Of more only counts are
+ * kept, in buckets whose bounds grow by a constant factor, as DDSketch does (Masson, Rim, Lee, VLDB 2019): a percentile
+ * between SMALLEST and LARGEST is then within RELATIVE_ERROR of the exact one. Mean and standard deviation are exact.
  * Packages of DDSketch keep no exact values and take no line between ranks: figures would change.
  */
 

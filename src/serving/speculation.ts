@@ -1,8 +1,8 @@
 /**
  * Self-speculation of a looped model, as vllm-rlt has it (ThinkFlowLab/vllm-rlt 4f46d48, docs/cdb_runtime.md,
  * Apache-2.0): the first loops propose tokens, one after the other; the remaining loops then run over all of them at
- * once, and tell how many are those of all loops. A round of K proposals with d of T loops takes d · (K + 1) passes of a
- * row a sequence and T − d passes of K + 1 rows. It gives the proposals that were accepted and one token more. Greedy
+ * once, and tell how many are those of all loops. A round of K proposals with d of T loops takes d · (K + 1) passes of
+ * a row a sequence and T − d passes of K + 1 rows. It gives the proposals that were accepted and one token more. Greedy
  * tokens are those without speculation, so nothing is lost.
  */
 import { UserError } from '../errors.js';
@@ -115,7 +115,10 @@ export function readSpeculation(
   }
   if (loops < 2 || loopsInRow)
     throw new UserError(
-      `--draft-tokens: ${loops < 2 ? 'a model of one loop has no first loops that propose' : 'no loop proposes a token, because each layer runs all its loops before the next layer begins'}`,
+      '--draft-tokens: ' +
+        (loops < 2
+          ? 'a model of one loop has no first loops that propose'
+          : 'no loop proposes a token, because each layer runs all its loops before the next layer begins'),
       'leave --draft-tokens out',
     );
   if (asked(w.depth)) throw new UserError('--draft-tokens does not go with --depth', 'leave one of them out');

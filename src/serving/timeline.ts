@@ -1,4 +1,6 @@
-/** Batch, waiting requests and cache over time, in bounded memory: means over intervals that double as the run goes on. */
+/**
+ * Batch, waiting requests and cache over time, in bounded memory: means over intervals that double as the run goes on.
+ */
 
 const MOST_POINTS = 256;
 

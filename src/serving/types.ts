@@ -115,8 +115,8 @@ export interface SustainedRate {
   readonly id: string;
   readonly servedBy: string | null;
   /**
-   * `low`: every iteration takes the high end of its interval, and in the long run no more requests miss the targets than
-   * may, with 97.5 % confidence; 0 where that is sure of no rate. The others are those of one draw.
+   * `low`: every iteration takes the high end of its interval, and in the long run no more requests miss the targets
+   * than may, with 97.5 % confidence; 0 where that is sure of no rate. The others are those of one draw.
    */
   readonly requestsPerSecond: Interval;
   /** Replicas that serve the workload's own rate by simulation; null where no rate meets the targets. */

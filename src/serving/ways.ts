@@ -1,7 +1,7 @@
 /**
- * Ways of serving a looped model side by side: tokens one by one through all loops, all of them through fewer, tokens that
- * leave early, and speculation by the first loops, each with the full cache and with the best plan of every codec that
- * keeps quality. What each serves within the targets stands beside what is known to be left of quality.
+ * Ways of serving a looped model side by side: tokens one by one through all loops, all of them through fewer, tokens
+ * that leave early, and speculation by the first loops, each with the full cache and with the best plan of every codec
+ * that keeps quality. What each serves within the targets stands beside what is known to be left of quality.
  */
 import { isUncompressed } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
@@ -172,13 +172,16 @@ export async function compareWays(
         rows.push(rowOf(name, rate, best.find(({ id }) => id === rate.id) as Plan, depth));
       if (kept)
         notes.push(
-          `fewer loops: ${loops} of ${sources.model.geometry.loops}; ${kept.scores.map((x) => `${x.metric} ${x.value} against ${x.teacher} (${x.source})`).join(', ')}`,
+          `fewer loops: ${loops} of ${sources.model.geometry.loops}; ` +
+            kept.scores.map((x) => `${x.metric} ${x.value} against ${x.teacher} (${x.source})`).join(', '),
         );
       if (depth?.published) notes.push(`early exit: ${depth.published.label} (${depth.published.source})`);
       const { speculation } = setting.server;
       if (speculation)
         notes.push(
-          `speculation: ${speculation.draftLoops} loops propose ${speculation.draftTokens} tokens, accepted with ${(100 * speculation.acceptance).toFixed(1)} % after accepted ones (${speculation.source ?? 'as given'})`,
+          `speculation: ${speculation.draftLoops} loops propose ${speculation.draftTokens} tokens, accepted with ` +
+            `${(100 * speculation.acceptance).toFixed(1)} % after accepted ones ` +
+            `(${speculation.source ?? 'as given'})`,
         );
       report ??= found;
       partial = found.partial;

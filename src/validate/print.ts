@@ -1,7 +1,7 @@
 /** A validation as a page for a terminal or as Markdown: the verdict first, then its evidence. */
 import { OUT_OF_TIME } from '../io/budget.js';
 import { markdownText } from '../report/tables.js';
-import { columns, wrap, type Column } from '../report/text/text.js';
+import { columns, left, right, wrap, type Column } from '../report/text/text.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
 import { capacityHolds, type CapacityRow } from './memory/capacity.js';
@@ -33,8 +33,6 @@ const table = <T>(spec: readonly Column<T>[], rows: readonly T[]): NonNullable<B
   rows: rows.map((row) => spec.map((c) => c.cell(row))),
 });
 
-const left = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'left', cell });
-const right = <T>(title: string, cell: (row: T) => string): Column<T> => ({ title, align: 'right', cell });
 const milliseconds = (seconds: number): string => formatNumber(seconds * 1e3);
 
 const STATUS: Readonly<Record<Check['status'], string>> = {

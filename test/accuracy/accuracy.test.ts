@@ -1,4 +1,7 @@
-/** `accuracy`: the page is the program's, errors and intervals are what was measured, and a wrong ledger is refused whole. */
+/**
+ * `accuracy`: the page is the program's, errors and intervals are what was measured, and a wrong ledger is refused
+ * whole.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -37,17 +37,14 @@ test(`a sample of the cases is reached, in their order, and the budget is kept (
   expect(reached.size).toBeGreaterThan(35);
 });
 
-test(
-  'without a budget all are, until it is stopped; what the device cannot do is left out, another ' + 'failure ends it',
-  async () => {
-    const refusing = (fault: 'unsupported' | 'lost') => (one: number) =>
-      one === 3 ? Promise.reject(new GpuError(fault, 'no')) : Promise.resolve(2 * one);
-    const { results, notRun } = await inTime(CASES, { kinds: [], seed: SEED }, refusing('unsupported'));
-    expect(results).toEqual(CASES.filter((one) => one !== 3).map((one) => ({ one, result: 2 * one })));
-    expect(notRun).toEqual([{ one: 3, reason: 'no' }]);
-    await expect(inTime(CASES, { kinds: [] }, refusing('lost'))).rejects.toThrow('no');
-    let left = 5;
-    const some = await inTime(CASES.slice(4), { kinds: [], stopped: () => left-- === 0 }, refusing('lost'));
-    expect([some.results.map(({ one }) => one), some.notRun]).toEqual([[4, 5, 6, 7, 8], []]);
-  },
-);
+test('without a budget all are, until stopped; what the device cannot do is left out, others end it', async () => {
+  const refusing = (fault: 'unsupported' | 'lost') => (one: number) =>
+    one === 3 ? Promise.reject(new GpuError(fault, 'no')) : Promise.resolve(2 * one);
+  const { results, notRun } = await inTime(CASES, { kinds: [], seed: SEED }, refusing('unsupported'));
+  expect(results).toEqual(CASES.filter((one) => one !== 3).map((one) => ({ one, result: 2 * one })));
+  expect(notRun).toEqual([{ one: 3, reason: 'no' }]);
+  await expect(inTime(CASES, { kinds: [] }, refusing('lost'))).rejects.toThrow('no');
+  let left = 5;
+  const some = await inTime(CASES.slice(4), { kinds: [], stopped: () => left-- === 0 }, refusing('lost'));
+  expect([some.results.map(({ one }) => one), some.notRun]).toEqual([[4, 5, 6, 7, 8], []]);
+});

@@ -134,36 +134,33 @@ describeGpu('bench --against', (device) => {
     expect(await statesOf('')).toMatchObject([{ state: 'identical' }]);
   });
 
-  test(
-    'without time a call is checked and not timed, and others are not reached unless all are to be ' + 'checked',
-    async () => {
-      const { ceilings, clock } = measured as BenchReport;
-      const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
-        (
-          await compareVersions(device, {
-            calls: [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }],
-            before: resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources,
-            clock,
-            submitSeconds: 0,
-            ceilings,
-            threshold: 0.05,
-            budget: ticking(1),
-            seed: 1,
-            all: false,
-            ...more,
-          })
-        ).map((r) => r.state);
-      expect(await statesOf({})).toEqual(['checked', 'not-reached']);
-      expect(await statesOf({ checkAll: true })).toEqual(['checked', 'checked']);
-      // What this program cannot read is no version of it.
-      const none = sourcesFrom('none', (file) => {
-        throw new Error(`kernel ${file} does not exist`);
-      });
-      expect(await statesOf({ now: none })).toEqual(['wrong', 'wrong']);
-      const wrong = resolveAgainst(folderOf((t) => t.replace('1.0 + exp', '2.0 + exp'))).sources;
-      expect(await statesOf({ now: wrong, checkAll: true })).toEqual(['wrong', 'wrong']);
-    },
-  );
+  test('without time a call is checked and not timed; others are not reached unless all are to be', async () => {
+    const { ceilings, clock } = measured as BenchReport;
+    const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
+      (
+        await compareVersions(device, {
+          calls: [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }],
+          before: resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources,
+          clock,
+          submitSeconds: 0,
+          ceilings,
+          threshold: 0.05,
+          budget: ticking(1),
+          seed: 1,
+          all: false,
+          ...more,
+        })
+      ).map((r) => r.state);
+    expect(await statesOf({})).toEqual(['checked', 'not-reached']);
+    expect(await statesOf({ checkAll: true })).toEqual(['checked', 'checked']);
+    // What this program cannot read is no version of it.
+    const none = sourcesFrom('none', (file) => {
+      throw new Error(`kernel ${file} does not exist`);
+    });
+    expect(await statesOf({ now: none })).toEqual(['wrong', 'wrong']);
+    const wrong = resolveAgainst(folderOf((t) => t.replace('1.0 + exp', '2.0 + exp'))).sources;
+    expect(await statesOf({ now: wrong, checkAll: true })).toEqual(['wrong', 'wrong']);
+  });
 
   test('a kernel that became much slower ends the program with exit code 4', async () => {
     const program = await compile();

@@ -123,50 +123,43 @@ describe('printing', () => {
     expect(headline(report([paired('same')]))).toBe('no regression found: of 1 call 1 same');
   });
 
-  test(
-    'the table has ratio, interval, verdict, roofline share, and the reason of what was not ' +
-      'measured, in 100 columns',
-    () => {
-      const text = benchTable(full);
-      expect(text).toMatch(/swiglu f32 +10 +11\.5 +1\.150 +1\.100–1\.200 +SLOWER +40 % read/);
-      expect(text.replace(/\s+/g, ' ')).toContain(
-        'swiglu f32 (rows64 w5632): not-comparable, the other version does not run with this program: no binding 3',
-      );
-      expect(text).toContain('(--all measures them): rope');
-      for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
-    },
-  );
+  test('the table has ratio, interval, verdict, roofline share, and why one was not measured, in 100 columns', () => {
+    const text = benchTable(full);
+    expect(text).toMatch(/swiglu f32 +10 +11\.5 +1\.150 +1\.100–1\.200 +SLOWER +40 % read/);
+    expect(text.replace(/\s+/g, ' ')).toContain(
+      'swiglu f32 (rows64 w5632): not-comparable, the other version does not run with this program: no binding 3',
+    );
+    expect(text).toContain('(--all measures them): rope');
+    for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
+  });
 
-  test(
-    'shares of the ceilings have their interval, matrix units their column where there are any, ' + 'paths their ratio',
-    () => {
-      const share = (estimate: number) => ({ estimate, low: estimate - 0.02, high: estimate + 0.02 });
-      const timed: BenchResult = {
-        ...subject,
-        state: 'timed',
-        seconds: [0.01],
-        medianSeconds: 0.01,
-        relativeError: 0,
-        rates,
-        shares: { read: share(0.4), copy: share(0.2), f32: share(0.1), f16: null, matrix: null },
-      };
-      const path = {
-        ranks: '96/160',
-        context: 16384,
-        above: 'block-absorbed',
-        below: 'fused rebuild',
-        ratio: { estimate: 0.5, low: 0.45, high: 0.55 },
-      };
-      const plain = { ...report([timed]), against: null, paths: [path] };
-      expect(benchTable(plain)).toMatch(/swiglu f32 +10 +0\.4 +1 +40 %±2\.0 +20 %±2\.0 +10 %±2\.0/);
-      expect(benchTable(plain)).toContain(
-        '96/160 at 16384 tokens, time of block-absorbed : fused rebuild = 0.500 (0.450–0.550)',
-      );
-      expect(benchTable(plain)).not.toContain('% matrix');
-      expect(benchMarkdown({ ...plain, ceilings: { ...ceilings, matrixFlopsPerSecond: 1e12 } })).toContain('% matrix');
-      expect(benchMarkdown(plain)).toContain('fused rebuild = 0.500');
-    },
-  );
+  test('shares of ceilings have their interval, matrix units a column where there are any, paths their ratio', () => {
+    const share = (estimate: number) => ({ estimate, low: estimate - 0.02, high: estimate + 0.02 });
+    const timed: BenchResult = {
+      ...subject,
+      state: 'timed',
+      seconds: [0.01],
+      medianSeconds: 0.01,
+      relativeError: 0,
+      rates,
+      shares: { read: share(0.4), copy: share(0.2), f32: share(0.1), f16: null, matrix: null },
+    };
+    const path = {
+      ranks: '96/160',
+      context: 16384,
+      above: 'block-absorbed',
+      below: 'fused rebuild',
+      ratio: { estimate: 0.5, low: 0.45, high: 0.55 },
+    };
+    const plain = { ...report([timed]), against: null, paths: [path] };
+    expect(benchTable(plain)).toMatch(/swiglu f32 +10 +0\.4 +1 +40 %±2\.0 +20 %±2\.0 +10 %±2\.0/);
+    expect(benchTable(plain)).toContain(
+      '96/160 at 16384 tokens, time of block-absorbed : fused rebuild = 0.500 (0.450–0.550)',
+    );
+    expect(benchTable(plain)).not.toContain('% matrix');
+    expect(benchMarkdown({ ...plain, ceilings: { ...ceilings, matrixFlopsPerSecond: 1e12 } })).toContain('% matrix');
+    expect(benchMarkdown(plain)).toContain('fused rebuild = 0.500');
+  });
 
   test('Markdown marks the slower kernel, and nothing from outside becomes markup', () => {
     const text = benchMarkdown(full);

@@ -232,7 +232,9 @@ describe('tokenizers', () => {
 describe('weights', () => {
   const header = (tensors: number): Buffer =>
     fileOf(
-      `{${Array.from({ length: tensors }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join()}}`,
+      '{' +
+        Array.from({ length: tensors }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join() +
+        '}',
       Buffer.alloc(0),
     );
   const open = (contents: Buffer) => (): void => new SafetensorsFile(files.file('w.safetensors', contents)).close();

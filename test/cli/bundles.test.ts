@@ -11,7 +11,7 @@ import { COMMANDS } from '../../src/commands/commands.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
 import { viewOfScenario } from '../report/reports.js';
-import { bundle, expectBadInput, plan, read, ROOT, scratch, type Program } from './program.js';
+import { bundle, expectBadInput, plan, read, ROOT, scratch, type Program, OURO_CONFIG } from './program.js';
 
 /** What each command's own code refuses, after its arguments are parsed, and what it says. */
 const REFUSED: Readonly<Record<string, readonly [args: readonly string[], message: RegExp]>> = {
@@ -63,7 +63,9 @@ describe('bundles', () => {
     expect(names.length).toBeGreaterThan(Object.keys(COMMANDS).length);
     expect(imported.length).toBeGreaterThan(Object.keys(COMMANDS).length);
     expect(imported.filter((name) => !names.includes(name))).toEqual([]);
-    const load = `for (const name of ${JSON.stringify(names)}) await import(new URL(name, ${JSON.stringify(pathToFileURL(`${folder}/`).href)}).href);`;
+    const load =
+      `for (const name of ${JSON.stringify(names)}) await import(new URL(name, ` +
+      `${JSON.stringify(pathToFileURL(`${folder}/`).href)}).href);`;
     const loaded = spawnSync(process.execPath, ['--input-type=module', '-e', load], {
       encoding: 'utf8',
       timeout: 60_000,
@@ -91,21 +93,7 @@ describe('bundles', () => {
   });
 
   it('plan prints what its modules print, from all that it reads', async () => {
-    const config = files.file(
-      'config.json',
-      JSON.stringify({
-        model_type: 'ouro',
-        num_hidden_layers: 4,
-        total_ut_steps: 2,
-        num_attention_heads: 4,
-        num_key_value_heads: 4,
-        head_dim: 64,
-        hidden_size: 256,
-        intermediate_size: 700,
-        vocab_size: 1000,
-        max_position_embeddings: 4096,
-      }),
-    );
+    const config = files.file('config.json', OURO_CONFIG);
     const stack = files.file('stack.json', read(join(ROOT, 'calibrations/stacks/h200-trtllm.json')));
     const scenario = files.file('scenario.yaml', 'device: h200\ncodec: [full, lla]\n');
     for (const format of ['json', 'csv', 'markdown', 'table']) {

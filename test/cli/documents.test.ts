@@ -103,11 +103,12 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --fill 64 --batch 4 --max-tokens 2`,
     'the same',
   ],
-  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4':
-    [
-      `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 --max-tokens 2`,
-      'the same',
-    ],
+  ['npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --tokens ' +
+  '1,2,3,4,5,6 --prefill chunked --prefill-chunk 4']: [
+    `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 ` +
+      '--max-tokens 2',
+    'the same',
+  ],
   'npx lla-sim fit --ratio 4 -o lla4.safetensors': [
     'npx lla-sim fit --ratio 4 --max-tokens 256 -o lla4.safetensors',
     'half a minute',
@@ -121,8 +122,11 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     null,
     'half a minute; test/report/committed.test.ts has its table, test/serving/ways.test.ts compares ways',
   ],
-  'npx lla-sim simulate --device b300 --stack vllm-rlt --attention flash-attn-4 --max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways':
-    [null, 'minutes; test/serving/ways.test.ts compares ways'],
+  ['npx lla-sim simulate --device b300 --stack vllm-rlt --attention flash-attn-4 ' +
+  '--max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways']: [
+    null,
+    'minutes; test/serving/ways.test.ts compares ways',
+  ],
   'npx lla-sim fidelity --only speculation': [null, 'a minute; test/fidelity/acceptance.test.ts measures it'],
   'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
   'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': [null, 'the same'],
@@ -130,8 +134,8 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     null,
     'that file takes a quarter of an hour; test/plan/fidelity.test.ts plans with one',
   ],
-  'npx lla-sim plan --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256 --max-kl 0.05 --min-recall 0.9':
-    [null, 'the same'],
+  ['npx lla-sim plan --model models/lla-tiny --fidelity fidelity.json --device ' +
+  'h200 --ctx 256 --max-kl 0.05 --min-recall 0.9']: [null, 'the same'],
   'npx lla-sim report --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256 -o reports/lla-tiny': [
     null,
     'the same',
@@ -146,14 +150,15 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     `npx lla-sim fit ${TINY} --max-tokens 256 --ratio 4 -o made-lla4.safetensors`,
     'the checkpoint is not carried',
   ],
-  'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is" --codec lla --ratio 4 --codec-weights ouro-lla4.safetensors':
-    [
-      `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --codec-weights made-lla4.safetensors --max-tokens 2`,
-      'the same',
-    ],
+  ['npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is" ' +
+  '--codec lla --ratio 4 --codec-weights ouro-lla4.safetensors']: [
+    `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --codec-weights made-lla4.safetensors ` +
+      '--max-tokens 2',
+    'the same',
+  ],
   'npx lla-sim run --seed 7': [null, 'test/cli/run.test.ts asks the bundled model'],
-  'npx lla-sim run --text "anna bread the old dog sees a bird . boris lamp a cat follows the king . ? anna" --max-tokens 1':
-    [null, 'the same'],
+  ['npx lla-sim run --text "anna bread the old dog sees a bird . boris lamp ' +
+  'a cat follows the king . ? anna" --max-tokens 1']: [null, 'the same'],
   'npx lla-sim run --model lla-small --seed 7': [null, 'test/tiny asks it'],
   'npx lla-sim fit --model lla-small --ratio 4 -o small-lla4.safetensors': [null, 'minutes'],
   'npx lla-sim fidelity --model lla-small --only lla-4x': [null, 'minutes'],
@@ -425,7 +430,8 @@ describe('what the pages list', () => {
     );
     expect(named.sort()).toEqual(Object.keys(SETTINGS).sort());
     expect(text).toContain(
-      `\`scenarios/\` holds ${['eight', 'nine', 'ten', 'eleven', 'twelve'][readdirSync(join(ROOT, 'scenarios')).length - 8]} examples`,
+      `\`scenarios/\` holds ` +
+        `${['eight', 'nine', 'ten', 'eleven', 'twelve'][readdirSync(join(ROOT, 'scenarios')).length - 8]} examples`,
     );
   });
 

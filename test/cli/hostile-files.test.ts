@@ -26,7 +26,8 @@ describe('scenario files', () => {
     ['a word', 'hello'],
     [
       'a billion laughs',
-      'a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c]\n',
+      'a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: ' +
+        '[*c,*c,*c,*c,*c,*c]\n',
     ],
     ['a depth of thousands', `codec: ${'['.repeat(5000)}${']'.repeat(5000)}\n`],
     ['bytes that are no text', '\u0000\u0001\u0002'],

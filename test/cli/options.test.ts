@@ -122,7 +122,9 @@ describe('help', () => {
         expect([code, err]).toEqual([0, '']);
         expect(
           out.split(
-            `lla-sim ${name}${[command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : '')).join('')}\n`,
+            'lla-sim ' +
+              `${name}` +
+              `${[command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : '')).join('')}\n`,
           ).length,
         ).toBe(2);
         expect(named(out).sort(), name).toEqual([...Object.keys({ ...command.options, quiet: '', help: '' })].sort());

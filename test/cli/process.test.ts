@@ -16,6 +16,7 @@ import {
   ROOT,
   scratch,
   type Program,
+  OURO_CONFIG,
 } from './program.js';
 
 let program: Program;
@@ -41,14 +42,20 @@ const Module = require('node:module');
 const log = process.env.SPY_LOG;
 writeFileSync(log, '');
 const dlopen = process.dlopen;
-process.dlopen = function (module, file, ...rest) { appendFileSync(log, 'native ' + file + '\\n'); return dlopen.call(this, module, file, ...rest); };
+process.dlopen = function (module, file, ...rest) {
+  appendFileSync(log, 'native ' + file + '\\n');
+  return dlopen.call(this, module, file, ...rest);
+};
 process.on('exit', () => { for (const k of Object.keys(Module._cache)) appendFileSync(log, 'cjs ' + k + '\\n'); });
 `;
 const HOOKS = `
 import { register } from 'node:module';
 register('data:text/javascript,' + encodeURIComponent(\`
 import { appendFileSync } from 'node:fs';
-export async function load(url, context, next) { appendFileSync(\${JSON.stringify(process.env.SPY_LOG)}, 'esm ' + url + '\\\\n'); return next(url, context); }
+export async function load(url, context, next) {
+  appendFileSync(\${JSON.stringify(process.env.SPY_LOG)}, 'esm ' + url + '\\\\n');
+  return next(url, context);
+}
 \`), import.meta.url);
 `;
 function loadedBy(...args: string[]): string[] {
@@ -69,21 +76,7 @@ describe('what plan loads', () => {
     expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
   });
   it('not even with every format, a scenario, a model file and a stack', () => {
-    const config = files.file(
-      'config.json',
-      JSON.stringify({
-        model_type: 'ouro',
-        num_hidden_layers: 4,
-        total_ut_steps: 2,
-        num_attention_heads: 4,
-        num_key_value_heads: 4,
-        head_dim: 64,
-        hidden_size: 256,
-        intermediate_size: 700,
-        vocab_size: 1000,
-        max_position_embeddings: 4096,
-      }),
-    );
+    const config = files.file('config.json', OURO_CONFIG);
     const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
     const loaded = loadedBy('plan', scenario, '--model', config, '--stack', 'trtllm', '--format', 'markdown');
     expect(
@@ -206,7 +199,8 @@ describe('streams and exit codes', () => {
       'bash',
       [
         '-c',
-        `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo "\${PIPESTATUS[0]}"`,
+        `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo ` +
+          `"\${PIPESTATUS[0]}"`,
       ],
       { encoding: 'utf8' },
     );

@@ -102,6 +102,20 @@ export function expectSound(o: Outcome, format: 'json' | 'table' | 'csv' | 'mark
   if (format === 'table') for (const line of o.out.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
 }
 
+/** The config.json of a small model. */
+export const OURO_CONFIG = JSON.stringify({
+  model_type: 'ouro',
+  num_hidden_layers: 4,
+  total_ut_steps: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  head_dim: 64,
+  hidden_size: 256,
+  intermediate_size: 700,
+  vocab_size: 1000,
+  max_position_embeddings: 4096,
+});
+
 /** A folder for a test's files, removed by `remove`. */
 export function scratch(): {
   readonly path: string;

@@ -278,7 +278,7 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     }
   });
 
-  it('validate --quick: the capacity holds, tried in processes, and steps without a calibration have no prediction', () => {
+  it('validate --quick: the capacity holds, tried in processes; steps without a calibration have no prediction', () => {
     // Room for eleven sequences and a third: a process that is about to be limited has some MiB of its own to spare.
     // It ends by itself long before the budget, which a busy machine would spend.
     const asked = ['--quick', '--only', 'capacity,latency', '--budget', '30m'];

@@ -80,68 +80,62 @@ test(`keys share pairs along tokens, values along channels (LLA_SIM_SEED=${SEED}
   expect(values.rows[7]?.slice(8)).toEqual(flashloopValues(codeFlashloop(rows[7]!.slice(8), toHalf), TO_BF16));
 });
 
-test(
-  `loops are rebuilt from their differences; rows that did not run keep the loop before ` + `(LLA_SIM_SEED=${SEED})`,
-  () => {
-    const all = Array.from({ length: 42 }, (_, i) => i);
-    const third = selectedRows(all.map(uniform), 0.25);
-    const fourth = selectedRows(all.map(uniform), 0.1, third);
-    expect([third.length, fourth.length]).toEqual([11, 5]);
-    expect([third.at(-1), fourth.at(-1)]).toEqual([41, 41]);
-    for (const token of fourth) expect(third).toContain(token);
-    const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16));
-    const how = { size: 8, to: TO_BF16, toHalf };
-    const { streams, rebuilt } = codeLoopDifferences(loops, [all, all, third, fourth], 'keys', how);
-    expect(streams.map(({ rows }) => rows.length)).toEqual([42, 42, 11, 5]);
-    all.forEach((token) => {
-      for (const [t, tokens] of [all, all, third, fourth].entries()) {
-        if (t === 0) continue;
-        const at = tokens.indexOf(token);
-        const before = rebuilt[t - 1]![token]!;
-        const expected = before.map((x, c) => (at < 0 ? x : TO_BF16(x + streams[t]!.rows[at]![c]!)));
-        expect(rebuilt[t]![token]).toEqual(expected);
-      }
-    });
-    // Differences of rows within 2 lie within 4: codes are a fifteenth of that apart, sums of bf16 a little more.
-    for (const token of fourth)
-      rebuilt[3]![token]!.forEach((x, c) => expect(Math.abs(x - loops[3]![token]![c]!)).toBeLessThan(0.4));
-  },
-);
+test(`loops are rebuilt from differences; rows that did not run keep the loop before (LLA_SIM_SEED=${SEED})`, () => {
+  const all = Array.from({ length: 42 }, (_, i) => i);
+  const third = selectedRows(all.map(uniform), 0.25);
+  const fourth = selectedRows(all.map(uniform), 0.1, third);
+  expect([third.length, fourth.length]).toEqual([11, 5]);
+  expect([third.at(-1), fourth.at(-1)]).toEqual([41, 41]);
+  for (const token of fourth) expect(third).toContain(token);
+  const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16));
+  const how = { size: 8, to: TO_BF16, toHalf };
+  const { streams, rebuilt } = codeLoopDifferences(loops, [all, all, third, fourth], 'keys', how);
+  expect(streams.map(({ rows }) => rows.length)).toEqual([42, 42, 11, 5]);
+  all.forEach((token) => {
+    for (const [t, tokens] of [all, all, third, fourth].entries()) {
+      if (t === 0) continue;
+      const at = tokens.indexOf(token);
+      const before = rebuilt[t - 1]![token]!;
+      const expected = before.map((x, c) => (at < 0 ? x : TO_BF16(x + streams[t]!.rows[at]![c]!)));
+      expect(rebuilt[t]![token]).toEqual(expected);
+    }
+  });
+  // Differences of rows within 2 lie within 4: codes are a fifteenth of that apart, sums of bf16 a little more.
+  for (const token of fourth)
+    rebuilt[3]![token]!.forEach((x, c) => expect(Math.abs(x - loops[3]![token]![c]!)).toBeLessThan(0.4));
+});
 
-test(
-  `rows of 42 tokens in groups of 8 with a tail of 8: 32 are packed; a step packs 8 more ` + `(LLA_SIM_SEED=${SEED})`,
-  () => {
-    const all = Array.from({ length: 42 }, (_, i) => i);
-    const third = selectedRows(all.map(uniform), 0.25);
-    const fourth = selectedRows(all.map(uniform), 0.1, third);
-    for (const to of [TO_BF16, TO_F16, TO_F32])
-      for (const by of ['keys', 'values'] as const) {
-        const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16).map((row) => row.map(to)));
-        const packing = { group: 8, tail: 8, to };
-        const cache = packRows(loops, [all, all, third, fourth], by, packing);
-        expect(packedOf(cache)).toBe(32);
-        const before = [all, all, third, fourth].map((tokens) => tokens.filter((token) => token < 32));
-        const { rebuilt, streams } = codeLoopDifferences(loops, before, by, { size: 8, to });
-        expect(cache.streams.map((s) => s.groups)).toEqual(streams.map((s) => s.groups));
-        loops.forEach((rows, t) => {
-          const read = readRows(cache, t, to);
-          expect(read.slice(0, 32)).toEqual(rebuilt[t]!.slice(0, 32));
-          for (let i = 32; i < 42; i++) {
-            const ran = t < 2 ? t : fourth.includes(i) && t === 3 ? 3 : third.includes(i) ? 2 : 1;
-            expect(read[i]).toEqual(loops[ran]![i]);
-          }
-          expect(rows).toHaveLength(42);
-        });
-        let grown = cache;
-        for (let i = 0; i < 6; i++) grown = appendRow(grown, rowsOf(4, 16), packing);
-        expect(packedOf(grown)).toBe(40);
-        expect([...grown.selected[3]!.slice(-6)]).toEqual([42, 43, 44, 45, 46, 47]);
-        for (const t of [0, 1, 2, 3]) expect(grown.tail[t]).toHaveLength(8);
-        // The old rows of the first loops are where they were: their groups are whole.
-        for (const t of [0, 1]) expect(grown.streams[t]!.rows.slice(0, 32)).toEqual(cache.streams[t]!.rows);
-      }
-  },
-);
+test(`of 42 tokens in groups of 8 with a tail of 8, 32 are packed; a step packs 8 more (LLA_SIM_SEED=${SEED})`, () => {
+  const all = Array.from({ length: 42 }, (_, i) => i);
+  const third = selectedRows(all.map(uniform), 0.25);
+  const fourth = selectedRows(all.map(uniform), 0.1, third);
+  for (const to of [TO_BF16, TO_F16, TO_F32])
+    for (const by of ['keys', 'values'] as const) {
+      const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16).map((row) => row.map(to)));
+      const packing = { group: 8, tail: 8, to };
+      const cache = packRows(loops, [all, all, third, fourth], by, packing);
+      expect(packedOf(cache)).toBe(32);
+      const before = [all, all, third, fourth].map((tokens) => tokens.filter((token) => token < 32));
+      const { rebuilt, streams } = codeLoopDifferences(loops, before, by, { size: 8, to });
+      expect(cache.streams.map((s) => s.groups)).toEqual(streams.map((s) => s.groups));
+      loops.forEach((rows, t) => {
+        const read = readRows(cache, t, to);
+        expect(read.slice(0, 32)).toEqual(rebuilt[t]!.slice(0, 32));
+        for (let i = 32; i < 42; i++) {
+          const ran = t < 2 ? t : fourth.includes(i) && t === 3 ? 3 : third.includes(i) ? 2 : 1;
+          expect(read[i]).toEqual(loops[ran]![i]);
+        }
+        expect(rows).toHaveLength(42);
+      });
+      let grown = cache;
+      for (let i = 0; i < 6; i++) grown = appendRow(grown, rowsOf(4, 16), packing);
+      expect(packedOf(grown)).toBe(40);
+      expect([...grown.selected[3]!.slice(-6)]).toEqual([42, 43, 44, 45, 46, 47]);
+      for (const t of [0, 1, 2, 3]) expect(grown.tail[t]).toHaveLength(8);
+      // The old rows of the first loops are where they were: their groups are whole.
+      for (const t of [0, 1]) expect(grown.streams[t]!.rows.slice(0, 32)).toEqual(cache.streams[t]!.rows);
+    }
+});
 
 test(`f16 is that of the GPU's halves (LLA_SIM_SEED=${SEED})`, () => {
   const values = Array.from({ length: 2000 }, () => Math.fround((uniform() - 0.5) * 2 ** (40 * uniform() - 22)));

@@ -1,8 +1,7 @@
 /** Codecs at sizes that were published: bytes, ratios, parameters, and what each refuses. */
 import { describe, expect, it } from 'vitest';
 import { type Branch, type Codec, type CodecKind, type Path } from '../../src/codecs/codec.js';
-import type { StorageChoice } from '../../src/codecs/layout.js';
-import { bytesPerToken } from '../../src/codecs/layout.js';
+import { type StorageChoice, bytesPerToken } from '../../src/codecs/layout.js';
 import {
   CODECS,
   codecLabel,
@@ -94,19 +93,16 @@ describe('numbers that must come out', () => {
   it.each([
     ['1.4B', OURO, 96, 352_321_536],
     ['2.6B', OURO_26, 192, 704_643_072],
-  ] as const)(
-    'HLA of %s holds a window of %d MiB a sequence, and has its published parameters',
-    (_n, g, mib, count) => {
-      const codec = CODECS.hla.fromRatio(g, 10.67) as Codec;
-      expect(codec).toEqual(hla(512, 128));
-      const of = (windowTokens: number) =>
-        memoryModel(configuration({ geometry: g, codec: { ...codec, windowTokens }, path: 'rotated' }), 4096, 32);
-      expect(of(128).kvBytesPerSequence - of(0).kvBytesPerSequence).toBe(mib * MiB);
-      expect(of(0).kvBytesPerSequence).toBe(4096 * of(0).kvBytesPerToken);
-      expect(codecParameters(g, codec, 'rotated', NO_BRANCH)).toBe(count);
-      expect(of(128).codecBytes).toBe(2 * count);
-    },
-  );
+  ] as const)('HLA of %s holds a window of %d MiB a sequence, and its published parameters', (_n, g, mib, count) => {
+    const codec = CODECS.hla.fromRatio(g, 10.67) as Codec;
+    expect(codec).toEqual(hla(512, 128));
+    const of = (windowTokens: number) =>
+      memoryModel(configuration({ geometry: g, codec: { ...codec, windowTokens }, path: 'rotated' }), 4096, 32);
+    expect(of(128).kvBytesPerSequence - of(0).kvBytesPerSequence).toBe(mib * MiB);
+    expect(of(0).kvBytesPerSequence).toBe(4096 * of(0).kvBytesPerToken);
+    expect(codecParameters(g, codec, 'rotated', NO_BRANCH)).toBe(count);
+    expect(of(128).codecBytes).toBe(2 * count);
+  });
 
   it('windows of 64 tokens in three later loops of 1.4B are 36 MiB a sequence', () => {
     const codec: Codec = { kind: 'loop-window', windowTokens: 64 };
@@ -115,7 +111,7 @@ describe('numbers that must come out', () => {
     expect(m.kvBytesPerSequence).toBe(4096 * 192 * KiB + 36 * MiB);
   });
 
-  it('MELT of 1.4B has its published parameters, gates of later loops alone, and states of all layers in flight', () => {
+  it('MELT of 1.4B: its published parameters, gates of later loops alone, states of all layers in flight', () => {
     const codec: Codec = { kind: 'melt' };
     expect(codecParameters(OURO, codec, 'full', NO_BRANCH)).toBe(201_375_744);
     expect(inFlightScalars(configuration({ codec, path: 'full' }))).toBe(24 * 2048);
@@ -178,7 +174,7 @@ describe('numbers that must come out', () => {
     expect(Math.abs(got / bytes - 1)).toBeLessThan(0.01);
   });
 
-  it('matrices are stored with rows of even length where these are latents; means and a constant a latent in f32', () => {
+  it('matrices have rows of even length where these are latents; means and a constant a latent in f32', () => {
     const bytes = (rankK: number, rankV: number) =>
       memoryModel(configuration({ codec: lla(rankK, rankV), path: 'reconstruct' }), 4096, 32).codecBytes;
     const means = 24 * 16 * 2 * 512;

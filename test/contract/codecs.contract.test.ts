@@ -9,9 +9,17 @@ import {
   type CodecKind,
   type CodecSpec,
   type Path,
+  FLASHLOOP_TOKENS,
+  RESIDUAL_FORMS,
 } from '../../src/codecs/codec.js';
-import type { StorageChoice } from '../../src/codecs/layout.js';
-import { bytesPerToken, pagedTokens, rowBytes, scalarsPerToken, slotsOf } from '../../src/codecs/layout.js';
+import {
+  type StorageChoice,
+  bytesPerToken,
+  pagedTokens,
+  rowBytes,
+  scalarsPerToken,
+  slotsOf,
+} from '../../src/codecs/layout.js';
 import {
   CODECS,
   codecLabel,
@@ -23,7 +31,6 @@ import {
   layoutOf,
   modelRatio,
 } from '../../src/codecs/registry.js';
-import { FLASHLOOP_TOKENS, RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';

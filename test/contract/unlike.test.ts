@@ -55,28 +55,24 @@ function counted(g: Geometry, context = 1000) {
 }
 
 describe('rows that unlike loops keep', () => {
-  it(
-    'are those of the first loop for all tokens, of later ones for their window, and keys alone where values are ' +
-      'keys',
-    () => {
-      fc.assert(
-        fc.property(unlike, fc.integer({ min: 1, max: 4096 }), (g, tokens) => {
-          const layout = layoutOf(g, FULL, 'full', F16, NO_BRANCH);
-          const rows = g.valuesAreKeys ? 1 : 2;
-          const row = rows * g.kvHeads * g.headDim * 2;
-          const growing = g.preludeLayers + g.codaLayers + g.layers * (g.laterLoopsWindow ? 1 : g.loops);
-          expect(bytesPerToken(layout)).toBe(growing * row);
-          expect(2 * fullScalars(g)).toBe(growing * row);
-          const { kvBytesPerSequence } = memoryModel(configuration({ geometry: g }), tokens, 32);
-          const paged = 32 * Math.ceil(tokens / 32);
-          const windowed = g.laterLoopsWindow
-            ? g.layers * (g.loops - 1) * Math.min(paged, 32 * Math.ceil(g.laterLoopsWindow / 32))
-            : 0;
-          expect(kvBytesPerSequence).toBe(row * (growing * paged + windowed));
-        }),
-      );
-    },
-  );
+  it('are the first loop’s for all tokens, later ones’ for their window, and keys alone where values are keys', () => {
+    fc.assert(
+      fc.property(unlike, fc.integer({ min: 1, max: 4096 }), (g, tokens) => {
+        const layout = layoutOf(g, FULL, 'full', F16, NO_BRANCH);
+        const rows = g.valuesAreKeys ? 1 : 2;
+        const row = rows * g.kvHeads * g.headDim * 2;
+        const growing = g.preludeLayers + g.codaLayers + g.layers * (g.laterLoopsWindow ? 1 : g.loops);
+        expect(bytesPerToken(layout)).toBe(growing * row);
+        expect(2 * fullScalars(g)).toBe(growing * row);
+        const { kvBytesPerSequence } = memoryModel(configuration({ geometry: g }), tokens, 32);
+        const paged = 32 * Math.ceil(tokens / 32);
+        const windowed = g.laterLoopsWindow
+          ? g.layers * (g.loops - 1) * Math.min(paged, 32 * Math.ceil(g.laterLoopsWindow / 32))
+          : 0;
+        expect(kvBytesPerSequence).toBe(row * (growing * paged + windowed));
+      }),
+    );
+  });
 
   it.each(UNLIKE)('$name goes with codecs that store its rows one by one, and says why not with others', (g) => {
     const { candidates, refused } = listCandidates(g, {

@@ -10,30 +10,27 @@ import { SEED } from '../gpu/random.js';
 
 const random = randomFrom(SEED);
 
-it(
-  'is the ⌈0.9 (n + 1)⌉-th score, and of groups the score below which their mean share is as much ' + `(seed ${SEED})`,
-  () => {
-    for (let trial = 0; trial < 200; trial++) {
-      const scores = Array.from({ length: 1 + Math.floor(60 * random()) }, random);
-      const sorted = [...scores].sort((a, b) => a - b);
-      const rank = Math.min(scores.length, Math.ceil(LEVEL * (scores.length + 1) - 1e-9));
-      expect(conformalQuantile(scores)).toBe(sorted[rank - 1]);
-      // A group of one is that score; one that is repeated counts no more than once.
-      expect(conformalQuantile(scores.map((score) => [score]))).toBe(sorted[rank - 1]);
-      const groups = Array.from({ length: 1 + Math.floor(8 * random()) }, () =>
-        Array.from({ length: 1 + Math.floor(40 * random()) }, random),
-      );
-      const found = conformalQuantile(groups);
-      const share = (limit: number, strictly: boolean): number =>
-        groups.reduce((sum, g) => sum + g.filter((s) => (strictly ? s < limit : s <= limit)).length / g.length, 0) /
-        groups.length;
-      const enough = LEVEL * (1 + 1 / groups.flat().length);
-      expect(share(found, true)).toBeLessThan(enough);
-      expect(share(found, false)).toBeGreaterThanOrEqual(Math.min(1, enough) - 1e-6);
-    }
-    expect(conformalQuantile([])).toBe(0);
-  },
-);
+it(`is the ⌈0.9 (n + 1)⌉-th score; of groups that below which their mean share is as much (seed ${SEED})`, () => {
+  for (let trial = 0; trial < 200; trial++) {
+    const scores = Array.from({ length: 1 + Math.floor(60 * random()) }, random);
+    const sorted = [...scores].sort((a, b) => a - b);
+    const rank = Math.min(scores.length, Math.ceil(LEVEL * (scores.length + 1) - 1e-9));
+    expect(conformalQuantile(scores)).toBe(sorted[rank - 1]);
+    // A group of one is that score; one that is repeated counts no more than once.
+    expect(conformalQuantile(scores.map((score) => [score]))).toBe(sorted[rank - 1]);
+    const groups = Array.from({ length: 1 + Math.floor(8 * random()) }, () =>
+      Array.from({ length: 1 + Math.floor(40 * random()) }, random),
+    );
+    const found = conformalQuantile(groups);
+    const share = (limit: number, strictly: boolean): number =>
+      groups.reduce((sum, g) => sum + g.filter((s) => (strictly ? s < limit : s <= limit)).length / g.length, 0) /
+      groups.length;
+    const enough = LEVEL * (1 + 1 / groups.flat().length);
+    expect(share(found, true)).toBeLessThan(enough);
+    expect(share(found, false)).toBeGreaterThanOrEqual(Math.min(1, enough) - 1e-6);
+  }
+  expect(conformalQuantile([])).toBe(0);
+});
 
 it('charges only what a width lacked, an octave or more away, and says where nothing was tested', () => {
   expect(lackPerOctave(-0.5, 0.2, 0.1)).toBeCloseTo(0.3, 12);

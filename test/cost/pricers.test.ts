@@ -32,24 +32,20 @@ describe('links', () => {
     expect(seconds('all-gather')).toBeCloseTo(0.5, 9);
   });
 
-  it(
-    'a step over GPUs without a link says that communication is not priced; one over a pair costs ' +
-      'less than over PCI Express',
-    () => {
-      const two = configuration({ geometry: OURO_26, gpus: 2 });
-      const four = configuration({ geometry: OURO_26, gpus: 4 });
-      expect(priceStep(two, datasheetPricer(RATES, null), 8, 4096).communicationPriced).toBe(false);
-      const exchanged = (c: typeof two, link: Link) => {
-        const step = priceStep(c, datasheetPricer(RATES, link), 64, 4096);
-        expect(step.communicationPriced).toBe(true);
-        return step.byKernel.find((k) => k.kernel === 'collective');
-      };
-      expect(exchanged(two, linkOf('h100-pcie'))?.calls).toBe(2 * 48 * 4 + 2);
-      expect(exchanged(four, linkOf('h100-pcie'))?.estimate).toBeGreaterThan(
-        exchanged(four, linkOf('h100'))?.estimate as number,
-      );
-    },
-  );
+  it('over GPUs without a link communication is not priced, as is said; a pair costs less than PCI Express', () => {
+    const two = configuration({ geometry: OURO_26, gpus: 2 });
+    const four = configuration({ geometry: OURO_26, gpus: 4 });
+    expect(priceStep(two, datasheetPricer(RATES, null), 8, 4096).communicationPriced).toBe(false);
+    const exchanged = (c: typeof two, link: Link) => {
+      const step = priceStep(c, datasheetPricer(RATES, link), 64, 4096);
+      expect(step.communicationPriced).toBe(true);
+      return step.byKernel.find((k) => k.kernel === 'collective');
+    };
+    expect(exchanged(two, linkOf('h100-pcie'))?.calls).toBe(2 * 48 * 4 + 2);
+    expect(exchanged(four, linkOf('h100-pcie'))?.estimate).toBeGreaterThan(
+      exchanged(four, linkOf('h100'))?.estimate as number,
+    );
+  });
 });
 
 describe('variants that were not measured', () => {

@@ -209,62 +209,52 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
     });
 
     for (const perHead of [false, true]) {
-      it(
-        `${codec.kind} absorbed, branch ${perHead ? 'per head' : 'shared'}: content without RoPE and a rotary ` +
-          `branch`,
-        () => {
-          const setup = { codec, path: 'absorbed' as const, branch: { ...BRANCH, perHead }, seed: SEED };
-          const weights = codecWeights(g, setup);
-          const substitute = reconstruction(model, weights, stacks[codec.kind as keyof typeof stacks]);
-          expect(loadCodec(g, codec, 'absorbed', setup.branch, weights)).toHaveLength(g.layers);
-          const history: History = [];
-          const expected = tokens.map((token, n) => {
-            history.push(new Map());
-            return run(model, [token], [n], (site, [projection]) => {
-              const own = projection as Projection;
-              (history[n] as Map<string, Projection>).set(keyOf(site), own);
-              const core = site.block === 'core';
-              return [
-                joined(
-                  own.queries.map((query, head) => {
-                    const kvHead = Math.floor((head * g.kvHeads) / g.heads);
-                    const exact = (m: number, what: 'keys' | 'values', at = site): Vector =>
-                      (history[m]?.get(keyOf(at)) as Projection)[what][kvHead] as Vector;
-                    const score = (m: number): number => {
-                      if (!core)
-                        return (
-                          dot(rotate(query, n, g.rope), rotate(exact(m, 'keys'), m, g.rope)) / Math.sqrt(g.headDim)
-                        );
-                      const content = dot(query, m < n ? substitute.key(history, m, site, kvHead) : exact(m, 'keys'));
-                      const branchLoop = codec.kind === 'mla-head' ? site.loop : 0;
-                      const source = history[m]?.get(keyOf({ ...site, loop: branchLoop })) as Projection;
-                      const q = split(
-                        product(matrixOf(weights, branchTensor(site.layer, 'query')), own.input),
-                        BRANCH.width,
-                      )[head] as Vector;
-                      const k = split(
-                        product(matrixOf(weights, branchTensor(site.layer, 'key')), source.input),
-                        BRANCH.width,
-                      )[perHead ? kvHead : 0] as Vector;
-                      return (content + dot(rotate(q, n - m, g.rope), k)) / Math.sqrt(g.headDim + BRANCH.width);
-                    };
-                    const out = new Float64Array(g.headDim);
-                    softmax(history.map((_, m) => score(m))).forEach((p, m) =>
-                      accumulate(
-                        out,
-                        core && m < n ? substitute.value(history, m, site, kvHead) : exact(m, 'values'),
-                        p,
-                      ),
-                    );
-                    return out;
-                  }),
-                ),
-              ];
-            })[0] as Vector;
-          });
-          expect(distance(decodeAll(decoderOf(model, setup), tokens), expected)).toBeLessThan(EXACT);
-        },
-      );
+      it(`${codec.kind} absorbed, ${perHead ? 'own' : 'shared'} branch: content without RoPE, and rotated`, () => {
+        const setup = { codec, path: 'absorbed' as const, branch: { ...BRANCH, perHead }, seed: SEED };
+        const weights = codecWeights(g, setup);
+        const substitute = reconstruction(model, weights, stacks[codec.kind as keyof typeof stacks]);
+        expect(loadCodec(g, codec, 'absorbed', setup.branch, weights)).toHaveLength(g.layers);
+        const history: History = [];
+        const expected = tokens.map((token, n) => {
+          history.push(new Map());
+          return run(model, [token], [n], (site, [projection]) => {
+            const own = projection as Projection;
+            (history[n] as Map<string, Projection>).set(keyOf(site), own);
+            const core = site.block === 'core';
+            return [
+              joined(
+                own.queries.map((query, head) => {
+                  const kvHead = Math.floor((head * g.kvHeads) / g.heads);
+                  const exact = (m: number, what: 'keys' | 'values', at = site): Vector =>
+                    (history[m]?.get(keyOf(at)) as Projection)[what][kvHead] as Vector;
+                  const score = (m: number): number => {
+                    if (!core)
+                      return dot(rotate(query, n, g.rope), rotate(exact(m, 'keys'), m, g.rope)) / Math.sqrt(g.headDim);
+                    const content = dot(query, m < n ? substitute.key(history, m, site, kvHead) : exact(m, 'keys'));
+                    const branchLoop = codec.kind === 'mla-head' ? site.loop : 0;
+                    const source = history[m]?.get(keyOf({ ...site, loop: branchLoop })) as Projection;
+                    const q = split(
+                      product(matrixOf(weights, branchTensor(site.layer, 'query')), own.input),
+                      BRANCH.width,
+                    )[head] as Vector;
+                    const k = split(
+                      product(matrixOf(weights, branchTensor(site.layer, 'key')), source.input),
+                      BRANCH.width,
+                    )[perHead ? kvHead : 0] as Vector;
+                    return (content + dot(rotate(q, n - m, g.rope), k)) / Math.sqrt(g.headDim + BRANCH.width);
+                  };
+                  const out = new Float64Array(g.headDim);
+                  softmax(history.map((_, m) => score(m))).forEach((p, m) =>
+                    accumulate(out, core && m < n ? substitute.value(history, m, site, kvHead) : exact(m, 'values'), p),
+                  );
+                  return out;
+                }),
+              ),
+            ];
+          })[0] as Vector;
+        });
+        expect(distance(decodeAll(decoderOf(model, setup), tokens), expected)).toBeLessThan(EXACT);
+      });
     }
   }
 });

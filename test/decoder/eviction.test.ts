@@ -4,11 +4,10 @@ import type { Codec } from '../../src/codecs/codec.js';
 import { scalarsPerToken } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
-import { keptPositions } from '../../src/eviction/policy.js';
+import { keptPositions, type Eviction } from '../../src/eviction/policy.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
 import type { Site } from '../../src/decoder/reference/network.js';
-import type { Eviction } from '../../src/eviction/policy.js';
 import { SEED } from '../gpu/random.js';
 import { BRANCH, decodeAll, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf } from './models.js';
 

@@ -126,7 +126,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(watched.alive()).toBe(0);
   });
 
-  test('NaN in the weights of queries or keys reaches the logits on every path, token by token and in whole prompts', async () => {
+  test('NaN in weights of queries or keys reaches the logits on all paths, by token and in prompts', async () => {
     const paths: Case[] = [
       FULL,
       LLA,
@@ -137,7 +137,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     for (const [i, of] of paths.entries()) await expectNaN(device, of, i);
   });
 
-  test('two-bit rows narrower than a unit have no second scale: past one tile nothing that is none gets into a score', async () => {
+  test('two-bit rows narrower than a unit have no second scale: past a tile a score has nothing else', async () => {
     const decoder = await open(device, { ...FULL, codec: { kind: 'kv-quant', bits: 2 } });
     for (const token of promptOf(OURO, 45, SEED)) await decoder.step([token]);
     expect([...(await decoder.logits())].every(Number.isFinite)).toBe(true);

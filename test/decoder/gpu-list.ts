@@ -1,8 +1,7 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
-import type { Codec, FlashloopConstants } from '../../src/codecs/codec.js';
+import { type Codec, type FlashloopConstants, RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { FLASHLOOP } from '../../src/codecs/flashloop.js';
 import { pathSpec } from '../../src/codecs/paths.js';
-import { RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import {
   hasOwnStorage,
   inEverySharing,

@@ -98,7 +98,7 @@ describe('Llamas that were retrofitted with its loops', () => {
 });
 
 describeGpu('Huginn on the device', () => {
-  it(`run, fit and fidelity take its folder; greedy tokens are those of its own arithmetic (seed ${SEED})`, async () => {
+  it(`run, fit and fidelity take its folder; greedy tokens are those of its arithmetic (seed ${SEED})`, async () => {
     const folder = folderOf();
     const expected = [9, 1, 44];
     const weights = ravenWeights(RAVEN, SEED);

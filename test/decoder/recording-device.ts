@@ -2,8 +2,14 @@
  * A device that records what is dispatched and computes nothing: what a decoder runs, without a GPU. The schedule says
  * what that should be.
  */
-import type { BoundStep, Buffer, Device, RunTime } from '../../src/gpu/index.js';
-import { deviceOptions, planOperation } from '../../src/gpu/index.js';
+import {
+  type BoundStep,
+  type Buffer,
+  type Device,
+  type RunTime,
+  deviceOptions,
+  planOperation,
+} from '../../src/gpu/index.js';
 import type { Step } from '../../kernels/host/plan.js';
 import { packUniforms } from '../../src/gpu/uniforms.js';
 import { labelOf, type BoundVisit, type Ref } from '../../src/schedule/bind/refs.js';

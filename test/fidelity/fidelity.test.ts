@@ -48,21 +48,18 @@ describe('grids', () => {
   });
 });
 
-it(
-  'what has no kernels is decoded in float64: with all tokens and keys, and nothing packed, as the model ' + 'itself',
-  async () => {
-    const constants = { ...FLASHLOOP, rows: [1, 1, 1, 1], keys: 1 };
-    const c = configuration({ geometry: g, codec: { kind: 'flashloop', tokens: 'prompt', constants }, path: 'full' });
-    const [seed, prompt, continuation] = [3, [5, 6, 7, 8], [9, 10]];
-    const weights = { storage: 'f32', seed } as const;
-    const teacher = { device: undefined as never, geometry: g, normEpsilon: 1e-6, weights };
-    const [own] = await predict(teacher, c, undefined, [{ kind: 'text', prompt, continuation }]);
-    const exact = forward(loadModel(g, tensorsOf(teacher)), [...prompt, ...continuation]).slice(3, 5);
-    own!.forEach((p, i) => expect(divergence(logSoftmax(Float32Array.from(exact[i]!)), p)).toBeLessThan(1e-6));
-    expect(own).toHaveLength(2);
-    expect(divergence(own![0]!, own![1]!)).toBeGreaterThan(1e-6);
-  },
-);
+it('what has no kernels is decoded in float64: with all tokens and nothing packed, as the model itself', async () => {
+  const constants = { ...FLASHLOOP, rows: [1, 1, 1, 1], keys: 1 };
+  const c = configuration({ geometry: g, codec: { kind: 'flashloop', tokens: 'prompt', constants }, path: 'full' });
+  const [seed, prompt, continuation] = [3, [5, 6, 7, 8], [9, 10]];
+  const weights = { storage: 'f32', seed } as const;
+  const teacher = { device: undefined as never, geometry: g, normEpsilon: 1e-6, weights };
+  const [own] = await predict(teacher, c, undefined, [{ kind: 'text', prompt, continuation }]);
+  const exact = forward(loadModel(g, tensorsOf(teacher)), [...prompt, ...continuation]).slice(3, 5);
+  own!.forEach((p, i) => expect(divergence(logSoftmax(Float32Array.from(exact[i]!)), p)).toBeLessThan(1e-6));
+  expect(own).toHaveLength(2);
+  expect(divergence(own![0]!, own![1]!)).toBeGreaterThan(1e-6);
+});
 
 describe('items', () => {
   it('are the same for a seed, and fit a prompt of two tokens and more', () => {

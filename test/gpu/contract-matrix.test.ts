@@ -232,25 +232,21 @@ describeGpu('matrix units, compiled', () => {
   });
 });
 
-test(
-  'few rows, f32 weights, weights that are no whole vec4s and a device without the option stay with the other ' +
-    'kernels',
-  () => {
-    const sourceOf = (
-      shape: { groups: number; m: number; k: number; n: number },
-      variant = 'f16',
-      matrixUnits = true,
-    ): string | undefined => planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source;
-    const shape = { groups: 1, m: 16, k: 64, n: 64 };
-    expect(sourceOf(shape)).toBe('matmul_matrix');
-    expect(sourceOf({ ...shape, m: 15 })).toBe('matmul');
-    expect(sourceOf({ ...shape, m: 8 })).toBe('matvec_quads');
-    expect(sourceOf({ ...shape, m: 8, n: 65 })).toBe('matvec');
-    expect(sourceOf({ ...shape, k: 33, n: 65 })).toBe('matmul');
-    expect(sourceOf(shape, 'f32')).toBe('matmul');
-    expect(sourceOf(shape, 'f16', false)).toBe('matmul');
-  },
-);
+test('few rows, f32 weights, weights of no whole vec4s and devices without the option have other kernels', () => {
+  const sourceOf = (
+    shape: { groups: number; m: number; k: number; n: number },
+    variant = 'f16',
+    matrixUnits = true,
+  ): string | undefined => planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source;
+  const shape = { groups: 1, m: 16, k: 64, n: 64 };
+  expect(sourceOf(shape)).toBe('matmul_matrix');
+  expect(sourceOf({ ...shape, m: 15 })).toBe('matmul');
+  expect(sourceOf({ ...shape, m: 8 })).toBe('matvec_quads');
+  expect(sourceOf({ ...shape, m: 8, n: 65 })).toBe('matvec');
+  expect(sourceOf({ ...shape, k: 33, n: 65 })).toBe('matmul');
+  expect(sourceOf(shape, 'f32')).toBe('matmul');
+  expect(sourceOf(shape, 'f16', false)).toBe('matmul');
+});
 
 test('what a device lacks for matrix units is named', () => {
   const unit = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 };

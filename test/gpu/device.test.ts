@@ -99,45 +99,12 @@ describeGpu('device', (device) => {
   });
 });
 
+const ONES = { sequences: 1, kvHeads: 1, group: 1, context: 1, splits: 1 };
+const ATTEND = { ...ONES, keyWidth: 2, valueWidth: 2, branchWidth: 0, branchHeads: 1 };
+
 test.each([
-  [
-    {
-      kernel: 'attend',
-      variant: 'q5',
-      shape: {
-        sequences: 1,
-        kvHeads: 1,
-        group: 1,
-        context: 1,
-        keyWidth: 2,
-        valueWidth: 2,
-        branchWidth: 0,
-        branchHeads: 1,
-        groupSize: 64,
-        splits: 1,
-      },
-    },
-    /attend has no variant q5/,
-  ],
-  [
-    {
-      kernel: 'attend',
-      variant: 'q4',
-      shape: {
-        sequences: 1,
-        kvHeads: 1,
-        group: 1,
-        context: 1,
-        keyWidth: 2,
-        valueWidth: 2,
-        branchWidth: 0,
-        branchHeads: 1,
-        groupSize: 48,
-        splits: 1,
-      },
-    },
-    /48 is not a multiple of 32/,
-  ],
+  [{ kernel: 'attend', variant: 'q5', shape: { ...ATTEND, groupSize: 64 } }, /attend has no variant q5/],
+  [{ kernel: 'attend', variant: 'q4', shape: { ...ATTEND, groupSize: 48 } }, /48 is not a multiple of 32/],
   [
     { kernel: 'rope', variant: 'half-split', shape: { rows: 1, heads: 1, headDim: 27 } },
     /headDim must be even, not 27/,

@@ -37,26 +37,21 @@ test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{
   },
 );
 
-test(
-  'every kernel on disk resolves in both storage types, says how to run it and has lines of at most 120 ' + 'columns',
-  () => {
-    const files = readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' }).filter((f) =>
-      f.endsWith('.wgsl'),
-    );
-    expect(files.length).toBeGreaterThan(60);
-    for (const file of files) {
-      const name = basename(file, '.wgsl');
-      const long = readFileSync(join(KERNEL_DIRECTORY, file), 'utf8')
-        .split('\n')
-        .filter((line) => line.length > 120);
-      expect(long, file).toEqual([]);
-      for (const element of ['f16', 'f32'] as const) {
-        const source = loadSource(name, element);
-        if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run(:| by )/);
-      }
+test('every kernel on disk resolves in both storage types, says how to run it, in at most 120 columns', () => {
+  const files = readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.wgsl'));
+  expect(files.length).toBeGreaterThan(60);
+  for (const file of files) {
+    const name = basename(file, '.wgsl');
+    const long = readFileSync(join(KERNEL_DIRECTORY, file), 'utf8')
+      .split('\n')
+      .filter((line) => line.length > 120);
+    expect(long, file).toEqual([]);
+    for (const element of ['f16', 'f32'] as const) {
+      const source = loadSource(name, element);
+      if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run(:| by )/);
     }
-  },
-);
+  }
+});
 
 test('the hash is of the resolved source: it changes with the element and with an include', () => {
   const of = (element: 'f16' | 'f32'): string => hashSources([{ name: 'attend', element }]);

@@ -156,7 +156,7 @@ describe('each verdict depends on the planner', () => {
     expect(verdictOf('huginn/32x/whole', reshaped('huginn-3.5b', { preludeLayers: 0, codaLayers: 0 }))).toBe('exact');
   });
 
-  it('the 2.6B prefill that ran out of memory: at half the context not even full-width K/V beside it explains that', () => {
+  it('the 2.6B prefill out of memory: at half the context not even full-width K/V beside it explains that', () => {
     const f = PAPER_FIGURES.find((x) => x.id === 'prefill/by-layer/64k/2.6b') as PaperFigure;
     const subject = { ...f.subject, contextTokens: 32_768 } as PaperFigure['subject'];
     expect(judge(f, answer(MODEL, f.subject)).verdict).toBe('explained');
@@ -228,7 +228,7 @@ describe('the arithmetic, done again', () => {
     expect(by(REPORT, 'absorbed/262144/teacher').model?.low).toBeCloseTo(bytes / 4.8e12, 4);
   });
 
-  it('the stored ratio of absorbed attention: 2·512 over 256 latents and the branch of one head in sixteen, or of each', () => {
+  it('the stored ratio of absorbed attention: 2·512 over 256 latents and the branch of 1 or 16 heads in 16', () => {
     const c = by(REPORT, 'absorbed/less-cache');
     expect(c.model?.value).toBeCloseTo(1024 / (256 + 64 / 16), 9);
     expect(c.reason).toContain(`one a head ${1024 / (256 + 64)}×`);

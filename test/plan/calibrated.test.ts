@@ -56,7 +56,8 @@ describe('a plan priced from it', () => {
     expect(report.plans.length).toBe(7);
     for (const p of report.plans) {
       const s = p.decode.secondsPerStep;
-      // The evidence of a step, and better evidence, cover at least 90 % of its time; roofline only where a kernel has changed.
+      // The evidence of a step, and better evidence, cover at least 90 % of its time; roofline only where a kernel has
+      // changed.
       const share = p.decode.evidenceShare!;
       if (stale.length === 0) expect(share.roofline, p.id).toBe(0);
       expect(share.roofline > 0.1 ? ['roofline'] : ['measured', 'interpolated', 'extrapolated'], p.id).toContain(

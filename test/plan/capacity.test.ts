@@ -240,7 +240,7 @@ describe('prefill peaks on 1.4B', () => {
     expect(peaks(32 * 1024)['one-shot'] - activations(32 * 1024)).toBe(96 * GiB);
     expect(peaks(64 * 1024)['one-shot'] - activations(64 * 1024)).toBe(192 * GiB);
   });
-  it('captures by layer: the T - 1 loops before the last, and its first layer (the paper counts all T: 48 GiB at 64k)', () => {
+  it('captures by layer: T - 1 loops before the last, and its first layer (the paper counts T: 48 GiB at 64k)', () => {
     expect(peaks(64 * 1024)['by-layer'] - activations(64 * 1024)).toBe((48 * GiB * (3 * 24 + 1)) / 96);
   });
   it('a latent that is complete within its layer is captured and accumulated for one layer', () => {

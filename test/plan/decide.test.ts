@@ -27,7 +27,7 @@ describe('the quality rule', () => {
     expect(words(report)).toMatch(/^Fails +lla-21\.33x: .*passkey at 4096 tokens 0 against 1/m);
   });
 
-  it('takes retrieval at the smallest published context that is at least the asked one; beyond it is unknown', async () => {
+  it('takes retrieval at the smallest published context of at least the asked one; beyond it is unknown', async () => {
     const at = async (context: string): Promise<Plan> =>
       row(await planOf({ context, codec: ['lla'], ratio: [10.67], path: ['reconstruct'] }), 'lla-10.67x/reconstruct');
     expect((await at('16k')).qualityKept).toMatchObject({ metric: 'math500', retrievalKnown: true });
@@ -53,7 +53,7 @@ describe('the quality rule', () => {
     expect(row(report, 'lla-5.33x/reconstruct').qualityKept?.scores.some((s) => s.metric === 'passkey')).toBe(false);
   });
 
-  it('judges checkpoints apart, each against the model in its own table, and names the one that is needed', async () => {
+  it('judges checkpoints apart, each against the model in its table, and names the one that is needed', async () => {
     const report = await planOf({ codec: ['lla'], ratio: [4, 10.67] });
     // 0.65 off-policy and 0.69 on-policy against 0.74; 0.59 of 0.794 in one table, 0.80 in another.
     expect(row(report, 'lla-10.67x/reconstruct').qualityKept).toMatchObject({
@@ -100,7 +100,7 @@ describe('the quality rule', () => {
     });
   });
 
-  it('beyond the longest context with published quality nothing is recommended, and the fastest is named that runs today', async () => {
+  it('beyond the longest context with published quality nothing is recommended; the fastest is named', async () => {
     for (const [s, limit] of [
       [{ context: '1M' }, '64k'],
       [{ model: 'ouro-2.6b', context: '40000', device: 'b200' }, '32k'],
@@ -175,7 +175,7 @@ describe('the decision', () => {
     expect(answer.risks.map((w) => w.code)).toContain('no-kernels');
   });
 
-  it('names no upside whose slow end is below the recommendation: kernels that nobody has measured may be that slow', async () => {
+  it('names no upside whose slow end is below the recommendation: unmeasured kernels may be that slow', async () => {
     const low = (report: PlanReport, id: string | undefined): number =>
       row(report, id ?? '').knee?.tokensPerSecond?.low ?? 0;
     const report = await planOf({ device: 'l40s', context: '8k', codec: ['full', 'lla', 'lla-2d', 'mla-head'] });

@@ -45,7 +45,7 @@ it.each([
   await expect(planOf(s)).rejects.toThrow(message);
 });
 
-it('FlashLoop is planned as a prompt and as generated text, with the same scores; unless it is named, as generated text', async () => {
+it('FlashLoop is planned as a prompt and as text, with the same scores; unless it is named, as text', async () => {
   const report = await planOf({ codec: ['flashloop'] });
   const [prompt, generated] = ['prompt', 'generated'].map((tokens) => row(report, `flashloop-${tokens}/full`));
   expect(prompt!.memory.kvBytesPerToken).toBeLessThan(generated!.memory.kvBytesPerToken);

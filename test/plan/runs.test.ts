@@ -140,7 +140,7 @@ describe('several runs', () => {
       /Others rtx-5080: the full cache does not fit/,
     );
   });
-  it('are not the cheapest for lack of a price: where one has none the fastest comes first, and a line says so', async () => {
+  it('are not the cheapest for lack of a price: where one has none the fastest is first, as a line says', async () => {
     const planned = await Promise.all([
       planOf({ device: 'h100', usdPerHour: 2.5 }),
       planOf({ device: 'b200', usdPerHour: 5 }),
@@ -283,7 +283,8 @@ describe('fleets', () => {
     const [, few, many] = (all.exec(open) ?? []).map(Number) as [number, number, number];
     expect(few).toBeLessThan(many);
     expect(open).toContain(
-      `Best ${few} h100; cheaper only where a GPU costs less than a share of one h100: ${many} l40s, below ${Math.floor((100 * few) / many)} %; mi300x: nothing with confidence`,
+      `Best ${few} h100; cheaper only where a GPU costs less than a share of one h100: ${many} l40s, below ` +
+        `${Math.floor((100 * few) / many)} %; mi300x: nothing with confidence`,
     );
     // Dollars are not compared with GPUs.
     expect(await ask('--usd-per-hour', 'h100=99')).toMatch(new RegExp(`^Best +${few} h100;`));

@@ -13,7 +13,7 @@ import { planOf, row } from './requests.js';
 const MOST_LINES = 48;
 
 describe('the short table', () => {
-  it('has the full cache, what the answer names, 21.33× with its passkeys, the paper’s eviction, Pareto-optimal ones, then most users', async () => {
+  it('has the full cache, what is named, 21.33× with passkeys, the paper’s eviction, the front, users', async () => {
     const report = await planOf({});
     const rows = shortList(report);
     expect(rows.length).toBeLessThanOrEqual(MOST_ROWS);
@@ -44,7 +44,7 @@ describe('the short table', () => {
       expect((await planOf(s)).plans.some((p) => p.beside)).toBe(false);
   });
 
-  it(`has at most ${MOST_LINES} lines at 100 columns, and nothing wider than any width from 60 on (seed ${SEED})`, async () => {
+  it(`has at most ${MOST_LINES} lines at 100 columns, and no wider than asked from 60 on (seed ${SEED})`, async () => {
     const random = randomOf(SEED);
     for (let n = 0; n < 6; n++) {
       const s: Scenario = {

@@ -29,7 +29,7 @@ async function calibrated(): Promise<Sources> {
 }
 
 describe('--stack lla-sim', () => {
-  it('shows the attainable time beside the measured one, which is that of --stack attainable without a server', async () => {
+  it('shows the attainable time beside the measured one: that of --stack attainable without a server', async () => {
     const report = answer(scenario, await calibrated());
     const sources = await readSources({ ...scenario, stack: 'attainable' });
     const attainable = answer({ ...scenario, stack: 'attainable' }, sources);
@@ -57,7 +57,7 @@ describe('--stack lla-sim', () => {
 });
 
 describe('the picture of kernels', () => {
-  it('has the rate of tuned kernels at the same calls, and the median share of it; none where nothing is known', async () => {
+  it('has the rate of tuned kernels at the same calls, and its median share; none where nothing is known', async () => {
     const { calibration, attainable } = await calibrated();
     const pricer = pricesOn(findDevice('h200'), attainable!);
     const kernels = kernelPoints(calibration!, pricer);

@@ -11,7 +11,7 @@ const GOLDEN = join(ROOT, 'test/golden/rank-h100.txt');
 const QUESTION = ['--device', 'h100', '--rank', '--keep', '0.95', '--tpot', '50ms'];
 
 describe('plan --rank', () => {
-  it('answers as the golden file has it: every codec in one part, by users, which claims could be repeated, and why not', async () => {
+  it('answers as the golden file has it: every codec in one part, by users; claims repeated, or why not', async () => {
     const { out } = await plan(...QUESTION, '--format', 'json');
     const report = JSON.parse(out) as RankedReport;
     const { plans, ranking, claims } = report;

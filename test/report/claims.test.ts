@@ -47,14 +47,16 @@ describe('claims', () => {
     expect(page).toContain('1 agrees, 1 contradicts, 1 not shown by this, 1 not decided: on mine (aaaaaaaaaaaa…)');
     expect(page).toContain('Trained for 40 steps of 512 tokens each');
     expect(page).toContain(
-      '<th scope="row">contradicts</th><td>second</td><td>KL of a − KL of b, nats</td><td>-1.88 (-2 to -1.75)</td><td>0 (-0.5 to 0.5)</td><td>-2 (-2.5 to -1.5)</td><td>Table of second</td>',
+      '<th scope="row">contradicts</th><td>second</td><td>KL of a − KL of b, nats</td><td>-1.88 (-2 to ' +
+        '-1.75)</td><td>0 (-0.5 to 0.5)</td><td>-2 (-2.5 to -1.5)</td><td>Table of second</td>',
     );
     expect(page).toContain(
       '<th scope="row">not decided</th><td>third</td><td></td><td>–</td><td>–</td><td>–</td><td>Table of third</td>',
     );
     expect(page).toContain('needs &#60;b&#62;training&#60;/b&#62; | more');
     expect(part.markdown).toContain(
-      '| agrees | first | KL of a − KL of b, nats | 0.623 (0.5 to 0.75) | 0 (-0.5 to 0.5) | 0.5 (0 to 1) | Table of first |',
+      '| agrees | first | KL of a − KL of b, nats | 0.623 (0.5 to 0.75) | 0 (-0.5 to 0.5) | 0.5 (0 to 1) | Table ' +
+        'of first |',
     );
     expect(part.markdown).toContain('needs &lt;b&gt;training&lt;/b&gt; \\| more |');
     expect(part.markdown.split('\n').filter((l) => l.startsWith('| ')).length).toBe(5);

@@ -106,7 +106,8 @@ it('shows predicted against measured steps where a validation is at hand', async
   folder.remove();
   const picture = picturesOf(view).find((p) => p.id === 'predicted-against-measured');
   expect(picture?.summary).toBe(
-    '3 decode steps: the prediction is off by 5 % in the median, 2 of 3 measured times lie in their interval. A software adapter: this says nothing about a GPU.',
+    '3 decode steps: the prediction is off by 5 % in the median, 2 of 3 measured times lie in their interval. A ' +
+      'software adapter: this says nothing about a GPU.',
   );
   expect(picture?.evidence).toBe('interpolated');
   const points = picture?.chart(LIGHT).data.datasets.find((d) => d.label === 'interpolated')?.data as {
@@ -132,7 +133,7 @@ it('gives the same bytes again, pictures too', async () => {
     expect(Buffer.compare(Buffer.from(content), Buffer.from(b.get(name) as Buffer)), name).toBe(0);
 });
 
-it('begins with what the simulation found: targets, replicas, the price of all, the server that was simulated', async () => {
+it('begins with what the simulation found: targets, replicas, the price of all, the simulated server', async () => {
   const scenario: Scenario = {
     model: 'ouro-2.6b',
     device: 'h100',
@@ -157,7 +158,8 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
     expect(text).toContain('--max-num-seqs 4 --max-model-len 32768 ');
   }
   expect(page).toContain(
-    `${estimate} GPUs of ${estimate} replicas at $2.5 an hour each: $${2.5 * estimate} an hour, $${formatCount(2.5 * estimate * 730)} a month`,
+    `${estimate} GPUs of ${estimate} replicas at $2.5 an hour each: $${2.5 * estimate} an hour, ` +
+      `$${formatCount(2.5 * estimate * 730)} a month`,
   );
 });
 
@@ -213,7 +215,8 @@ function expectSimulated(out: string): void {
   const rows = read('report.md').split('\n');
   for (const { id, low, estimate, high } of runs) {
     expect(estimate.completed).toBe(workload.requests);
-    const cell = `${formatNumber(estimate.p99_ttft_ms!)} (${formatNumber(low.p99_ttft_ms!)}–${formatNumber(high.p99_ttft_ms!)})`;
+    const [middle, least, most] = [estimate, low, high].map((of) => formatNumber(of.p99_ttft_ms!));
+    const cell = `${middle} (${least}–${most})`;
     const row = rows.find((r) => r.startsWith(`| ${id} | TTFT, ms |`));
     expect(row?.endsWith(` ${cell} |`), row).toBe(true);
     expect(read('report.html')).toContain(`<td class="number">${cell}</td>`);
@@ -315,7 +318,12 @@ describe('the command', () => {
           '--validation',
           folder.file(
             'v.json',
-            '{"schema":"lla-sim/validate","schemaVersion":1,"device":{"description":"x","software":true},"latency":null}',
+            JSON.stringify({
+              schema: 'lla-sim/validate',
+              schemaVersion: 1,
+              device: { description: 'x', software: true },
+              latency: null,
+            }),
           ),
         ],
         /holds no step times/,

@@ -109,7 +109,7 @@ context: [4k]
     expect(await err(link(VERSION, now))).toBe('');
     expect(await err(link('0.0.9', now))).toMatch(/made by lla-sim 0\.0\.9; .* gives the same answer/);
     expect(await err(link('0.0.9', 'full:9:9ms'))).toMatch(
-      /^the answer has changed: lla-sim 0\.0\.9 gave full at batch 9, 9ms; lla-sim .* gives full at batch \d+, [\d.]+ms\n$/,
+      /^the answer has changed: lla-sim 0\.0\.9 gave full at batch 9, 9ms; lla-sim .* full at batch \d+, [\d.]+ms\n$/,
     );
     expect(await err(link('0.0.9', 'full:9:9ms'), '--quiet')).toBe('');
     expect(await err('#v9.0.0/new-setting=1')).toMatch(/made by lla-sim 9\.0\.0: open it with that version/);

@@ -394,7 +394,9 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
   );
 
   some('runs nothing that a scenario or model name holds', async () => {
-    const hostile = `</script><script>alert(1)</script><img src=x onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
+    const hostile =
+      '</script><script>alert(1)</script><img src=x ' +
+      `onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
     const config = JSON.stringify({
       model_type: 'ouro',
       _name_or_path: hostile,

@@ -22,7 +22,7 @@ import { SCENARIOS, scenarioOf, viewOfScenario } from './reports.js';
 const H200 = { device: 'h200', context: 4096 } as const;
 
 describe('numbers', () => {
-  it('speeds are those of plans at that batch; lines end at the largest batch and pass the operating point', async () => {
+  it('speeds are those of plans at that batch; lines pass the operating point and end at the largest', async () => {
     const { view } = await viewOfScenario(H200);
     const lines = speedLines(view);
     expect(lines.length).toBeGreaterThan(1);
@@ -43,7 +43,7 @@ describe('numbers', () => {
     }
   });
 
-  it('times are those of plans at that context and the batch of the decision, and lines end where memory does', async () => {
+  it('times are those of plans at that context and the decided batch; lines end where memory does', async () => {
     const { view } = await viewOfScenario(H200);
     const data = timeLines(view);
     expect(data?.batch).toBe(view.report.answer.deploy?.batch);

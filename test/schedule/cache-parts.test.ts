@@ -2,8 +2,7 @@
  * The division of a batch where bindings and workgroups end: every part within them, and all of the work listed once.
  */
 import { describe, expect, test } from 'vitest';
-import type { Eviction } from '../../src/eviction/policy.js';
-import { parseEviction } from '../../src/eviction/policy.js';
+import { type Eviction, parseEviction } from '../../src/eviction/policy.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { listCandidates } from '../../src/plan/ask/candidates.js';

@@ -67,7 +67,7 @@ it('MELT gates its state in later loops, and projects keys and values from it in
 
 const FLASHLOOP = (tokens: 'prompt' | 'generated'): Configuration => of({ kind: 'flashloop', tokens });
 
-it('FlashLoop reads 203 KiB of a token of a prompt, 216 of a generated one: a tenth of the keys after two loops', () => {
+it('FlashLoop reads 203 KiB of a token of prompts, 216 of a generated one: a tenth of the keys after two loops', () => {
   // The tail holds 64 to 127 tokens: 96 in the mean. A stream is 54 KiB a token, exact rows of a loop are 192.
   const [tail, chosen, stream] = [96, Math.ceil(0.1 * (CONTEXT + 1)), 54 * KiB];
   // The second loop reads chosen keys once more.
@@ -90,7 +90,7 @@ it('FlashLoop reads 203 KiB of a token of a prompt, 216 of a generated one: a te
   expect(eachKiB(FLASHLOOP('generated'))).toBeCloseTo(216, 0);
 });
 
-it('FlashLoop chooses keys after its second loop, appends exact rows and packs them, and has no third loop of two', () => {
+it('FlashLoop chooses keys after its second loop, appends exact rows and packs them; of two loops has no third', () => {
   const own = labels(FLASHLOOP('prompt'));
   const loops = ['first', 'second', 'third', 'fourth'];
   expect(own).toContain('choose-keys second-loop 24');

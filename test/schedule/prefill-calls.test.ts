@@ -78,7 +78,7 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
     );
   });
 
-  it('of packed loops, which run on different tokens, are those of the schedule, in chunks of a 512th of long ones', () => {
+  it('of packed loops, which run on different tokens, are those listed, in chunks of a 512th of long ones', () => {
     for (const tokens of ['prompt', 'generated'] as const)
       for (const [promptTokens, chunkTokens, listed] of [
         [90, 7, 7],

@@ -47,7 +47,7 @@ describe('prefill by captures', () => {
     }
   });
 
-  it('one-shot reads each latent back once and keeps all rows in 32 bits; by layer pass 2 is that of accumulation', () => {
+  it('one-shot reads each latent back once and keeps rows in 32 bits; by layer pass 2 accumulates', () => {
     const oneShot = rowsByLabel(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'one-shot'));
     expect([oneShot.get('load-k'), oneShot.get('keep-k'), oneShot.get('keep-reconstructed-v')]).toEqual([
       24 * tokens,

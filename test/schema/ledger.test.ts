@@ -1,4 +1,6 @@
-/** The shipped ledger is whole and as its README says; a file with a mistake is refused in one line that names the row. */
+/**
+ * The shipped ledger is whole and as its README says; a file with a mistake is refused in one line that names the row.
+ */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,7 +35,8 @@ it('counts are those of the README', () => {
   }
   expect(readme).toContain(`${ofTime.length} rows of time, ${ofMemory.length} of memory`);
   expect(readme).toContain(
-    `${distinct(deviceOf).length} devices, ${distinct((r) => r.server.name).length} servers, ${distinct((r) => r.model).length} models`,
+    `${distinct(deviceOf).length} devices, ${distinct((r) => r.server.name).length} servers, ` +
+      `${distinct((r) => r.model).length} models`,
   );
   expect(readme.split('\n').length).toBeLessThanOrEqual(80);
 });

@@ -233,7 +233,7 @@ describe('settings', () => {
     });
   });
 
-  it('lengths are what was asked: the server takes what the requests need, and refuses what it does not take', async () => {
+  it('lengths are what was asked: the server takes what requests need, and refuses what it does not take', async () => {
     const ask = (...argv: string[]) => report('--device', 'h200', '--codec', 'full', '--requests', '200', ...argv);
     const long = ['--prompt-tokens', '60k', '--output-tokens', '5'];
     expect(await ask(...long)).toMatchObject({

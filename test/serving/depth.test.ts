@@ -113,7 +113,7 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
     expect(preemptions).toBeGreaterThan(20);
   });
 
-  test('where the replica that decodes gives the first token, it comes after the transfer, and the last one when it did', () => {
+  test('where the replica that decodes gives the first token, it comes after the transfer; the last as before', () => {
     const random = randomOf(SEED + 2);
     for (let scenario = 0; scenario < 20; scenario++) {
       // As many blocks as all need: where some are preempted, one that had its first token computes one token more.
@@ -160,7 +160,7 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
   });
 });
 
-test('prompts and tokens in turns: one batch of chunks at most between two passes, and each skipped loop is told', () => {
+test('prompts and tokens in turns: at most one batch of chunks between two passes; skipped loops are told', () => {
   for (let i = 0; i < 30; i++) {
     const random = randomOf(SEED + i);
     const requests = requestsOf(random);

@@ -12,7 +12,7 @@ import { randomOf, SEED } from '../gpu/random.js';
 const random = randomOf(SEED);
 const uniform = (): number => random.whole(0, 1e6) / 1e6;
 
-it(`the share that misses at most is seldom less than the true one, also where misses come in bursts (seed ${SEED})`, () => {
+it(`the share that misses at most is seldom below the true one, in bursts too (seed ${SEED})`, () => {
   const requests = 1400;
   for (const burst of [1, 20]) {
     let wrong = 0;

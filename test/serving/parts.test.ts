@@ -1,8 +1,7 @@
 /** Heap, calendar and draws. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Pricer } from '../../src/cost/latency.js';
-import { overlapped } from '../../src/cost/latency.js';
+import { type Pricer, overlapped } from '../../src/cost/latency.js';
 import { schedulesMeanwhile } from '../../src/stacks/serving.js';
 import { Calendar } from '../../src/serving/scheduler/calendar.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';

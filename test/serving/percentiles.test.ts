@@ -80,7 +80,7 @@ describe('percentiles', () => {
     );
   });
 
-  it(`are exact up to ${EXACT_VALUES} values, also where more come after they were asked, and else within the error`, () => {
+  it(`are exact up to ${EXACT_VALUES} values, also where more come later; else within the error`, () => {
     const random = randomOf(SEED);
     const values = Array.from({ length: EXACT_VALUES }, () => random.whole(1, 1e9) / 1e6);
     const sketch = new Sketch();
@@ -289,6 +289,7 @@ it('of many requests a table names what is within 0.1 %', async () => {
   const r = await simulated({ ...scenario, workload }, { bounds: ['estimate'] });
   expect(r.runs[0]!.estimate.sketched).toEqual(['ttft', 'tpot', 'itl', 'e2el', 'queue']);
   expect(text(r)).toContain(
-    'percentiles of more than 10000 values (TTFT, TPOT, ITL, E2EL, queueing) are within 0.1 % of the exact ones, the others are exact',
+    'percentiles of more than 10000 values (TTFT, TPOT, ITL, E2EL, queueing) are within 0.1 % of the exact ones, ' +
+      'the others are exact',
   );
 });

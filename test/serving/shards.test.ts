@@ -1,4 +1,6 @@
-/** Parts of a sweep: joined they are the whole, and nothing is missing or counted twice. Cluster scripts, as they are. */
+/**
+ * Parts of a sweep: joined they are the whole, and nothing is missing or counted twice. Cluster scripts, as they are.
+ */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -27,13 +27,25 @@ function read(o: TraceOptions, speedUp = 1): [number, number, number][] {
 }
 
 const FORMATS: Readonly<Record<string, string>> = {
-  Azure: `TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:48.1805900,396,109\n`,
-  'Azure 2024': `TIMESTAMP,ContextTokens,GeneratedTokens\r\n2024-05-10 00:00:00.5+00:00,374,44\r\n2024-05-10 00:00:02+00:00,396,109\r\n`,
+  Azure:
+    `TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 ` +
+    `18:15:48.1805900,396,109\n`,
+  'Azure 2024':
+    `TIMESTAMP,ContextTokens,GeneratedTokens\r\n2024-05-10 00:00:00.5+00:00,374,44\r\n2024-05-10 ` +
+    `00:00:02+00:00,396,109\r\n`,
   Vidur: `arrived_at,num_prefill_tokens,num_decode_tokens,other\n7.5,374,44,x\n9,396,109,y\n`,
-  BurstGPT: `Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,1,2,"Chat,GPT",374,44,418,API log\n6.5,2,2,GPT-4,396,109,505,API log`,
-  Mooncake: `{"timestamp": 1000, "input_length": 374, "output_length": 44, "hash_ids": [1]}\n{"timestamp": 2500, "input_length": 396, "output_length": 109, "hash_ids": [1]}\n`,
-  vLLM: `{"input_toks": 374, "output_toks": 44, "arrival_time": 1787267980.5}\n\n{"input_toks": 396, "output_toks": 109, "arrival_time": 1787267982}\n`,
-  LLMServingSim: `{"input_toks": 374, "output_toks": 44, "arrival_time_ns": 500000000}\n{"input_toks": 396, "output_toks": 109, "arrival_time_ns": 2000000000}`,
+  BurstGPT:
+    'Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log ' +
+    `Type\n5,1,2,"Chat,GPT",374,44,418,API log\n6.5,2,2,GPT-4,396,109,505,API log`,
+  Mooncake:
+    `{"timestamp": 1000, "input_length": 374, "output_length": 44, "hash_ids": [1]}\n{"timestamp": 2500, ` +
+    `"input_length": 396, "output_length": 109, "hash_ids": [1]}\n`,
+  vLLM:
+    `{"input_toks": 374, "output_toks": 44, "arrival_time": 1787267980.5}\n\n{"input_toks": 396, "output_toks": ` +
+    `109, "arrival_time": 1787267982}\n`,
+  LLMServingSim:
+    `{"input_toks": 374, "output_toks": 44, "arrival_time_ns": 500000000}\n{"input_toks": 396, "output_toks": 109, ` +
+    '"arrival_time_ns": 2000000000}',
 };
 
 describe('a trace', () => {

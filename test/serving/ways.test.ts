@@ -1,4 +1,7 @@
-/** Ways of serving a looped model side by side: each has the rate that is found for it alone, and no quality but its own. */
+/**
+ * Ways of serving a looped model side by side: each has the rate that is found for it alone, and no quality but its
+ * own.
+ */
 import { describe, expect, it } from 'vitest';
 import { waysNote } from '../../src/report/text/ways-table.js';
 import type { SimulationReport, WayRow } from '../../src/serving/types.js';

@@ -124,23 +124,19 @@ describe('laws of attainable times', () => {
           ).toBe(true);
   });
 
-  it(
-    'have a slow end that is slower than the estimate, and a fast end that is faster, whichever part ' +
-      'sets the time',
-    () => {
-      for (const brackets of [laws.pooled, ...Object.values(laws.devices)])
-        for (const { fast, middle, slow } of Object.values(brackets))
-          for (const [quicker, slower] of [
-            [fast, middle],
-            [middle, slow],
-          ] as const) {
-            expect(slower.floorSeconds).toBeGreaterThanOrEqual(quicker.floorSeconds);
-            expect(slower.bandwidthShare).toBeLessThanOrEqual(quicker.bandwidthShare);
-            expect(slower.peakShare).toBeLessThanOrEqual(quicker.peakShare);
-            expect(slower.rowSeconds ?? 0).toBeGreaterThanOrEqual(quicker.rowSeconds ?? 0);
-          }
-    },
-  );
+  it('have a slow end slower than the estimate and a fast end faster, whichever part sets the time', () => {
+    for (const brackets of [laws.pooled, ...Object.values(laws.devices)])
+      for (const { fast, middle, slow } of Object.values(brackets))
+        for (const [quicker, slower] of [
+          [fast, middle],
+          [middle, slow],
+        ] as const) {
+          expect(slower.floorSeconds).toBeGreaterThanOrEqual(quicker.floorSeconds);
+          expect(slower.bandwidthShare).toBeLessThanOrEqual(quicker.bandwidthShare);
+          expect(slower.peakShare).toBeLessThanOrEqual(quicker.peakShare);
+          expect(slower.rowSeconds ?? 0).toBeGreaterThanOrEqual(quicker.rowSeconds ?? 0);
+        }
+  });
 
   it('of latents span less than a factor of twenty on GPUs without tables, at any length of context', () => {
     const pooled = lawsOf(laws, findDevice('mi300x'));

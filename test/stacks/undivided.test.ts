@@ -91,7 +91,7 @@ describe('a plan', () => {
 });
 
 describe('the fit', () => {
-  it(`finds the walks that times were made from, and is as wide as the worst GPU that was left out (seed ${seed})`, () => {
+  it(`finds the walks that times were made from, as wide as the worst GPU that was left out (seed ${seed})`, () => {
     const random = randomFrom(seed);
     const true_ = [0, 1, 2].map(() => 3e-11 * (1 + random()));
     const fitted = fitWalk(

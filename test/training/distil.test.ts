@@ -5,8 +5,16 @@ import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
-import { accumulate, dot, joined, product, rotate, softmax, split } from '../../src/decoder/reference/arithmetic.js';
-import type { Vector } from '../../src/decoder/reference/arithmetic.js';
+import {
+  accumulate,
+  dot,
+  joined,
+  product,
+  rotate,
+  softmax,
+  split,
+  type Vector,
+} from '../../src/decoder/reference/arithmetic.js';
 import { decode, encode, groupOf, loadCodec, offsetOf } from '../../src/decoder/reference/codec.js';
 import { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { SequenceCache } from '../../src/decoder/reference/cache.js';

@@ -14,7 +14,7 @@ import { judge } from '../../src/validate/checks.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const GIB = 2 ** 30;
-const check = (attempt: Attempt, quick = true, more: { budget?: Budget; tries?: number } = {}) =>
+const check = (attempt: Attempt, quick = true, more: Partial<Parameters<typeof checkCapacity>[0]> = {}) =>
   checkCapacity({
     geometry: validationModel(false, null),
     contextTokens: 4096,
@@ -24,17 +24,14 @@ const check = (attempt: Attempt, quick = true, more: { budget?: Budget; tries?: 
     attempt,
     ...more,
   });
+/** What of the verdict is about capacity. */
+const verdictOf = (capacity: Awaited<ReturnType<typeof check>>) =>
+  judge({ software: false, quick: false, correctness: null, memory: null, steps: null, capacity }).find(
+    ({ name }) => name === 'capacity',
+  );
 const capacityOf = async (attempt: Attempt) => {
   const capacity = await check(attempt);
-  const [judged] = judge({
-    software: false,
-    quick: false,
-    correctness: null,
-    memory: null,
-    steps: null,
-    capacity,
-  }).filter(({ name }) => name === 'capacity');
-  return { ...capacity, judged };
+  return { ...capacity, judged: verdictOf(capacity) };
 };
 
 test('a prediction that memory bears out holds', async () => {
@@ -115,53 +112,34 @@ test('what was not checked is said beside what holds, and other failures are thr
     asked === rows[0]?.id
       ? Promise.reject(new GpuError('unsupported', 'no'))
       : Promise.resolve(batch <= (predicted.get(asked) ?? 0));
-  const capacity = await checkCapacity({
-    geometry: validationModel(false, null),
-    contextTokens: 4096,
-    memoryBytes: 120 * GIB,
-    bindingBytes: 2 * GIB - 4,
-    quick: false,
-    attempt,
-    onAttempt: (id) => (asked = id),
-  });
-  const [judged] = judge({
-    software: false,
-    quick: false,
-    correctness: null,
-    memory: null,
-    steps: null,
-    capacity,
-  }).filter(({ name }) => name === 'capacity');
-  expect(judged).toMatchObject({
+  const capacity = await check(attempt, false, { onAttempt: (id) => (asked = id) });
+  expect(verdictOf(capacity)).toMatchObject({
     status: 'holds',
     found: `${predicted.size - 1} of ${predicted.size - 1} codecs, 1 not checked`,
   });
   await expect(check(() => Promise.reject(new GpuError('lost', 'gone')))).rejects.toMatchObject({ fault: 'lost' });
 });
 
-test(
-  'without time for a further attempt a codec is not checked, and a batch is tried as often as is ' + 'asked',
-  async () => {
-    let at = 0;
-    let attempts = 0;
-    const taking = (seconds: number) => () => {
-      attempts++;
-      at += seconds;
-      return Promise.resolve(false);
-    };
-    const found = await check(taking(4), false, { budget: new Budget(30, () => at), tries: 3 });
-    // Of one attempt twice as long is expected, of more less.
-    expect([attempts, at]).toEqual([7, 28]);
-    expect(found.rows).toEqual([]);
-    expect(found.notRun.map(({ reason }) => reason)).toEqual(new Array(4).fill('the time budget was spent'));
-    [at, attempts] = [0, 0];
-    await check(taking(0), true, { tries: 3 });
-    expect(attempts % 3).toBe(0);
-    // An attempt may be told to end.
-    const given: number[] = [];
-    await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, {
-      budget: new Budget(9, () => 1),
-    });
-    expect(new Set(given)).toEqual(new Set([9]));
-  },
-);
+test('without time for an attempt a codec is not checked, and a batch is tried as often as is asked', async () => {
+  let at = 0;
+  let attempts = 0;
+  const taking = (seconds: number) => () => {
+    attempts++;
+    at += seconds;
+    return Promise.resolve(false);
+  };
+  const found = await check(taking(4), false, { budget: new Budget(30, () => at), tries: 3 });
+  // Of one attempt twice as long is expected, of more less.
+  expect([attempts, at]).toEqual([7, 28]);
+  expect(found.rows).toEqual([]);
+  expect(found.notRun.map(({ reason }) => reason)).toEqual(new Array(4).fill('the time budget was spent'));
+  [at, attempts] = [0, 0];
+  await check(taking(0), true, { tries: 3 });
+  expect(attempts % 3).toBe(0);
+  // An attempt may be told to end.
+  const given: number[] = [];
+  await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, {
+    budget: new Budget(9, () => 1),
+  });
+  expect(new Set(given)).toEqual(new Set([9]));
+});

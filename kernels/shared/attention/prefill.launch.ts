@@ -4,8 +4,8 @@ import type { PrefillBranch, PrefillOptions } from '../../attention-options.js';
 import type { Tuning } from '../../options.js';
 import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
-import { dimensions, requirePositive, requireVariant } from '../../host/shape.js';
+import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
+import { shapeOf } from '../../host/shape.js';
 import { tuned } from '../../launch.js';
 import type { KernelCall } from '../../registry.js';
 import { storageOfVariant, TILE_TOKENS } from '../../spec.js';
@@ -63,10 +63,8 @@ export function planChunk(
   of: { own: boolean; carries: boolean; carried: boolean },
 ): OperationPlan {
   const { kernel } = call;
-  requireVariant(call);
-  const s = dimensions(call, 'sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth');
-  const { groupSize } = of.carries ? dimensions(call, 'groupSize') : { groupSize: 0 };
-  requirePositive(call, s, ...(of.own ? ['context'] : []));
+  // Attention in one call reads exact rows: its shape has no group size.
+  const s = shapeOf<'attend_carried'>(call, 'groupSize', ...(of.own ? (['context'] as const) : []));
   const { branch, firstSequence = 0, first = 0 } = options;
   const keyWidth = s.keyWidth - (branch?.width ?? 0);
   requireShape(keyWidth > 0, `${kernel}: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`);
@@ -89,8 +87,8 @@ export function planChunk(
   );
   const storage = storageOfVariant(call.variant);
   const [keys, values] = [
-    rowLayout(storage, keyWidth, groupSize || undefined),
-    rowLayout(storage, s.valueWidth, groupSize || undefined),
+    rowLayout(storage, keyWidth, s.groupSize || undefined),
+    rowLayout(storage, s.valueWidth, s.groupSize || undefined),
   ];
   const vecs = (layout: RowLayout, wide: number): number => (LANES * unitsEach(layout, wide) * readUnit(layout)) / 4;
   const widest = keys.width > values.width ? keys : values;
@@ -124,7 +122,7 @@ export function planChunk(
     wholeQuads(cacheBytes(layout, capacity, (firstSequence + s.sequences) * s.kvHeads));
   const branchTokens = branch?.tokens ?? reach;
   const edges = whole(keys) && whole(values) ? 0 : 1;
-  return {
+  return oneStep({
     buffers: [
       rowsAt('queries', 'input', tokens, heads * keyWidth, queriesAt),
       { name: 'keys', role: 'stream', content, bytes: stored(keys) },
@@ -160,47 +158,47 @@ export function planChunk(
           ]
         : []),
     ],
-    steps: [
-      {
-        source: kernel,
-        element: storage,
-        constants: {
-          WG: workgroup,
-          WIDE: wide,
-          KEY_EACH: unitsEach(keys, wide),
-          VALUE_EACH: unitsEach(values, wide),
-          BRANCH_EACH: branchEach,
-          EDGES: edges,
-          ...(of.carries ? { OWN: of.own ? 1 : 0, CARRIED: of.carried ? 1 : 0 } : {}),
-        },
-        uniforms: {
-          keys: rowUniforms(keys),
-          values: rowUniforms(values),
-          tiles: capacity / TILE_TOKENS,
-          first_row: firstSequence * s.kvHeads,
-          kv_heads: s.kvHeads,
-          group: s.group,
-          queries: s.queries,
-          key_width: keyWidth,
-          value_width: s.valueWidth,
-          scale: s.keyWidth ** -0.5 * Math.LOG2E,
-          query_offset: queriesAt.offset,
-          query_row: queriesAt.stride,
-          output_offset: outputAt.offset,
-          output_row: outputAt.stride,
-          ...branchUniforms(branch, branchTokens),
-          once: 1,
-          ...(of.carries ? { first } : {}),
-        },
-        buffers: [
-          ...read('queries', 'keys', 'values'),
-          ...write('output'),
-          ...read('spans', branch ? 'branchQueries' : 'queries', branch ? 'branchKeys' : 'queries'),
-          ...(of.carries ? write('statistics') : []),
-        ],
-        workgroups: [groups, s.kvHeads, s.sequences],
-      },
+    source: kernel,
+    element: storage,
+    constants: {
+      WG: workgroup,
+      WIDE: wide,
+      KEY_EACH: unitsEach(keys, wide),
+      VALUE_EACH: unitsEach(values, wide),
+      BRANCH_EACH: branchEach,
+      EDGES: edges,
+      ...(of.carries ? { OWN: of.own ? 1 : 0, CARRIED: of.carried ? 1 : 0 } : {}),
+    },
+    uniforms: {
+      keys: rowUniforms(keys),
+      values: rowUniforms(values),
+      tiles: capacity / TILE_TOKENS,
+      first_row: firstSequence * s.kvHeads,
+      kv_heads: s.kvHeads,
+      group: s.group,
+      queries: s.queries,
+      key_width: keyWidth,
+      value_width: s.valueWidth,
+      scale: s.keyWidth ** -0.5 * Math.LOG2E,
+      query_offset: queriesAt.offset,
+      query_row: queriesAt.stride,
+      output_offset: outputAt.offset,
+      output_row: outputAt.stride,
+      ...branchUniforms(branch, branchTokens),
+      once: 1,
+      ...(of.carries ? { first } : {}),
+    },
+    binds: [
+      'queries',
+      'keys',
+      'values',
+      'output',
+      'spans',
+      branch ? 'branchQueries' : 'queries',
+      branch ? 'branchKeys' : 'queries',
+      ...(of.carries ? ['statistics'] : []),
     ],
+    workgroups: [groups, s.kvHeads, s.sequences],
     tuning: { workgroup, wide },
-  };
+  });
 }

@@ -121,7 +121,8 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
 const nothingMeasured = (before: number, { seconds }: Budget): UserError =>
   new UserError(
     `nothing was measured: overheads and ceilings took ${formatNumber(before)} of ${formatNumber(seconds)} s`,
-    `give it more time, such as --budget ${Math.ceil(Math.max(4 * before, 2 * seconds))}s, or a machine that is less busy`,
+    `give it more time, such as --budget ${Math.ceil(Math.max(4 * before, 2 * seconds))}s, or a machine that is ` +
+      'less busy',
   );
 
 /** A time beside what a tuned kernel takes. */

@@ -12,12 +12,11 @@ import type { OpenPoint } from '../calibrate/visits.js';
 import { interleave, ratioOf, sumOf, type Measure } from '../rounds.js';
 import { obstacle, openPoint, tuningOptions } from '../measure.js';
 import type { Clock } from '../../gpu/platform.js';
-import { median } from '../../numbers/statistics.js';
+import { median, type Interval } from '../../numbers/statistics.js';
 import type { PathSet } from './cases.js';
 import { skip } from './compare.js';
 import { ratesOf, type BenchResult, type PathRatio, type SkippedResult, type TimedResult } from './report.js';
 import { midmean } from './statistics.js';
-import type { Interval } from '../../numbers/statistics.js';
 
 export interface TimeOptions {
   readonly calls: readonly KernelCall[];

@@ -80,7 +80,7 @@ async function run(args: Args): Promise<ExitCode> {
     if (output !== null) checkWritable(output, '--output', true);
     const inputs = inputsOf(args, loaded, seed, file);
     const weights = choiceFlag(args, 'weights', WEIGHTS);
-    if (args.flags['claims'] !== true) earlier(output, { model: { fingerprint }, weights, inputs });
+    if (!isSet(args, 'claims')) earlier(output, { model: { fingerprint }, weights, inputs });
     device = await openDevice();
     const head: Head = {
       schema: 'lla-sim/fidelity',

@@ -66,7 +66,7 @@ export interface DistilQuestion {
 
 /** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
 export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: Path): DistilQuestion | null {
-  if (args.flags['distil'] !== true) {
+  if (!isSet(args, 'distil')) {
     const given = OF_TRAINING.find((name) => args.flags[name] !== undefined && args.flags[name] !== false);
     if (given) throw new UserError(`--${given} is of a training, and there is none`, 'add --distil');
     return null;

@@ -15,7 +15,7 @@ import { PRESET_NAMES } from '../../geometry/presets.js';
 import type { Device } from '../../gpu/index.js';
 import { randomFrom } from '../../numbers/random.js';
 import { parseTokens } from '../../numbers/units.js';
-import { choiceFlag, option, textFlag, type Args, type OptionTable } from '../command.js';
+import { choiceFlag, option, textFlag, type Args, type OptionTable, isSet } from '../command.js';
 import { loadModel, modelFingerprint, WEIGHTS } from './run-question.js';
 
 /** Tokens of a window, where the model reaches as far. */
@@ -76,7 +76,7 @@ export function teacherOf(args: Args): LoadedTeacher {
         `${displayPath(name)} has no weights: neither model.safetensors nor model.safetensors.index.json`,
         'put them there; a config.json alone is a shape, whose weights are fabricated: name that file',
       );
-    if (args.flags['quiet'] !== true)
+    if (!isSet(args, 'quiet'))
       process.stderr.write(
         'warning: the weights are fabricated, so the codec and its quality say nothing of a model\n',
       );

@@ -16,7 +16,7 @@ import { PREFILL_METHODS, type PrefillMethod } from '../../decoder/gpu/prefill-m
 import { UserError, show } from '../../errors.js';
 import { fingerprintOfFolder, fingerprintOfSeed } from '../../io/fingerprint.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { isPath } from '../../schema/settings.js';
+import { isPath, flagOf, SETTINGS, type Scenario } from '../../schema/settings.js';
 import { readModelFile } from '../../geometry/model-file.js';
 import { LIMITS } from '../../geometry/config.js';
 import { findPreset, isPreset, mostLayers, withLayers, withLoops } from '../../geometry/presets.js';
@@ -26,7 +26,6 @@ import { readQuestion } from '../../plan/ask/settings.js';
 import type { Candidate } from '../../plan/types.js';
 import { randomFrom } from '../../numbers/random.js';
 import { readBounds } from '../../schema/setting-text.js';
-import { flagOf, SETTINGS, type Scenario } from '../../schema/settings.js';
 import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../../tiny/model.js';

@@ -18,6 +18,8 @@ import {
   toggle,
   type Args,
   type Command,
+  ADAPTER,
+  adapterFlags,
 } from '../command.js';
 import { asJson, interruptible, print } from '../output.js';
 import { generate } from './run-generate.js';
@@ -82,8 +84,7 @@ export const runCommand: Command = {
     ),
     'draft-loops': option(SERVER_SETTINGS.draftLoops.help, 'Generation'),
     seed: option('of sampling and of fabricated weights [0]', 'Generation'),
-    adapter: option('part of the name of the adapter, where there are several'),
-    backend: option("Dawn backend: vulkan, metal, d3d12 [the platform's own]"),
+    ...ADAPTER,
     ...formatOption(FORMATS),
     ...OUTPUT,
   },
@@ -111,7 +112,6 @@ async function run(args: Args): Promise<ExitCode> {
   const loaded = loadModel(args);
   const codecFile = textFlag(args, 'codec-weights');
   let codec: SafetensorsFile | undefined;
-  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
   let device: Device | undefined;
   try {
     const question = readRun(args, loaded);
@@ -123,7 +123,7 @@ async function run(args: Args): Promise<ExitCode> {
     const report = await interruptible(async (signal) => {
       if (isSet(args, 'reference')) return generateInFloat64(loaded, question, weights, signal);
       refuseCodec(question.candidate.codec, 'gpu');
-      device = await openDevice({ ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) });
+      device = await openDevice(adapterFlags(args));
       return generate(device, loaded, question, codec, quiet, signal);
     });
     if (!quiet && format === 'text')

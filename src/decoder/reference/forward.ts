@@ -1,6 +1,5 @@
 /** The ground truth: every token attends to the exact keys and values of the tokens before it and of itself. */
-import type { Vector } from './arithmetic.js';
-import { attention, joined, rotate, turned } from './arithmetic.js';
+import { type Vector, attention, joined, rotate, turned } from './arithmetic.js';
 import type { Model } from './model.js';
 import { run, type Attention, type Projection, type Site } from './network.js';
 

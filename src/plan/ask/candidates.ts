@@ -92,7 +92,8 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
           });
           continue;
         }
-        // Blocks are runs of consecutive positions. Pinned tokens are read apart; an unnamed policy may keep any others.
+        // Blocks are runs of consecutive positions. Pinned tokens are read apart; an unnamed policy may keep any
+        // others.
         const { path, materialised } = pathOf(choice);
         if (pathSpec(path).blocks && ringHasGaps(eviction)) {
           refused.push({

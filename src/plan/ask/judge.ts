@@ -67,7 +67,9 @@ function rule(
   const { kernel, sample } = example(0);
   return {
     verdict: wrong > OUTLIERS_SHARE * of ? 'wrong' : 'note',
-    text: `${wrong} of ${of} points are ${what}, such as ${kernel} ${sample.variant} ${JSON.stringify(sample.shape)} in ${median(sample.seconds).toPrecision(3)} s`,
+    text:
+      `${wrong} of ${of} points are ${what}, such as ${kernel} ${sample.variant} ${JSON.stringify(sample.shape)} in ` +
+      `${median(sample.seconds).toPrecision(3)} s`,
   };
 }
 
@@ -127,7 +129,9 @@ function halves(c: Calibration): Finding {
   const share = ratios.filter((r) => r <= Math.log(HALVES_FACTOR)).length / ratios.length;
   return {
     verdict: share >= HALVES_SHARE ? 'good' : 'wrong',
-    text: `the two halves of the repetitions agree within ${percent(HALVES_FACTOR - 1)} for ${percent(share)} of ${ratios.length} points; ${percent(HALVES_SHARE)} are wanted`,
+    text:
+      `the two halves of the repetitions agree within ${percent(HALVES_FACTOR - 1)} for ${percent(share)} of ` +
+      `${ratios.length} points; ${percent(HALVES_SHARE)} are wanted`,
   };
 }
 
@@ -139,7 +143,9 @@ function hashes(c: Calibration): Finding[] {
   return [
     {
       verdict: stale.length === measured.length ? 'wrong' : 'note',
-      text: `${stale.length} of ${measured.length} kernels have changed since: ${stale.join(', ')}; their times are not used`,
+      text:
+        `${stale.length} of ${measured.length} kernels have changed since: ${stale.join(', ')}; their times are not ` +
+        'used',
     },
   ];
 }

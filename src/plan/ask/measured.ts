@@ -33,7 +33,8 @@ export function measuredDevice(
   const spec = measured.software ? null : (deviceOfAdapter(measured.description) ?? null);
   if (named && measured.software) {
     throw new UserError(
-      `${show(loaded.file)} was measured on a software adapter (${measured.description}) and cannot price ${named.name}`,
+      `${show(loaded.file)} was measured on a software adapter (${measured.description}) and cannot price ` +
+        `${named.name}`,
       'leave --calibration out, or measure on that device with lla-sim calibrate',
     );
   }

@@ -1,6 +1,6 @@
 /**
- * From a scenario to a report on a machine: reads the files that it names, then plans (answer.ts). Readers of files that
- * few questions name are loaded when they are needed.
+ * From a scenario to a report on a machine: reads the files that it names, then plans (answer.ts). Readers of files
+ * that few questions name are loaded when they are needed.
  */
 import type { Scenario } from '../../schema/settings.js';
 import { answer, type ModelSource, type Sources } from './prepare.js';

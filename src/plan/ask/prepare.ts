@@ -17,24 +17,13 @@ import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
 import { tunedAlone, UNDIVIDED } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
-import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
-import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
-import { stackLabel } from '../../stacks/choose.js';
-import {
-  isAsynchronous,
-  isRuntime,
-  listedAs,
-  servedBy,
-  stackName,
-  usualStack,
-  type StackTables,
-  RUNTIMES,
-} from '../../stacks/serving.js';
+import { isAsynchronous, type StackTables } from '../../stacks/serving.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
+import { runtimeOf, runtimeNote, checkFp8, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
@@ -117,7 +106,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const shared = spec?.unifiedMemory === true && scenario.utilization === undefined;
   if (shared)
     notes.push(
-      `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} % by default: --utilization changes that`,
+      `${spec.name} shares its memory with the system, which lets the GPU have about ${UNIFIED_UTILIZATION * 100} ` +
+        '% by default: --utilization changes that',
     );
   if (
     spec &&
@@ -125,7 +115,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     formatDecimalBytes(spec.driverBytes) !== formatDecimalBytes(spec.vramBytes)
   )
     notes.push(
-      `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
+      `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ` +
+        `${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario));
@@ -133,7 +124,9 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   if (checkpoint) notes.push(checkpoint);
   if (question.server?.stepGib !== undefined)
     notes.push(
-      `${question.server.server} keeps more for itself from ${question.server.stepGib} GiB (${formatDecimalBytes(question.server.stepGib * 2 ** 30)}) of memory on, and this GPU lies at that edge: with slightly more memory fewer sequences may fit`,
+      `${question.server.server} keeps more for itself from ${question.server.stepGib} GiB ` +
+        `(${formatDecimalBytes(question.server.stepGib * 2 ** 30)}) of memory on, and this GPU lies at that edge: ` +
+        'with slightly more memory fewer sequences may fit',
     );
   if (question.cacheType === 'fp8') {
     checkFp8(sources);
@@ -142,7 +135,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const { fidelity } = sources;
   if (!fidelity && (question.targets.maxKl !== undefined || question.targets.minRecall !== undefined))
     throw new UserError(
-      `--${question.targets.maxKl === undefined ? 'min-recall' : 'max-kl'} is about what lla-sim fidelity measured, and no such file is given`,
+      `--${question.targets.maxKl === undefined ? 'min-recall' : 'max-kl'} is about what lla-sim fidelity ` +
+        'measured, and no such file is given',
       'add --fidelity FILE',
     );
   if (fidelity) notes.push(...fidelityNotes(fidelity, question.contextTokens));
@@ -174,14 +168,16 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const link = spec?.interconnect ?? null;
   if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus) {
     notes.push(
-      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
+      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
+        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
     );
   }
   notes.push(...modelNotes(geometry));
   const listed = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
   if (sources.gpu?.laws.undivided && !listed && geometry.heads === geometry.kvHeads)
     notes.push(
-      'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences are slow',
+      'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
+        'are slow',
     );
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   if (alike !== undefined)
@@ -190,11 +186,13 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   if (geometry.preludeLayers + geometry.codaLayers > 0)
     notes.push(
-      `ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks by less (modelRatio in the JSON)`,
+      'ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks ' +
+        'by less (modelRatio in the JSON)',
     );
   if (question.contextTokens > geometry.maxPositions)
     notes.push(
-      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was trained for: memory and time hold, quality does not`,
+      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was ` +
+        'trained for: memory and time hold, quality does not',
     );
   const bindingBytes = calibration?.content.device.limits['maxStorageBufferBindingSize'] ?? Infinity;
   return {
@@ -228,69 +226,16 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   };
 }
 
-/** @throws UserError for what the server does not do, and for settings of a runtime without one */
-function runtimeOf(scenario: Scenario, { gpu, model }: Sources, gpus: number): Runtime | null {
-  const { execution, attention, server } = scenario;
-  const source = gpu?.runtime;
-  if (!source) {
-    const idle = execution === undefined ? (attention === undefined ? null : 'attention') : 'execution';
-    if (idle !== null)
-      throw new UserError(`--${idle} is for servers that are priced with their runtime`, `add --stack ${RUNTIMES[0]}`);
-    return null;
-  }
-  if (model.geometry.quantised)
-    throw new UserError(
-      `${source.name} is not known to load weights in ${model.geometry.quantised.name}`,
-      'leave --weight-type out, or choose another --stack',
-    );
-  if (gpus > 1) throw new UserError(`${source.name} runs a model on one GPU, not on ${gpus}`, 'leave --gpus out');
-  if (!source.terms.serves) checkBatch(scenario, source, model);
-  const asynchronous = isAsynchronous(server?.asyncScheduling, null);
-  return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
-}
-
-/** @throws UserError for what only a server does, and for models whose launches nobody counted */
-function checkBatch(
-  { execution, workload, server, cacheType }: Scenario,
-  { name }: RuntimeSource,
-  model: ModelSource,
-): void {
-  const label = stackLabel(name);
-  if (servedBy(listedAs(model), name) === null)
-    throw new UserError(
-      `launches of ${label} were not counted for ${listedAs(model) ?? model.geometry.name}`,
-      'leave --stack out, or choose another',
-    );
-  const asked: readonly (readonly [flag: string, is: boolean])[] = [
-    ['execution loop-graphs', execution !== undefined && execution !== 'eager'],
-    ['depth', workload?.depth !== undefined],
-    ['draft-tokens', server?.draftTokens !== undefined],
-    ['async-scheduling on', server?.asyncScheduling === 'on'],
-    ['prefill-replicas', server?.prefillReplicas !== undefined],
-    ['prefix-caching on', server?.prefixCaching === 'on'],
-    ['cache-type fp8', cacheType === 'fp8'],
-  ];
-  const found = asked.find(([, is]) => is);
-  if (found)
-    throw new UserError(`${label} generates one batch from end to end: it has no --${found[0]}`, 'leave it out');
-}
-
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
   workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
-
-const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
-  const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
-  return hostRow === null
-    ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as others do), and steps depend on it more than on the GPU`
-    : `${name} launches a kernel in ${estimate} µs, as a host beside this GPU did in the ledger (${hostRow}); another host may take half of that or twice as long`;
-};
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
 function modelNotes(g: Geometry): string[] {
   const notes: string[] = [];
   if (g.laterLoopsWindow !== undefined)
     notes.push(
-      `loops of ${g.name} after the first attend to the rows of the first and keep their own for ${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
+      `loops of ${g.name} after the first attend to the rows of the first and keep their own for ` +
+        `${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
     );
   if (g.promptsBothWays)
     notes.push(
@@ -303,77 +248,11 @@ function modelNotes(g: Geometry): string[] {
     );
   if (g.quantised)
     notes.push(
-      `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ${g.quantised.float8 ? 'such weights, which quantise activations on the way' : '16-bit weights'}`,
+      `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
+        (g.quantised.float8 ? 'such weights, which quantise activations on the way' : '16-bit weights'),
     );
   return notes;
 }
-
-/** @throws UserError where no stack has kernel times of a cache in 8-bit floats on the device */
-function checkFp8({ gpu, device }: Sources): void {
-  const file = gpu?.stack?.file;
-  if (!file?.tables.some((t) => t.op.endsWith('-fp8')))
-    throw new UserError(
-      `there are no kernel times of ${file ? stackName(file) : 'a server'} with an fp8 cache on ${device.name}`,
-      'choose another --stack or --device, or --cache-type f16',
-    );
-}
-
-/** Whose GPUs the servers run on. */
-const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
-
-/**
- * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
- * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
- */
-function serverOf(sources: Sources, gpus: number, scenario: Scenario): ServerMemory | null {
-  const { device, model } = sources;
-  const { server } = scenario;
-  const whole = (value: string | number | undefined): number | undefined =>
-    value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
-  const hosted = {
-    geometry: model.geometry,
-    gpus,
-    vramBytes: device.vramBytes,
-    device: device.id ?? '',
-    sequences: whole(server?.maxNumSeqs),
-    batchedTokens: whole(server?.maxNumBatchedTokens),
-  };
-  const host = hostOf(sources, scenario);
-  return host && serverMemory(host, hosted);
-}
-
-/** A server as it is named; its version is null for today's. */
-export interface Host {
-  readonly stack: string;
-  readonly version: string | null;
-  readonly name: string;
-}
-
-/** The server whose rules hold: whose memory a plan reserves, and whose scheduler a simulation has. */
-export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: Scenario): Host | null {
-  const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
-  const file = gpu?.stack?.file;
-  if (gpu?.runtime) return { stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) };
-  if (file) {
-    const own = version ?? file.version;
-    return { stack: file.stack, version: own, name: stackName({ ...file, version: own }) };
-  }
-  if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
-  const stack = usualStack(listedAs(model));
-  return { stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
-}
-
-/**
- * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
- * elsewhere, at an estimated time. None on another maker's GPU without tables or a calibration: no kernel and no
- * runtime was ever measured there.
- */
-const servingStack = (sources: Sources, scenario: Scenario): string | null => {
-  const stack = sources.stack ?? undefined;
-  if (stack !== 'attainable' && !isRuntime(stack)) return sources.stack;
-  if (sources.spec?.vendor !== 'nvidia') return null;
-  return stack === 'attainable' ? (hostOf(sources, scenario)?.stack ?? null) : stack;
-};
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
 const readWords = (s: Scenario): PlanReport['scenario'] => ({
@@ -387,7 +266,8 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
     const { file, content, stale } = calibration;
     if (stale.length > 0)
       notes.push(
-        `${file} is stale for ${stale.join(', ')}: these kernels, or their model, have changed since; they are priced by roofline until it is measured again (lla-sim calibrate)`,
+        `${file} is stale for ${stale.join(', ')}: these kernels, or their model, have changed since; they are ` +
+          'priced by roofline until it is measured again (lla-sim calibrate)',
       );
     if (content.device.software)
       notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);

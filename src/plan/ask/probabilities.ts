@@ -12,7 +12,10 @@ const ROUNDED = 0.005;
 const example = (loops: number): string =>
   Array.from({ length: loops }, (_, i) => (i < loops - 2 ? '0' : '0.5')).join(',');
 
-/** Depths of the file that `--depth` names, by answer; null where it names none. @throws UserError naming file and line */
+/**
+ * Depths of the file that `--depth` names, by answer; null where it names none.
+ * @throws UserError naming file and line
+ */
 export const recordedDepths = (text: string, loops: number): readonly Uint8Array[] | null =>
   isPath(text) ? readDepthTrace(text, loops) : null;
 
@@ -49,7 +52,8 @@ export function readProbabilities(text: string, loops: number, preset: string | 
   const sum = given.reduce((a, b) => a + b, 0);
   if (given.length !== loops || Math.abs(sum - 1) > ROUNDED)
     throw new UserError(
-      `--depth must have a share for each of the ${loops} loops, and they must add up to 1: ${show(text)} has ${given.length}, with a sum of ${sum.toFixed(3)}`,
+      `--depth must have a share for each of the ${loops} loops, and they must add up to 1: ${show(text)} has ` +
+        `${given.length}, with a sum of ${sum.toFixed(3)}`,
       loops === 1 ? 'a model that does not loop has none to leave out' : `write for example --depth ${example(loops)}`,
     );
   return given.map((p) => p / sum);

@@ -8,8 +8,7 @@ import { displayPath } from '../../io/files.js';
 import { fingerprintOfFolder } from '../../io/fingerprint.js';
 import { readFidelity, type FidelityFile, type FidelityFileRow } from '../../schema/fidelity.js';
 import { bootstrapMean } from '../../numbers/statistics.js';
-import type { Fidelity, MeasuredRow, Retrieved } from '../evaluate/fidelity.js';
-import { HERE } from '../evaluate/fidelity.js';
+import { type Fidelity, type MeasuredRow, type Retrieved, HERE } from '../evaluate/fidelity.js';
 import type { Score } from '../types.js';
 
 const SEED = 1;

@@ -8,6 +8,7 @@ import {
   type CodecKind,
   type PathChoice,
   type Sharing,
+  type FlashloopConstants,
 } from '../../codecs/codec.js';
 import {
   CODECS,
@@ -18,10 +19,9 @@ import {
   PLANNED_KINDS,
   PLANNED_SHARINGS,
 } from '../../codecs/registry.js';
-import type { FlashloopConstants } from '../../codecs/codec.js';
 import { constantsRefusal, withConstants } from '../../codecs/flashloop-constants.js';
 import type { Ranks } from '../../codecs/ranks.js';
-import { UserError, show } from '../../errors.js';
+import { requireOneOf, UserError, show } from '../../errors.js';
 import { parseEviction, type Eviction } from '../../eviction/policy.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import type { PrefillKind } from '../../cost/memory.js';
@@ -82,12 +82,7 @@ export function readQuestion(
     s[name] === undefined ? otherwise : parseNumber(s[name] as string | number, flag(name), rule);
   const choices = (name: 'cacheType' | 'ropeBranch' | 'prefill', otherwise: string): string => {
     const value = s[name] ?? otherwise;
-    const allowed: readonly string[] = SETTINGS[name].choices;
-    if (!allowed.includes(value))
-      throw new UserError(
-        `${flag(name)} must be one of ${allowed.join(', ')}, not ${show(value)}`,
-        `write for example ${flag(name)} ${allowed[0]}`,
-      );
+    requireOneOf(flag(name), value, SETTINGS[name].choices);
     return value;
   };
   const cacheType = choices('cacheType', 'f16');
@@ -97,7 +92,8 @@ export function readQuestion(
   const server = serverOn(gpus);
   if (storage === 'f8' && server === null)
     throw new UserError(
-      "--cache-type fp8 is a server's cache, and no server is chosen: kernels of this project do not store 8-bit floats",
+      "--cache-type fp8 is a server's cache, and no server is chosen: kernels of this project do not store 8-bit " +
+        'floats',
       'name a device that vLLM, SGLang or TRT-LLM have kernel times of, or take --cache-type int8',
     );
   const pageTokens = number('pageTokens', { min: 32, max: 65536, whole: true }, server?.pageTokens ?? 32);
@@ -110,7 +106,8 @@ export function readQuestion(
   const groupSize = number('groupSize', { min: 32, max: 4096, whole: true }, GROUP_SIZE);
   if (groupSize % 32 !== 0)
     throw new UserError(
-      `--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ${groupSize}`,
+      '--group-size must be a multiple of 32 (scalars that fill whole words of the cache at any bit width), not ' +
+        `${groupSize}`,
       'use 32, 64 or 128',
     );
   const contextTokens = s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context'));
@@ -215,11 +212,7 @@ function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: n
   };
   const oneOf = <T extends string>(name: 'codec' | 'path' | 'shared', known: readonly T[]): T[] | null =>
     list(name)?.map((w) => {
-      if (!(known as readonly string[]).includes(w))
-        throw new UserError(
-          `${flag(name)} must be one of ${known.join(', ')}, not ${show(w)}`,
-          `write for example ${flag(name)} ${EXAMPLES[name]}`,
-        );
+      requireOneOf(flag(name), w, known, EXAMPLES[name]);
       return w as T;
     }) ?? null;
   const kinds = oneOf<CodecKind>('codec', CODEC_KINDS);

@@ -163,14 +163,16 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
   const [first, ...others] = devicesByVram(vram);
   if (!first) {
     notes.push(
-      `no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned, time is not; name a device with --device to add it`,
+      `no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned, time is not; name a device ` +
+        'with --device to add it',
     );
     return null;
   }
   notes.push(
     others.length === 0
       ? `${formatDecimalBytes(vram)} is taken for ${first.name}`
-      : `${formatDecimalBytes(vram)} is taken for ${first.name} (nearest in memory, then fastest memory); ${others.map((d) => d.id).join(', ')} match too: choose with --device`,
+      : `${formatDecimalBytes(vram)} is taken for ${first.name} (nearest in memory, then fastest memory); ` +
+          `${others.map((d) => d.id).join(', ')} match too: choose with --device`,
   );
   return first;
 }

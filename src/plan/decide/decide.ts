@@ -8,7 +8,8 @@ import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
 import { risksOf } from './risks.js';
-import type { Alternative, Answer, Choice, Plan, PlanRequest } from '../types.js';
+import type { Alternative, Answer, Choice } from '../answer-types.js';
+import type { Plan, PlanRequest } from '../types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
 const MATERIAL = 1.1;
@@ -83,7 +84,9 @@ export interface Contenders {
   readonly unwritten: readonly Plan[];
 }
 
-/** What a workload's simulation chose of the contenders, by the rate of requests that each serves within the targets. */
+/**
+ * What a workload's simulation chose of the contenders, by the rate of requests that each serves within the targets.
+ */
 export interface ServingMost {
   readonly deploy: string | null;
   readonly upside: string | null;
@@ -334,7 +337,8 @@ function reasonOf(
   if (o.usable.length === 0) return o.fits ? uselessReason(o.plans) : 'nothing fits';
   if (o.beyond)
     return r.contextTokens > r.geometry.maxPositions
-      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
+      ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ` +
+          `${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
       : `no quality is published beyond ${formatTokens(knownTo(r))}`;
   if (o.main) return noStackReason(r, o.plans);
   const share = `${Math.round(r.keep * 100)} %`;
@@ -342,7 +346,8 @@ function reasonOf(
     ? r.fidelity
       ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
       : "nothing is published about these plans' quality"
-    : `no plan keeps ${share} of the scores ${r.geometry.trained ? `with all ${r.geometry.trained.loops} loops` : 'of the uncompressed model'}`;
+    : `no plan keeps ${share} of the scores ` +
+        (r.geometry.trained ? `with all ${r.geometry.trained.loops} loops` : 'of the uncompressed model');
 }
 
 /** Why nobody would take any of the plans that fit. */
@@ -374,6 +379,8 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
       : 'no serving stack runs a compressed cache';
   const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
   return full.maxBatch.exact < 1
-    ? `the full cache does not fit (one sequence takes ${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
+    ? 'the full cache does not fit (one sequence takes ' +
+        `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
+        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
     : `${r.stack} does not run ${r.geometry.name}`;
 }

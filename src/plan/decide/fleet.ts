@@ -11,7 +11,8 @@ import { configurationOf } from '../evaluate/evaluate.js';
 import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
 import { isUnfit, representatives } from './representatives.js';
-import type { Choice, Plan, PlanReport, PlanRequest, QualityKept, Score } from '../types.js';
+import type { Choice } from '../answer-types.js';
+import type { Plan, PlanReport, PlanRequest, QualityKept, Score } from '../types.js';
 import type { Evidence, Interval } from '../../cost/evidence.js';
 
 /** GPUs that share a model within one server. */

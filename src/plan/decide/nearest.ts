@@ -40,12 +40,15 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   const chance = chances.get(closest) ?? null;
   const sure = `${Math.round(r.confidence * 100)} %`;
   const lines = [
-    `closest: ${planName(closest)} with ${r.batch ?? 1} sequence${(r.batch ?? 1) === 1 ? '' : 's'}, ${chance === null ? 'cannot tell' : `${Math.floor(chance * 100)} % likely`}: ${missesOf(r, closest).join(', ')}`,
+    `closest: ${planName(closest)} with ${r.batch ?? 1} sequence${(r.batch ?? 1) === 1 ? '' : 's'}, ` +
+      `${chance === null ? 'cannot tell' : `${Math.floor(chance * 100)} % likely`}: ` +
+      missesOf(r, closest).join(', '),
   ];
   const even = candidates.filter((p) => (chances.get(p) ?? 0) >= 0.5);
   lines.push(
     even.length > 0
-      ? `at --confidence 0.5 ${even.length} row${even.length === 1 ? '' : 's'} would pass, such as ${planName(even[0] as Plan)}`
+      ? `at --confidence 0.5 ${even.length} row${even.length === 1 ? '' : 's'} would pass, such as ` +
+          `${planName(even[0] as Plan)}`
       : 'no row would pass even at --confidence 0.5',
   );
   const relax = relaxations(r, closest);
@@ -68,7 +71,8 @@ function missesOf(r: PlanRequest, p: Plan): string[] {
     if (target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence) return;
     const { seconds } = time;
     list.push(
-      `${timeLabel(seconds.estimate, true)} ${what} (${timeLabel(seconds.low, true)} to ${timeLabel(seconds.high, true)}) against ${timeLabel(target, true)}`,
+      `${timeLabel(seconds.estimate, true)} ${what} (${timeLabel(seconds.low, true)} to ` +
+        `${timeLabel(seconds.high, true)}) against ${timeLabel(target, true)}`,
     );
   };
   add('a token', stepOf(p), secondsPerToken);

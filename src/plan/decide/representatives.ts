@@ -5,9 +5,9 @@ import type { Mark, Plan } from '../types.js';
 export const MOST_ROWS = 16;
 
 /**
- * Of each codec setting and eviction, the fastest path that reads the cache faithfully (as the published figures assume)
- * and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot, at the slow end of its
- * interval.
+ * Of each codec setting and eviction, the fastest path that reads the cache faithfully (as the published figures
+ * assume) and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot, at the slow
+ * end of its interval.
  */
 export function representatives(plans: readonly Plan[]): Plan[] {
   const best = new Map<string, Plan>();
@@ -20,7 +20,10 @@ export function representatives(plans: readonly Plan[]): Plan[] {
   return plans.filter((p) => chosen.has(p));
 }
 
-/** Orders paths of one codec: faithful and memory-saving ones first, then those that --fidelity measured, by speed, by capacity. */
+/**
+ * Orders paths of one codec: faithful and memory-saving ones first, then those that --fidelity measured, by speed, by
+ * capacity.
+ */
 function rank(p: Plan): number {
   const known = p.measured ? 1e10 : 0;
   const faithful = p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved') ? 0 : 1e12;

@@ -3,7 +3,8 @@ import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
-import type { Answer, Plan, PlanRequest, QualityKept, Warning } from '../types.js';
+import type { Answer, Warning } from '../answer-types.js';
+import type { Plan, PlanRequest, QualityKept } from '../types.js';
 
 /** Below this rate a user waits for words. */
 const SLOW_TOKENS_PER_SECOND = 10;
@@ -70,7 +71,8 @@ export function risksOf(
     if (kept && other && other.share < kept.share)
       add(
         'checkpoints-differ',
-        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
+        `${short(p)} is meant with the checkpoint of ${kept.checkpoint}; its other checkpoints keep ` +
+          `${percent(other.share)} (${other.scores[0]?.metric}, ${other.checkpoint})`,
       );
   }
   return risks;
@@ -94,7 +96,9 @@ export function withPrompts({ targets }: Pick<PlanRequest, 'targets'>, plans: re
   const digit = 10 ** Math.max(0, Math.floor(Math.log10(tokens)) - 1);
   const own: Warning = {
     code: 'prompts-between',
-    message: `beside prompts ${short(p)} keeps to --tpot where answers have ${digit * Math.ceil(tokens / digit)} tokens or more`,
+    message:
+      `beside prompts ${short(p)} keeps to --tpot where answers have ${digit * Math.ceil(tokens / digit)} tokens or ` +
+      'more',
   };
   const [gravest, ...others] = answer.risks;
   return { ...answer, risks: [...(gravest ? [gravest] : []), own, ...others] };

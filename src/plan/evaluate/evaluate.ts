@@ -1,11 +1,12 @@
 /** One candidate, evaluated: memory, maximum batch, decode time, published quality. */
-import { bytesPerToken, scalarsPerToken } from '../../codecs/layout.js';
+import { bytesPerToken } from '../../codecs/layout.js';
 import { pathSpec } from '../../codecs/paths.js';
 import {
   codecLabel,
   codecParameters,
   coreRatio,
   fullScalars,
+  modelRatio,
   hasOwnStorage,
   isLatent,
   isUncompressed,
@@ -137,14 +138,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
       ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
       ...(sharing === undefined ? {} : { shared: sharing }),
       ratio: coreRatio(g, codec),
-      modelRatio:
-        fullScalars(g) /
-        scalarsPerToken(
-          layoutOf(g, codec, 'reconstruct', r.choice, {
-            width: 0,
-            perHead: false,
-          }),
-        ),
+      modelRatio: modelRatio(g, layoutOf(g, codec, 'reconstruct', r.choice, { width: 0, perHead: false })),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
     cacheType:
@@ -314,7 +308,9 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
   if (parameters > parameterCount(g)) {
     marks.push({
       code: 'codec-outweighs-model',
-      message: `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ${billions(parameterCount(g))}`,
+      message:
+        `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
+        `${billions(parameterCount(g))}`,
     });
   }
   const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
@@ -323,7 +319,9 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
   if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
     marks.push({
       code: 'prefill-does-not-fit',
-      message: `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} beside the weights and does not fit; use another --prefill`,
+      message:
+        `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
+        'beside the weights and does not fit; use another --prefill',
     });
   }
   const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value < RUINED_GSM8K);
@@ -343,7 +341,11 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
       p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
     marks.push({
       code: 'unfaithful-post-hoc',
-      message: `absorbed needs a model trained or adapted for its rotary branch; ${here ? `measured here: ${here}` : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'}`,
+      message:
+        'absorbed needs a model trained or adapted for its rotary branch; ' +
+        (here
+          ? `measured here: ${here}`
+          : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'),
     });
   }
   const contradicted = contradictedMetrics(p.quality);

@@ -23,7 +23,8 @@ export function explainRow(r: PlanRequest, report: PlanReport, row: string): Exp
   const batch = (plan.knee ?? plan.decode).batch;
   if (!candidate || !r.pricer || batch < 1)
     throw new UserError(
-      `--explain ${show(row)}: ${r.pricer ? 'not one sequence of it fits' : 'nothing is known about speed on this device'}`,
+      `--explain ${show(row)}: ` +
+        (r.pricer ? 'not one sequence of it fits' : 'nothing is known about speed on this device'),
       r.pricer ? 'name a row that fits' : 'name a device of the catalogue with --device',
     );
   return { planId: plan.id, ...explainStep(configurationOf(r, candidate), r.pricer, batch, r.contextTokens) };

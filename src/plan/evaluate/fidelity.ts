@@ -151,13 +151,15 @@ export function fidelityNotes(f: Fidelity, contextTokens: number): string[] {
     ...(evictions.length > 0 ? [`--eviction ${evictions.join(',')}`] : []),
   ];
   return [
-    `quality is measured here (${f.file}): ${f.rows.length} configurations of ${f.model.name}, decoded on ${f.device}, sequences of up to ${f.contextTokens} tokens; of each 95 % interval the bad end decides`,
+    `quality is measured here (${f.file}): ${f.rows.length} configurations of ${f.model.name}, decoded on ` +
+      `${f.device}, sequences of up to ${f.contextTokens} tokens; of each 95 % interval the bad end decides`,
     ...(f.model.trained
       ? []
       : [`the weights of ${f.model.name} are fabricated: what was measured says nothing about a trained model`]),
     ...(contextTokens > f.contextTokens
       ? [
-          `quality at ${contextTokens} tokens is unknown: ask for --ctx ${f.contextTokens}, or measure longer texts (lla-sim fidelity --window ${contextTokens})`,
+          `quality at ${contextTokens} tokens is unknown: ask for --ctx ${f.contextTokens}, or measure longer ` +
+            `texts (lla-sim fidelity --window ${contextTokens})`,
         ]
       : []),
     ...(more.length > 0 ? [`the file also holds ${more.join(' and ')}`] : []),

@@ -1,4 +1,6 @@
-/** How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint. */
+/**
+ * How much of the uncompressed model's quality the published scores of a plan say is kept, checkpoint by checkpoint.
+ */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { DECODERS, showsLoss, type QualityFigure } from '../../quality/figure.js';
@@ -37,9 +39,9 @@ function scoresAt(figures: readonly QualityFigure[], contextTokens: number): Qua
 }
 
 /**
- * How much published scores keep, each as a share of the uncompressed model's in the same table (where that has none, of
- * the best that any table has). A trained codec may have several checkpoints: the one whose worst score keeps most is
- * named, the others stand beside it. What is not trained has none to choose from: all its scores count. Null when no
+ * How much published scores keep, each as a share of the uncompressed model's in the same table (where that has none,
+ * of the best that any table has). A trained codec may have several checkpoints: the one whose worst score keeps most
+ * is named, the others stand beside it. What is not trained has none to choose from: all its scores count. Null when no
  * score is published.
  * @param minimums scores that are asked for: a checkpoint that has them is named before one of which they are unknown
  */

@@ -8,7 +8,8 @@ import { candidateOf } from '../ask/candidates.js';
 import { choicesOf } from '../decide/decide.js';
 import { configurationOf } from './evaluate.js';
 import { planName } from '../words/words.js';
-import type { Answer, Plan, PlanRequest, Warning } from '../types.js';
+import type { Answer, Warning } from '../answer-types.js';
+import type { Plan, PlanRequest } from '../types.js';
 
 /** A step that takes so many times that of tuned kernels is slow because of its kernels. */
 const SLOW = 2;
@@ -46,7 +47,10 @@ function slowKernels(r: PlanRequest, p: Plan): Warning | null {
       : '';
   return {
     code: 'slow-kernels',
-    message: `${r.pricer?.source ?? ''} is slow at this shape: a step of ${planName(p)} takes ${formatMilliseconds(time.estimate)} ms where tuned kernels take about ${formatMilliseconds(tuned.estimate)} ms${memory}${other}${isUncompressed(p.codec) ? '. Other rows are compared with it' : ''}`,
+    message:
+      `${r.pricer?.source ?? ''} is slow at this shape: a step of ${planName(p)} takes ` +
+      `${formatMilliseconds(time.estimate)} ms where tuned kernels take about ${formatMilliseconds(tuned.estimate)} ` +
+      `ms${memory}${other}${isUncompressed(p.codec) ? '. Other rows are compared with it' : ''}`,
   };
 }
 

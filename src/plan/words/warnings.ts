@@ -1,7 +1,10 @@
-/** What a reader needs to know before believing a plan; every printer shows these, JSON carries them with their codes. */
+/**
+ * What a reader needs to know before believing a plan; every printer shows these, JSON carries them with their codes.
+ */
 import { formatBytes, formatNumber } from '../../numbers/units.js';
 import { representatives } from '../decide/representatives.js';
-import type { Plan, PlanReport, Warning } from '../types.js';
+import type { Plan, PlanReport } from '../types.js';
+import type { Warning } from '../answer-types.js';
 import { shareLabel, shownDecode } from './words.js';
 
 type Planned = Omit<PlanReport, 'warnings'>;
@@ -20,7 +23,9 @@ export function warningsOf(r: Planned): Warning[] {
       : [
           {
             code: 'contradictions',
-            message: `the published figures contradict each other in ${r.contradictions.length} place${r.contradictions.length === 1 ? '' : 's'}: --format json lists them`,
+            message:
+              `the published figures contradict each other in ${r.contradictions.length} ` +
+              `place${r.contradictions.length === 1 ? '' : 's'}: --format json lists them`,
           },
         ]),
   ];
@@ -33,7 +38,8 @@ function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
   const chosen = r.answer.upside ?? r.answer.deploy ?? r.answer.fallback;
   const plan = shown.find((p) => p.id === chosen?.planId);
   const share = plan
-    ? ` (a row is named after the least sure kind of time needed to reach 90 % of its step; ${plan.id}: ${shareLabel(shownDecode(plan))})`
+    ? ` (a row is named after the least sure kind of time needed to reach 90 % of its step; ${plan.id}: ` +
+      `${shareLabel(shownDecode(plan))})`
     : '';
   const from = r.device.pricing === 'attainable' ? '' : `, from ${r.device.pricing}`;
   const octaves = Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0));
@@ -43,7 +49,9 @@ function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
       ? [
           {
             code: 'extrapolated',
-            message: `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were measured`,
+            message:
+              `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were ` +
+              'measured',
           },
         ]
       : []),
@@ -100,14 +108,18 @@ function removedWarnings({ removed, refused }: Planned): Warning[] {
   return [
     ...[...byTarget].map(([target, rows]) => ({
       code: 'removed',
-      message: `${target} removed ${rows.length} row${rows.length === 1 ? '' : 's'}, such as ${rows[0]?.id}: ${rows[0]?.reason}`,
+      message:
+        `${target} removed ${rows.length} row${rows.length === 1 ? '' : 's'}, such as ${rows[0]?.id}: ` +
+        `${rows[0]?.reason}`,
     })),
     ...(refused.length === 0
       ? []
       : [
           {
             code: 'refused',
-            message: `${refused.length} combination${refused.length === 1 ? '' : 's'} cannot be, such as ${refused[0]?.id}: ${refused[0]?.reason}`,
+            message:
+              `${refused.length} combination${refused.length === 1 ? '' : 's'} cannot be, such as ` +
+              `${refused[0]?.id}: ${refused[0]?.reason}`,
           },
         ]),
   ];

@@ -23,7 +23,10 @@ export const guessMark = ({ low, high }: Interval): string => (high > GUESS * lo
 export function timeLabel(seconds: Interval | null): string {
   if (!seconds) return '–';
   if (seconds.high < 10) return timeColumn([seconds]).cells[0]!;
-  return `${guessMark(seconds)}${formatNumber(seconds.estimate)}s (${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`;
+  return (
+    `${guessMark(seconds)}${formatNumber(seconds.estimate)}s ` +
+    `(${formatNumber(seconds.low)}–${formatNumber(seconds.high)}s)`
+  );
 }
 
 /** Times of one column in one unit: seconds where an interval reaches ten of them, else milliseconds. */

@@ -22,7 +22,9 @@ import {
 const field = (c: Control): Html =>
   html`<label>${c.label} <small>${c.hint}</small>${
     c.choices
-      ? html`<select name="${c.name}">${c.choices.map(([value, name]) => html`<option value="${value}"${value === c.value ? html` selected` : ''}>${name}</option>`)}</select>`
+      ? html`<select name="${c.name}">${c.choices.map(
+          ([value, name]) => html`<option value="${value}"${value === c.value ? html` selected` : ''}>${name}</option>`,
+        )}</select>`
       : html`<input type="text" name="${c.name}" value="${c.value}" autocomplete="off" spellcheck="false">`
   }</label>`;
 
@@ -50,7 +52,8 @@ export function reportBody(
 </header>
 <main>
 <nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a>\
- <a href="#memory">Memory</a> ${simulation}<a href="#pictures">Pictures</a> <a href="#doubts">Before you believe it</a>${parts.map(({ id, title }) => html` <a href="#${id}">${title}</a>`)}</nav>
+ <a href="#memory">Memory</a> ${simulation}<a href="#pictures">Pictures</a>\
+ <a href="#doubts">Before you believe it</a>${parts.map(({ id, title }) => html` <a href="#${id}">${title}</a>`)}</nav>
 ${report.scenario.description === null ? '' : html`<p>${report.scenario.description}</p>`}
 <h2 id="ask">Change the question</h2>
 <form id="controls" aria-labelledby="ask">

@@ -32,7 +32,8 @@ export function htmlDocument(
 ${reportBody(view, pictures, data, parts)}
 <footer>
 <p>Written by lla-sim ${VERSION} for ${formatTokens(report.contextTokens)} tokens on ${report.device.name}. Sizes are \
-exact; times carry their evidence. The same planner runs in this page and on the command line. Beside this file: report.md, plans.csv, plans.json and the pictures as PNG.</p>
+exact; times carry their evidence. The same planner runs in this page and on the command line. Beside this file: \
+report.md, plans.csv, plans.json and the pictures as PNG.</p>
 </footer>
 <script type="application/json" id="data">${new Html(scriptJson(data))}</script>
 <script>${new Html(script)}</script>

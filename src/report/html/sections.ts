@@ -8,8 +8,15 @@ import { formatDecimalBytes } from '../../numbers/units.js';
 import { LIMIT_WORDS } from '../text/words.js';
 import { chosenId, type AnswerLine } from '../text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
-import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from '../decision.js';
-import type { DecisionRow } from '../decision.js';
+import {
+  beforeSigning,
+  costWords,
+  decisionRows,
+  lossColumns,
+  lossTable,
+  sheetColumns,
+  type DecisionRow,
+} from '../decision.js';
 import { FIELDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
 import { shownDecode, timeWords } from '../../plan/words/words.js';
 import { batchOf, memoryColumns, PARTS } from '../pictures/memory-breakdown.js';
@@ -203,7 +210,8 @@ export function tableSection(view: View): Html {
   ];
   const caption = [
     `${report.plans.length} of ${view.all.length} combinations answer the question.`,
-    `run: ${runWords(report)}; times and rates are at this batch. In brackets: the batch on the grid 2^k, 3 · 2^k, and the interval of the time.`,
+    `run: ${runWords(report)}; times and rates are at this batch. In brackets: the batch on the grid 2^k, 3 · ` +
+      '2^k, and the interval of the time.',
   ].join(' ');
   return html`<table id="plans"><caption><span>${caption}</span></caption>
 <thead><tr>${heads}</tr></thead>

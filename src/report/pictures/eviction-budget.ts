@@ -5,8 +5,7 @@ import { allocatedTokens, type Eviction } from '../../eviction/policy.js';
 import { bytesPerSequence, maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
 import { formatBytes, formatCount, formatTokens } from '../../numbers/units.js';
-import type { Evaluated, View } from '../view.js';
-import { shownPlan } from '../view.js';
+import { type Evaluated, type View, shownPlan } from '../view.js';
 import { endLabels, notes } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { byteScale, countScale, powersOfTwo, spread, tokenScale } from './scales.js';
@@ -85,7 +84,9 @@ export function evictionPictures(view: View): Picture[] {
     picture({
       id,
       title,
-      subtitle: `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens of which the budget stays in the cache`,
+      subtitle:
+        `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens ` +
+        'of which the budget stays in the cache',
       source: 'memory model of lla-sim; a policy without state of its own (H2O keeps one token and its masses more)',
       summary,
       evidence: 'exact',
@@ -140,7 +141,9 @@ export function evictionPictures(view: View): Picture[] {
     drawn(
       'eviction-memory',
       'Eviction budget against cache memory',
-      `With ${formatTokens(range.min)} tokens a sequence's cache takes: ${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without eviction only.`,
+      `With ${formatTokens(range.min)} tokens a sequence's cache takes: ` +
+        `${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without ` +
+        'eviction only.',
       (p) => p.bytes,
       formatBytes,
       'cache of one sequence, bytes',
@@ -149,7 +152,8 @@ export function evictionPictures(view: View): Picture[] {
     drawn(
       'eviction-batch',
       'Eviction budget against batch',
-      `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. Below that, weights and workspace limit.`,
+      `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. ` +
+        'Below that, weights and workspace limit.',
       (p) => p.batch,
       formatCount,
       'sequences that fit (log scale)',

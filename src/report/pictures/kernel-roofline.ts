@@ -85,10 +85,18 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
   return picture({
     id: 'kernel-roofline',
     title: 'Roofline of the measured kernels',
-    subtitle: `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ${formatCount(flops / 1e9)} GFLOP/s in f32`,
+    subtitle:
+      `${calibration.content.device.description}; ceilings: ${formatCount(bandwidth / 1e9)} GB/s streaming read, ` +
+      `${formatCount(flops / 1e9)} GFLOP/s in f32`,
     source,
     evidence: 'measured',
-    summary: `Best share of its ceiling: ${best.map((b) => `${b.kernel} ${formatNumber(b.best * 100)} %`).join(', ')} (over 100 %: small shapes that stay in the processor's caches).${reached}${staleNames.length > 0 ? ` Hollow: the source has changed since (${staleNames.join(', ')}), so planning does not use these times.` : ''}`,
+    summary:
+      `Best share of its ceiling: ${best.map((b) => `${b.kernel} ${formatNumber(b.best * 100)} %`).join(', ')} ` +
+      `(over 100 %: small shapes that stay in the processor's ` +
+      `caches).${reached}` +
+      (staleNames.length > 0
+        ? ` Hollow: the source has changed since (${staleNames.join(', ')}), so planning does not use these times.`
+        : ''),
     draw: (theme) => {
       const tuned = kernels.flatMap((k) => k.tuned);
       const all = [...kernels.flatMap((k) => k.points), ...tuned];
@@ -122,7 +130,9 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
                   },
                 ]),
             ...kernels.map((k, i) => ({
-              label: `${k.kernel}${k.stale ? ' (older source)' : ''}${k.attainableShare === null ? '' : ` ${share(k)} %`}`,
+              label: [k.kernel, k.stale && '(older source)', k.attainableShare !== null && `${share(k)} %`]
+                .filter((word) => word !== false)
+                .join(' '),
               data: [...k.points],
               pointStyle: markOf(i),
               pointRadius: 4.5,

@@ -92,10 +92,20 @@ export function memoryBreakdown(view: View): Picture | null {
   return picture({
     id: 'memory-breakdown',
     title: 'What fills the memory?',
-    subtitle: `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`,
+    subtitle:
+      `${report.model.name} on ${report.device.name}, ${formatDecimalBytes(vram)}, ` +
+      `${formatTokens(report.contextTokens)} tokens a sequence; GB of 10^9 ` +
+      `bytes${report.settings.gpus > 1 ? ', of one of the GPUs' : ''}`,
     source: 'memory model of lla-sim',
     evidence: 'exact',
-    summary: `${rows.map((p, i) => `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ${batchOf(p)} sequence${batchOf(p) === 1 ? '' : 's'}${(used[i] as number) > vram ? ', which does not fit' : ''}`).join('; ')}.`,
+    summary:
+      rows
+        .map(
+          (p, i) =>
+            `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ${batchOf(p)} ` +
+            `sequence${batchOf(p) === 1 ? '' : 's'}${(used[i] as number) > vram ? ', which does not fit' : ''}`,
+        )
+        .join('; ') + '.',
     draw: (theme) => {
       const colour = colours(theme);
       const x = axis(theme, 'memory, GB');

@@ -20,10 +20,15 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
   return picture({
     id: 'predicted-against-measured',
     title: 'Predicted against measured steps',
-    subtitle: `${validation.latency.model} on ${validation.device.description}; milliseconds a step; whiskers: the predicted interval`,
+    subtitle:
+      `${validation.latency.model} on ${validation.device.description}; milliseconds a step; whiskers: the ` +
+      'predicted interval',
     source: validation.file,
     evidence,
-    summary: `${steps.length} decode steps: the prediction is off by ${formatNumber(median(errors) * 100)} % in the median, ${inside} of ${steps.length} measured times lie in their interval.${validation.device.software ? ' A software adapter: this says nothing about a GPU.' : ''}`,
+    summary:
+      `${steps.length} decode steps: the prediction is off by ${formatNumber(median(errors) * 100)} % in the ` +
+      `median, ${inside} of ${steps.length} measured times lie in their ` +
+      `interval.${validation.device.software ? ' A software adapter: this says nothing about a GPU.' : ''}`,
     draw: (theme) => {
       const range = spread(
         steps.flatMap((s) => [s.measuredSeconds, s.predicted.low, s.predicted.high]).map((s) => s * 1e3),

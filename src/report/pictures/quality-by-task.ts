@@ -26,11 +26,15 @@ export function qualityByTask(view: View): Picture | null {
     id: 'quality-by-task',
     title: 'Which tasks lose how much?',
     subtitle: here
-      ? `${report.model.name}, low end of each 95 % interval; 100 %: its uncompressed cache; line: the share that a recommended plan keeps`
-      : `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the same table; line: the share that a recommended plan keeps`,
+      ? `${report.model.name}, low end of each 95 % interval; 100 %: its uncompressed cache; line: the share that a ` +
+        'recommended plan keeps'
+      : `${report.model.name}, published scores that count at this context; 100 %: the uncompressed model in the ` +
+        'same table; line: the share that a recommended plan keeps',
     source: here ? here.file : 'the published tables',
     evidence,
-    summary: `Worst by plan: ${worst.join('; ')}. A task without a mark was not ${here ? 'measured' : 'published'} for that plan.`,
+    summary:
+      `Worst by plan: ${worst.join('; ')}. A task without a mark was not ${here ? 'measured' : 'published'} for ` +
+      'that plan.',
     draw: (theme) => {
       const shares = table.rows.flatMap((r) => r.scores.flatMap((s) => (s ? [s.share * 100] : [])));
       const x = axis(theme, 'share of the uncompressed model’s score, %');

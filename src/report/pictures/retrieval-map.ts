@@ -49,7 +49,11 @@ export function retrievalMap(f: Fidelity): Picture | null {
     summary: map.rows
       .map(
         (row) =>
-          `${nameOf(row)}: ${row.retrieval.map(({ contextTokens, score }) => `${score.toFixed(2)} at ${formatTokens(contextTokens)}`).join(', ')}.`,
+          `${nameOf(row)}: ` +
+          row.retrieval
+            .map(({ contextTokens, score }) => `${score.toFixed(2)} at ${formatTokens(contextTokens)}`)
+            .join(', ') +
+          '.',
       )
       .join(' '),
     draw: (theme) => {

@@ -29,7 +29,9 @@ export function servingRate(r: SimulationReport): Picture | null {
     summary: shown
       .map(
         (s) =>
-          `${s.id} meets both targets for ${formatNumber(percentile)} % of the requests up to ${formatNumber(s.requestsPerSecond.estimate)} a second; up to ${formatNumber(s.requestsPerSecond.low)} even if every step takes the slow end of its interval.`,
+          `${s.id} meets both targets for ${formatNumber(percentile)} % of the requests up to ` +
+          `${formatNumber(s.requestsPerSecond.estimate)} a second; up to ${formatNumber(s.requestsPerSecond.low)} ` +
+          'even if every step takes the slow end of its interval.',
       )
       .join(' '),
     draw: (theme) => {
@@ -104,7 +106,9 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
   return picture({
     id: 'serving-percentiles',
     title: 'Requests by their latency',
-    subtitle: `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`,
+    subtitle:
+      `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} ` +
+      `requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`,
     source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
     evidence,
     summary: `The 99th percentile of TTFT is ${at('ttft')}, that of TPOT ${at('tpot')}.`,
@@ -143,10 +147,15 @@ export function servingTimeline(r: SimulationReport): Picture | null {
   return picture({
     id: 'serving-timeline',
     title: 'Sequences and cache over time',
-    subtitle: `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}; means over intervals`,
+    subtitle:
+      `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} ` +
+      `requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}; means over intervals`,
     source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
     evidence,
-    summary: `At most ${formatNumber(most)} sequences run at once, and ${formatNumber(Math.max(...run.timeline.map((p) => p.waiting)))} requests wait; the cache is at most ${Math.round((100 * run.mostBlocks) / run.kvBlocks)} % full.`,
+    summary:
+      `At most ${formatNumber(most)} sequences run at once, and ` +
+      `${formatNumber(Math.max(...run.timeline.map((p) => p.waiting)))} requests wait; the cache is at most ` +
+      `${Math.round((100 * run.mostBlocks) / run.kvBlocks)} % full.`,
     draw: (theme) => {
       const line = (i: number, label: string, of: (p: TimelinePoint) => number, yAxisID: string) => ({
         label,
@@ -190,16 +199,21 @@ export function servingWays(r: SimulationReport): Picture | null {
   return picture({
     id: 'serving-ways',
     title: 'Early exit, speculation, compression: which serves most, and what does each keep?',
-    subtitle: `highest rate of ${r.model.name} within the targets on ${machineWords(r)}; bars: from the slow end of the prices to the estimate; filled: runs today`,
+    subtitle:
+      `highest rate of ${r.model.name} within the targets on ${machineWords(r)}; bars: from the slow end of the ` +
+      'prices to the estimate; filled: runs today',
     source: `lla-sim simulate --find-rate --ways; prices of ${r.device.pricing}`,
     evidence,
-    summary: `${rows
-      .filter((row) => row.onFront || row.servedBy !== null)
-      .map(
-        (row) =>
-          `${row.way} with ${cacheOf(row)}: ${formatNumber(row.requestsPerSecond.low)} to ${formatNumber(row.requestsPerSecond.estimate)} requests a second, keeps ${formatNumber(Math.round(percentKept(row)))} %${row.servedBy === null ? '' : ', runs today'}.`,
-      )
-      .join(' ')}${unscored.length > 0 ? ` Not drawn, as nobody scored them: ${unscored.length}.` : ''}`,
+    summary:
+      rows
+        .filter((row) => row.onFront || row.servedBy !== null)
+        .map(
+          (row) =>
+            `${row.way} with ${cacheOf(row)}: ${formatNumber(row.requestsPerSecond.low)} to ` +
+            `${formatNumber(row.requestsPerSecond.estimate)} requests a second, keeps ` +
+            `${formatNumber(Math.round(percentKept(row)))} %${row.servedBy === null ? '' : ', runs today'}.`,
+        )
+        .join(' ') + (unscored.length > 0 ? ` Not drawn, as nobody scored them: ${unscored.length}.` : ''),
     draw: (theme) => {
       const most = Math.max(...rows.map((row) => row.requestsPerSecond.estimate));
       const kept = rows.map(percentKept);

@@ -76,10 +76,15 @@ export function timeAgainstContext(view: View): Picture | null {
   return picture({
     id: 'time-against-context',
     title: `How long does a token take as the context grows, at ${batch} sequence${batch === 1 ? '' : 's'}?`,
-    subtitle: `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % intervals; lines end where memory does`,
+    subtitle:
+      `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % ` +
+      'intervals; lines end where memory does',
     evidence,
     source: timeSource(view),
-    summary: `At ${batch} sequence${batch === 1 ? '' : 's'} ${ends.join(', ')}.${crossings.length === 0 ? '' : ` By the estimates ${crossings.map(crossingWords).join('; ')}.`}`,
+    summary:
+      `At ${batch} sequence${batch === 1 ? '' : 's'} ` +
+      `${ends.join(', ')}.` +
+      (crossings.length === 0 ? '' : ` By the estimates ${crossings.map(crossingWords).join('; ')}.`),
     draw: (theme) => {
       return {
         type: 'line',

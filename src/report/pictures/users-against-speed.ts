@@ -65,10 +65,20 @@ export function usersAgainstSpeed(view: View): Picture | null {
   return picture({
     id: 'users-against-speed',
     title: `How many users does ${gpus > 1 ? 'the group of GPUs' : 'one GPU'} serve, and how fast?`,
-    subtitle: `${report.model.name} on ${gpus > 1 ? `${gpus} × ` : ''}${report.device.name}, ${formatTokens(report.contextTokens)} tokens each; bands: 90 % intervals; lines end where memory does${wanted.speed === null ? '' : '; shaded: the target'}`,
+    subtitle:
+      `${report.model.name} on ${gpus > 1 ? `${gpus} × ` : ''}${report.device.name}, ` +
+      `${formatTokens(report.contextTokens)} tokens each; bands: 90 % intervals; lines end where memory ` +
+      `does${wanted.speed === null ? '' : '; shaded: the target'}`,
     evidence,
     source: timeSource(view),
-    summary: `${lines.map((l) => `${l.label}: ${users(l.at.x)} at ${formatNumber(l.at.y)} tokens a second each, at most ${users(l.points.at(-1)?.x ?? 0)}`).join('; ')}.${isEstimate(evidence) ? ' Dashed: kernels that nobody has measured.' : ''}`,
+    summary:
+      lines
+        .map(
+          (l) =>
+            `${l.label}: ${users(l.at.x)} at ${formatNumber(l.at.y)} tokens a second each, at most ` +
+            `${users(l.points.at(-1)?.x ?? 0)}`,
+        )
+        .join('; ') + `.${isEstimate(evidence) ? ' Dashed: kernels that nobody has measured.' : ''}`,
     draw: (theme) => {
       const most = Math.max(...lines.map((l) => l.points.at(-1)?.x ?? 1));
       return {

@@ -2,7 +2,8 @@
 import { faredWords } from '../../plan/ask/tested.js';
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isBuilt } from '../../plan/evaluate/as-published.js';
-import type { Alternative, AsPublished, BreakEven, Choice, Plan, PlanReport, Score } from '../../plan/types.js';
+import type { Alternative, Choice } from '../../plan/answer-types.js';
+import type { AsPublished, BreakEven, Plan, PlanReport, Score } from '../../plan/types.js';
 import { measuredWords, shareLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, shownDecode } from '../../plan/words/words.js';
 import { formatCount, formatTokens } from '../../numbers/units.js';
@@ -117,7 +118,10 @@ function deployWords(report: PlanReport): string {
     return chosenWords(report, answer.deploy, ` on ${servedBy ?? 'kernels measured on this device'}`);
   }
   if (answer.verdict === 'estimates-only')
-    return `nothing with confidence: ${answer.reason}; ${report.device.pricing === 'none' ? 'only memory is counted' : 'times below are estimates'}`;
+    return (
+      `nothing with confidence: ${answer.reason}; ` +
+      (report.device.pricing === 'none' ? 'only memory is counted' : 'times below are estimates')
+    );
   return answer.reason === 'nothing fits' ? answer.reason : `not recommended: ${answer.reason}`;
 }
 
@@ -143,7 +147,12 @@ function chosenWords(report: PlanReport, choice: Choice, on = '', scores = 3): s
   const loss = lossWords(p, choice, scores);
   if (!d.secondsPerStep || !d.tokensPerSecond) return `${start}; its speed is not known. ${loss}`;
   const { estimate, low, high } = d.secondsPerStep;
-  return `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token (${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ${brief(d.tokensPerSecond.estimate)} tok/s${restWords(p)}${builtWords(p)}${loss === 'No loss' ? '' : `. ${loss}`}`;
+  return (
+    `${start}. At ${d.batch}: ${guessMark(d.secondsPerStep)}${milliseconds(estimate)} ms a token ` +
+    `(${milliseconds(low)}–${milliseconds(high)}, ${d.evidence}), ${brief(1 / estimate)} tok/s a user, ` +
+    `${brief(d.tokensPerSecond.estimate)} ` +
+    `tok/s${restWords(p)}${builtWords(p)}${loss === 'No loss' ? '' : `. ${loss}`}`
+  );
 }
 
 /** `lla-10.67x by block-absorbed: 451 fit. At 162: 2827 tok/s (2070–3330, attainable), 17 a user …`. */
@@ -161,7 +170,11 @@ function upsideWords(
     breakEven === null || breakEven.cannot
       ? ''
       : `; pays from ${Math.ceil(breakEven.estimate * 100)} % of a tuned speed`;
-  return `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s${rests} (${brief(rate.low)}–${brief(rate.high)}), ${brief(1 / secondsPerStep.estimate)} a user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`;
+  return (
+    `${choice.name}: ${p.maxBatch.exact} fit. At ${batch}: ${guessMark(rate)}${brief(rate.estimate)} tok/s${rests} ` +
+    `(${brief(rate.low)}–${brief(rate.high)}), ${brief(1 / secondsPerStep.estimate)} a ` +
+    `user${restWords(p)}${beats}${builtWords(p)}. ${lossWords(p, choice, scores)}`
+  );
 }
 
 /** `7–14 % of the full cache's`: the speed that existing kernels had. */
@@ -198,7 +211,8 @@ function upsideLine(report: PlanReport, scores: number): string | null {
 
 const noUpside = ({ answer, settings: { keep } }: PlanReport): string =>
   answer.chosenBy === 'simulation'
-    ? `none for this workload: of the plans that keep ${shareText(keep)} of the scores, by simulation none whose kernels have to be written serves more requests. By one decode step`
+    ? `none for this workload: of the plans that keep ${shareText(keep)} of the scores, by simulation none whose ` +
+      'kernels have to be written serves more requests. By one decode step'
     : 'none is certain. By the estimate';
 
 /** Why compression is not recommended where nobody has published what it costs this model; null elsewhere. */
@@ -206,7 +220,10 @@ function unknownWords({ answer, plans, model }: PlanReport): string | null {
   const compressed = plans.filter((p) => !isUncompressed(p.codec) && p.maxBatch.exact >= 1);
   if (!answer.deploy || compressed.length === 0 || compressed.some((p) => p.quality.length > 0 || p.measured))
     return null;
-  return `none is recommended: no accuracy of ${model.name}${model.quantised ? ` in ${model.quantised.name}` : ''} with a compressed cache is published`;
+  return (
+    `none is recommended: no accuracy of ${model.name}${model.quantised ? ` in ${model.quantised.name}` : ''} with ` +
+    'a compressed cache is published'
+  );
 }
 
 /** First token and price, where they are known. */
@@ -229,7 +246,10 @@ function alternativeWords(report: PlanReport, choice: Alternative): string {
   const p = rowOf(report, choice);
   const [worst] = choice.qualityLost;
   const loss = worst ? `, ${worst.metric} ${shareText(worst.share)}` : ', no loss';
-  return `${choice.kind} ${p.codec.label}: ${p.maxBatch.exact} fit${shownDecode(p).tokensPerSecond ? `, ${rate(p)}` : ''}${loss}`;
+  return (
+    `${choice.kind} ${p.codec.label}: ${p.maxBatch.exact} ` +
+    `fit${shownDecode(p).tokensPerSecond ? `, ${rate(p)}` : ''}${loss}`
+  );
 }
 
 const rate = (p: Plan): string => {
@@ -278,7 +298,10 @@ export function scoreWords(score: Score, withSource = true): string {
   const { metric, contextTokens, teacher, source, twoPasses, times } = score;
   if (times) return `an error ${score.value} times that of lla (${source})`;
   const at = contextTokens === null ? '' : ` at ${formatTokens(contextTokens)} tokens`;
-  return `${metric}${at} ${valueWords(score)} against ${teacher} (${shareText(score.share)}${twoPasses ? TWO_PASSES : ''}${withSource ? `, ${source}` : ''})`;
+  return (
+    `${metric}${at} ${valueWords(score)} against ${teacher} ` +
+    `(${shareText(score.share)}${twoPasses ? TWO_PASSES : ''}${withSource ? `, ${source}` : ''})`
+  );
 }
 
 /** `0.69`; measured here `0.92 (0.89–0.95)`. */

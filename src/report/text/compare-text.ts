@@ -1,7 +1,8 @@
 /** Several plans side by side: what each device, context or cache type would be deployed with. */
 import pc from 'picocolors';
 import { isUncompressed } from '../../codecs/registry.js';
-import type { Choice, Plan, PlanReport } from '../../plan/types.js';
+import type { Choice } from '../../plan/answer-types.js';
+import type { Plan, PlanReport } from '../../plan/types.js';
 import { shownDecode } from '../../plan/words/words.js';
 import { formatTokens } from '../../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
@@ -86,7 +87,9 @@ export function compareText(
   const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
   const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
   const first = sorted[0] as PlanReport;
-  const question = `${first.model.name}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
+  const question =
+    `${first.model.name}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a ` +
+    `sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
     ...contexts.flatMap((runs) => [
@@ -149,8 +152,10 @@ function othersWords(runs: readonly PlanReport[], priced: boolean): string[] {
   const behind = others.filter((r) => r.answer.verdict !== first.answer.verdict);
   const cheaper = others.filter((r) => !behind.includes(r) && speed(r) > 0 && (!priced || hour(r) < hour(first)));
   const words = priced
-    ? `cheaper an hour, dearer a token: ${cheaper.map((r) => `${name(r)} ($${brief(hour(r))} for ${share(r)} of ${name(first)}'s tokens)`).join(', ')}`
-    : `cheaper a token only where an hour costs less than this share of ${name(first)}'s: ${cheaper.map((r) => `${name(r)} ${share(r)}`).join(', ')}`;
+    ? 'cheaper an hour, dearer a token: ' +
+      `${cheaper.map((r) => `${name(r)} ($${brief(hour(r))} for ${share(r)} of ${name(first)}'s tokens)`).join(', ')}`
+    : `cheaper a token only where an hour costs less than this share of ${name(first)}'s: ` +
+      `${cheaper.map((r) => `${name(r)} ${share(r)}`).join(', ')}`;
   return [
     ...(cheaper.length === 0 ? [] : [words]),
     ...behind.map((r) => `${name(r)}: ${missedWords(r) ?? r.answer.reason}`),
@@ -178,12 +183,18 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
   const speed = timed
     ? `${brief(timed.estimate)} tok/s`
     : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
-  const start = `${none}${name(first)}${at}: ${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
+  const start =
+    `${none}${name(first)}${at}: ` +
+    `${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
   const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
   const price = usd ? `, $${brief(usd.estimate)} a million output tokens` : '';
   const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;
   const apart = x.low > y.high || y.low > x.high;
-  return `${start}${price}; next ${name(second)}, ${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${behind(first, second)}${apart ? '' : ' (their intervals overlap)'}`;
+  return (
+    `${start}${price}; next ${name(second)}, ` +
+    `${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${behind(first, second)}` +
+    (apart ? '' : ' (their intervals overlap)')
+  );
 }

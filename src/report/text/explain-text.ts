@@ -29,7 +29,9 @@ const sizes = (shape: Readonly<Record<string, number>>, names: readonly string[]
 
 /** @param width columns of the terminal */
 export function explainText(e: Explained, { width }: { readonly width: number }): string {
-  const head = `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: ${range(e.secondsPerStep)} a step, ${e.evidence}. What makes it unsure:`;
+  const head =
+    `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: ${range(e.secondsPerStep)} a step, ` +
+    `${e.evidence}. What makes it unsure:`;
   const others = `${e.contributions.length + 1}. ${shareText(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
@@ -60,7 +62,8 @@ function explained({ law, data, leftOut }: CallExplanation, { estimate }: Interv
   return [
     `law: ${[first ?? 'none', ...parts].join(' + ')}${total}${residual}`,
     data
-      ? `data: ${data.points} shapes; the nearest, ${formatNumber(data.octavesAway)} octaves away: ${sizes(data.nearest)}`
+      ? `data: ${data.points} shapes; the nearest, ${formatNumber(data.octavesAway)} octaves away: ` +
+        `${sizes(data.nearest)}`
       : 'data: none of this kernel',
     ...leftOut.map(({ what, halfWidth, enters }) => {
       const word = enters === 'added' ? 'and ' : enters === 'instead' ? 'instead ' : '';

@@ -50,7 +50,8 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
     row
       ? [
-          `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
+          `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a ` +
+            `replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
         ]
       : [],
   );
@@ -61,20 +62,25 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
     ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
     [
       'Workload',
-      `simulated: each user asks, waits for the answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
+      'simulated: each user asks, waits for the ' +
+        `answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ` +
+        `${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ` +
+        `${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
     ],
     [
       'Instead',
       still.length === 0
         ? null
-        : `without the workload, ${fleet.users} who all decode at once at ${formatTokens(report.contextTokens)} tokens, and nobody's prompts between: ${still.join('; ')}`,
+        : `without the workload, ${fleet.users} who all decode at once at ${formatTokens(report.contextTokens)} ` +
+          `tokens, and nobody's prompts between: ${still.join('; ')}`,
     ],
     ['Serve', deploy && commandWords(deploy)],
     [
       'Risk',
       [
         ...(upside ? [upsideRisk(report, upside.name)] : []),
-        'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all percentiles',
+        'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all ' +
+          'percentiles',
       ].join('; '),
     ],
   ];
@@ -86,7 +92,10 @@ function upsideRisk({ plans, device, model, contextTokens }: PlanReport, name: s
   const plan = plans.find((p) => planName(p) === name);
   if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null) {
     const retrieval = plan ? retrievalRisk(plan, contextTokens) : null;
-    return `the upside needs new kernels${plan ? fleetBuiltWords(plan) : ''}${retrieval === null ? '' : `; ${retrieval}`}`;
+    return [
+      'the upside needs new kernels' + (plan ? fleetBuiltWords(plan) : ''),
+      ...(retrieval ? [retrieval] : []),
+    ].join('; ');
   }
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
@@ -100,7 +109,10 @@ const fleetBuiltWords = ({ asPublished: a }: Plan): string => (a ? `: existing o
 function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
   const more = unwritten.length - 2;
   const plans = `${unwritten.slice(0, 2).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-  return `none for this workload: of ${plans} none ${deploy === null ? 'gives a user the targets' : 'needs fewer GPUs if every step takes the slow end of its interval'}`;
+  return (
+    `none for this workload: of ${plans} none ` +
+    (deploy === null ? 'gives a user the targets' : 'needs fewer GPUs if every step takes the slow end of its interval')
+  );
 }
 
 /** Whether the GPUs that are asked about serve the users with what runs today; null where no number is asked about. */
@@ -133,7 +145,14 @@ function serviceWords(row: FleetService, device: string): string {
     return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
   };
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
-  return `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('ttft')}, p99 TPOT ${pair('tpot')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ${row.mostUsersPerReplica}${slowEnd ? ', even if every step takes the slow end of its interval' : ' by the estimate, and nobody if every step takes the slow end of its interval'}`;
+  return (
+    `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('ttft')}, p99 ` +
+    `TPOT ${pair('tpot')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ` +
+    `${row.mostUsersPerReplica}` +
+    (slowEnd
+      ? ', even if every step takes the slow end of its interval'
+      : ' by the estimate, and nobody if every step takes the slow end of its interval')
+  );
 }
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
@@ -192,7 +211,10 @@ function shapeWords(
   if (replicas > 1 && row.usersPerReplica === 1)
     return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
   const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
-  return `: ${replicas === 1 && degree === 1 ? '' : `${shape}, `}${plan}, ${usersWords(row)}${replicas === 1 ? '' : ' each'}`;
+  return (
+    `: ${replicas === 1 && degree === 1 ? '' : `${shape}, `}${plan}, ` +
+    `${usersWords(row)}${replicas === 1 ? '' : ' each'}`
+  );
 }
 
 /** Why a replica takes no second user. */
@@ -210,7 +232,8 @@ const commandWords = ({ serve, replicas }: { readonly serve: string | null; read
 function rowWords(row: FleetRow, device: string): string {
   const { secondsPerStep: s } = row;
   const time = s
-    ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
+    ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ` +
+      `${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
     : '';
   const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
@@ -269,7 +292,9 @@ export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
 
 /** What its columns mean. */
 export const FLEET_LEGEND =
-  '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its time rests on. keeps: worst published score.';
+  '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the ' +
+  'most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its ' +
+  'time rests on. keeps: worst published score.';
 
 /**
  * Which of several GPUs serves the users best, and what the others would have to cost; null where it says nothing.
@@ -293,7 +318,8 @@ export function fleetsWords(fleets: readonly AnsweredFleet[]): string | null {
     others.length === 0
       ? []
       : [
-          `${priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`} ${others.join('; ')}`,
+          `${priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`} ` +
+            `${others.join('; ')}`,
         ];
   return [gpus(first), ...next, ...none].join('; ');
 }

@@ -164,7 +164,9 @@ export function modelCardTable(card: ModelCard, width: number): string {
   const lines = [
     `${g.name}: ${layersTimesLoops(g)} layers × loops`,
     ...wrap(
-      `${g.heads} query and ${g.kvHeads} KV heads of width ${g.headDim}; hidden ${g.hidden}, ${g.mlp} MLP ${g.mlpHidden}, vocabulary ${g.vocab}${g.tiedEmbeddings ? ' (tied)' : ''}; ${formatTokens(g.maxPositions)} positions; ${formatNumber(g.parameters / 1e9)} B parameters in ${g.weightType}`,
+      `${g.heads} query and ${g.kvHeads} KV heads of width ${g.headDim}; hidden ${g.hidden}, ${g.mlp} MLP ` +
+        `${g.mlpHidden}, vocabulary ${g.vocab}${g.tiedEmbeddings ? ' (tied)' : ''}; ${formatTokens(g.maxPositions)} ` +
+        `positions; ${formatNumber(g.parameters / 1e9)} B parameters in ${g.weightType}`,
       width,
     ),
     ...wrap(`Source: ${g.source}`, width),
@@ -179,7 +181,10 @@ export function modelCardTable(card: ModelCard, width: number): string {
   }
   lines.push(
     ...wrap(
-      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of it. !: another table or training gives the same codec another value; they stand below each other. In parentheses: the decoder that generated the answers. two-pass takes two passes a token and caches full-width K and V, so it saves neither time nor memory.',
+      'Quality as published, by codec and task. teacher: the uncompressed model in the same table. kept: share of ' +
+        'it. !: another table or training gives the same codec another value; they stand below each other. In ' +
+        'parentheses: the decoder that generated the answers. two-pass takes two passes a token and caches ' +
+        'full-width K and V, so it saves neither time nor memory.',
       width,
     ),
   );

@@ -77,7 +77,11 @@ function shapeLine(r: PlanReport): string {
   const m = r.model;
   const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
   const each = r.settings.gpus > 1 ? ' a GPU' : '';
-  return `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ${formatDecimalBytes(perGpu)}${each}${m.quantised ? ` in ${m.quantised.name}` : ''}, ${reserveWords(r)}, cache ${r.settings.cacheType}`;
+  return (
+    `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ` +
+    `${formatDecimalBytes(perGpu)}${each}${m.quantised ? ` in ${m.quantised.name}` : ''}, ${reserveWords(r)}, cache ` +
+    `${r.settings.cacheType}`
+  );
 }
 
 /** What is kept of the memory, and for whom. */
@@ -229,7 +233,8 @@ const SURE = { estimate: 0, low: 0, high: 0 };
 const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] =>
   [...shown.map((p) => p.qualityKept), ...choicesOf(answer).flatMap((c) => c.qualityLost)].some((s) => s?.twoPasses)
     ? [
-        `${TWO_PASSES}: scored by a decoder that kept a full-width cache and ran every token twice, not on the compressed cache whose time is given.`,
+        `${TWO_PASSES}: scored by a decoder that kept a full-width cache and ran every token twice, not on the ` +
+          'compressed cache whose time is given.',
       ]
     : [];
 
@@ -239,7 +244,8 @@ function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly strin
   const more = r.warnings.filter((w) => w.code !== 'input').length;
   return [
     actLegend(r, shown, head),
-    `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
+    '--notes explains the ' +
+      `columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
   ].join(' ');
 }
 
@@ -266,7 +272,8 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
   const kernels = new Set(shown.map(kernelsLabel));
   const share = `${Math.round(r.settings.keep * 100)} %`;
   return [
-    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; all times are at this batch, with their 90 % interval. a user: tok/s of each.`,
+    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; ` +
+      'all times are at this batch, with their 90 % interval. a user: tok/s of each.',
     ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
       ? ['~: a guess, the ends of its interval lie more than ten times apart.']
       : []),
@@ -282,25 +289,36 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
       : []),
     ...(has('published')
       ? [
-          'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody has built such); the path may be another.',
+          'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody ' +
+            'has built such); the path may be another.',
         ]
       : []),
     ...(has('pays at')
       ? [
-          'pays at: faster than the full cache only if its kernels reach at least this share of the speed of tuned ones.',
+          'pays at: faster than the full cache only if its kernels reach at least this share of the speed of ' +
+            'tuned ones.',
         ]
       : []),
     ...(has('keeps')
       ? [
           r.fidelity
-            ? `keeps: worst score measured here (top-1: same most likely next token as the uncompressed model; passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ${share} nothing is recommended.`
-            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the worst of the codec's other checkpoints; below ${share} nothing is recommended.${shown.some((p) => p.qualityKept?.times) ? ' Lost (20 × the error): its published error is 20 times that of lla at the same size, and no score is known.' : ''}`,
+            ? 'keeps: worst score measured here (top-1: same most likely next token as the uncompressed model; ' +
+              `passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ` +
+              `${share} nothing is recommended.`
+            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the ` +
+              `worst of the codec's other checkpoints; below ${share} nothing is ` +
+              'recommended.' +
+              (shown.some((p) => p.qualityKept?.times)
+                ? ' Lost (20 × the error): its published error is 20 times that of lla at the same size, and no ' +
+                  'score is known.'
+                : ''),
         ]
       : []),
     ...twoPassWords(r, shown),
     ...(has('KL here')
       ? [
-          `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} tokens.`,
+          `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} ` +
+            'tokens.',
         ]
       : []),
     ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),

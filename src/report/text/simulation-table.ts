@@ -40,7 +40,7 @@ export function simulationTable(r: SimulationReport, options: { colour: boolean 
           ...depthTable(r.runs[0]),
           ...speculationTable(r.runs[0], r.server.maxNumSeqs),
         ];
-  return `${[...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim)].join('\n')}\n`;
+  return [...lead.slice(0, 1).map(c.bold), ...lead.slice(1), '', ...tables, '', ...trust(r).map(c.dim), ''].join('\n');
 }
 
 function title(r: SimulationReport): string[] {
@@ -52,10 +52,12 @@ function title(r: SimulationReport): string[] {
   const leave =
     depth === null
       ? ''
-      : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
+      : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} ` +
+        `loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
   const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
   return wrap(
-    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
+    `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ` +
+      `${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
     WIDTH,
     '  ',
   );
@@ -70,7 +72,9 @@ function runLead(r: SimulationReport): string[] {
     const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
     lines.push(
       ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ${limitWords(run, r)}.`,
+        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
+          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ` +
+          `${limitWords(run, r)}.`,
         WIDTH,
         '  ',
       ),
@@ -89,7 +93,12 @@ function testedLines(r: SimulationReport): string[] {
 /** @returns what the first number of a rate holds for, too */
 function rateTarget(r: SimulationReport): string[] {
   const unsure = unsureWords(r);
-  const holds = `the first number holds ${unsure === null ? 'with 97.5 % confidence for other draws of these requests' : 'for other draws of these requests'}, even if every step takes the slow end of its interval`;
+  const holds =
+    'the first number holds ' +
+    (unsure === null
+      ? 'with 97.5 % confidence for other draws of these requests'
+      : 'for other draws of these requests') +
+    ', even if every step takes the slow end of its interval';
   return [
     ...wrap(`Highest rate with ${targetWords(r)}; ${holds}:`, WIDTH, '  '),
     ...(unsure === null ? [] : wrap(`No rate is sure: ${unsure}.`, WIDTH, '  ')),
@@ -109,7 +118,10 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     const usd = s.usdPerMillionOutputTokens;
     const price =
       usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
-    return `${s.id}: ${low === 0 ? 'surely no' : formatNumber(low)} requests a second (estimate ${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`;
+    return (
+      `${s.id}: ${low === 0 ? 'surely no' : formatNumber(low)} requests a second (estimate ` +
+      `${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`
+    );
   };
   return [
     ...title(r),
@@ -303,7 +315,8 @@ function exactnessWords(r: SimulationReport): string {
   ).map(([name]) => name);
   return names.length === 0
     ? 'percentiles are exact, linear between ranks'
-    : `percentiles of more than ${EXACT_VALUES} values (${names.join(', ')}) are within ${formatNumber(100 * r.percentileError)} % of the exact ones, the others are exact`;
+    : `percentiles of more than ${EXACT_VALUES} values (${names.join(', ')}) are within ` +
+        `${formatNumber(100 * r.percentileError)} % of the exact ones, the others are exact`;
 }
 
 function trust(r: SimulationReport): string[] {
@@ -315,12 +328,18 @@ function trust(r: SimulationReport): string[] {
       .filter((run) => run.rejected > 0)
       .map(
         (run) =>
-          `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ${s.maxModelLen}`,
+          `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ` +
+          `${s.maxModelLen}`,
       ),
-    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}, prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ${s.asyncScheduling ? 'while the GPU works' : 'between iterations'}`,
+    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an ` +
+      `iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ` +
+      `${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}, prefix caching ` +
+      `${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
+      (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
-      : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and the most of these runs and the estimate',
+      : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and ' +
+        'the most of these runs and the estimate',
     ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
     ...[fewWords(shownRuns(r))].flatMap((words) => (words === null ? [] : [words])),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,

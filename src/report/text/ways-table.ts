@@ -25,7 +25,8 @@ export const WAYS: readonly Column<WayRow>[] = [
 ];
 
 const described = (r: WayRow): string =>
-  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ${formatNumber(r.requestsPerSecond.estimate)}), ${r.quality.of ?? `keeps ${keepsWords(r.quality)}`}`;
+  `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ` +
+  `${formatNumber(r.requestsPerSecond.estimate)}), ${r.quality.of ?? `keeps ${keepsWords(r.quality)}`}`;
 
 /** The best that runs today, and that which would have to be written. */
 export function waysWords(rows: readonly WayRow[]): string[] {
@@ -57,7 +58,11 @@ export function waysNote(rows: readonly WayRow[]): string {
   const looping = rows.some(({ needs }) => needs.endsWith('schedules loops'))
     ? ' vllm-rlt schedules loops, at a speed of its own: ask with --stack vllm-rlt.'
     : '';
-  return `*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: worst published score of the cache; proposals change no token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}${looping}`;
+  return (
+    '*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: ' +
+    'worst published score of the cache; proposals change no ' +
+    `token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}${looping}`
+  );
 }
 
 export function waysTables(all: readonly WayRow[], width: number): string[] {

@@ -1,12 +1,8 @@
 /** What a step's attention binds: over rows of full width, over latents, and H2O's exchange of tokens. */
 import { pathSpec } from '../../codecs/paths.js';
-
 import type { EvictedCache } from '../../../kernels/cache-options.js';
-
 import type { Placement } from '../../../kernels/placement.js';
-
 import { readsFirstRows } from '../buffers.js';
-
 import { anchoredIn } from '../configuration.js';
 import { branchWidth, evictingRows, readsLatents } from '../eviction-ops.js';
 import type { Place, Visit } from '../expand.js';

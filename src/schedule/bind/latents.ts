@@ -2,15 +2,11 @@
 import { pathSpec } from '../../codecs/paths.js';
 import { pinsSinks } from '../../eviction/policy.js';
 import { blockComponents } from '../../../kernels/block_vectors/terms.js';
-
 import type { OperationOptions } from '../../../kernels/options.js';
 import type { Rows } from '../../../kernels/placement.js';
-
 import type { CachePart } from '../cache-map.js';
-
 import { evictingRows } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
-
 import { type Bind } from './dense.js';
 import type { Frame } from './frame.js';
 import { placed, type BufferRef, type Bound, type RowAxis } from './refs.js';

@@ -3,7 +3,6 @@
 import { runOf } from '../../../kernels/shared/cache/evict.terms.js';
 import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import { slotOf } from '../cache-map.js';
-
 import { branchWidth, evictingRows } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
 import { beginsMass, massNumber } from '../prefill/prefill.js';

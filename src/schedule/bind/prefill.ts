@@ -5,14 +5,12 @@
  */
 import { pathSpec } from '../../codecs/paths.js';
 import { reindexes } from '../../eviction/policy.js';
-
 import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import { slotOf } from '../cache-map.js';
 import { anchoredIn, latentsOf } from '../configuration.js';
 import { closingTime, readsLatents } from '../eviction-ops.js';
 import type { Visit } from '../expand.js';
 import { keepsRows, shiftOf, rotatesQueries } from '../prefill/prefill.js';
-
 import { SAME_ROW, type Bind, type Binds } from './dense.js';
 import { countOf, fromOf, into, type PromptFrame, type Rowset } from './prompt.js';
 import {

@@ -3,13 +3,9 @@
 import type { Streams } from '../../codecs/codec.js';
 import { listWords } from '../buffers.js';
 import { streamsIn } from '../streams.js';
-
 import type { Visit } from '../expand.js';
-
 import { type Bind } from './dense.js';
-
 import { placed, type BufferRef } from './refs.js';
-
 import type { StepFrame } from './step.js';
 
 type StepBind = Bind<StepFrame>;

@@ -34,9 +34,9 @@ export interface Capacity {
 const SHORT_TOKENS = 32;
 
 /**
- * Divides a GPU's memory as a server does at its start: what `maxNumSeqs` sequences and one batch of prompts need is set
- * aside, the rest is cache. Workspace that grows with a sequence's length is counted with its blocks. Exact rows of windows
- * are whole blocks of each sequence that runs.
+ * Divides a GPU's memory as a server does at its start: what `maxNumSeqs` sequences and one batch of prompts need is
+ * set aside, the rest is cache. Workspace that grows with a sequence's length is counted with its blocks. Exact rows of
+ * windows are whole blocks of each sequence that runs.
  */
 export function capacityOf(c: Configuration, o: CapacityOptions): Capacity {
   const longest = Math.max(o.longest, SHORT_TOKENS + 1);

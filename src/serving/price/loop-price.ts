@@ -82,8 +82,8 @@ export function loopedSeconds(schedule: LoopedScheduler, pricer: LoopPricer): nu
 const TILE_ROWS = 64;
 
 /**
- * All passes of a step, and what it has beside them, are the step's price. Of the operations on tokens the looped layers
- * take their share of all layers.
+ * All passes of a step, and what it has beside them, are the step's price. Of the operations on tokens the looped
+ * layers take their share of all layers.
  */
 export class LoopCostPricer implements LoopPricer {
   readonly knots: Float64Array;

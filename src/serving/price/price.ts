@@ -6,8 +6,8 @@
  *
  * `shared`: operations whose rows are tokens (schedule/shared-ops.ts), priced on all tokens of the iteration; latents
  * take a second pass over the prompts' tokens alone. `own`: what a decode step has beside that, but for its attention.
- * `chunk`: attention and the codec's part of one prompt's chunk after what is cached of it. For a batch of equal lengths
- * without prompts, and for one prompt alone, this is the plan's own price.
+ * `chunk`: attention and the codec's part of one prompt's chunk after what is cached of it. For a batch of equal
+ * lengths without prompts, and for one prompt alone, this is the plan's own price.
  *
  * Everything is computed when it is first asked for. Attention is tabulated over batch × context and taken as linear
  * between neighbouring knots; chunks over tokens × tokens before them.

@@ -1,13 +1,13 @@
 /**
  * The schedule of a server, as vLLM has it (v1/core/sched/scheduler.py, 0.19): every iteration each decoding sequence
- * gets a token; prompts take the rest of the token budget, in chunks; where no block of cache is left, the sequence that
- * began last loses its blocks and is computed again. With `promptsFirst` as SGLang (srt/managers/scheduler.py, 0.5):
- * prompts that have room take an iteration of their own, and sequences wait. With `inTurns` as vllm-rlt: prompts and
- * tokens take iterations in turn.
+ * gets a token; prompts take the rest of the token budget, in chunks; where no block of cache is left, the sequence
+ * that began last loses its blocks and is computed again. With `promptsFirst` as SGLang (srt/managers/scheduler.py,
+ * 0.5): prompts that have room take an iteration of their own, and sequences wait. With `inTurns` as vllm-rlt: prompts
+ * and tokens take iterations in turn.
  *
  * It is a state machine without a clock: `begin` says what an iteration works on, `end` what comes of it. Two programs
- * drive it, the simulation (replica.ts) and the decoder's serving loop (decoder/serving/loop.ts). How the sequences that
- * decode are held is up to its two kinds: counted (counted.ts), or one by one where tokens take loops of their own
+ * drive it, the simulation (replica.ts) and the decoder's serving loop (decoder/serving/loop.ts). How the sequences
+ * that decode are held is up to its two kinds: counted (counted.ts), or one by one where tokens take loops of their own
  * (looped.ts).
  */
 import { MixedBatch } from './batch.js';

@@ -1,0 +1,140 @@
+/** The server of a question: which one, its runtime, and what it keeps for itself. */
+import type { DeviceSpec } from '../../devices/catalogue.js';
+import { UserError } from '../../errors.js';
+import type { Scenario } from '../../schema/settings.js';
+import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
+import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
+import { stackLabel } from '../../stacks/choose.js';
+import {
+  isAsynchronous,
+  isRuntime,
+  listedAs,
+  servedBy,
+  stackName,
+  usualStack,
+  RUNTIMES,
+} from '../../stacks/serving.js';
+import type { Sources, ModelSource } from './prepare.js';
+
+/** @throws UserError for what the server does not do, and for settings of a runtime without one */
+export function runtimeOf(scenario: Scenario, { gpu, model }: Sources, gpus: number): Runtime | null {
+  const { execution, attention, server } = scenario;
+  const source = gpu?.runtime;
+  if (!source) {
+    const idle = execution === undefined ? (attention === undefined ? null : 'attention') : 'execution';
+    if (idle !== null)
+      throw new UserError(`--${idle} is for servers that are priced with their runtime`, `add --stack ${RUNTIMES[0]}`);
+    return null;
+  }
+  if (model.geometry.quantised)
+    throw new UserError(
+      `${source.name} is not known to load weights in ${model.geometry.quantised.name}`,
+      'leave --weight-type out, or choose another --stack',
+    );
+  if (gpus > 1) throw new UserError(`${source.name} runs a model on one GPU, not on ${gpus}`, 'leave --gpus out');
+  if (!source.terms.serves) checkBatch(scenario, source, model);
+  const asynchronous = isAsynchronous(server?.asyncScheduling, null);
+  return new Runtime(source, runtimeChoice(source, { execution, attention }, asynchronous), model.geometry);
+}
+
+/** @throws UserError for what only a server does, and for models whose launches nobody counted */
+function checkBatch(
+  { execution, workload, server, cacheType }: Scenario,
+  { name }: RuntimeSource,
+  model: ModelSource,
+): void {
+  const label = stackLabel(name);
+  if (servedBy(listedAs(model), name) === null)
+    throw new UserError(
+      `launches of ${label} were not counted for ${listedAs(model) ?? model.geometry.name}`,
+      'leave --stack out, or choose another',
+    );
+  const asked: readonly (readonly [flag: string, is: boolean])[] = [
+    ['execution loop-graphs', execution !== undefined && execution !== 'eager'],
+    ['depth', workload?.depth !== undefined],
+    ['draft-tokens', server?.draftTokens !== undefined],
+    ['async-scheduling on', server?.asyncScheduling === 'on'],
+    ['prefill-replicas', server?.prefillReplicas !== undefined],
+    ['prefix-caching on', server?.prefixCaching === 'on'],
+    ['cache-type fp8', cacheType === 'fp8'],
+  ];
+  const found = asked.find(([, is]) => is);
+  if (found)
+    throw new UserError(`${label} generates one batch from end to end: it has no --${found[0]}`, 'leave it out');
+}
+
+export const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
+  const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
+  return hostRow === null
+    ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as ` +
+        'others do), and steps depend on it more than on the GPU'
+    : `${name} launches a kernel in ${estimate} µs, as a host beside this GPU did in the ledger (${hostRow}); ` +
+        'another host may take half of that or twice as long';
+};
+
+/** @throws UserError where no stack has kernel times of a cache in 8-bit floats on the device */
+export function checkFp8({ gpu, device }: Sources): void {
+  const file = gpu?.stack?.file;
+  if (!file?.tables.some((t) => t.op.endsWith('-fp8')))
+    throw new UserError(
+      `there are no kernel times of ${file ? stackName(file) : 'a server'} with an fp8 cache on ${device.name}`,
+      'choose another --stack or --device, or --cache-type f16',
+    );
+}
+
+/** Whose GPUs the servers run on. */
+const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
+
+/**
+ * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
+ * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
+ */
+export function serverOf(sources: Sources, gpus: number, scenario: Scenario): ServerMemory | null {
+  const { device, model } = sources;
+  const { server } = scenario;
+  const whole = (value: string | number | undefined): number | undefined =>
+    value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
+  const hosted = {
+    geometry: model.geometry,
+    gpus,
+    vramBytes: device.vramBytes,
+    device: device.id ?? '',
+    sequences: whole(server?.maxNumSeqs),
+    batchedTokens: whole(server?.maxNumBatchedTokens),
+  };
+  const host = hostOf(sources, scenario);
+  return host && serverMemory(host, hosted);
+}
+
+/** A server as it is named; its version is null for today's. */
+export interface Host {
+  readonly stack: string;
+  readonly version: string | null;
+  readonly name: string;
+}
+
+/** The server whose rules hold: whose memory a plan reserves, and whose scheduler a simulation has. */
+export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: Scenario): Host | null {
+  const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
+  const file = gpu?.stack?.file;
+  if (gpu?.runtime) return { stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) };
+  if (file) {
+    const own = version ?? file.version;
+    return { stack: file.stack, version: own, name: stackName({ ...file, version: own }) };
+  }
+  if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
+  const stack = usualStack(listedAs(model));
+  return { stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
+}
+
+/**
+ * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
+ * elsewhere, at an estimated time. None on another maker's GPU without tables or a calibration: no kernel and no
+ * runtime was ever measured there.
+ */
+export const servingStack = (sources: Sources, scenario: Scenario): string | null => {
+  const stack = sources.stack ?? undefined;
+  if (stack !== 'attainable' && !isRuntime(stack)) return sources.stack;
+  if (sources.spec?.vendor !== 'nvidia') return null;
+  return stack === 'attainable' ? (hostOf(sources, scenario)?.stack ?? null) : stack;
+};
