@@ -128,6 +128,7 @@ if (process.argv.includes('--check')) {
   const wrong = [
     ...unusedExports().map((line) => `unused: ${line}`),
     ...words,
+    ...longLines.map((line) => `${line}: more than ${COLUMNS} columns`),
     ...largeFiles.map((file) => `${file}: more than ${FILE_LINES} lines`),
     ...largeFolders.map((folder) => `${folder} files: more than ${FOLDER_FILES}`),
   ];

@@ -17,7 +17,8 @@ export const KAPPA_UNTESTED = CONSTANTS.perOctaveUntested.value;
 const KAPPA_FLOOR = CONSTANTS.perOctaveLeast.value;
 
 /**
- * Our own: scores are weighed by their groups, and it is an order statistic. The ⌈level · (n + 1)⌉-th smallest of n scores, or the largest when there are not that many; 0 of none.
+ * Our own: scores are weighed by their groups, and it is an order statistic. The ⌈level · (n + 1)⌉-th smallest of n
+ * scores, or the largest when there are not that many; 0 of none.
  * @param groups scores that were left out together err together: every group counts alike, and each score as a part of
  *   its group (pooled distributions of Dunn, Wasserman & Ramdas 2022, "Distribution-free prediction sets for two-layer
  *   hierarchical models")

@@ -1,7 +1,7 @@
 /**
  * Which share of the requests misses its targets, and which share may do so in the long run.
  *
- * A run is one draw: of a rate that it just sustains, other draws of the same traffic miss the targets half of the time.
+ * A run is one draw: of a rate that it just sustains, other draws of the same traffic miss the targets half the time.
  * So its requests are divided, in the order in which they come, into a warm-up (the server begins empty) and six equal
  * parts. Two bounds hold with 97.5 % confidence, since a search takes the best of several rates, and the larger counts.
  * One is Student's t over the parts' shares (batch means): misses come in bursts, and a queue that grows makes parts
@@ -63,7 +63,10 @@ export class Misses {
     return Math.min(1, Math.max(this.byParts(), binomialBound(total(this.missed), counted)));
   }
 
-  /** Whether more have missed than may, of all that count: the run can end. @param sure more than are sure not to be too many */
+  /**
+   * Whether more have missed than may, of all that count: the run can end.
+   * @param sure more than are sure not to be too many
+   */
   tooMany(allowedShare: number, sure: boolean): boolean {
     const missed = total(this.missed);
     if (missed > allowedShare * this.expected + 1e-9) return true;

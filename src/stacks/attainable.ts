@@ -94,7 +94,7 @@ export const UNDIVIDED: OpClass = 'decode-attention';
 /** What tuned kernels reach, whatever a server's do. */
 export const tunedAlone = ({ own, pooled }: AttainableLaws): AttainableLaws => ({ own, pooled });
 
-/** The bracket of a call, and its work: with what one unit reads alone where the server's kernel divides no sequence. */
+/** The bracket of a call, and its work: what one unit reads alone where the server's kernel divides no sequence. */
 function bracketOf(laws: AttainableLaws, { class: of, table, work }: TunedCall): { bracket: Bracket; work: OpWork } {
   const bracket = laws.own[of] ?? laws.pooled[of];
   const { undivided } = laws;

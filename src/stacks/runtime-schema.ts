@@ -36,7 +36,7 @@ const terms = z
     source: z.record(z.string(), z.string().min(1)),
     /** The stack whose tables price its kernels where there are some. */
     kernels: z.string().min(1),
-    /** It serves: tokens leave early, loops are replayed, sequences join between passes. Else one batch from end to end. */
+    /** It serves: tokens leave early, loops are replayed, sequences join between passes. Else one batch to its end. */
     serves: z.boolean(),
     /** Kernels that the host launches, and other work of its, in launches. */
     launches: z.strictObject({

@@ -153,7 +153,7 @@ export interface Served {
 /**
  * Stacks that serve a preset with a full cache, or a class of models by the model_type of its config.json. Huginn is in
  * none of the lists but vllm-rlt's, and what a fork or an open pull request alone serves (LoopCoder-V2, Lumma) in none.
- * SGLang serves IQuest-Coder-Loop (pull request 16348), but keeps all rows of both loops: other bytes than planned here.
+ * SGLang serves IQuest-Coder-Loop (pull request 16348), but keeps all rows of both loops: other bytes than planned.
  */
 const VLLM_OURO: Served = {
   source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; removed by pull request 49786',

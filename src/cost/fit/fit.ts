@@ -1,6 +1,6 @@
 /**
  * Fits what the kernels of a class share on a device: the law, the variances of what deviates from it, and how wide
- * intervals must be for kernels and shapes that were left out. Only fitting imports this; predicting needs predictor.ts.
+ * intervals must be for kernels and shapes that were left out. Only fitting imports it; predicting needs predictor.ts.
  */
 import type { Calibration, Predictor, Sample } from '../../schema/calibration.js';
 import { correctedSeconds, driftExponentOf, readCalibration, typicalSeconds } from '../../schema/drift.js';
@@ -225,7 +225,7 @@ function missedBy(groups: readonly Group[], hides: Hides): Missed[][] {
 /** A part of the points, or of the groups, is hidden in turn. */
 const FOLDS = 5;
 
-/** What was missed of each group of a class by leaving out points, whole variants, and the longer halves of variants. */
+/** What was missed of each group of a class by leaving out points, whole variants, and their longer halves. */
 function holdOut(groups: readonly Group[]): Record<'points' | 'variants' | 'longer', Missed[][]> {
   const inTurn = (hides: (fold: number) => Hides): Missed[][] => {
     const folds = Array.from({ length: FOLDS }, (_, fold) => missedBy(groups, hides(fold)));

@@ -118,7 +118,8 @@ function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
 
 /** `20 of 24 inside the interval, median error 12 %, mostly too fast`. */
 export const faredWords = ({ inside, figures, medianError, mostly }: Tested): string =>
-  `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %${mostly === null ? '' : `, mostly ${mostly}`}`;
+  `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %` +
+  (mostly === null ? '' : `, mostly ${mostly}`);
 
 /** The groups nearest to a question, and what they are of; null as above. */
 export function nearestGroups(

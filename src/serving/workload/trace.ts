@@ -99,7 +99,8 @@ export function summarise(o: TraceOptions): TraceSummary {
   }
   if (requests === 0)
     throw new UserError(
-      `trace ${show(displayPath(o.path))} holds no requests${reader.skipped > 0 ? `: all ${reader.skipped} lines are wrong` : ''}`,
+      `trace ${show(displayPath(o.path))} holds no requests` +
+        (reader.skipped > 0 ? `: all ${reader.skipped} lines are wrong` : ''),
       'name a trace with requests',
     );
   const { name, hashTokens } = reader.format;

@@ -1,4 +1,4 @@
-/** Requests that are made up: arrivals and lengths from distributions, users who wait, conversations of several turns. */
+/** Requests that are made up: arrivals and lengths from distributions, users who wait, conversations of turns. */
 import { drawLength, exponential, gamma, streamOf, type Lengths, type Uniform } from './draws.js';
 import type { CompletedRequest, Source } from '../engine.js';
 import type { Draft } from '../scheduler/requests.js';
