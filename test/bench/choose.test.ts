@@ -69,7 +69,7 @@ const trackOf = (variant: string, share: number): Track => ({
   visitSeconds: [],
 });
 
-test('of kernels the one that lowers steps’ variance most for its time; the measured wait for others’ first point', () => {
+test('of kernels the one that lowers steps’ variance most for its time; after others’ first point', () => {
   const [heavy, light] = [trackOf('norm', 10), trackOf('add', 1)];
   const tracks = [light, heavy];
   const measure = (track: Track, index: number, seconds: number): void => {
