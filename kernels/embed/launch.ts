@@ -1,7 +1,7 @@
 /** Token embedding: embed.wgsl. */
 import type { PlacementOptions } from '../placement.js';
 import { oneStep, type OperationPlan } from '../host/plan.js';
-import { bytesOfPairs, requireEven, shapeOf } from '../host/shape.js';
+import { bytesOfPairs, elementOf, requireEven, shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { grid, rowsOf } from '../shared/dense/rows.launch.js';
@@ -16,9 +16,9 @@ function planEmbed(
   { output }: PlacementOptions = {},
   columns = false,
 ): OperationPlan {
-  const s = shapeOf<'embed'>(call);
+  const s = shapeOf<'embed'>({ ...call, variant: 'f16' });
   requireEven(call, s, 'width');
-  const element = call.variant as 'f16' | 'f32';
+  const element = elementOf(call);
   const count = (s.rows * s.width) / 2;
   const to = rowsOf(call, 'output', 'output', s.rows, s.width, output);
   return oneStep({

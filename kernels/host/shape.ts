@@ -31,6 +31,15 @@ export function shapeOf<K extends KernelName>(call: KernelCall, ...zero: readonl
   return s;
 }
 
+/** The element type of weights of a variant named after it. Those in 32 bits are listed as those in 16 are. */
+export function elementOf(call: KernelCall): 'f16' | 'f32' {
+  requireShape(
+    call.variant === 'f16' || call.variant === 'f32',
+    `${call.kernel}: weights are f16 or f32, not ${call.variant}`,
+  );
+  return call.variant;
+}
+
 export function requireEven(
   call: KernelCall,
   dims: Readonly<Record<string, number>>,

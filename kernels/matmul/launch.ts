@@ -3,7 +3,7 @@ import type { MatmulOptions, Tuning } from '../options.js';
 import type { Rows } from '../placement.js';
 import { requireShape } from '../host/errors.js';
 import { oneStep, type OperationPlan } from '../host/plan.js';
-import { bytesOfPairs, shapeOf } from '../host/shape.js';
+import { bytesOfPairs, elementOf, shapeOf } from '../host/shape.js';
 import { tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { matrixFits, matrixStep, type Launch } from '../shared/dense/matrix.launch.js';
@@ -60,7 +60,7 @@ function planMatmul(
   device: MatmulDevice = {},
 ): OperationPlan {
   const s = shapeOf<'matmul'>(call);
-  const element = call.variant as 'f16' | 'f32';
+  const element = elementOf(call);
   const { weightGroup = 1, accumulate = false, transposed = false } = options;
   requireShape(
     weightGroup >= 1 && s.groups % weightGroup === 0,

@@ -116,10 +116,10 @@ function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
   return fast <= (1 - ONE_SIDED) * figures.length ? 'too slow' : null;
 }
 
-/** `20 of 24 inside the interval, median error 12 %, mostly too fast`. */
+/** `20 of 24 inside the interval, median error 12 %, too fast`. */
 export const faredWords = ({ inside, figures, medianError, mostly }: Tested): string =>
   `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %` +
-  (mostly === null ? '' : `, mostly ${mostly}`);
+  (mostly === null ? '' : `, ${mostly}`);
 
 /** The groups nearest to a question, and what they are of; null as above. */
 export function nearestGroups(
