@@ -50,7 +50,8 @@ describe('simulate --find-rate --ways', () => {
   const served = [
     ...['--device', 'b300', '--stack', 'vllm-rlt', '--codec', 'full,lla', '--ratio', '4', '--path', 'full,reconstruct'],
     ...['--prompt-tokens', '200', '--output-tokens', '40', '--tpot', '150ms', '--ttft', '5s', '--keep', '0.5'],
-    ...['--requests', '100'],
+    // A share of nine in ten is told by a tenth of the requests.
+    ...['--requests', '100', '--percentile', '90'],
   ];
   const reportOf = async (...args: string[]): Promise<SimulationReport> => {
     const o = await inProcess('simulate', ...served, '--find-rate', '--format', 'json', '--cores', '1', ...args);
