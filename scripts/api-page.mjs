@@ -5,9 +5,8 @@ import { declarations } from './json-schema.mjs';
 
 const INTRODUCTION = `# The library
 
-What \`import ... from 'lla-sim'\` gives: the planner without the command line, for Node and bundlers, with ES modules \
-and
-types. [An example](commands.md#as-a-library). \`npm run schema\` writes this page from the docstrings.
+What \`import ... from 'lla-sim'\` gives: the planner without the command line, for Node and bundlers, with
+ES modules and types. [An example](commands.md#as-a-library). \`npm run schema\` writes this page from the docstrings.
 
 Units are base units, and a name ends with its unit where a number has one: bytes, seconds, tokens, operations, scalars.
 Every function checks its arguments and throws a \`UserError\` that names the one that is wrong.

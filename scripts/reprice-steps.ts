@@ -50,15 +50,11 @@ for (let i = 0; i + 1 < paths.length; i += 2) {
       },
     ];
   });
+  const errors = steps.map((s) => s.error);
   const inside = steps.filter((s) => s.inside).length / steps.length;
   console.log(
-    `${paths[i + 1]}: ${steps.length} steps, median error ${percent(median(steps.map((s) => s.error)))}, 90th ` +
-      `percentile ${percent(
-        quantile(
-          steps.map((s) => s.error),
-          0.9,
-        ),
-      )}, ` +
-      `inside ${percent(inside)}, median width ± ${percent(median(steps.map((s) => s.width)))}`,
+    `${paths[i + 1]}: ${steps.length} steps, median error ${percent(median(errors))}, 90th percentile ` +
+      `${percent(quantile(errors, 0.9))}, inside ${percent(inside)}, median width ± ` +
+      percent(median(steps.map((s) => s.width))),
   );
 }

@@ -41,12 +41,6 @@ const CAUSES: readonly Cause[] = [
       'what HTTP takes from the host is not modelled',
   },
   {
-    holds: ({ row, figure }) => row.id === 'h800-http-2rps-native' && figure === 'ttftSeconds',
-    words:
-      'the client keeps at most 8 requests open and counts from sending: 1.21 of the predicted 1.29 s are the ' +
-      'wait before that',
-  },
-  {
     holds: ({ row }) => row.campaign === 'b300-e2e-row-prefill' && row.server.attention === 'flash-attn-4',
     words:
       'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s ' +

@@ -171,7 +171,7 @@ export function accuracyMarkdown(report: AccuracyReport): string {
         ['source', 'campaign', 'rows', 'why'],
         report.notPriced.map((n) => [n.file, n.campaign, String(n.rows), n.why]),
       ),
-    ].join('\n') + `\n`
+    ].join('\n') + '\n'
   );
 }
 

@@ -10,10 +10,10 @@ import { PAGE_CONTEXTS, sideBySide } from './page-data.js';
 
 const TITLE = 'Codecs side by side';
 const TEXT =
-  'All codecs, with a cache in 16 bits, for the model and GPU that this report was made of: what each needs ' +
-  'before it runs, bytes of a token and of a sequence, sequences by context, speed at the operating batch, what ' +
-  'the kernels that were built would reach, the worst published score, and KL measured on the bundled models with ' +
-  'the same setting or ratio. docs/codecs.md has all scores with their tables.';
+  'All codecs, with a cache in 16 bits, for the model and GPU of this report: what each needs before it runs, bytes ' +
+  'of a token and of a sequence, sequences by context. Speed is at the operating batch, and beside it what the ' +
+  'kernels that were built would reach. The worst published score stands beside KL measured on the bundled models ' +
+  'with the same setting or ratio. docs/codecs.md has all scores with their tables.';
 
 /** Settings of the model and the machine: targets, users and choices of codecs would leave some out. */
 const KEPT: ReadonlySet<string> = new Set<keyof Scenario>([

@@ -1,4 +1,4 @@
-/** The decision in words: at most ten lines at 140 columns, for every printer. */
+/** The decision in words, for every printer: ten lines at 140 columns, eleven where nothing can be left out. */
 import { faredWords } from '../../plan/ask/tested.js';
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isBuilt } from '../../plan/evaluate/as-published.js';
