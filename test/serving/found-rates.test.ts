@@ -57,29 +57,34 @@ it('requests that come evenly and alike leave no room for other draws, random on
   expect(drawn.margin).toBeGreaterThan(0.01);
 });
 
-it(`a rate that is called sure is met by other draws (seed ${SEED})`, { timeout: 120_000 }, async () => {
+it(`rates that are called sure are met by other draws (seed ${SEED})`, { timeout: 120_000 }, async () => {
   const scenario = { device: 'a100-80', codec: ['full'] };
   const sources = await readSources(scenario);
-  const drawOf = (seed: number) => {
-    const workload = { promptTokens: 512, outputTokens: 64, seed };
+  const drawOf = () => {
+    const workload = { promptTokens: 512, outputTokens: 64, seed: random.whole(1, 1e6) };
     const { setting, plan } = settle({ ...scenario, workload }, sources, { percentile: '95', skipBad: false });
     const row = plan.plans[0]!;
     return { setting, service: new Service(setting, candidateOf(setting.request, row.id)!, row) };
   };
-  const { setting, service } = drawOf(random.whole(1, 1e6));
-  const { requestsPerSecond: found } = (await findRate(service, setting, () => Promise.resolve(false)))!;
-  expect(found.low).toBeGreaterThan(0);
-  const missedAt = (rate: number): number =>
-    Array.from({ length: 12 }, () => {
-      const fresh = drawOf(random.whole(1, 1e6));
-      const { metrics } = fresh.service.run(
-        'high',
-        fresh.setting.workload.source(rate, whole(setting, service)),
-        () => false,
-      );
-      return metrics.misses.share! > 0.05;
-    }).filter(Boolean).length;
-  expect(missedAt(found.low), `${found.low} a second`).toBeLessThanOrEqual(4);
-  // Nor is it far below what draws meet.
-  expect(missedAt(1.3 * found.low), `30 % more than ${found.low} a second`).toBeGreaterThan(4);
+  const misses = (rate: number): boolean => {
+    const { setting, service } = drawOf();
+    const { metrics } = service.run('high', setting.workload.source(rate, whole(setting, service)), () => false);
+    return metrics.misses.share! > 0.05;
+  };
+  // One search may be unlucky, since it saw one draw; hardly ever half of them.
+  const [searches, draws] = [8, 3];
+  const missed = { found: 0, above: 0 };
+  for (let run = 0; run < searches; run++) {
+    const { setting, service } = drawOf();
+    const { requestsPerSecond: found } = (await findRate(service, setting, () => Promise.resolve(false)))!;
+    expect(found.low).toBeGreaterThan(0);
+    for (let draw = 0; draw < draws; draw++) {
+      if (misses(found.low)) missed.found++;
+      if (misses(1.3 * found.low)) missed.above++;
+    }
+  }
+  const all = searches * draws;
+  expect(missed.found, 'of the rates that were found').toBeLessThan(all * 0.3);
+  // Nor are they far below what draws meet.
+  expect(missed.above, 'of rates 30 % above').toBeGreaterThan(all * 0.55);
 });
