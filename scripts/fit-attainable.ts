@@ -79,8 +79,9 @@ export function busyTimes<T extends Pick<Measured, 'work' | 'seconds'>>(calls: r
 /** The measured knots of a table; what was filled by interpolation, or may have been warm, is left out. */
 export function timesOf(file: StackFile, table: StackFile['tables'][number]): Measured[] {
   const { l2Bytes } = ratesOf(file.device);
-  const kind = tunedClass(table.op);
-  const pace = paceOf(findDevice(file.device), kind);
+  const device = findDevice(file.device);
+  const kind = table.op === 'all-reduce' && device.interconnect?.throughHost ? 'all-reduce-host' : tunedClass(table.op);
+  const pace = paceOf(device, kind);
   const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
   const kernels = classSpec(table.op);
   const residuals = unpack(table.residuals);
@@ -93,9 +94,9 @@ export function timesOf(file: StackFile, table: StackFile['tables'][number]): Me
     const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
     const warm = maybeWarmBytes(kind, shape, work, l2Bytes, copies) / file.rates.memoryBytesPerSecond;
     if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
-    const { device, stack } = file;
-    const name = [device, stack, table.op, ...Object.values(table.fixed)].join(' ');
-    return [{ class: kind, device, stack, table: name, work, rates: file.rates, pace, seconds }];
+    const { stack } = file;
+    const name = [file.device, stack, table.op, ...Object.values(table.fixed)].join(' ');
+    return [{ class: kind, device: file.device, stack, table: name, work, rates: file.rates, pace, seconds }];
   });
 }
 
@@ -104,7 +105,7 @@ export const measuredTimes = (file: StackFile): Measured[] =>
   file.tables.flatMap((table) => {
     // Laws are of kernels that read 16 bits.
     if (table.op.endsWith('-fp8')) return [];
-    if (tunedClass(table.op) !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
+    if (table.op !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
     return busyTimes(timesOf(file, table));
   });
 

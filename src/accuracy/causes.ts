@@ -41,6 +41,12 @@ const CAUSES: readonly Cause[] = [
       'what HTTP takes from the host is not modelled',
   },
   {
+    holds: ({ row }) => row.campaign === 'mi300x8' && row.server.version === '0.6.3',
+    words:
+      'an early build: 298 ms a step of 128 sequences, where vLLM 0.10 takes 57 ms on the same GPUs with the model in ' +
+      '8 bits (rocm-vllm), which halves no more than the bytes',
+  },
+  {
     holds: ({ row }) => row.campaign === 'b300-e2e-row-prefill' && row.server.attention === 'flash-attn-4',
     words:
       'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s ' +

@@ -30,7 +30,7 @@ const REFERENCE = { clock: 1.98e9, units: 132 } as const;
  * The reference itself, and classes whose floor no clock decides: messages over a link, and launches of small kernels.
  */
 const ALIKE: Pace = { floor: 1, rows: 1, peak: 1 };
-const UNPACED: readonly TunedClass[] = ['all-reduce', 'small'];
+const UNPACED: readonly TunedClass[] = ['all-reduce', 'all-reduce-host', 'small'];
 
 /** Classes whose operations are what matrix units are built for; others wait for memory, or pad their products. */
 const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'prefill-attention'];

@@ -124,7 +124,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const sum = listed('all-reduce', { gpus, bytes: sent });
       // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
       const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
-      const call = kind === 'all-reduce' && joined ? sum : { class: sum.class, work: sum.work };
+      const ofLink = link?.throughHost || !joined ? 'all-reduce-host' : 'all-reduce';
+      const call = { ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }), class: ofLink } as const;
       const price = priced(call, ratesOf(datasheet, rate));
       return { ...price, high: Math.max(price.high, throughHostSeconds(kind, sent, gpus, link)) };
     },
