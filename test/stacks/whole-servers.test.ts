@@ -56,6 +56,18 @@ describe('an exchange', () => {
     const price = joined.pricer!.collective('all-reduce', bytes, 2)!;
     expect(price.high / price.estimate).toBeLessThan(1.5);
   });
+
+  it('on GPUs without tables is as on others that are joined alike', async () => {
+    const of = async (device: string) => {
+      const { pricer } = await requestOf({ device, gpus: 2, codec: ['full'] });
+      return pricer!.collective('all-reduce', 16e3, 2)!;
+    };
+    const [direct, host] = [await of('mi300x'), await of('rtx-4090')];
+    expect(direct.high / direct.low).toBeLessThan(6);
+    // Cards on PCIe take two to three times as long, and how long depends on the board.
+    expect(host.estimate).toBeGreaterThan(2 * direct.estimate);
+    expect(host.high).toBeGreaterThan(100e-6);
+  });
 });
 
 describe('SGLang', () => {
