@@ -5,7 +5,7 @@
 import { STORAGE_BYTES, type ClassSpec, type OpShape } from './op-class.js';
 
 /** Bytes of a weight or a cached scalar in 8-bit floats. */
-const FP8_BYTES = 1;
+export const FP8_BYTES = 1;
 
 type Heads = (s: OpShape) => number;
 

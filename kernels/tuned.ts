@@ -9,6 +9,8 @@ import { OP_CLASSES, type OpClass } from './op-classes.js';
 /** Kernels of one class reach the same shares of a GPU's rates. */
 export const TUNED_CLASSES = [
   'product',
+  /** Weights in 8-bit floats, activations quantised on the way: half of the units' rate, and their own launches. */
+  'product-fp8',
   'decode-attention',
   'latent-attention',
   'prefill-attention',
@@ -38,7 +40,6 @@ export function tunedClass(op: OpClass): TunedClass {
   switch (op) {
     case 'product':
     case 'product-fp8':
-      return 'product';
     case 'all-reduce':
       return op;
     case 'decode-attention':

@@ -58,10 +58,9 @@ export const spec: KernelSpec<'groups' | 'm' | 'k' | 'n'> = {
     const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
     // A kernel's tile has no fewer columns: an exit gate of one takes its time.
     const columns = Math.max(n, LEAST_COLUMNS);
-    if (g === 1 && v === 'f16') return listed('product', { rows: m, columns, inner: k });
+    if (g === 1 && (v === 'f16' || v === 'f8'))
+      return listed(v === 'f8' ? 'product-fp8' : 'product', { rows: m, columns, inner: k });
     const bytes = g * (k * n * weightBytesOf(v) + (m * k + m * n) * 2);
-    const call = unlisted('product', bytes, { matrix: 2 * g * m * k * n });
-    // Without a table of them, weights in 8 bits are multiplied in 16: older GPUs know no other way.
-    return v === 'f8' ? { ...call, table: { op: 'product-fp8', shape: { rows: m, columns, inner: k } } } : call;
+    return unlisted('product', bytes, { matrix: 2 * g * m * k * n });
   },
 };

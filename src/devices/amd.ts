@@ -18,6 +18,7 @@ function amd(
     memory: number;
     f32: number;
     matrix: number;
+    fp8?: boolean;
     units: number;
     lanes: number;
     perPeer: number;
@@ -39,6 +40,7 @@ function amd(
     f32FlopsPerSecond: n.f32 * TERA,
     matrixFlopsPerSecond: n.matrix * TERA,
     matrixHalved: false,
+    multipliesFp8: n.fp8 ?? true,
     units: n.units,
     lanes: n.lanes,
     interconnect: {
@@ -118,6 +120,7 @@ export const AMD: readonly DeviceSpec[] = [
       memory: 1600,
       f32: 22.6,
       matrix: 181,
+      fp8: false,
       units: 104,
       lanes: 64,
       perPeer: 50,

@@ -30,6 +30,7 @@ function apple(
     f32FlopsPerSecond: f32 * TERA,
     matrixFlopsPerSecond: f32 * TERA,
     matrixHalved: false,
+    multipliesFp8: false,
     units: cores,
     lanes: 128,
     interconnect: null,

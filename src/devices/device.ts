@@ -21,6 +21,8 @@ export interface DeviceSpec {
    * The matrix rate is half of what the units do with f16 accumulation (GeForce): power does not keep kernels from it.
    */
   readonly matrixHalved: boolean;
+  /** Matrix units multiply 8-bit floats, at twice the rate of 16 bits. */
+  readonly multipliesFp8: boolean;
   /** Units that work is shared out among: streaming multiprocessors, compute units, GPU cores. */
   readonly units: number;
   /** f32 lanes of a unit; each does a multiply-add a cycle. */

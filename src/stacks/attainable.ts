@@ -33,13 +33,14 @@ const ALIKE: Pace = { floor: 1, rows: 1, peak: 1 };
 const UNPACED: readonly TunedClass[] = ['all-reduce', 'all-reduce-host', 'small'];
 
 /** Classes whose operations are what matrix units are built for; others wait for memory, or pad their products. */
-const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'prefill-attention'];
+const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'product-fp8', 'prefill-attention'];
 
 /** The pace of a device for a class of kernels. */
 export function paceOf(spec: DeviceSpec, of: TunedClass): Pace {
   if (UNPACED.includes(of)) return ALIKE;
   const floor = REFERENCE.clock / clockOf(spec);
-  const peak = spec.matrixHalved && ON_MATRIX_UNITS.includes(of) ? 2 : 1;
+  const whole = spec.matrixHalved && ON_MATRIX_UNITS.includes(of) ? 2 : 1;
+  const peak = of === 'product-fp8' && !spec.multipliesFp8 ? whole / 2 : whole;
   return { floor, rows: (floor * REFERENCE.units) / spec.units, peak };
 }
 
@@ -77,7 +78,8 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
   const paced = <B extends AttainableLaws['own']>(brackets: B): B =>
     Object.fromEntries(
       TUNED_CLASSES.flatMap((of) => {
-        const bracket = brackets[of];
+        // Where units do not multiply 8-bit floats, weights are widened on the way to a product in 16 bits.
+        const bracket = brackets[of === 'product-fp8' && !spec.multipliesFp8 ? 'product' : of];
         return bracket ? [[of, bracketAt(bracket, paceOf(spec, of))]] : [];
       }),
     ) as unknown as B;

@@ -14,6 +14,25 @@ import { DATA, parquet, put } from './tables.js';
 
 const of = (cacheType: string, more: object = {}) => plan({ device: 'h200', codec: ['full'], cacheType, ...more });
 
+describe('--weight-type fp8', () => {
+  const step = async (device: string, weightType?: 'fp8') => {
+    const one = { device, codec: ['full'], model: 'ouro-2.6b', batch: 1, ...(weightType ? { weightType } : {}) };
+    return (await plan(one)).plans[0]!.decode.secondsPerStep!;
+  };
+
+  it('on a GPU without tables is priced by products in 8 bits, which pay for quantising activations', async () => {
+    const [half, whole] = [await step('mi300x', 'fp8'), await step('mi300x')];
+    // Small products wait for launches: half of the bytes is not half of the time.
+    expect(half.estimate).toBeGreaterThan(0.9 * whole.estimate);
+    expect(half.high / half.low).toBeGreaterThan(whole.high / whole.low);
+  });
+
+  it('where units do not multiply them, reads half of the bytes at the speed of 16 bits', async () => {
+    const [half, whole] = [await step('a800-pcie', 'fp8'), await step('a800-pcie')];
+    expect(half.estimate).toBeLessThan(whole.estimate);
+  });
+});
+
 describe('--cache-type fp8', () => {
   it('takes half the bytes, holds twice the sequences, and is priced by fp8 kernels of the stack', async () => {
     const [half, whole] = [await of('fp8', { batch: 32 }), await of('f16', { batch: 32 })];
@@ -45,10 +64,20 @@ describe('--cache-type fp8', () => {
     expect(all.refused.filter((r) => /8-bit floats/.test(r.reason)).length).toBeGreaterThan(20);
   });
 
+  it.each(['rtx-4090', 'mi300x'])(
+    'on %s, where no kernel of it was measured, is what tuned ones reach',
+    async (device) => {
+      const { plans, answer } = await of('fp8', { device });
+      const { decode, servedBy } = plans[0] as Plan;
+      expect([decode.evidence, answer.verdict]).toEqual(['attainable', 'not-recommended']);
+      expect(decode.secondsPerStep!.high).toBeGreaterThan(1.4 * decode.secondsPerStep!.estimate);
+      expect(servedBy === null).toBe(device === 'mi300x');
+    },
+  );
+
   it.each([
     'plan --device h200 --stack attainable',
     'plan --device h200 --codec lla',
-    'plan --device rtx-4090',
     'plan --vram 77GB',
     'run --layers 1 --fill 32',
   ])('%s: refused in one line', async (line) => {

@@ -23,7 +23,7 @@ import { isAsynchronous, type StackTables } from '../../stacks/serving.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
-import { runtimeOf, runtimeNote, checkFp8, serverOf, servingStack } from './server.js';
+import { runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
@@ -128,10 +128,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         `(${formatDecimalBytes(question.server.stepGib * 2 ** 30)}) of memory on, and this GPU lies at that edge: ` +
         'with slightly more memory fewer sequences may fit',
     );
-  if (question.cacheType === 'fp8') {
-    checkFp8(sources);
+  if (question.cacheType === 'fp8')
     notes.push('nothing is published about the quality of a cache in 8-bit floats on these models');
-  }
   const { fidelity } = sources;
   if (!fidelity && (question.targets.maxKl !== undefined || question.targets.minRecall !== undefined))
     throw new UserError(

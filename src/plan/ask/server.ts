@@ -72,16 +72,6 @@ export const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
         'another host may take half of that or twice as long';
 };
 
-/** @throws UserError where no stack has kernel times of a cache in 8-bit floats on the device */
-export function checkFp8({ gpu, device }: Sources): void {
-  const file = gpu?.stack?.file;
-  if (!file?.tables.some((t) => t.op.endsWith('-fp8')))
-    throw new UserError(
-      `there are no kernel times of ${file ? stackName(file) : 'a server'} with an fp8 cache on ${device.name}`,
-      'choose another --stack or --device, or --cache-type f16',
-    );
-}
-
 /** Whose GPUs the servers run on. */
 const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
 
