@@ -4,7 +4,7 @@ import { isEstimate, type Interval, type Evidence } from './evidence.js';
 import { priceStep, type KernelShare, type Pricer } from './latency.js';
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
-import { schedule, type Configuration } from '../schedule/schedule.js';
+import { schedule, type Collective, type Configuration } from '../schedule/schedule.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -70,8 +70,13 @@ export interface WidthContribution {
   /** Of the squared half-width of the step. */
   readonly shareOfWidth: number;
   /** Of its calls the one that is least sure, times the times that it runs; null for what is no kernel. */
-  readonly call: (KernelCall & { readonly times: number; readonly seconds: Interval } & CallExplanation) | null;
+  readonly call: (KernelCall & Timed) | null;
+  /** Of its exchanges between GPUs the one that is least sure; null for what is none. */
+  readonly exchange: (Pick<Collective, 'kind' | 'bytesEach'> & { readonly gpus: number } & Timed) | null;
 }
+
+/** What of a step is explained, and how often it runs. */
+type Timed = { readonly times: number; readonly seconds: Interval } & CallExplanation;
 
 export interface StepExplanation {
   readonly batch: number;
@@ -98,6 +103,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
   const squared = known.reduce((sum, group) => sum + half(group) ** 2, together ** 2);
   const whole = Math.max(squared, half(step) ** 2, Number.MIN_VALUE);
   const calls = leastSure(c, pricer, batch, contextTokens);
+  const exchange = leastSureExchange(c, pricer, schedule(c, batch, contextTokens).collectives);
   const contributions: WidthContribution[] = step.byKernel.map((group) => ({
     kernel: group.kernel,
     by: group.by,
@@ -106,6 +112,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
     seconds: { estimate: group.estimate, low: group.low, high: group.high },
     shareOfWidth: (half(group) * (isEstimate(group.evidence) ? together : half(group))) / whole,
     call: calls(group) ?? null,
+    exchange: group.kernel === 'collective' ? exchange : null,
   }));
   // The widths of whole servers are no narrower than those of published ones that were left out.
   if (whole > 1.001 * squared)
@@ -117,6 +124,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       seconds: null,
       shareOfWidth: 1 - squared / whole,
       call: null,
+      exchange: null,
     });
   contributions.sort((a, b) => b.shareOfWidth - a.shareOfWidth);
   return {
@@ -149,6 +157,24 @@ function leastSure(
     const explained = one && pricer.explain?.(one.call);
     return one && explained && { ...one.call, times: one.times, seconds: one.seconds, ...explained };
   };
+}
+
+function leastSureExchange(
+  { gpus }: Configuration,
+  pricer: Pricer,
+  collectives: readonly Collective[],
+): WidthContribution['exchange'] {
+  let widest = -1;
+  let found: WidthContribution['exchange'] = null;
+  for (const { kind, bytesEach, calls: times } of collectives) {
+    const price = pricer.collective(kind, bytesEach, gpus);
+    const explained = price && pricer.explainCollective?.(kind, bytesEach, gpus);
+    if (!explained || times * (price.high - price.estimate) <= widest) continue;
+    const { estimate, low, high } = price;
+    widest = times * (high - estimate);
+    found = { kind, bytesEach, gpus, times, seconds: { estimate, low, high }, ...explained };
+  }
+  return found;
 }
 
 /** The parts of a law for some work. */

@@ -23,6 +23,8 @@ export interface Pricer {
   price(call: KernelCall): Price;
   /** Why that price (cost/explain.ts). */
   explain?(call: KernelCall): CallExplanation;
+  /** The same of an exchange; null where the link is unknown. */
+  explainCollective?(kind: CollectiveKind, bytes: number, gpus: number): CallExplanation | null;
   /** Submitting a step's commands and waiting for them, once a step; `roofline` where it is an assumption. */
   readonly stepOverhead: StepOverhead;
   /** What a server does for each sequence of a step; absent where kernels are priced without a server. */

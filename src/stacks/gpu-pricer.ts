@@ -10,7 +10,8 @@ import { KERNELS } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';
 import { listed, type TunedCall } from '../../kernels/tuned.js';
 import type { OpClass } from '../../kernels/op-classes.js';
-import type { CallExplanation } from '../cost/explain.js';
+import type { CallExplanation, LeftOut } from '../cost/explain.js';
+import type { CollectiveKind } from '../schedule/schedule.js';
 import { attainableSeconds, explainAttainable, type AttainableLaws } from './attainable.js';
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
@@ -95,6 +96,18 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const found = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor);
   };
+  /** An exchange as a call, and the longest that it takes through a host; null where the link is unknown. */
+  const exchangeOf = (kind: CollectiveKind, bytes: number, gpus: number) => {
+    const rate = linkRate(link, gpus);
+    if (rate === null) return null;
+    const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
+    const sum = listed('all-reduce', { gpus, bytes: sent });
+    // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
+    const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
+    const ofLink = link?.throughHost || !joined ? 'all-reduce-host' : 'all-reduce';
+    const call: TunedCall = { ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }), class: ofLink };
+    return { call, rates: ratesOf(datasheet, rate), throughHost: throughHostSeconds(kind, sent, gpus, link) };
+  };
   return {
     price: eachVariant((kernel, variant) => {
       const spec = KERNELS[kernel];
@@ -118,16 +131,25 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     spread: sources.spread,
     units: stack && datasheet.units ? datasheet.units : null,
     collective: (kind, bytes, gpus) => {
-      const rate = linkRate(link, gpus);
-      if (rate === null) return null;
-      const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
-      const sum = listed('all-reduce', { gpus, bytes: sent });
-      // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
-      const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
-      const ofLink = link?.throughHost || !joined ? 'all-reduce-host' : 'all-reduce';
-      const call = { ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }), class: ofLink } as const;
-      const price = priced(call, ratesOf(datasheet, rate));
-      return { ...price, high: Math.max(price.high, throughHostSeconds(kind, sent, gpus, link)) };
+      const exchange = exchangeOf(kind, bytes, gpus);
+      if (!exchange) return null;
+      const price = priced(exchange.call, exchange.rates);
+      return { ...price, high: Math.max(price.high, exchange.throughHost) };
+    },
+    explainCollective: (kind, bytes, gpus) => {
+      const exchange = exchangeOf(kind, bytes, gpus);
+      if (!exchange) return null;
+      const { call, throughHost } = exchange;
+      const { estimate, high } = priced(call, exchange.rates);
+      const found = call.table && tables?.explain(call.table.op, call.table.shape);
+      const explained = found ?? explainAttainable(laws, call, exchange.rates);
+      if (throughHost <= high) return explained;
+      const slowest: LeftOut = {
+        what: 'the slowest exchange through a host that was published',
+        halfWidth: Math.log(throughHost / estimate),
+        enters: 'instead',
+      };
+      return { ...explained, leftOut: [...explained.leftOut, slowest] };
     },
     source: named,
   };

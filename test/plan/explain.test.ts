@@ -66,6 +66,22 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
     expect(fitted).toBeGreaterThan(0);
   });
 
+  it('explain an exchange by its law or table, and what a host may add', async () => {
+    const wholes: number[] = [];
+    for (const device of ['mi300x', 'h100', 'rtx-4090', 'rtx-pro-6000']) {
+      const { request, report } = await planned({ device, gpus: 2, model: 'ouro-1.4b', context: 1000, batch: 1 });
+      const e = explainRow(request, report, 'full');
+      const { exchange } = e.contributions.find(({ kernel }) => kernel === 'collective')!;
+      const { kind, bytesEach, gpus, seconds, leftOut } = exchange!;
+      const { estimate, high } = request.pricer!.collective(kind, bytesEach, gpus)!;
+      expect(seconds.estimate).toBe(estimate);
+      expect(widthOf(leftOut), device).toBeCloseTo(Math.log(high / estimate), 6);
+      expect(explainText(e, { width: 120 })).toContain('call: all-reduce of 2048 values over 2 GPUs: ');
+      wholes.push(high / estimate);
+    }
+    expect(Math.min(...wholes)).toBeGreaterThan(1);
+  });
+
   it('say what another machine adds', async () => {
     const { request, report } = await planned({ calibration: CALIBRATION, vram: '24GB', context: 500 });
     const content = (await readSources({ calibration: CALIBRATION, vram: '24GB', context: 500 }, null)).calibration!

@@ -11,6 +11,8 @@ import type { Sweep } from '../plan-json.js';
 import { usdLabel } from '../plan-rows.js';
 
 const INDENT = '   ';
+/** Schedules count activations as f32; servers send 16 bits of each. */
+const F32_BYTES = 4;
 /** A smaller factor of a residual is no news. */
 const RESIDUAL_TOLD = 0.005;
 
@@ -47,6 +49,12 @@ function contribution(c: WidthContribution, place: number, width: number): strin
   if (c.kernel === 'server')
     return wrap(`${share}whole servers of ${c.by}: no step is surer than theirs were when left out`, width, INDENT);
   const head = `${share}${c.kernel}, ${c.calls} calls by ${c.by}, ${c.evidence}: ${c.seconds ? range(c.seconds) : ''}`;
+  if (c.exchange) {
+    const { kind, bytesEach, gpus, times, seconds } = c.exchange;
+    const values = formatCount(bytesEach / F32_BYTES);
+    const exchange = `call: ${kind} of ${values} values over ${gpus} GPUs: ${times} × ${range(seconds)}`;
+    return [...wrap(head, width, INDENT), ...[exchange, ...explained(c.exchange, seconds)].flatMap(lines)];
+  }
   if (!c.call) return wrap(head, width, INDENT);
   const { kernel, variant, shape, times, seconds } = c.call;
   const call = `call: ${variant}, ${sizes(shape, KERNELS[kernel].dims)}: ${times} × ${range(seconds)}`;
