@@ -43,8 +43,8 @@ const CAUSES: readonly Cause[] = [
   {
     holds: ({ row }) => row.campaign === 'mi300x8' && row.server.version === '0.6.3',
     words:
-      'an early build: 298 ms a step of 128 sequences, where vLLM 0.10 takes 57 ms on the same GPUs with the model in ' +
-      '8 bits (rocm-vllm), which halves no more than the bytes',
+      'an early build: 298 ms a step of 128 sequences, where vLLM 0.10 takes 57 ms on the same GPUs with the model ' +
+      'in 8 bits (rocm-vllm), which halves no more than the bytes',
   },
   {
     holds: ({ row }) => row.campaign === 'b300-e2e-row-prefill' && row.server.attention === 'flash-attn-4',
