@@ -56,12 +56,14 @@ export const allLoops = (loops: number): Depth => ({
 export class DepthDraws {
   private readonly cumulative: Float64Array;
   private readonly recorded: Depth['recorded'];
+  private readonly salt: number;
 
   constructor(
     { probabilities, recorded = null }: Pick<Depth, 'probabilities'> & Partial<Pick<Depth, 'recorded'>>,
-    private readonly seed: number,
+    seed: number,
   ) {
     this.recorded = recorded;
+    this.salt = mix(seed ^ 0x5bd1e995);
     let sum = 0;
     this.cumulative = Float64Array.from(probabilities, (p) => (sum += p));
   }
@@ -72,7 +74,7 @@ export class DepthDraws {
       const answer = this.recorded[request % this.recorded.length]!;
       return answer[token % answer.length]!;
     }
-    const uniform = mix(mix(mix(this.seed ^ 0x5bd1e995) + request) + token) / 2 ** 32;
+    const uniform = mix(mix(this.salt + request) + token) / 2 ** 32;
     const { cumulative } = this;
     let loop = 0;
     while (loop < cumulative.length - 1 && uniform >= cumulative[loop]!) loop++;

@@ -76,8 +76,9 @@ function bisect(service: Service, { targets, workload }: Setting, bound: Bound, 
     if (tried.meets) [good, at] = [rate, tried];
     else {
       [bad, missed, tooLong] = [rate, tried.missed, tried.tooLong];
-      // Where requests that hardly ever meet miss the targets, no rate between is worth a run.
-      if (good === 0 && rate < start && idle === null) {
+      // Where requests that hardly ever meet miss the targets, no rate between is worth a run. Near the start a rate
+      // mostly takes less than that, since requests that come one at a time take the most iterations.
+      if (good === 0 && rate < start / 2 && idle === null) {
         idle = tryRate(Math.min(rate, LEAST_RATE));
         if (!idle.meets) return { rate: 0, at, missed: idle.missed, tooLong: idle.tooLong, alone: true };
       }

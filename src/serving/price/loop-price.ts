@@ -1,5 +1,6 @@
 /** Prices of single passes over the looped layers, from the tables that price whole steps. */
 import { isUncompressed } from '../../codecs/registry.js';
+import type { Draft } from '../../codecs/verification.js';
 import { attentionOf, type Bound, type PriceTables } from './price.js';
 import { roundSeconds } from './round-price.js';
 import type { MixedBatch } from '../scheduler/batch.js';
@@ -30,52 +31,63 @@ export interface LoopPricer {
 /** The schedule's batch with so many rows of each sequence, of none where prompts come alone. */
 export function rowsOf({ batch, sequences }: LoopedScheduler, rows: (sequence: Sequence) => number): MixedBatch {
   batch.clearSequences();
-  if (!batch.paused)
-    for (const one of sequences) for (let n = rows(one); n > 0; n--) batch.add(Math.max(1, one.cached));
+  if (batch.paused) return batch;
+  for (const one of sequences) {
+    const n = rows(one);
+    if (n > 0) one.segment = batch.addRows(Math.max(1, one.cached), n, one.segment);
+  }
   return batch;
 }
 
+const ONE_ROW = (): number => 1;
+const WITH_FILLS = ({ fills }: Sequence): number => 1 + fills.length;
+
 /** Seconds of the iteration that a schedule has begun: prompts alone, a round of proposals, a step, or one pass. */
 export function loopedSeconds(schedule: LoopedScheduler, pricer: LoopPricer): number {
-  const { batch, loops: all, passes, sequences, chunkPasses, options, requests } = schedule;
-  const { chunks } = batch;
-  const fill = (rows: (sequence: Sequence) => number): MixedBatch => rowsOf(schedule, rows);
-  if (batch.paused) return pricer.prompts(fill(() => 0));
-  if (options.speculation) {
-    const { draftLoops, draftTokens: most } = options.speculation;
-    // The last token of an answer is never a proposal's.
-    const left = sequences.reduce(
-      (max, { slot }) => Math.max(max, requests.output[slot]! - requests.emitted[slot]!),
-      1,
-    );
-    const draftTokens = Math.min(most, left - 1);
-    const round = { draftLoops, draftTokens };
-    return roundSeconds(
-      round,
-      all,
-      pricer,
-      fill(() => 1),
-      () => fill(() => draftTokens + 1),
-    );
-  }
-  // Tokens that begin and end within the iteration's passes, and loops that they leave out.
-  const begun = sequences.filter(({ done }) => done === 0).length;
-  const ending = sequences.filter(({ done, loops }) => done + passes >= loops);
-  const skipped = ending.reduce((sum, { loops }) => sum + all - loops, 0);
-  let [begunTokens, ended] = [0, ending.length];
-  for (let i = 0; i < chunks.count; i++) {
-    if (chunkPasses[i] === 0) begunTokens += chunks.tokens[i]!;
-    const ends = chunks.before[i]! + chunks.tokens[i]! === requests.target[schedule.chunkSlots[i]!];
-    if (chunkPasses[i]! + passes >= all && ends) ended++;
-  }
-  const outside = (): number => pricer.outside(begun, begunTokens, ended, skipped);
-  if (passes === 1) return pricer.pass(fill(({ fills }) => 1 + fills.length)) + outside();
+  const { batch, loops: all, passes, sequences, options } = schedule;
+  if (batch.paused) return pricer.prompts(rowsOf(schedule, ONE_ROW));
+  if (options.speculation) return roundOf(schedule, options.speculation, pricer);
+  const outside = outsideOf(schedule, pricer);
+  if (passes === 1) return pricer.pass(rowsOf(schedule, WITH_FILLS)) + outside;
   const keeps = options.depth.skippedKv === 'recompute';
   const prompted = schedule.running.length > sequences.length;
   const deepest = prompted || keeps ? all : sequences.reduce((most, { loops }) => Math.max(most, loops), 0);
-  let seconds = outside();
-  for (let loop = 0; loop < deepest; loop++) seconds += pricer.pass(fill((s) => (keeps || s.loops > loop ? 1 : 0)));
+  let seconds = outside;
+  for (let loop = 0; loop < deepest; loop++)
+    seconds += pricer.pass(rowsOf(schedule, keeps ? ONE_ROW : (one) => (one.loops > loop ? 1 : 0)));
   return seconds;
+}
+
+/** A round of proposals of all sequences. */
+function roundOf(schedule: LoopedScheduler, { draftLoops, draftTokens: most }: Draft, pricer: LoopPricer): number {
+  const { output, emitted } = schedule.requests;
+  // The last token of an answer is never a proposal's.
+  let left = 1;
+  for (const { slot } of schedule.sequences) left = Math.max(left, output[slot]! - emitted[slot]!);
+  const draftTokens = Math.min(most, left - 1);
+  const rows = (): MixedBatch => rowsOf(schedule, () => draftTokens + 1);
+  return roundSeconds({ draftLoops, draftTokens }, schedule.loops, pricer, rowsOf(schedule, ONE_ROW), rows);
+}
+
+/** What an iteration has beside its passes. */
+function outsideOf(schedule: LoopedScheduler, pricer: LoopPricer): number {
+  const { batch, loops: all, passes, sequences, chunkPasses, chunkSlots, requests } = schedule;
+  const { chunks } = batch;
+  // Tokens that begin and end within the iteration's passes, and loops that they leave out.
+  let [begun, ended, skipped] = [0, 0, 0];
+  for (const { done, loops } of sequences) {
+    if (done === 0) begun++;
+    if (done + passes < loops) continue;
+    ended++;
+    skipped += all - loops;
+  }
+  let begunTokens = 0;
+  for (let i = 0; i < chunks.count; i++) {
+    if (chunkPasses[i] === 0) begunTokens += chunks.tokens[i]!;
+    const ends = chunks.before[i]! + chunks.tokens[i]! === requests.target[chunkSlots[i]!];
+    if (chunkPasses[i]! + passes >= all && ends) ended++;
+  }
+  return pricer.outside(begun, begunTokens, ended, skipped);
 }
 
 /** Queries of a KV head that attention takes at once: a tile of FlashAttention's products has so many rows. */

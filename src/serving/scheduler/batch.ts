@@ -70,6 +70,19 @@ export class MixedBatch {
     return segment;
   }
 
+  /** Adds rows of one length. @param from a segment at or before its own @returns its segment */
+  addRows(length: number, rows: number, from: number): number {
+    const { knots } = this;
+    let segment = from;
+    while (segment + 1 < knots.length && knots[segment + 1]! <= length) segment++;
+    const sum = rows * (length - this.iteration);
+    this.counts[segment]! += rows;
+    this.offsets[segment]! += sum;
+    this.size += rows;
+    this.offset += sum;
+    return segment;
+  }
+
   remove(length: number, segment: number): void {
     this.counts[segment]!--;
     this.offsets[segment]! -= length - this.iteration;

@@ -37,41 +37,41 @@ export interface Sequence {
   done: number;
   /** Loops that tokens which left early still run, one entry a token. */
   fills: number[];
+  /** A segment of the price at or before that of its length (batch.ts). */
+  segment: number;
 }
 
 export class LoopedScheduler extends Scheduler<LoopedOptions> {
   override readonly loops = this.options.depth.probabilities.length;
   override readonly passes = this.options.speculation || this.options.depth.batching === 'steps' ? this.loops : 1;
-  private readonly bySlot = new Map<number, Sequence>();
+  private readonly bySlot: (Sequence | undefined)[] = [];
   /** Null where it has to be found anew. */
   private inOrder: Sequence[] | null = null;
+  /** Sequences whose next token has not begun. */
+  private beginning: Sequence[] = [];
+  decoding = 0;
   private readonly draws = new DepthDraws(this.options.depth, this.options.depth.seed);
-
-  get decoding(): number {
-    return this.bySlot.size;
-  }
 
   /** Sequences that decode, in the order in which they began. */
   get sequences(): readonly Sequence[] {
     if (this.inOrder) return this.inOrder;
     const found: Sequence[] = [];
     for (const slot of this.running) {
-      const sequence = this.bySlot.get(slot);
+      const sequence = this.bySlot[slot];
       if (sequence) found.push(sequence);
     }
     return (this.inOrder = found);
   }
 
-  private get beginning(): Sequence[] {
-    return this.sequences.filter(({ loops }) => loops === 0);
-  }
-
   protected needed(): number {
-    return this.beginning.reduce((sum, s) => sum + this.blocksToBegin(s.slot, s.held) - s.blocks, 0);
+    let blocks = 0;
+    for (const one of this.beginning) blocks += this.blocksToBegin(one.slot, one.held) - one.blocks;
+    return blocks;
   }
 
   protected beginTokens(): void {
-    for (const sequence of this.beginning) this.beginToken(sequence);
+    for (const one of this.beginning) this.beginToken(one);
+    this.beginning.length = 0;
   }
 
   /** Proposals beyond an answer's end take no room. */
@@ -90,19 +90,23 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
 
   protected decode(slot: number, length: number, now: boolean): void {
     const blocks = now ? 0 : this.blocksFor(length);
-    const sequence = { slot, cached: length, held: length, blocks, loops: 0, done: 0, fills: [] };
-    this.bySlot.set(slot, sequence);
+    const sequence = { slot, cached: length, held: length, blocks, loops: 0, done: 0, fills: [], segment: 0 };
+    this.bySlot[slot] = sequence;
+    this.decoding++;
     this.inOrder = null;
     this.requests.state[slot] = STATE.decode;
     if (now) this.beginToken(sequence);
+    else this.beginning.push(sequence);
   }
 
   protected stop(slot: number): number {
-    const { cached, blocks } = this.bySlot.get(slot)!;
-    this.bySlot.delete(slot);
+    const sequence = this.bySlot[slot]!;
+    this.bySlot[slot] = undefined;
+    this.decoding--;
     this.inOrder = null;
-    this.requests.computed[slot] = cached;
-    return blocks;
+    if (sequence.loops === 0) this.beginning = this.beginning.filter((one) => one !== sequence);
+    this.requests.computed[slot] = sequence.cached;
+    return sequence.blocks;
   }
 
   protected endTokens(): void {
@@ -128,7 +132,7 @@ export class LoopedScheduler extends Scheduler<LoopedOptions> {
     this.resize(sequence, this.blocksFor(sequence.held));
     sequence.loops = 0;
     sequence.done = 0;
-    this.emit(slot, tokens);
+    if (!this.emit(slot, tokens)) this.beginning.push(sequence);
   }
 
   private resize(sequence: Sequence, blocks: number): void {
