@@ -5,7 +5,7 @@ import { runText, type RunReport } from '../../src/commands/model/run-report.js'
 import type { ValidationReport } from '../../src/validate/report.js';
 import { validationMarkdown, validationTable } from '../../src/validate/print.js';
 
-const SEED = Number(process.env['LLA_SIM_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+const SEED = Number(process.env.LLA_SIM_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const TEXT = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 60 }),
   fc.constantFrom(

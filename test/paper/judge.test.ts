@@ -6,7 +6,7 @@ import { judge } from '../../src/paper/judge.js';
 import type { Answer, Expectation, PaperFigure } from '../../src/paper/types.js';
 
 const SEED =
-  process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
+  process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
 const check = <T>(arbitrary: fc.Arbitrary<T>, property: (x: T) => void): void =>
   fc.assert(fc.property(arbitrary, property), { seed: SEED, numRuns: 300 });
 

@@ -31,7 +31,7 @@ const TEXT = fc.oneof(
     'a\nb\r\nc',
   ),
 );
-const SEED = Number(process.env['LLA_SIM_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+const SEED = Number(process.env.LLA_SIM_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const runs = { numRuns: 120, seed: SEED };
 
 describe(`hostile text (seed ${SEED})`, () => {

@@ -19,7 +19,7 @@ import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, textOf } from './reports.js';
 
 const SEED =
-  process.env['LLA_SIM_SEED'] === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env['LLA_SIM_SEED']);
+  process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
 /** Others by each seed. */
 const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 4);
 
