@@ -176,9 +176,7 @@ describe('the arithmetic, done again', () => {
   const KIB = 1024;
   it('reads are T/ρ for ranks that nobody published', () => {
     const seed =
-      process.env.LLA_SIM_SEED === undefined
-        ? Math.floor(Math.random() * 2 ** 31)
-        : Number(process.env.LLA_SIM_SEED);
+      process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
     const full = readBytesPerToken(MODEL, 'ouro-1.4b', { codec: { kind: 'full' }, path: 'full' });
     expect(full).toBe(2 * 4 * 16 * 128 * 24 * 2);
     for (let i = 0; i < 8; i++) {
