@@ -16,7 +16,7 @@ export const TUNED_CLASSES = [
   'prefill-attention',
   'small',
   'all-reduce',
-  /** Over a link through the server's processor: ten times as long, and as different as servers' boards. */
+  /** Over a link through the server's processor: about three times as long, and as different as servers' boards. */
   'all-reduce-host',
 ] as const;
 export type TunedClass = (typeof TUNED_CLASSES)[number];

@@ -13,7 +13,7 @@ import { decidedBy, ofReplica, type View } from './view.js';
 /** Runs of a search for the highest rate and of its curve, roughly; each of two minutes of requests at least. */
 const RUNS_OF_A_SEARCH = 40;
 const SECONDS_OF_A_RUN = 120;
-/** Rates are searched only where that takes no more requests: some 20 s on one core. */
+/** Rates are searched only where that takes no more requests: about a minute on one core. */
 const MOST_REQUESTS = 400_000;
 
 const HOW = 'lla-sim simulate --find-rate tells the highest';
