@@ -1,7 +1,7 @@
 /** Why a step's time is what it is and as sure as it is: laws, data near it, what was left out to find its width. */
-import { coordinate, executedWork, lawOf, measuredPoints, type Model } from './predictor.js';
-import { isEstimate, type Interval, type Evidence } from './evidence.js';
-import { priceStep, type KernelShare, type Pricer } from './latency.js';
+import { executedWork, lawOf, measuredPoints, type Model } from './predictor.js';
+import { EVIDENCE, isEstimate, type Evidence, type Interval, type Price } from './evidence.js';
+import { priceStep, type Host, type KernelShare, type Pricer } from './latency.js';
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type Configuration } from '../schedule/schedule.js';
@@ -44,16 +44,20 @@ export function widthOf(list: readonly LeftOut[]): number {
 export interface CallExplanation {
   /** The law of its class on this device, part by part, seconds. */
   readonly law: {
-    /** `longest`: a launch and the longest of the others, rounded where two are alike; `sum`: all of them. */
+    /** `longest`: a launch and about the longest of the others (fourth powers are added); `sum`: all of them. */
     readonly kind: 'longest' | 'sum';
     readonly seconds: number;
     readonly parts: readonly { readonly part: string; readonly seconds: number }[];
+    /** What it was fitted to, where that is not `data`. */
+    readonly of?: string;
   };
   /** Measured shapes that it was predicted from; null where none is of such calls. */
   readonly data: {
     readonly points: number;
+    /** The call in the data's sizes: heads that no table has are sequences of fewer. */
+    readonly asked: Readonly<Record<string, number>>;
     readonly nearest: Readonly<Record<string, number>>;
-    /** Of the nearest shape, over all its sizes. */
+    /** Between both, added over all sizes; a size of 0 counts as 1. */
     readonly octavesAway: number;
   } | null;
   readonly leftOut: readonly LeftOut[];
@@ -72,17 +76,24 @@ export interface WidthContribution {
   /** Of its calls the one that is least sure, times the times that it runs; null for what is no kernel. */
   readonly call: (KernelCall & Timed) | null;
   /** Of its exchanges between GPUs the one that is least sure; null for what is none. */
-  readonly exchange: (Pick<Collective, 'kind' | 'bytesEach'> & { readonly gpus: number } & Timed) | null;
+  readonly exchange: (Exchange & Timed) | null;
+  /** Of a server's own time: how its host launches; null for what is none, or where only seconds are known. */
+  readonly host: Host | null;
+  /** Of a whole server: what was left out. */
+  readonly leftOut: readonly LeftOut[];
 }
 
 /** What of a step is explained, and how often it runs. */
-type Timed = { readonly times: number; readonly seconds: Interval } & CallExplanation;
+type Timed = { readonly times: number; readonly seconds: Interval; readonly evidence: Evidence } & CallExplanation;
+type Exchange = Pick<Collective, 'kind' | 'bytesEach'> & { readonly gpus: number };
 
 export interface StepExplanation {
   readonly batch: number;
   readonly contextTokens: number;
   readonly secondsPerStep: Interval;
   readonly evidence: Evidence;
+  /** Kernels of that evidence and of weaker ones, and their share of the step's time. */
+  readonly weakest: { readonly kernels: readonly KernelShare['kernel'][]; readonly share: number };
   /** Largest first. */
   readonly contributions: readonly WidthContribution[];
   /** Of the squared half-width, what other kernels carry. */
@@ -96,23 +107,29 @@ const TOLD = 3;
 export function explainStep(c: Configuration, pricer: Pricer, batch: number, contextTokens: number): StepExplanation {
   const step = priceStep(c, pricer, batch, contextTokens);
   const half = (i: Interval): number => i.high - i.estimate;
-  const known = step.byKernel.filter(({ evidence }) => !isEstimate(evidence));
+  const isKernel = ({ kernel }: KernelShare): boolean => kernel !== 'step-overhead';
   // What nobody has measured shares one unknown efficiency: its half-widths are one term.
-  const estimates = step.byKernel.filter(({ evidence }) => isEstimate(evidence));
-  const together = estimates.reduce((sum, group) => sum + half(group), 0);
-  const squared = known.reduce((sum, group) => sum + half(group) ** 2, together ** 2);
+  const together = step.byKernel.filter((g) => isEstimate(g.evidence)).reduce((sum, g) => sum + half(g), 0);
+  const squareOf = (g: KernelShare): number => half(g) * (isEstimate(g.evidence) ? together : half(g));
+  const sumOf = (groups: readonly KernelShare[]): number => groups.reduce((sum, g) => sum + squareOf(g), 0);
+  // A host that is slower than its GPU hides what kernels take.
+  const shown = step.ofKernels ? half(step.ofKernels) ** 2 / sumOf(step.byKernel.filter(isKernel)) : 1;
+  const squares = step.byKernel.map((g) => squareOf(g) * (isKernel(g) ? shown : 1));
+  const squared = squares.reduce((sum, square) => sum + square, 0);
   const whole = Math.max(squared, half(step) ** 2, Number.MIN_VALUE);
-  const calls = leastSure(c, pricer, batch, contextTokens);
-  const exchange = leastSureExchange(c, pricer, schedule(c, batch, contextTokens).collectives);
-  const contributions: WidthContribution[] = step.byKernel.map((group) => ({
+  const calls = leastSureCalls(c, pricer, batch, contextTokens);
+  const exchange = leastSureExchange(c, pricer, batch, contextTokens);
+  const contributions: WidthContribution[] = step.byKernel.map((group, i) => ({
     kernel: group.kernel,
     by: group.by,
     evidence: group.evidence,
     calls: group.calls,
     seconds: { estimate: group.estimate, low: group.low, high: group.high },
-    shareOfWidth: (half(group) * (isEstimate(group.evidence) ? together : half(group))) / whole,
+    shareOfWidth: squares[i]! / whole,
     call: calls(group) ?? null,
     exchange: group.kernel === 'collective' ? exchange : null,
+    host: isKernel(group) ? null : (pricer.runtime?.host ?? null),
+    leftOut: [],
   }));
   // The widths of whole servers are no narrower than those of published ones that were left out.
   if (whole > 1.001 * squared)
@@ -125,56 +142,77 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       shareOfWidth: 1 - squared / whole,
       call: null,
       exchange: null,
+      host: null,
+      leftOut: leftOutOf((because) => {
+        if (pricer.runtime) because('rows of the ledger', pricer.runtime.spread);
+        else because('each published server', Math.log(step.high / step.estimate));
+      }),
     });
   contributions.sort((a, b) => b.shareOfWidth - a.shareOfWidth);
+  const level = EVIDENCE.indexOf(step.evidence);
+  const weakest = step.byKernel.filter((g) => g.estimate > 0 && EVIDENCE.indexOf(g.evidence) >= level);
   return {
     batch,
     contextTokens,
     secondsPerStep: { estimate: step.estimate, low: step.low, high: step.high },
     evidence: step.evidence,
+    weakest: {
+      kernels: [...new Set(weakest.map((g) => g.kernel))],
+      share: weakest.reduce((sum, g) => sum + g.estimate, 0) / step.estimate,
+    },
     contributions: contributions.slice(0, TOLD),
     shareOfOthers: contributions.slice(TOLD).reduce((sum, { shareOfWidth }) => sum + shareOfWidth, 0),
   };
 }
 
+/** Of things that run `times` each, the one that makes a step least sure, by a key. */
+class LeastSure<T> {
+  readonly #found = new Map<string, { what: T; times: number; price: Price; width: number }>();
+
+  add(key: string, what: T, times: number, price: Price): void {
+    const width = times * (price.high - price.estimate);
+    if (width >= (this.#found.get(key)?.width ?? 0)) this.#found.set(key, { what, times, price, width });
+  }
+
+  /** With its explanation; null where there is none. */
+  explained(key: string, explain: (what: T) => CallExplanation | null | undefined): (T & Timed) | null {
+    const one = this.#found.get(key);
+    const why = one && explain(one.what);
+    if (!why) return null;
+    const { estimate, low, high, evidence } = one.price;
+    return { ...one.what, times: one.times, seconds: { estimate, low, high }, evidence, ...why };
+  }
+}
+
 /** The call of each kernel, by the same hands, that makes its time least sure. */
-function leastSure(
+function leastSureCalls(
   c: Configuration,
   pricer: Pricer,
   batch: number,
   contextTokens: number,
-): (group: KernelShare) => WidthContribution['call'] | undefined {
-  const found = new Map<string, { call: KernelCall; times: number; seconds: Interval; width: number }>();
+): (group: KernelShare) => WidthContribution['call'] {
+  const calls = new LeastSure<KernelCall>();
   forEachOp(c, schedule(c, batch, contextTokens), ({ kernel, variant, shape }, times) => {
     const call = { kernel, variant, shape };
-    const { estimate, low, high, by } = pricer.price(call);
-    const key = `${kernel} ${by}`;
-    const width = times * (high - estimate);
-    if (width >= (found.get(key)?.width ?? 0)) found.set(key, { call, times, seconds: { estimate, low, high }, width });
+    const price = pricer.price(call);
+    calls.add(`${kernel} ${price.by}`, call, times, price);
   });
-  return ({ kernel, by }) => {
-    const one = found.get(`${kernel} ${by}`);
-    const explained = one && pricer.explain?.(one.call);
-    return one && explained && { ...one.call, times: one.times, seconds: one.seconds, ...explained };
-  };
+  return ({ kernel, by }) => calls.explained(`${kernel} ${by}`, (call) => pricer.explain?.(call));
 }
 
 function leastSureExchange(
-  { gpus }: Configuration,
+  c: Configuration,
   pricer: Pricer,
-  collectives: readonly Collective[],
+  batch: number,
+  contextTokens: number,
 ): WidthContribution['exchange'] {
-  let widest = -1;
-  let found: WidthContribution['exchange'] = null;
-  for (const { kind, bytesEach, calls: times } of collectives) {
+  const { gpus } = c;
+  const exchanges = new LeastSure<Exchange>();
+  for (const { kind, bytesEach, calls } of schedule(c, batch, contextTokens).collectives) {
     const price = pricer.collective(kind, bytesEach, gpus);
-    const explained = price && pricer.explainCollective?.(kind, bytesEach, gpus);
-    if (!explained || times * (price.high - price.estimate) <= widest) continue;
-    const { estimate, low, high } = price;
-    widest = times * (high - estimate);
-    found = { kind, bytesEach, gpus, times, seconds: { estimate, low, high }, ...explained };
+    if (price) exchanges.add('', { kind, bytesEach, gpus }, calls, price);
   }
-  return found;
+  return exchanges.explained('', ({ kind, bytesEach }) => pricer.explainCollective?.(kind, bytesEach, gpus));
 }
 
 /** The parts of a law for some work. */
@@ -191,7 +229,7 @@ export function lawParts(law: Law, work: OpWork, rates: Rates, inside = false): 
     { part: 'rows', seconds: alone({ rows: work.rows }) },
     ...(work.walkedBytes === undefined
       ? []
-      : [{ part: 'one unit alone', seconds: alone({ walkedBytes: work.walkedBytes }) }]),
+      : [{ part: 'bytes that one unit reads alone', seconds: alone({ walkedBytes: work.walkedBytes }) }]),
   ];
   const seconds = inside ? busySeconds(law, work, rates) : lawSeconds(law, work, rates);
   return { kind: 'longest', seconds, parts: parts.filter((p) => p.seconds > 0) };
@@ -206,18 +244,21 @@ export function explainSamples(
   const { kernel, variant, shape } = call;
   const { law, rates } = lawOf(model);
   const points = measuredPoints(kernel, variant, samples).map((p) => p.shape);
+  const data = nearestOf(points, shape, KERNELS[kernel].dims);
   return {
-    law: lawParts(law, executedWork(call), rates),
-    data: nearestOf(points, shape, KERNELS[kernel].dims),
+    law: { ...lawParts(law, executedWork(call), rates), ...(data ? {} : { of: 'other kernels of its class' }) },
+    data,
   };
 }
 
 /** The nearest of some shapes, octave by octave over the axes. */
 export function nearestOf(points: readonly Shape[], shape: Shape, axes: readonly string[]): CallExplanation['data'] {
+  const octaves = (size: number): number => Math.log2(Math.max(1, size));
   const away = (point: Shape): number =>
-    axes.reduce((sum, axis) => sum + Math.abs(coordinate(point[axis]!) - coordinate(shape[axis]!)), 0);
+    axes.reduce((sum, axis) => sum + Math.abs(octaves(point[axis]!) - octaves(shape[axis]!)), 0);
   const [first, ...others] = points;
   if (!first) return null;
   const nearest = others.reduce((best, point) => (away(point) < away(best) ? point : best), first);
-  return { points: points.length, nearest, octavesAway: away(nearest) };
+  const asked = Object.fromEntries(axes.map((axis) => [axis, shape[axis]!]));
+  return { points: points.length, asked, nearest, octavesAway: away(nearest) };
 }

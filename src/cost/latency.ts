@@ -49,6 +49,16 @@ export interface Pricer {
 export interface RuntimePrices {
   step(c: Configuration, kernels: Pricer, batch: number, context: number): StepPrice;
   prompt(c: Configuration, kernels: Pricer, plan: PromptPlan): SchedulePrice;
+  readonly host: Host;
+  /** Half-width of whole steps that were held out, log seconds. */
+  readonly spread: number;
+}
+
+/** How fast a server's host launches kernels. */
+export interface Host {
+  readonly secondsPerLaunch: Interval;
+  /** The row of the ledger that tells it; null: nobody measured one, and it is that of other hosts. */
+  readonly row: string | null;
 }
 
 /**
@@ -87,6 +97,8 @@ export interface SchedulePrice extends Interval {
   /** What no kernels could do better, where the device's rates are known. */
   readonly floor: Floor | null;
   readonly byKernel: readonly KernelShare[];
+  /** Under a runtime: the whole, were its kernels all that is unsure. */
+  readonly ofKernels?: Interval;
   /** Largest distance outside the measured range among the operations, in octaves. */
   readonly octavesOutside: number;
   /**

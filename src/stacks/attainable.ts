@@ -49,6 +49,8 @@ export interface AttainableLaws {
   /** Classes whose laws were fitted to kernels of this GPU. */
   readonly own: Readonly<Partial<Record<TunedClass, Bracket>>>;
   readonly pooled: Readonly<Record<TunedClass, Bracket>>;
+  /** GPUs whose kernels a class's law is of, by id of the catalogue. */
+  readonly gpus: Readonly<Record<TunedClass, readonly string[]>>;
   /** Where the server's attention does not divide a sequence over the GPU; else absent. */
   readonly undivided?: { readonly units: number; readonly secondsPerByte: Interval };
 }
@@ -83,9 +85,16 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
         return bracket ? [[of, bracketAt(bracket, paceOf(spec, of))]] : [];
       }),
     ) as unknown as B;
+  const own = file.devices[measured] ?? {};
   return {
-    own: paced(file.devices[measured] ?? {}),
+    own: paced(own),
     pooled: paced(file.pooled),
+    gpus: Object.fromEntries(
+      TUNED_CLASSES.map((of) => [
+        of,
+        own[of] ? [measured] : Object.keys(file.devices).filter((id) => file.devices[id]![of]),
+      ]),
+    ) as Record<TunedClass, string[]>,
     ...(undivided ? { undivided: { units: spec.units, secondsPerByte: file.undividedSecondsPerByte } } : {}),
   };
 }
@@ -94,7 +103,7 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
 export const UNDIVIDED: OpClass = 'decode-attention';
 
 /** What tuned kernels reach, whatever a server's do. */
-export const tunedAlone = ({ own, pooled }: AttainableLaws): AttainableLaws => ({ own, pooled });
+export const tunedAlone = ({ own, pooled, gpus }: AttainableLaws): AttainableLaws => ({ own, pooled, gpus });
 
 /** The bracket of a call, and its work: what one unit reads alone where the server's kernel divides no sequence. */
 function bracketOf(laws: AttainableLaws, { class: of, table, work }: TunedCall): { bracket: Bracket; work: OpWork } {
@@ -127,10 +136,13 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? `each serving stack on this GPU, and on others of its form, in turn (${call.class})`
-    : `each generation of GPUs in turn (${call.class})`;
+    ? 'each serving stack on this GPU, and on others of its form, in turn'
+    : 'each generation of GPUs in turn';
   return {
-    law: lawParts(bracket.middle, work, rates, call.inside),
+    law: {
+      ...lawParts(bracket.middle, work, rates, call.inside),
+      of: `${call.class} kernels on ${laws.gpus[call.class].join(', ') || 'GPUs with such tables'}`,
+    },
     data: null,
     leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
   };

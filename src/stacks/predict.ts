@@ -117,7 +117,7 @@ export class TablePredictor {
       .map((sizes) => Object.fromEntries(spec.axes.map((axis, j) => [axis, sizes[j]!])));
     return {
       law: lawParts(table.law, spec.work(this.#whole(shape)), this.rates),
-      data: nearestOf(points, shape, spec.axes),
+      data: nearestOf(points, this.#moveHeads(shape).shape, spec.axes),
       leftOut: leftOutOf((because) => this.predict(shape, because)),
     };
   }

@@ -74,7 +74,10 @@ const slower = (price: Price, factor: number, least: number): Price => {
 const meanOf = (shares: readonly number[]): number => shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
 
 function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): RuntimePrices {
+  const { host, hostRow, terms } = runtime.source;
   return {
+    host: { secondsPerLaunch: host, row: hostRow },
+    spread: terms.spread,
     step: (c, kernels, batch, context) => {
       const { loops, preludeLayers, codaLayers } = c.geometry;
       const rows = Math.max(1, Math.round(runtime.rowsOfPass(batch)));
@@ -134,18 +137,19 @@ function partsOf(
   };
 }
 
-/** A price with its runtime, of the kernels' price. @param seconds at an end of the kernels and of the host */
+/**
+ * A price with its runtime, of the kernels' price.
+ * @param seconds of the whole where the kernels, and the host, take what an end of their interval says
+ */
 function priced(
   { source, widened }: Runtime,
   whole: SchedulePrice,
-  seconds: (end: keyof Interval, launch: number) => number,
+  seconds: (kernelsEnd: keyof Interval, launch: number) => number,
 ): SchedulePrice {
-  const estimate = seconds('estimate', source.host.estimate);
+  const { host } = source;
+  const estimate = seconds('estimate', host.estimate);
   const kernels = Math.min(estimate, whole.estimate);
   const rest = estimate - kernels;
-  const [low, high] = (['low', 'high'] as const).map((end) =>
-    widened(estimate, end, seconds(end, source.host[end])),
-  ) as [number, number];
   const evidence: Evidence = source.hostRow === null ? 'extrapolated' : 'interpolated';
   const shares = Object.entries(whole.evidenceShare).map(([word, share]) => [word, (share * kernels) / estimate]);
   const evidenceShare = Object.fromEntries(shares) as Record<Evidence, number>;
@@ -154,23 +158,25 @@ function priced(
   for (const [by, share] of Object.entries(whole.pricedBy)) if (share > 0) pricedBy[by] = (share * kernels) / estimate;
   const by = `${source.name} runtime`;
   pricedBy[by] = rest / estimate;
+  // Its own width is what a slower or faster host changes; what kernels change is theirs.
   const around: KernelShare = {
     kernel: 'step-overhead',
     calls: 1,
     estimate: rest,
-    low: Math.max(0, low - kernels),
-    high: high - kernels,
+    low: Math.max(0, seconds('estimate', host.low) - kernels),
+    high: seconds('estimate', host.high) - kernels,
     evidence,
     by,
   };
   return {
     ...whole,
     estimate,
-    low,
-    high,
+    low: widened(estimate, 'low', seconds('low', host.low)),
+    high: widened(estimate, 'high', seconds('high', host.high)),
     evidence: wordFor(evidenceShare),
     evidenceShare,
     pricedBy,
     byKernel: [...whole.byKernel.filter((k) => k.kernel !== around.kernel), around],
+    ofKernels: { estimate, low: seconds('low', host.estimate), high: seconds('high', host.estimate) },
   };
 }

@@ -1,7 +1,8 @@
 /** Why a row takes its time: what is told must come to the prices that a plan is made of. */
 import { describe, expect, it } from 'vitest';
 import { explainStep, widthOf } from '../../src/cost/explain.js';
-import { priceStep } from '../../src/cost/latency.js';
+import type { Interval } from '../../src/cost/evidence.js';
+import { priceStep, type SchedulePrice } from '../../src/cost/latency.js';
 import { calibrationPricer, elsewhere } from '../../src/cost/pricers.js';
 import { UserError } from '../../src/errors.js';
 import { prepare } from '../../src/plan/ask/prepare.js';
@@ -67,7 +68,6 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('explain an exchange by its law or table, and what a host may add', async () => {
-    const wholes: number[] = [];
     for (const device of ['mi300x', 'rtx-4090', 'l40s', 'rtx-pro-6000']) {
       const { request, report } = await planned({ device, gpus: 2, model: 'ouro-1.4b', context: 1000, batch: 1 });
       const e = explainRow(request, report, 'full');
@@ -76,10 +76,37 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
       const { estimate, high } = request.pricer!.collective(kind, bytesEach, gpus)!;
       expect(seconds.estimate).toBe(estimate);
       expect(widthOf(leftOut), device).toBeCloseTo(Math.log(high / estimate), 6);
-      expect(explainText(e, { width: 120 })).toContain('call: all-reduce of 2048 values over 2 GPUs: ');
-      wholes.push(high / estimate);
+      expect(explainText(e, { width: 200 })).toContain('all-reduce of 2048 values over 2 GPUs\n');
     }
-    expect(Math.min(...wholes)).toBeGreaterThan(1);
+  });
+
+  it('keep the width of a runtime’s host, of its kernels and of whole servers apart', async () => {
+    for (const device of ['b300', 'h800-pcie', 'rtx-5090']) {
+      const scenario: Scenario = { device, stack: 'vllm-rlt', model: 'ouro-1.4b', context: pick([500, 4096, 30_000]) };
+      const { request, report } = await planned(scenario);
+      const { pricer } = request;
+      const row = candidateOf(request, 'full/full')!;
+      const c = configurationOf(request, row);
+      const exactly = <P extends Interval>(price: P): P => ({ ...price, low: price.estimate, high: price.estimate });
+      const batch = Math.ceil(random() * 64);
+      const step = priceStep(c, pricer!, batch, request.contextTokens);
+      const ofSureKernels = priceStep(
+        c,
+        { ...pricer!, price: (call) => exactly(pricer!.price(call)) },
+        batch,
+        request.contextTokens,
+      );
+      const server = (of: SchedulePrice): Interval => of.byKernel.find(({ kernel }) => kernel === 'step-overhead')!;
+      // What makes kernels unsure is no part of the server's own width.
+      expect(server(step)).toEqual(server(ofSureKernels));
+      const e = explainStep(c, pricer!, batch, request.contextTokens);
+      expect(e.contributions.reduce((sum, one) => sum + one.shareOfWidth, e.shareOfOthers)).toBeCloseTo(1, 6);
+      // What the host hides makes no step unsure: a kernel carries no more than the step varies by it.
+      const half = (i: Interval): number => i.high - i.estimate;
+      const kernels = e.contributions.filter(({ kernel }) => kernel !== 'server' && kernel !== 'step-overhead');
+      const share = kernels.reduce((sum, one) => sum + one.shareOfWidth, 0);
+      expect(share).toBeLessThanOrEqual((half(step.ofKernels!) / half(step)) ** 2 * (1 + 1e-9));
+    }
   });
 
   it('say what another machine adds', async () => {

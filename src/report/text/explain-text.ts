@@ -1,6 +1,6 @@
 /** More of one row for a terminal: the explanation of its step, its figures by batch. */
 import { KERNELS } from '../../../kernels/registry.js';
-import type { CallExplanation, WidthContribution } from '../../cost/explain.js';
+import { widthOf, type CallExplanation, type LeftOut, type WidthContribution } from '../../cost/explain.js';
 import type { Interval } from '../../cost/evidence.js';
 import type { Explained } from '../../plan/evaluate/explain.js';
 import { formatCount, formatMilliseconds, formatNumber } from '../../numbers/units.js';
@@ -13,27 +13,46 @@ import { usdLabel } from '../plan-rows.js';
 const INDENT = '   ';
 /** Schedules count activations as f32; servers send 16 bits of each. */
 const F32_BYTES = 4;
+/** Kernels that are named of those of the weakest evidence, and the share of the time that is all of it. */
+const NAMED = 4;
+const ALL = 0.995;
 /** A smaller factor of a residual is no news. */
 const RESIDUAL_TOLD = 0.005;
 
-const range = ({ estimate, low, high }: Interval): string => `${time(estimate)} (${time(low)} to ${time(high)})`;
+/** A part of a law under this share of the longest one decides nothing, and the fit leaves it free. */
+const DECIDES_NOTHING = 0.1;
 
 /** Microseconds below a millisecond. */
-const time = (seconds: number): string =>
-  seconds < 1e-3 ? `${formatNumber(seconds * 1e6)} µs` : `${formatMilliseconds(seconds)} ms`.replace('s ms', 's');
+const inUnit = (seconds: number): [string, string] => {
+  if (seconds < 1e-3) return [formatNumber(seconds * 1e6), 'µs'];
+  return seconds < 10 ? [formatMilliseconds(seconds), 'ms'] : [formatNumber(seconds), 's'];
+};
+const time = (seconds: number): string => inUnit(seconds).join(' ');
+
+/** The unit stands once where it is the same. */
+const range = ({ estimate, low, high }: Interval): string => {
+  const [least, most] = [inUnit(low), inUnit(high)];
+  return `${time(estimate)} (${least[1] === most[1] ? least[0] : least.join(' ')} to ${most.join(' ')})`;
+};
+
+/** As a factor: 1.12 for a half-width of 12 %. */
+const factor = (by: number): string => (by < 10 ? by.toFixed(2) : formatNumber(by));
 
 /** Sizes that are not 0 or 1. */
 const sizes = (shape: Readonly<Record<string, number>>, names: readonly string[] = Object.keys(shape)): string =>
   names
     .filter((name) => (shape[name] ?? 0) > 1)
-    .map((name) => `${name} ${shape[name]}`)
+    .map((name) => `${name} ${formatNumber(shape[name]!)}`)
     .join(', ');
 
 /** @param width columns of the terminal */
 export function explainText(e: Explained, { width }: { readonly width: number }): string {
+  const { kernels, share } = e.weakest;
+  const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
+  const weakest = share > ALL || e.evidence === 'measured' ? '' : ` (${some}: ${shareText(share)} of the time)`;
   const head =
-    `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: ${range(e.secondsPerStep)} a step, ` +
-    `${e.evidence}. What makes it unsure:`;
+    `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ${range(e.secondsPerStep)}, ` +
+    `${e.evidence}${weakest}. Its width comes from (shares of the squared half-width):`;
   const others = `${e.contributions.length + 1}. ${shareText(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
@@ -45,39 +64,92 @@ export function explainText(e: Explained, { width }: { readonly width: number })
 
 function contribution(c: WidthContribution, place: number, width: number): string[] {
   const share = `${place}. ${shareText(c.shareOfWidth)}: `;
-  const lines = (text: string): string[] => wrap(text, width - INDENT.length, INDENT).map((line) => INDENT + line);
+  const told = (head: string, lines: readonly string[]): string[] => [
+    ...wrap(share + head, width, INDENT),
+    ...lines.flatMap((text) => wrap(text, width - INDENT.length, INDENT).map((line) => INDENT + line)),
+  ];
   if (c.kernel === 'server')
-    return wrap(`${share}whole servers of ${c.by}: no step is surer than theirs were when left out`, width, INDENT);
-  const head = `${share}${c.kernel}, ${c.calls} calls by ${c.by}, ${c.evidence}: ${c.seconds ? range(c.seconds) : ''}`;
-  if (c.exchange) {
-    const { kind, bytesEach, gpus, times, seconds } = c.exchange;
-    const values = formatCount(bytesEach / F32_BYTES);
-    const exchange = `call: ${kind} of ${values} values over ${gpus} GPUs: ${times} × ${range(seconds)}`;
-    return [...wrap(head, width, INDENT), ...[exchange, ...explained(c.exchange, seconds)].flatMap(lines)];
+    return told(`whole servers of ${c.by}, which differ from the sum of their kernels`, [widthLine(c.leftOut, null)]);
+  const seconds = c.seconds ? range(c.seconds) : '';
+  if (c.kernel === 'step-overhead') {
+    const { host } = c;
+    return told(
+      `the server’s own work beside its kernels, by ${c.by}, ${c.evidence}: ${seconds}`,
+      host ? [`its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`] : [],
+    );
   }
-  if (!c.call) return wrap(head, width, INDENT);
-  const { kernel, variant, shape, times, seconds } = c.call;
-  const call = `call: ${variant}, ${sizes(shape, KERNELS[kernel].dims)}: ${times} × ${range(seconds)}`;
-  return [...wrap(head, width, INDENT), ...[call, ...explained(c.call, seconds)].flatMap(lines)];
+  const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
+  const head = `${c.kernel}, ${c.calls} calls, ${by}: ${seconds}`;
+  if (c.exchange) {
+    const { kind, bytesEach, gpus, times } = c.exchange;
+    const values = formatCount(bytesEach / F32_BYTES);
+    const which = `${kind} of ${values} values over ${gpus} GPUs`;
+    return told(head, [
+      `least sure: ${times} × ${range(c.exchange.seconds)}, ${c.exchange.evidence}: ${which}`,
+      ...explained(c.exchange),
+    ]);
+  }
+  if (!c.call) return told(head, []);
+  const { kernel, variant, shape, times } = c.call;
+  const which = `${variant}, ${sizes(shape, KERNELS[kernel].dims)}`;
+  return told(head, [
+    `least sure call: ${times} × ${range(c.call.seconds)}, ${c.call.evidence}: ${which}`,
+    ...explained(c.call),
+  ]);
 }
 
-function explained({ law, data, leftOut }: CallExplanation, { estimate }: Interval): string[] {
-  const [first, ...others] = law.parts.map((p) => `${p.part} ${time(p.seconds)}`);
-  const parts = law.kind === 'sum' || others.length < 2 ? others : [`the longest of ${others.join(', ')}`];
-  const total = others.length === 0 ? '' : ` = ${time(law.seconds)}`;
-  const factor = law.seconds > 0 ? estimate / law.seconds : 1;
-  const residual = Math.abs(Math.log(factor)) < RESIDUAL_TOLD ? '' : `; data near it: × ${factor.toFixed(2)}`;
-  return [
-    `law: ${[first ?? 'none', ...parts].join(' + ')}${total}${residual}`,
-    data
-      ? `data: ${data.points} shapes; the nearest, ${formatNumber(data.octavesAway)} octaves away: ` +
-        `${sizes(data.nearest)}`
-      : 'data: none of this kernel',
-    ...leftOut.map(({ what, halfWidth, enters }) => {
-      const word = enters === 'added' ? 'and ' : enters === 'instead' ? 'instead ' : '';
-      return `left out: ${what}: ${word}± ${formatNumber(100 * Math.expm1(halfWidth))} %`;
-    }),
+const hostSource = (row: string | null): string =>
+  row === null ? 'no host beside such a GPU was measured' : `row ${row} of the ledger`;
+
+function explained({ law, data, leftOut, seconds }: CallExplanation & { readonly seconds: Interval }): string[] {
+  const [first, ...all] = law.parts;
+  const longest = Math.max(...all.map((p) => p.seconds));
+  const [others, idle] = [
+    all.filter((p) => p.seconds >= DECIDES_NOTHING * longest),
+    all.filter((p) => p.seconds < DECIDES_NOTHING * longest),
   ];
+  const listed = others.map((p) => `${p.part} ${time(p.seconds)}`);
+  const parts = law.kind === 'sum' || listed.length < 2 ? listed : [`about the longest of ${listed.join(', ')}`];
+  const decided =
+    law.kind === 'longest' && idle.length > 0 ? ` (${idle.map((p) => p.part).join(', ')}: far shorter)` : '';
+  const sum = [first ? `${first.part} ${time(first.seconds)}` : 'none', ...parts].join(' + ');
+  const total = all.length === 0 ? '' : `${time(law.seconds)} = `;
+  const by = law.seconds > 0 ? seconds.estimate / law.seconds : 1;
+  const residual = Math.abs(Math.log(by)) < RESIDUAL_TOLD ? '' : `; data near this call: × ${factor(by)}`;
+  return [
+    `law: ${total}${sum}${decided}${residual}`,
+    data
+      ? `data: ${data.points} measured shapes${nearest(data)}`
+      : `data: none of such calls; law of ${law.of ?? 'none'}`,
+    widthLine(leftOut, seconds),
+  ];
+}
+
+function nearest({ asked, nearest, octavesAway }: NonNullable<CallExplanation['data']>): string {
+  const names = Object.keys(asked);
+  return octavesAway === 0
+    ? ', this call among them'
+    : `; of ${sizes(asked)} the nearest, ${formatNumber(octavesAway)} octaves away: ${sizes(nearest, names)}`;
+}
+
+/** The width, and what was left out to find it, each with the factor that 90 % of its predictions came within. */
+function widthLine(leftOut: readonly LeftOut[], seconds: Interval | null): string {
+  const by = ({ what, halfWidth }: LeftOut): string => `× ${factor(Math.exp(halfWidth))} (${what})`;
+  const that = (enters: LeftOut['enters']): LeftOut[] => leftOut.filter((l) => l.enters === enters);
+  const [widest, added, instead] = [that('widest'), that('added'), that('instead')];
+  const [below, above] = seconds
+    ? [factor(seconds.estimate / seconds.low), factor(seconds.high / seconds.estimate)]
+    : [null, factor(Math.exp(widthOf(leftOut)))];
+  const ends = below === null || below === above ? `÷ and × ${above}` : `÷ ${below} and × ${above}`;
+  if (leftOut.length === 1 && widest.length === 1)
+    return `width: ${ends}: 90 % came within it when left out: ${leftOut[0]!.what}`;
+  const parts = [
+    widest.length === 0 ? '' : `when left out, 90 % came within ${widest.map(by).join(', ')}`,
+    widest.length > 1 ? 'the widest counts' : '',
+    added.length === 0 ? '' : `on top of that ${added.map(by).join(', ')}`,
+    instead.length === 0 ? '' : `instead of that ${instead.map(by).join(', ')}`,
+  ];
+  return `width: ${ends}: ${parts.filter((part) => part !== '').join('; ')}`;
 }
 
 export function sweepText(report: PlanReport, sweeps: readonly Sweep[]): string {
