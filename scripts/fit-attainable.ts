@@ -6,7 +6,7 @@ import { classSpec, FP8_BYTES } from '../kernels/op-classes.js';
 import { findDevice } from '../src/devices/find.js';
 import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../kernels/op-class.js';
 import { tunedClass, type TunedClass } from '../kernels/tuned.js';
-import { bracketAt, paceOf, type Bracket } from '../src/stacks/attainable.js';
+import { bracketAt, exchangeClass, paceOf, type Bracket } from '../src/stacks/attainable.js';
 import { generationOf, ratesOf } from '../src/stacks/fit/gpus.js';
 import { knotSizes } from '../src/stacks/grid.js';
 import { conformalQuantile } from '../src/cost/conformal.js';
@@ -80,7 +80,7 @@ export function busyTimes<T extends Pick<Measured, 'work' | 'seconds'>>(calls: r
 export function timesOf(file: StackFile, table: StackFile['tables'][number]): Measured[] {
   const { l2Bytes } = ratesOf(file.device);
   const device = findDevice(file.device);
-  const kind = table.op === 'all-reduce' && device.interconnect?.throughHost ? 'all-reduce-host' : tunedClass(table.op);
+  const kind = table.op === 'all-reduce' ? exchangeClass(device.interconnect, 2) : tunedClass(table.op);
   const pace = paceOf(device, kind);
   const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
   const kernels = classSpec(table.op);

@@ -35,12 +35,14 @@ export interface Link {
  */
 const SLOW_HOST = { seconds: 48e-6, shareOfRate: 22.2 / 64 } as const;
 
+/** Whether GPUs that exchange are joined by the server's board, not by links of their own. */
+export const throughHost = (link: Pick<Link, 'throughHost' | 'mostGpus'> | null, gpus: number): boolean =>
+  link !== null && (link.throughHost || (link.mostGpus !== null && gpus > link.mostGpus));
+
 /** Longest that such an exchange takes; 0 where no host is in the way. @param bytes of the result, as sent */
 export function throughHostSeconds(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): number {
   const rate = linkRate(link, gpus);
-  if (link === null || rate === null) return 0;
-  const beyond = link.mostGpus !== null && gpus > link.mostGpus;
-  if (!link.throughHost && !beyond) return 0;
+  if (rate === null || !throughHost(link, gpus)) return 0;
   return SLOW_HOST.seconds + sentBytes(kind, bytes, gpus) / rate / SLOW_HOST.shareOfRate;
 }
 

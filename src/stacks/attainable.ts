@@ -9,6 +9,7 @@ import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import { lawParts, leftOutOf, type CallExplanation } from '../cost/explain.js';
+import { throughHost } from '../cost/pricers.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {
@@ -43,6 +44,10 @@ export function paceOf(spec: DeviceSpec, of: TunedClass): Pace {
   const peak = of === 'product-fp8' && !spec.multipliesFp8 ? whole / 2 : whole;
   return { floor, rows: (floor * REFERENCE.units) / spec.units, peak };
 }
+
+/** Tables of exchanges over a board have a law of their own. */
+export const exchangeClass = (link: Parameters<typeof throughHost>[0], gpus: number): TunedClass =>
+  throughHost(link, gpus) ? 'all-reduce-host' : 'all-reduce';
 
 /** Laws of a GPU, and of all GPUs together for classes that were not measured on it. */
 export interface AttainableLaws {

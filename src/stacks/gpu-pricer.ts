@@ -12,7 +12,7 @@ import { listed, type TunedCall } from '../../kernels/tuned.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import type { CallExplanation, LeftOut } from '../cost/explain.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
-import { attainableSeconds, explainAttainable, type AttainableLaws } from './attainable.js';
+import { attainableSeconds, exchangeClass, explainAttainable, type AttainableLaws } from './attainable.js';
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
 import { stackName, type ServerTime, type StackTables } from './serving.js';
@@ -104,8 +104,10 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const sum = listed('all-reduce', { gpus, bytes: sent });
     // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
     const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
-    const ofLink = link?.throughHost || !joined ? 'all-reduce-host' : 'all-reduce';
-    const call: TunedCall = { ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }), class: ofLink };
+    const call: TunedCall = {
+      ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }),
+      class: exchangeClass(link, gpus),
+    };
     return { call, rates: ratesOf(datasheet, rate), throughHost: throughHostSeconds(kind, sent, gpus, link) };
   };
   return {

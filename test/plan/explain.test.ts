@@ -83,7 +83,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
   it('keep the width of a runtime’s host, of its kernels and of whole servers apart', async () => {
     for (const device of ['b300', 'h800-pcie', 'rtx-5090']) {
       const scenario: Scenario = { device, stack: 'vllm-rlt', model: 'ouro-1.4b', context: pick([500, 4096, 30_000]) };
-      const { request, report } = await planned(scenario);
+      const { request } = await planned(scenario);
       const { pricer } = request;
       const row = candidateOf(request, 'full/full')!;
       const c = configurationOf(request, row);

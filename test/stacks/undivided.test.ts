@@ -47,7 +47,7 @@ describe('a call that divides no sequence', () => {
   it('takes another walk for each unit’s next row', () => {
     const [one, two] = [spec.units, spec.units + 1].map((rows) => {
       const { parts } = explainAttainable(undivided!, call(rows, 1, 4096), rates).law;
-      return parts.find(({ part }) => part === 'one unit alone')!.seconds;
+      return parts.find(({ part }) => part === 'bytes that one unit reads alone')!.seconds;
     });
     expect(two! / one!).toBeCloseTo(2, 9);
   });
