@@ -118,7 +118,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
   const squared = squares.reduce((sum, square) => sum + square, 0);
   const whole = Math.max(squared, half(step) ** 2, Number.MIN_VALUE);
   const calls = leastSureCalls(c, pricer, batch, contextTokens);
-  const exchange = leastSureExchange(c, pricer, batch, contextTokens);
+  const exchanges = leastSureExchanges(c, pricer, batch, contextTokens);
   const contributions: WidthContribution[] = step.byKernel.map((group, i) => ({
     kernel: group.kernel,
     by: group.by,
@@ -127,7 +127,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
     seconds: { estimate: group.estimate, low: group.low, high: group.high },
     shareOfWidth: squares[i]! / whole,
     call: calls(group) ?? null,
-    exchange: group.kernel === 'collective' ? exchange : null,
+    exchange: group.kernel === 'collective' ? exchanges(group) : null,
     host: isKernel(group) ? null : (pricer.runtime?.host ?? null),
     leftOut: [],
   }));
@@ -200,19 +200,21 @@ function leastSureCalls(
   return ({ kernel, by }) => calls.explained(`${kernel} ${by}`, (call) => pricer.explain?.(call));
 }
 
-function leastSureExchange(
+/** The same of exchanges between GPUs. */
+function leastSureExchanges(
   c: Configuration,
   pricer: Pricer,
   batch: number,
   contextTokens: number,
-): WidthContribution['exchange'] {
+): (group: KernelShare) => WidthContribution['exchange'] {
   const { gpus } = c;
   const exchanges = new LeastSure<Exchange>();
   for (const { kind, bytesEach, calls } of schedule(c, batch, contextTokens).collectives) {
     const price = pricer.collective(kind, bytesEach, gpus);
-    if (price) exchanges.add('', { kind, bytesEach, gpus }, calls, price);
+    if (price) exchanges.add(price.by, { kind, bytesEach, gpus }, calls, price);
   }
-  return exchanges.explained('', ({ kind, bytesEach }) => pricer.explainCollective?.(kind, bytesEach, gpus));
+  return ({ by }) =>
+    exchanges.explained(by, ({ kind, bytesEach }) => pricer.explainCollective?.(kind, bytesEach, gpus));
 }
 
 /** The parts of a law for some work. */

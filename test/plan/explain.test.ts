@@ -80,6 +80,15 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
     }
   });
 
+  it('tell a sum of a table and a gather of a law apart', async () => {
+    const scenario: Scenario = { device: 'rtx-pro-6000', gpus: 2, model: 'ledger/models/qwen3-32b.json', batch: 100 };
+    const { request, report } = await planned(scenario);
+    const found = explainRow(request, report, 'full').contributions.filter(({ kernel }) => kernel === 'collective');
+    expect(found.map(({ exchange }) => exchange!.kind).sort()).toEqual(['all-gather', 'all-reduce']);
+    for (const { by, exchange } of found)
+      expect(request.pricer!.collective(exchange!.kind, exchange!.bytesEach, exchange!.gpus)!.by).toBe(by);
+  });
+
   it('keep the width of a runtime’s host, of its kernels and of whole servers apart', async () => {
     for (const device of ['b300', 'h800-pcie', 'rtx-5090']) {
       const scenario: Scenario = { device, stack: 'vllm-rlt', model: 'ouro-1.4b', context: pick([500, 4096, 30_000]) };
