@@ -23,7 +23,8 @@ export interface StackPrice {
 /** A table that is ready to predict from. */
 export class TablePredictor {
   readonly #grid: Grid;
-  readonly #measured: readonly ReadonlySet<number>[];
+  /** Sorted, axis by axis. */
+  readonly #measured: readonly (readonly number[])[];
   /** Second sizes that were measured with each first one. */
   readonly #configurations: ReadonlyMap<number, ReadonlySet<number>> | null;
   readonly #filled: Uint8Array;
@@ -37,7 +38,7 @@ export class TablePredictor {
       lines: table.axes.map((axis) => axis.knots),
       values: unpack(table.residuals),
     };
-    this.#measured = table.axes.map((axis) => new Set([...axis.knots, ...axis.between]));
+    this.#measured = table.axes.map((axis) => [...axis.knots, ...axis.between].sort((a, b) => a - b));
     this.#configurations = table.configurations && pairsOf(table.configurations);
     this.#filled = new Uint8Array(this.#grid.values.length);
     this.#fixed = Object.entries(table.fixed);
@@ -63,8 +64,9 @@ export class TablePredictor {
     const places: Place[] = [];
     let widening = moved.widening;
     let octavesOutside = 0;
-    let width = widthAt(table.widths, law);
-    because?.('a sixth of the measured shapes, six times', width);
+    const points = widthAt(table.widths, law);
+    let width = points;
+    because?.('a sixth of the measured shapes, six times', points);
     let onKnot = true;
     for (let i = 0; i < sizes.length; i++) {
       const axis = table.axes[i]!;
@@ -81,9 +83,11 @@ export class TablePredictor {
           'added',
         );
       if (place.share > 0) onKnot = false;
-      if (octaves === 0 && !this.#measured[i]!.has(size)) {
-        width = Math.max(width, axis.offLine);
-        because?.(`each measured ${axis.name} in turn`, axis.offLine);
+      const off = octaves === 0 ? offLines(this.#measured[i]!, size) : 0;
+      if (off > 0) {
+        const between = Math.max(0, axis.offLine - points) * off;
+        width = Math.max(width, points + between);
+        because?.(`each measured ${axis.name} in turn, ${percent(off)} of the way from it`, points + between);
       }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
@@ -141,7 +145,7 @@ export class TablePredictor {
     const [first] = this.table.axes;
     const perOctave = this.table.perOctave.heads;
     const heads = first ? shape[first.name]! : 0;
-    if (!first || perOctave.length === 0 || this.#measured[0]!.has(heads)) return { shape, widening: 0 };
+    if (!first || perOctave.length === 0 || this.#measured[0]!.includes(heads)) return { shape, widening: 0 };
     const line = first.knots.findLastIndex((size) => size < heads);
     if (line < 0) return { shape, widening: 0 };
     const lower = first.knots[line]!;
@@ -161,6 +165,19 @@ function pairsOf(pairs: readonly (readonly number[])[]): Map<number, Set<number>
 /** Half-width in log seconds of what lies between measured points, by how long the call takes. */
 export const widthAt = (widths: StackTable['widths'], law: number): number =>
   (widths.find((w) => law <= w.belowSeconds) ?? widths.at(-1)!).halfWidth;
+
+/**
+ * How far a size lies from measured ones: 0 on one of them, 1 halfway between two, where a line that was left out lies
+ * from its neighbours. Errors grow on the way.
+ */
+function offLines(measured: readonly number[], size: number): number {
+  const above = measured.findIndex((line) => line >= size);
+  const [a, b] = [measured[above - 1], measured[above]];
+  if (a === undefined || b === undefined || b === size) return 0;
+  return (2 * Math.min(Math.log(size / a), Math.log(b / size))) / Math.log(b / a);
+}
+
+const percent = (share: number): string => `${Math.ceil(100 * share)} %`;
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {

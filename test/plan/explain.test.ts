@@ -81,7 +81,13 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('tell a sum of a table and a gather of a law apart', async () => {
-    const scenario: Scenario = { device: 'rtx-pro-6000', gpus: 2, model: 'ledger/models/qwen3-32b.json', batch: 100 };
+    const scenario: Scenario = {
+      device: 'rtx-pro-6000',
+      gpus: 2,
+      model: 'ledger/models/qwen3-32b.json',
+      batch: 100,
+      context: 1000,
+    };
     const { request, report } = await planned(scenario);
     const found = explainRow(request, report, 'full').contributions.filter(({ kernel }) => kernel === 'collective');
     expect(found.map(({ exchange }) => exchange!.kind).sort()).toEqual(['all-gather', 'all-reduce']);
