@@ -1,7 +1,7 @@
 /** Why a step's time is what it is and as sure as it is: laws, data near it, what was left out to find its width. */
 import { executedWork, lawOf, measuredPoints, type Model } from './predictor.js';
 import { EVIDENCE, isEstimate, type Evidence, type Interval, type Price } from './evidence.js';
-import { priceStep, type Host, type KernelShare, type Pricer } from './latency.js';
+import { priceStep, type Host, type KernelShare, type Pricer, type StepPrice } from './latency.js';
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type Configuration } from '../schedule/schedule.js';
@@ -61,6 +61,8 @@ export interface CallExplanation {
     readonly octavesAway: number;
   } | null;
   readonly leftOut: readonly LeftOut[];
+  /** What a server's own kernel does to that price, and the seconds before. */
+  readonly rule?: { readonly what: string; readonly from: number };
 }
 
 /** A kernel's share of how unsure a step is. */
@@ -71,7 +73,7 @@ export interface WidthContribution {
   readonly evidence: Evidence;
   readonly calls: number;
   readonly seconds: Interval | null;
-  /** Of the squared half-width of the step. */
+  /** Of the squared distance from the step's time to its slow end, before `floor`. */
   readonly shareOfWidth: number;
   /** Of its calls the one that is least sure, times the times that it runs; null for what is no kernel. */
   readonly call: (KernelCall & Timed) | null;
@@ -94,14 +96,17 @@ export interface StepExplanation {
   readonly evidence: Evidence;
   /** Kernels of that evidence and of weaker ones, and their share of the step's time. */
   readonly weakest: { readonly kernels: readonly KernelShare['kernel'][]; readonly share: number };
+  /** What whole servers were off by, where the step's interval is that and not its kernels': theirs is narrower. */
+  readonly floor: { readonly leftOut: readonly LeftOut[]; readonly kernels: Interval } | null;
   /** Largest first. */
   readonly contributions: readonly WidthContribution[];
-  /** Of the squared half-width, what other kernels carry. */
+  /** What others carry. */
   readonly shareOfOthers: number;
 }
 
-/** Contributions that are told. */
+/** Contributions that are told at most, and the share of the width below which one is not. */
 const TOLD = 3;
+const LEAST_TOLD = 0.02;
 
 /** Explains the time of one decode step: the kernels that its width comes from. */
 export function explainStep(c: Configuration, pricer: Pricer, batch: number, contextTokens: number): StepExplanation {
@@ -116,7 +121,8 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
   const shown = step.ofKernels ? half(step.ofKernels) ** 2 / sumOf(step.byKernel.filter(isKernel)) : 1;
   const squares = step.byKernel.map((g) => squareOf(g) * (isKernel(g) ? shown : 1));
   const squared = squares.reduce((sum, square) => sum + square, 0);
-  const whole = Math.max(squared, half(step) ** 2, Number.MIN_VALUE);
+  const { runtime } = pricer;
+  const whole = Math.max(squared, runtime ? half(step) ** 2 : 0, Number.MIN_VALUE);
   const calls = leastSureCalls(c, pricer, batch, contextTokens);
   const exchanges = leastSureExchanges(c, pricer, batch, contextTokens);
   const contributions: WidthContribution[] = step.byKernel.map((group, i) => ({
@@ -131,8 +137,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
     host: isKernel(group) ? null : (pricer.runtime?.host ?? null),
     leftOut: [],
   }));
-  // The widths of whole servers are no narrower than those of published ones that were left out.
-  if (whole > 1.001 * squared)
+  if (runtime && whole > 1.001 * squared)
     contributions.push({
       kernel: 'server',
       by: pricer.source,
@@ -143,14 +148,16 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       call: null,
       exchange: null,
       host: null,
-      leftOut: leftOutOf((because) => {
-        if (pricer.runtime) because('rows of the ledger', pricer.runtime.spread);
-        else because('each published server', Math.log(step.high / step.estimate));
-      }),
+      leftOut: leftOutOf((because) =>
+        because('steps of the ledger that this runtime was not fitted to', runtime.spread),
+      ),
     });
   contributions.sort((a, b) => b.shareOfWidth - a.shareOfWidth);
+  const told = contributions.slice(0, TOLD).filter(({ shareOfWidth }, i) => i === 0 || shareOfWidth >= LEAST_TOLD);
   const level = EVIDENCE.indexOf(step.evidence);
-  const weakest = step.byKernel.filter((g) => g.estimate > 0 && EVIDENCE.indexOf(g.evidence) >= level);
+  const weakest = step.byKernel
+    .filter((g) => g.estimate > 0 && EVIDENCE.indexOf(g.evidence) >= level)
+    .sort((a, b) => b.estimate - a.estimate);
   return {
     batch,
     contextTokens,
@@ -160,23 +167,39 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       kernels: [...new Set(weakest.map((g) => g.kernel))],
       share: weakest.reduce((sum, g) => sum + g.estimate, 0) / step.estimate,
     },
-    contributions: contributions.slice(0, TOLD),
-    shareOfOthers: contributions.slice(TOLD).reduce((sum, { shareOfWidth }) => sum + shareOfWidth, 0),
+    floor:
+      runtime || !pricer.spread
+        ? null
+        : floorOf(step, pricer.spread.step, priceStep(c, { ...pricer, spread: null }, batch, contextTokens)),
+    contributions: told,
+    shareOfOthers: contributions.slice(told.length).reduce((sum, { shareOfWidth }) => sum + shareOfWidth, 0),
   };
 }
 
-/** Of things that run `times` each, the one that makes a step least sure, by a key. */
-class LeastSure<T> {
-  readonly #found = new Map<string, { what: T; times: number; price: Price; width: number }>();
+/** What whole servers that were left out were off by, where that sets the interval (cost/latency.ts, `combine`). */
+function floorOf({ estimate, low, high }: StepPrice, spread: number, kernels: StepPrice): StepExplanation['floor'] {
+  if (kernels.low <= low && kernels.high >= high) return null;
+  return {
+    leftOut: leftOutOf((because) => because('published servers, the worst of them', spread)),
+    kernels: { estimate, low: kernels.low, high: kernels.high },
+  };
+}
 
-  add(key: string, what: T, times: number, price: Price): void {
-    const width = times * (price.high - price.estimate);
-    if (width >= (this.#found.get(key)?.width ?? 0)) this.#found.set(key, { what, times, price, width });
+/** Of things that run `times` each, the one that makes a step least sure, by a group. Equal things are one. */
+class LeastSure<T extends object> {
+  readonly #found = new Map<string, Map<string, { what: T; times: number; price: Price }>>();
+
+  add(group: string, what: T, times: number, price: Price): void {
+    const alike = this.#found.get(group) ?? new Map<string, { what: T; times: number; price: Price }>();
+    const name = JSON.stringify(what);
+    alike.set(name, { what, times: times + (alike.get(name)?.times ?? 0), price });
+    this.#found.set(group, alike);
   }
 
   /** With its explanation; null where there is none. */
-  explained(key: string, explain: (what: T) => CallExplanation | null | undefined): (T & Timed) | null {
-    const one = this.#found.get(key);
+  explained(group: string, explain: (what: T) => CallExplanation | null | undefined): (T & Timed) | null {
+    const width = ({ times, price }: { times: number; price: Price }): number => times * (price.high - price.estimate);
+    const [one] = [...(this.#found.get(group)?.values() ?? [])].sort((a, b) => width(b) - width(a));
     const why = one && explain(one.what);
     if (!why) return null;
     const { estimate, low, high, evidence } = one.price;
@@ -222,7 +245,7 @@ export function lawParts(law: Law, work: OpWork, rates: Rates, inside = false): 
   const alone = (rest: Partial<OpWork>): number =>
     busySeconds(law, { bytes: 0, operations: 0, ...(work.onLink ? { onLink: true } : {}), ...rest }, rates);
   const parts = [
-    { part: 'launch', seconds: inside ? 0 : law.floorSeconds },
+    { part: 'floor', seconds: inside ? 0 : law.floorSeconds },
     { part: work.onLink ? 'bytes over the link' : 'bytes', seconds: alone({ bytes: work.bytes }) },
     {
       part: 'operations',

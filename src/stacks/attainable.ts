@@ -142,13 +142,16 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
     ? 'each serving stack on this GPU, and on others of its form, in turn'
-    : 'each generation of GPUs in turn';
+    : 'each generation of NVIDIA GPUs in turn';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),
-      of: `${call.class} kernels on ${laws.gpus[call.class].join(', ') || 'GPUs with such tables'}`,
+      of: `${kernelsOf(call.class)} on ${laws.gpus[call.class].join(', ') || 'the measured GPUs'}`,
     },
     data: null,
     leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
   };
 }
+
+const kernelsOf = (of: TunedClass): string =>
+  of === 'all-reduce-host' ? 'all-reduces through a host' : `${of} kernels`;

@@ -87,7 +87,10 @@ export class TablePredictor {
       if (off > 0) {
         const between = Math.max(0, axis.offLine - points) * off;
         width = Math.max(width, points + between);
-        because?.(`each measured ${axis.name} in turn, ${percent(off)} of the way from it`, points + between);
+        because?.(
+          `each measured ${axis.name} in turn${off < 1 ? `, at ${percent(off)} of that distance` : ''}`,
+          points + between,
+        );
       }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));

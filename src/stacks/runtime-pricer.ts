@@ -13,9 +13,10 @@ import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
 import { forEachPrefillCall } from '../schedule/prefill/calls.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Configuration, type Stage } from '../schedule/schedule.js';
-import { KERNELS } from '../../kernels/registry.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
+import type { CallExplanation } from '../cost/explain.js';
 import type { Shape } from '../../kernels/spec.js';
-import type { TunedClass } from '../../kernels/tuned.js';
+import type { TunedCall, TunedClass } from '../../kernels/tuned.js';
 import type { Ends, Runtime } from './runtime.js';
 
 /** Questions beside the runtime itself. */
@@ -29,9 +30,15 @@ export interface UnderRuntime {
 /** The same kernels, called by the server that the runtime is of. */
 export function underRuntime(kernels: Pricer, runtime: Runtime, spec: DeviceSpec, of: UnderRuntime): Pricer {
   const { name } = runtime.source;
+  const ruleOf = attentionRule(runtime, spec);
   return {
     ...kernels,
-    price: attentionPrices(kernels, runtime, spec),
+    price: eachVariant((kernel, variant) => (call) => {
+      const price = kernels.price(call);
+      const rule = ruleOf(KERNELS[kernel].tuned(call.shape, variant), call.shape as Shape);
+      return rule ? slower(price, rule) : price;
+    }),
+    ...(kernels.explain ? { explain: explained(kernels, ruleOf, runtime.choice.attentionName) } : {}),
     stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: name },
     source: name,
     runtime: stepsOf(runtime, of),
@@ -41,34 +48,59 @@ export function underRuntime(kernels: Pricer, runtime: Runtime, spec: DeviceSpec
 const DECODES: readonly TunedClass[] = ['decode-attention'];
 const PREFILLS: readonly TunedClass[] = ['prefill-attention'];
 
-function attentionPrices(kernels: Pricer, { choice }: Runtime, spec: DeviceSpec): Pricer['price'] {
-  const { slowdown, unsplit } = choice.attention;
-  /** Blocks that walk `tokens` each, side by side on the GPU's units: they wait for memory, or for each other. */
-  const walk = (blocks: number, tokens: number): number => {
-    if (!unsplit) return 0;
-    const pace = unsplit.clockHertz / clockOf(spec);
-    const each = blocks / spec.units;
-    return tokens * pace * Math.hypot(unsplit.secondsPerToken, unsplit.secondsPerTokenOfOthers * each);
-  };
-  return eachVariant((kernel, variant) => (call) => {
-    const price = kernels.price(call);
-    const tuned = KERNELS[kernel].tuned(call.shape, variant);
-    if (!tuned) return price;
-    const { sequences = 1, kvHeads = 1, group = 1, context = 0, queries = 0 } = call.shape as Shape;
-    if (DECODES.includes(tuned.class)) return slower(price, slowdown, walk(sequences * kvHeads * group, context));
-    // Without kernels for prompts each of their tokens is a row.
-    if (PREFILLS.includes(tuned.class))
-      return slower(price, 1, walk(sequences * queries * kvHeads * group, context + queries / 2));
-    return price;
-  });
+/** What a server's own kernel of attention takes: so many times another's, and at least what a unit walks. */
+interface AttentionRule {
+  readonly slowdown: number;
+  /** Tokens that one unit reads alone, and the seconds of that. */
+  readonly walked: number;
+  readonly least: number;
 }
 
-/** @param least seconds that the kernel takes at least */
-const slower = (price: Price, factor: number, least: number): Price => {
-  const estimate = Math.max(price.estimate * factor, least);
+function attentionRule({ choice }: Runtime, spec: DeviceSpec) {
+  const { slowdown, unsplit } = choice.attention;
+  /** Blocks that walk `tokens` each, side by side on the GPU's units: they wait for memory, or for each other. */
+  const rule = (times: number, blocks: number, tokens: number): AttentionRule => {
+    if (!unsplit) return { slowdown: times, walked: 0, least: 0 };
+    const pace = unsplit.clockHertz / clockOf(spec);
+    const each = blocks / spec.units;
+    const least = tokens * pace * Math.hypot(unsplit.secondsPerToken, unsplit.secondsPerTokenOfOthers * each);
+    return { slowdown: times, walked: tokens, least };
+  };
+  return (tuned: TunedCall | null, shape: Shape): AttentionRule | null => {
+    if (!tuned) return null;
+    const { sequences = 1, kvHeads = 1, group = 1, context = 0, queries = 0 } = shape;
+    if (DECODES.includes(tuned.class)) return rule(slowdown, sequences * kvHeads * group, context);
+    // Without kernels for prompts each of their tokens is a row.
+    if (PREFILLS.includes(tuned.class)) return rule(1, sequences * queries * kvHeads * group, context + queries / 2);
+    return null;
+  };
+}
+
+function slower(price: Price, { slowdown, least }: AttentionRule): Price {
+  const estimate = Math.max(price.estimate * slowdown, least);
   const by = estimate / price.estimate;
   return { ...price, estimate, low: price.low * by, high: price.high * by };
-};
+}
+
+/** An explanation says what the server's own attention does to the price. */
+function explained(
+  kernels: Pricer,
+  ruleOf: ReturnType<typeof attentionRule>,
+  attention: string,
+): (call: KernelCall) => CallExplanation {
+  return (call) => {
+    const why = kernels.explain!(call);
+    const rule = ruleOf(KERNELS[call.kernel].tuned(call.shape, call.variant), call.shape as Shape);
+    const { estimate } = kernels.price(call);
+    if (!rule || slower({ ...kernels.price(call) }, rule).estimate === estimate) return why;
+    const { slowdown, walked, least } = rule;
+    const what =
+      least > slowdown * estimate
+        ? `${attention} attention divides no sequence: one unit walks ${Math.round(walked)} tokens alone`
+        : `${attention} attention takes ${slowdown} times as long`;
+    return { ...why, rule: { what, from: estimate } };
+  };
+}
 
 /** Loops that tokens take on average. */
 const meanOf = (shares: readonly number[]): number => shares.reduce((sum, share, i) => sum + share * (i + 1), 0);

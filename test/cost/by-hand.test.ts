@@ -27,7 +27,11 @@ it('the page works one time out by hand, as the program does', () => {
   const points = widths.find((w) => lawSeconds <= w.belowSeconds)!.halfWidth;
   const unmeasured = axes.filter((a, i) => ![...a.knots, ...a.between].includes([rows, columns, inner][i]!));
   expect(unmeasured.map((a) => a.name)).toEqual(['columns']);
-  const half = Math.max(points, unmeasured[0]!.offLine);
+  const [off] = unmeasured;
+  const lines = [...off!.knots, ...off!.between];
+  const [below, above] = [Math.max(...lines.filter((l) => l < columns)), Math.min(...lines.filter((l) => l > columns))];
+  const share = (2 * Math.min(Math.log(columns / below), Math.log(above / columns))) / Math.log(above / below);
+  const half = points + share * (off!.offLine - points);
   const us = (s: number): string => (s * 1e6).toFixed(2);
   const ends = `${us(seconds * Math.exp(-half))} to ${us(seconds * Math.exp(half))}`;
   expect(read('docs/cost-model.md')).toContain(
@@ -36,7 +40,7 @@ moving      ${bytes} / (${law.bandwidthShare.toFixed(4)} · 3.35e12)          = 
 computing   2·9·2048·11264 / (${law.peakShare.toFixed(4)} · 989e12)      = ${us(computing)} µs
 law         ${us(law.floorSeconds)} + (${us(moving)}⁴ + ${us(computing)}⁴)^¼               = ${us(lawSeconds)} µs
 time        ${us(lawSeconds)} · exp(${g.toFixed(4)})                       = ${us(seconds)} µs
-half-width  max(points ${points}, columns ${unmeasured[0]!.offLine})        → ${ends} µs
+half-width  points ${points} + ${share.toFixed(2)} · (columns ${off!.offLine} − points) → ${ends} µs
 `,
   );
   const price = new StackPredictor(file).predict('product', { rows, columns, inner })!;

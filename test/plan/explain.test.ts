@@ -34,14 +34,21 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
         model: pick(['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b']),
         context: pick([1000, 4096, 50_000]),
       })),
+      { device: 'h100', stack: 'trtllm', context: pick([300, 3000]) },
       { calibration: CALIBRATION, vram: '24GB', context: pick([300, 3000]) },
     ];
-    let [tables, fitted] = [0, 0];
+    let [tables, fitted, floors] = [0, 0, 0];
     for (const scenario of scenarios) {
       const { request, report } = await planned(scenario);
       for (const p of representatives(report.plans).filter((row) => row.knee)) {
         const e = explainRow(request, report, p.id);
         expect(e.secondsPerStep, p.id).toEqual(p.knee!.secondsPerStep);
+        if (e.floor) {
+          // Kernels are narrower than whole servers, which set the ends.
+          expect(e.floor.kernels.low).toBeGreaterThanOrEqual(e.secondsPerStep.low);
+          expect(e.floor.kernels.high).toBeLessThanOrEqual(e.secondsPerStep.high);
+          floors++;
+        }
         const shares = e.contributions.map((c) => c.shareOfWidth);
         expect(shares.reduce((sum, share) => sum + share, e.shareOfOthers)).toBeCloseTo(1, 6);
         expect(shares).toEqual([...shares].sort((a, b) => b - a));
@@ -65,6 +72,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
     }
     expect(tables).toBeGreaterThan(0);
     expect(fitted).toBeGreaterThan(0);
+    expect(floors).toBeGreaterThan(0);
   });
 
   it('explain an exchange by its law or table, and what a host may add', async () => {

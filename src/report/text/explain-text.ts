@@ -1,10 +1,10 @@
 /** More of one row for a terminal: the explanation of its step, its figures by batch. */
 import { KERNELS } from '../../../kernels/registry.js';
 import { widthOf, type CallExplanation, type LeftOut, type WidthContribution } from '../../cost/explain.js';
-import type { Interval } from '../../cost/evidence.js';
+import { isEstimate, type Interval } from '../../cost/evidence.js';
 import type { Explained } from '../../plan/evaluate/explain.js';
 import { formatCount, formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { columns, right, shareText, wrap, type Column } from './text.js';
+import { columns, right, wrap, type Column } from './text.js';
 import type { DecodeFigures, Plan, PlanReport } from '../../plan/types.js';
 import { timeLabel } from '../../plan/words/words.js';
 import type { Sweep } from '../plan-json.js';
@@ -13,6 +13,8 @@ import { usdLabel } from '../plan-rows.js';
 const INDENT = '   ';
 /** Schedules count activations as f32; servers send 16 bits of each. */
 const F32_BYTES = 4;
+/** Whose prices are those of the program's own kernels. */
+const OURS = 'lla-sim';
 /** Kernels that are named of those of the weakest evidence, and the share of the time that is all of it. */
 const NAMED = 4;
 const ALL = 0.995;
@@ -35,8 +37,11 @@ const range = ({ estimate, low, high }: Interval): string => {
   return `${time(estimate)} (${least[1] === most[1] ? least[0] : least.join(' ')} to ${most.join(' ')})`;
 };
 
-/** As a factor: 1.12 for a half-width of 12 %. */
-const factor = (by: number): string => (by < 10 ? by.toFixed(2) : formatNumber(by));
+/** Rounded: what is told comes to the whole. */
+const share = (of: number): string => `${Math.round(100 * of)} %`;
+
+/** As a factor: 1.120 for a half-width of 12 %. */
+const factor = (by: number): string => (by < 2 ? by.toFixed(3) : formatNumber(by));
 
 /** Sizes that are not 0 or 1. */
 const sizes = (shape: Readonly<Record<string, number>>, names: readonly string[] = Object.keys(shape)): string =>
@@ -47,13 +52,23 @@ const sizes = (shape: Readonly<Record<string, number>>, names: readonly string[]
 
 /** @param width columns of the terminal */
 export function explainText(e: Explained, { width }: { readonly width: number }): string {
-  const { kernels, share } = e.weakest;
+  const { kernels, share: ofTime } = e.weakest;
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
-  const weakest = share > ALL || e.evidence === 'measured' ? '' : ` (${some}: ${shareText(share)} of the time)`;
+  const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` (${some}: ${share(ofTime)} of the time)`;
+  const attainable = e.contributions.some(({ evidence }) => isEstimate(evidence))
+    ? '; what nobody measured errs alike, so it adds up first'
+    : '';
+  const { floor } = e;
+  const servers = floor
+    ? `That is what whole servers that were left out were off by, × ${factor(Math.exp(widthOf(floor.leftOut)))} either ` +
+      `way (${floor.leftOut.map(({ what }) => what).join(', ')}). The sum of its kernels alone would be ` +
+      `${range(floor.kernels)}. `
+    : '';
   const head =
     `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ${range(e.secondsPerStep)}, ` +
-    `${e.evidence}${weakest}. Its width comes from (shares of the squared half-width):`;
-  const others = `${e.contributions.length + 1}. ${shareText(e.shareOfOthers)}: all others`;
+    `${e.evidence}${weakest}. ${servers}What makes ${floor ? 'them' : 'it'} unsure (shares of the squared distance ` +
+    `to the slow end${attainable}):`;
+  const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
     ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width)),
@@ -63,19 +78,24 @@ export function explainText(e: Explained, { width }: { readonly width: number })
 }
 
 function contribution(c: WidthContribution, place: number, width: number): string[] {
-  const share = `${place}. ${shareText(c.shareOfWidth)}: `;
+  const begins = `${place}. ${share(c.shareOfWidth)}: `;
   const told = (head: string, lines: readonly string[]): string[] => [
-    ...wrap(share + head, width, INDENT),
+    ...wrap(begins + head, width, INDENT),
     ...lines.flatMap((text) => wrap(text, width - INDENT.length, INDENT).map((line) => INDENT + line)),
   ];
   if (c.kernel === 'server')
-    return told(`whole servers of ${c.by}, which differ from the sum of their kernels`, [widthLine(c.leftOut, null)]);
+    return told(`whole servers of ${c.by}, which differ from their kernels and host (in logarithms)`, [
+      widthLine(c.leftOut, null),
+    ]);
   const seconds = c.seconds ? range(c.seconds) : '';
   if (c.kernel === 'step-overhead') {
     const { host } = c;
+    const most = c.seconds?.estimate === 0 ? `up to ${time(c.seconds.high)}; the GPU hides it as a rule` : seconds;
     return told(
-      `the server’s own work beside its kernels, by ${c.by}, ${c.evidence}: ${seconds}`,
-      host ? [`its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`] : [],
+      `the server’s own work, ${c.by}, ${c.evidence}: ${most}`,
+      host
+        ? [`its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`]
+        : ['fitted to published steps of servers'],
     );
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
@@ -91,7 +111,9 @@ function contribution(c: WidthContribution, place: number, width: number): strin
   }
   if (!c.call) return told(head, []);
   const { kernel, variant, shape, times } = c.call;
-  const which = `${variant}, ${sizes(shape, KERNELS[kernel].dims)}`;
+  // How a sequence is divided is our kernels' own; a server's choose for themselves.
+  const dims = KERNELS[kernel].dims.filter((name) => c.by === OURS || name !== 'splits');
+  const which = `${variant}, ${sizes(shape, dims)}`;
   return told(head, [
     `least sure call: ${times} × ${range(c.call.seconds)}, ${c.call.evidence}: ${which}`,
     ...explained(c.call),
@@ -101,7 +123,8 @@ function contribution(c: WidthContribution, place: number, width: number): strin
 const hostSource = (row: string | null): string =>
   row === null ? 'no host beside such a GPU was measured' : `row ${row} of the ledger`;
 
-function explained({ law, data, leftOut, seconds }: CallExplanation & { readonly seconds: Interval }): string[] {
+function explained(of: CallExplanation & { readonly seconds: Interval }): string[] {
+  const { law, data, leftOut, seconds, rule } = of;
   const [first, ...all] = law.parts;
   const longest = Math.max(...all.map((p) => p.seconds));
   const [others, idle] = [
@@ -114,14 +137,19 @@ function explained({ law, data, leftOut, seconds }: CallExplanation & { readonly
     law.kind === 'longest' && idle.length > 0 ? ` (${idle.map((p) => p.part).join(', ')}: far shorter)` : '';
   const sum = [first ? `${first.part} ${time(first.seconds)}` : 'none', ...parts].join(' + ');
   const total = all.length === 0 ? '' : `${time(law.seconds)} = `;
-  const by = law.seconds > 0 ? seconds.estimate / law.seconds : 1;
-  const residual = Math.abs(Math.log(by)) < RESIDUAL_TOLD ? '' : `; data near this call: × ${factor(by)}`;
+  const alone = rule?.from ?? seconds.estimate;
+  const by = law.seconds > 0 ? alone / law.seconds : 1;
+  const residual =
+    Math.abs(Math.log(by)) < RESIDUAL_TOLD ? '' : `; data near this call: × ${factor(by)}, ${time(alone)}`;
   return [
     `law: ${total}${sum}${decided}${residual}`,
     data
-      ? `data: ${data.points} measured shapes${nearest(data)}`
+      ? `data: ${data.points} measured shapes in the table${nearest(data)}`
       : `data: none of such calls; law of ${law.of ?? 'none'}`,
     widthLine(leftOut, seconds),
+    ...(rule
+      ? [`${rule.what}: ${time(seconds.estimate)}; how far that rule is off is part of what whole servers are`]
+      : []),
   ];
 }
 
