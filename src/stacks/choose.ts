@@ -137,8 +137,8 @@ function serverOf({ servers }: ServerFile, stack: string | null): ServerTime {
 }
 
 /** Where whole servers were measured: on this GPU, this server on others, or other servers. */
-function spreadOf({ servers }: ServerFile, stack: string, device: string): ServerSpread {
-  const own = servers[stack]?.spread;
+function spreadOf({ servers }: ServerFile, stack: string | undefined, device: string): ServerSpread {
+  const own = stack === undefined ? undefined : servers[stack]?.spread;
   return own?.here[device] ?? own?.elsewhere ?? servers['all']!.spread.elsewhere;
 }
 
@@ -191,6 +191,6 @@ export function gpuSources(
     server: serverOf(files.servers, stack?.file.stack ?? null),
     spread: isRuntime(asked)
       ? spreadOfRuntime(files, asked)
-      : stack && spreadOf(files.servers, stack.file.stack, spec.id),
+      : spreadOf(files.servers, stack?.file.stack, spec.id),
   };
 }

@@ -15,7 +15,7 @@ const requestOf = async (scenario: Scenario): Promise<PlanRequest> =>
   prepare(scenario, await readSources(scenario)).request;
 
 describe('the interval of a step', () => {
-  it.each(['h100', 'h200', 'a100-80', 'rtx-pro-6000'])(
+  it.each(['h100', 'h200', 'a100-80', 'rtx-pro-6000', 'mi300x', 'rtx-3090'])(
     'is no narrower than whole servers were off: %s',
     async (device) => {
       const request = await requestOf({ device, codec: ['full'] });
@@ -41,6 +41,9 @@ describe('the interval of a step', () => {
     expect(await of('vllm', 'h100')).toBe(await of('vllm', 'h200'));
     expect(await of('vllm', 'h200')).toBe(await of('vllm', 'a100-80'));
     expect(await of('vllm', 'h200')).toBeLessThan(await of('sglang', 'h200'));
+    // A GPU without tables is no surer than one with tables of a server that nobody measured.
+    const without = await requestOf({ device: 'mi300x', codec: ['full'], model: 'ouro-1.4b' });
+    expect(without.pricer!.spread!.step).toBe(await of('sglang', 'h200'));
   });
 });
 

@@ -34,11 +34,11 @@ function rowOf({ plans }: PlanReport, row: string): Plan {
   const named = (p: Plan): boolean => p.id === row || p.codec.label === row || p.id.split('/')[0] === row;
   const found = plans.find((p) => p.id === row) ?? representatives(plans).find(named);
   if (found) return found;
-  const some = representatives(plans).map((p) => p.codec.label);
+  const names = [...new Set(representatives(plans).map((p) => p.codec.label))];
   throw new UserError(
     `--explain knows no row ${show(row)}`,
-    some.length > 0
-      ? `write one of ${[...new Set(some)].slice(0, 8).join(', ')}, or the id of a plan`
+    names.length > 0
+      ? `write a codec of the table, such as ${names.slice(0, 8).join(', ')}, or the id of a plan`
       : 'no row is left',
   );
 }
