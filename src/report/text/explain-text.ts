@@ -60,13 +60,13 @@ export function explainText(e: Explained, { width }: { readonly width: number })
     : '';
   const { floor } = e;
   const servers = floor
-    ? `That is what whole servers that were left out were off by, × ${factor(Math.exp(widthOf(floor.leftOut)))} either ` +
-      `way (${floor.leftOut.map(({ what }) => what).join(', ')}). The sum of its kernels alone would be ` +
-      `${range(floor.kernels)}. `
+    ? `${floorEnds(floor.kernels, e.secondsPerStep)} what whole servers that were left out were off by, × ` +
+      `${factor(Math.exp(widthOf(floor.leftOut)))} (${floor.leftOut.map(({ what }) => what).join(', ')}). By its ` +
+      `kernels alone it would be ${range(floor.kernels)}. `
     : '';
   const head =
     `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ${range(e.secondsPerStep)}, ` +
-    `${e.evidence}${weakest}. ${servers}What makes ${floor ? 'them' : 'it'} unsure (shares of the squared distance ` +
+    `${e.evidence}${weakest}. ${servers}What makes ${floor ? 'these' : 'it'} unsure (shares of the squared distance ` +
     `to the slow end${attainable}):`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
@@ -75,6 +75,12 @@ export function explainText(e: Explained, { width }: { readonly width: number })
     ...(e.shareOfOthers > 0 ? [others] : []),
     '',
   ].join('\n');
+}
+
+/** Which ends of a step whole servers set. */
+function floorEnds(kernels: Interval, step: Interval): string {
+  if (kernels.high >= step.high) return 'Its fast end is';
+  return kernels.low <= step.low ? 'Its slow end is' : 'That is';
 }
 
 function contribution(c: WidthContribution, place: number, width: number): string[] {
