@@ -20,14 +20,16 @@ export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): Judged
   const members = new Map<string, AccuracyFigure[]>();
   for (const f of figures) {
     if (f.use !== 'judges' || f.cachedPrompts || !TIMES.includes(f.kind)) continue;
-    const key = JSON.stringify([f.serverName, f.device, f.looped, pricedBy(f)]);
+    const key = JSON.stringify([f.server, f.device, f.looped, pricedBy(f)]);
     members.set(key, [...(members.get(key) ?? []), f]);
   }
   return {
     schema: 'lla-sim/judged',
-    schemaVersion: 2,
+    schemaVersion: 3,
     groups: [...members.values()].map((own) => ({
       server: own[0]!.serverName,
+      // Its whole name is that with the version.
+      version: own[0]!.server.slice(own[0]!.serverName.length + 1) || null,
       device: own[0]!.device,
       looped: own[0]!.looped,
       priced: pricedBy(own[0]!),

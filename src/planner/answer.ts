@@ -4,6 +4,7 @@ import type { ModelSource } from '../plan/ask/prepare.js';
 import { hasSolution } from '../plan/plan.js';
 import { runsOf } from '../plan/ask/runs.js';
 import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
+import { hostOf } from '../plan/ask/server.js';
 import { nearestGroups, type JudgedGroup } from '../plan/ask/tested.js';
 import { compareText } from '../report/text/compare-text.js';
 import { fleetGist, gistOf } from '../report/gist.js';
@@ -38,7 +39,12 @@ export async function answersTo(
     const view = viewOf(one, sources, null, { everyRow });
     const failed = view.fleet ? view.fleet.fleet.rows.length === 0 : !hasSolution(view.report);
     const { model: geometry, device } = view.report;
-    const near = nearestGroups(sources.judged ?? [], { stack: sources.stack, geometry, device });
+    const near = nearestGroups(sources.judged ?? [], {
+      stack: sources.stack,
+      server: hostOf(sources, one),
+      geometry,
+      device,
+    });
     answered.push({
       scenario: one,
       view,

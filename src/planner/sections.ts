@@ -1,6 +1,6 @@
 /** What the page shows of an answer: the words and the tables of `plan`, in HTML. */
 import { isUncompressed } from '../codecs/registry.js';
-import { faredWords, type JudgedFigure, type JudgedGroup } from '../plan/ask/tested.js';
+import { testedText, type JudgedFigure, type JudgedGroup } from '../plan/ask/tested.js';
 import type { Plan } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words/words.js';
 import { brief, chosenId } from '../report/text/answer-text.js';
@@ -76,12 +76,12 @@ export function tableHtml({ view }: Answered, all: boolean): Html {
 }
 
 /** A published figure beside its prediction, with the server and the GPU of its group. */
-type NearRow = JudgedFigure & Pick<JudgedGroup, 'server' | 'device'>;
+type NearRow = JudgedFigure & Pick<JudgedGroup, 'server' | 'version' | 'device'>;
 
 const NEAR_COLUMNS: readonly Column<NearRow>[] = [
   left('source', (r) => `${r.source}: ${r.id}`),
   left('GPU', (r) => r.device),
-  left('server', (r) => r.server),
+  left('server', (r) => (r.version === null ? r.server : `${r.server} ${r.version}`)),
   left('model', (r) => r.model),
   left('figure', (r) => r.kind),
   right('error', (r) => formatError(r.error)),
@@ -94,7 +94,7 @@ const MOST_NEAR = 24;
 export function nearHtml({ view, nearest }: Answered): Html {
   const { tested, model } = view.report;
   const rows = nearest
-    .flatMap(({ server, device, figures }) => figures.map((f): NearRow => ({ ...f, server, device })))
+    .flatMap(({ server, version, device, figures }) => figures.map((f): NearRow => ({ ...f, server, version, device })))
     .sort((a, b) => Number(b.model === model.name) - Number(a.model === model.name));
   if (tested === null || rows.length === 0)
     return html`<p>No published figure of these kernels judges this answer. \
@@ -102,7 +102,7 @@ export function nearHtml({ view, nearest }: Answered): Html {
   const hidden = rows.length - MOST_NEAR;
   const table = columnsHtml('Nearest published figures', NEAR_COLUMNS, rows.slice(0, MOST_NEAR), () => '');
   const more = html`<p class="units">${hidden} more: <code>lla-sim accuracy --format csv</code> has all.</p>`;
-  return html`<p class="units">${tested.on}: ${faredWords(tested)}. \
+  return html`<p class="units">${testedText(tested)}. \
 error: predicted / measured − 1. inside: in the 90 % interval of the prediction.</p>\
 ${table}${hidden > 0 ? more : ''}`;
 }

@@ -1,5 +1,5 @@
 /** A simulation in words, for every printer. */
-import { faredWords, mostlyOutside, SIMULATED } from '../plan/ask/tested.js';
+import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Metric, Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { formatNumber } from '../numbers/units.js';
@@ -47,15 +47,19 @@ export const fewWords = (figures: readonly RunFigures[]): string | null =>
       '(--requests)'
     : null;
 
-/** `first tokens on published figures of vLLM on h200, models without loops: 30 of 59 inside the interval, …`. */
-export function testedWords({ tested }: SimulationReport): string | null {
-  const kinds = SIMULATED.map((kind) => {
-    const of = tested[kind];
-    return of === null
-      ? `no published ${kind} judges these`
-      : `${kind}s on published figures of ${of.on}: ${faredWords(of)}`;
-  });
-  return SIMULATED.some((kind) => tested[kind] !== null) ? kinds.join('; ') : null;
+/**
+ * `published first tokens of vLLM 0.12 on h200, models without loops: 30 of 59 inside the interval, …`; null for times
+ * of a calibration, which `validate` judges.
+ */
+export function testedWords({ tested, device }: Pick<SimulationReport, 'tested' | 'device'>): string | null {
+  if (device.stack === 'lla-sim') return null;
+  const { 'first token': first, step } = tested;
+  if (!first && !step) return UNTESTED;
+  return [
+    first ? testedText(first) : 'no published first token judges these',
+    // One sentence where both are of the same servers.
+    step ? testedText(step, first?.on) : 'no published step judges these',
+  ].join('; ');
 }
 
 /** Why nothing is sure, however slow the steps; null where the intervals held. */

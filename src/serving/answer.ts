@@ -59,13 +59,14 @@ export function settle(
   if (!request.pricer)
     throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');
   const plan = makePlan(request, refused);
+  const host = hostOf(sources, still);
   const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, {
     model: request.geometry,
     preset: request.publishedAs,
     vramBytes: request.device.vramBytes,
     spec: sources.spec,
     stack: request.stack,
-    host: hostOf(sources, still),
+    host,
     defaults: request.runtime?.source.terms.defaults ?? null,
   });
   if (request.runtime && !request.runtime.source.terms.serves && (read.maxNumSeqs > 1 || read.replicas > 1))
@@ -85,7 +86,12 @@ export function settle(
   const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, positions, o.skipBad);
   const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
   const { geometry, device } = request;
-  const tested = testedSimulation(sources.judged ?? [], { stack: sources.stack, geometry, device });
+  const tested = testedSimulation(sources.judged ?? [], {
+    stack: sources.stack,
+    server: host,
+    geometry,
+    device,
+  });
   return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets, tested }, plan };
 }
 

@@ -1,6 +1,7 @@
 /** What plans say of figures that judge: the nearest ones, priced as the question is. */
 import { describe, expect, it } from 'vitest';
-import { testedOf, type JudgedFigure, type JudgedGroup } from '../../src/plan/ask/tested.js';
+import { judgedGroups } from '../../src/plan/ask/stacks.js';
+import { faredWords, testedOf, testedText, type JudgedFigure, type JudgedGroup } from '../../src/plan/ask/tested.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 describe(`figures of others (seed ${SEED})`, () => {
@@ -15,6 +16,7 @@ describe(`figures of others (seed ${SEED})`, () => {
   });
   const group = (server: string, device: string, looped: boolean, priced: JudgedGroup['priced']): JudgedGroup => ({
     server,
+    version: null,
     device,
     looped,
     priced,
@@ -31,30 +33,41 @@ describe(`figures of others (seed ${SEED})`, () => {
     group('vllm', 'rtx-3090', false, 'attainable'),
   ];
   const ask = (stack: string | null, device: string, loops: number) =>
-    testedOf(groups, { stack, device: { id: device }, geometry: { loops } });
+    testedOf(groups, { stack, server: null, device: { id: device }, geometry: { loops } });
   const of = (...own: JudgedGroup[]) => ({
     figures: own.flatMap((g) => g.figures).length,
     inside: own.flatMap((g) => g.figures).filter((f) => f.inside).length,
   });
 
   it('are those of the GPU, else of the kind of model, else of the server', () => {
-    expect(ask('vllm', 'a100-80', 4)).toMatchObject({ on: 'vLLM on a100-80, looped models', ...of(groups[0]!) });
+    expect(ask('vllm', 'a100-80', 4)).toMatchObject({
+      on: 'vLLM of unknown version on a100-80, looped models',
+      ...of(groups[0]!),
+    });
     const others = ask('vllm', 'b200', 4);
     expect(others).toMatchObject({
-      on: 'vLLM, looped models, none on this GPU (a100-80, h100)',
+      on: 'vLLM of unknown version, looped models, none on this GPU (a100-80, h100)',
       ...of(groups[0]!, groups[1]!),
     });
     const sorted = [...groups[0]!.figures, ...groups[1]!.figures].map((f) => Math.abs(f.error)).sort((a, b) => a - b);
     const middle = (sorted.length - 1) / 2;
     expect(others?.medianError).toBeCloseTo((sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2, 12);
-    expect(ask('sglang', 'h100', 4)).toMatchObject({ on: 'SGLang on h100, models without loops', ...of(groups[5]!) });
+    expect(ask('sglang', 'h100', 4)).toMatchObject({
+      on: 'SGLang of unknown version on h100, models without loops',
+      ...of(groups[5]!),
+    });
   });
 
   it('say on which side nearly all of them were, of times and of rates', () => {
     const sided = (kind: string, errors: readonly number[]) => {
       const [own] = [group('vllm', 'a100-80', true, 'tables')];
       const figures = errors.map((error) => ({ ...figure(), kind, error }));
-      return testedOf([{ ...own!, figures }], { stack: 'vllm', device: { id: 'a100-80' }, geometry: { loops: 4 } });
+      return testedOf([{ ...own!, figures }], {
+        stack: 'vllm',
+        server: null,
+        device: { id: 'a100-80' },
+        geometry: { loops: 4 },
+      });
     };
     const short = Array.from({ length: 9 }, () => -random.whole(1, 90) / 100);
     expect(sided('step', [...short, 0.3])?.mostly).toBe('too fast');
@@ -72,11 +85,11 @@ describe(`figures of others (seed ${SEED})`, () => {
   it('were priced as the question is: neither a runtime nor tables speak for estimates', () => {
     expect(ask('attainable', 'h800-pcie', 4)).toMatchObject(of(groups[3]!));
     expect(ask('attainable', 'rtx-5090', 4)).toMatchObject({
-      on: 'servers without kernel tables on rtx-5090, looped models',
+      on: 'servers without kernel tables (vLLM of unknown version) on rtx-5090, looped models',
     });
     expect(ask('vllm-rlt', 'b300', 4)).toMatchObject(of(groups[4]!));
     // What is estimated is the GPU: figures of it, or of its maker, are nearer than those of the kind of model.
-    const estimated = 'servers without kernel tables on';
+    const estimated = 'servers without kernel tables (vLLM of unknown version) on';
     for (const [device, own, on] of [
       ['mi300x', 6, 'mi300x, models without loops'],
       ['rtx-3090', 7, 'rtx-3090, models without loops'],
@@ -84,5 +97,79 @@ describe(`figures of others (seed ${SEED})`, () => {
     ] as const)
       expect(ask('attainable', device, 4)).toMatchObject({ on: `${estimated} ${on}`, ...of(groups[own]!) });
     for (const stack of [null, 'lla-sim', 'trtllm']) expect(ask(stack, 'h100', 4)).toBeNull();
+  });
+
+  describe('of several versions of a server', () => {
+    const some = (version: string | null, figures: number, inside: number, kind = 'step'): JudgedGroup => ({
+      ...group('vllm', 'h100', false, 'tables'),
+      version,
+      figures: Array.from({ length: figures }, (_, i) => ({ ...figure(), kind, inside: i < inside })),
+    });
+    /** The order of the groups tells nothing. */
+    const turned = (own: readonly JudgedGroup[], by: number) => [...own.slice(by), ...own.slice(0, by)];
+    const asked = (version: string | null, ...own: readonly JudgedGroup[]) =>
+      testedOf(turned(own, random.whole(0, own.length)), {
+        stack: 'vllm',
+        server: { stack: 'vllm', version },
+        device: { id: 'h100' },
+        geometry: { loops: 1 },
+      })!;
+    const all = [
+      some('0.9.2', 7, 1),
+      some('0.10.0', 5, 4),
+      some('0.10.2', 6, 3),
+      some('0.19.1', 4, 2),
+      some(null, 9, 9),
+    ];
+
+    it('count those of the nearest one, and tell the others apart', () => {
+      expect(asked('0.24.0', ...all)).toMatchObject({
+        on: 'vLLM 0.19 on h100, models without loops',
+        ...{ figures: 4, inside: 2 },
+        otherVersions: { on: 'vLLM 0.9, 0.10 and of unknown version', figures: 27, inside: 17 },
+      });
+      // Today's are the newest; patches are one version, and 0.10 comes after 0.9.
+      expect(asked(null, ...all)).toMatchObject({ figures: 4, inside: 2 });
+      expect(asked(null, ...all.slice(0, 3))).toMatchObject({
+        on: 'vLLM 0.10 on h100, models without loops',
+        ...{ figures: 11, inside: 7 },
+        otherVersions: { on: 'vLLM 0.9', figures: 7, inside: 1 },
+      });
+      expect(asked('0.8.1', ...all)).toMatchObject({ figures: 7, inside: 1 });
+      expect(faredWords(asked('0.8.1', ...all))).toMatch(
+        /^1 of 7 inside .*; vLLM 0\.10, 0\.19 and of unknown version: 18 of 24 inside$/,
+      );
+      expect(asked('0.24.0', all[4]!)).toMatchObject({ figures: 9, inside: 9, otherVersions: null });
+    });
+
+    it('take the next version too where the nearest has too few to say anything, an unknown one last', () => {
+      const few = [some('0.19.0', 1, 1), some('0.18.0', 1, 0), some('0.17.0', 2, 2), some('0.11.0', 8, 8)];
+      expect(asked('0.24.0', ...few, all[4]!)).toMatchObject({
+        on: 'vLLM 0.17–0.19 on h100, models without loops',
+        ...{ figures: 4, inside: 3 },
+        otherVersions: { figures: 17, inside: 17 },
+      });
+      expect(asked('0.24.0', few[0]!, all[4]!)).toMatchObject({
+        on: 'vLLM 0.19 and of unknown version on h100, models without loops',
+        otherVersions: null,
+      });
+    });
+
+    it('say of what they are', () => {
+      expect(testedText(asked('0.24.0', some('0.19.0', 4, 4), some('0.19.1', 1, 1, 'throughput')))).toMatch(
+        /^published decode steps and tokens a second of vLLM 0\.19 on h100, models without loops: 5 of 5 inside/,
+      );
+    });
+
+    it('do not let an early build of MI300X speak for today’s', () => {
+      const today = testedOf(judgedGroups(), {
+        stack: 'attainable',
+        server: { stack: 'vllm', version: null },
+        device: { id: 'mi300x' },
+        geometry: { loops: 4 },
+      });
+      expect(today?.on).toMatch(/\(vLLM 0\.10\) on mi300x/);
+      expect(today?.otherVersions?.on).toBe('vLLM 0.6');
+    });
   });
 });

@@ -71,10 +71,10 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     const { page, incidents } = o;
     // The figures that the line Tested counts.
     await page.waitForSelector('#p-near-rows tbody tr');
-    const [, inside, all] = /Tested.* (\d+) of (\d+) inside/.exec(await page.locator('#p-answer').innerText()) ?? [];
+    const [, inside, all] = /Tested.*? (\d+) of (\d+) inside/.exec(await page.locator('#p-answer').innerText()) ?? [];
     const near = await page.locator('#p-near-rows tbody tr').allInnerTexts();
     expect([near.filter((row) => /\byes$/.test(row)).length, near.length]).toEqual([Number(inside), Number(all)]);
-    expect(near[0]).toMatch(/^\S+: \S+\s+\S+\s+vllm\s+ouro-1.4b\s+\S+\s+[+-][\d.]+ %/);
+    expect(near[0]).toMatch(/^\S+: \S+\s+\S+\s+vllm [\d.]+\s+ouro-1.4b\s+\S+\s+[+-][\d.]+ %/);
     // Each run asks a part of them.
     for (const i of everyNth([...QUESTIONS.keys()], QUESTIONS.length)) {
       await answerAfter(page, () => page.locator(`[data-question="${i}"]`).click());

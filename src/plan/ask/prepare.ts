@@ -23,7 +23,7 @@ import { isAsynchronous, type StackTables } from '../../stacks/serving.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
-import { runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
+import { hostOf, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
@@ -216,7 +216,12 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
       servingStack: servingStack(sources, scenario),
-      tested: testedOf(sources.judged ?? [], { stack: sources.stack, geometry, device }),
+      tested: testedOf(sources.judged ?? [], {
+        stack: sources.stack,
+        server: hostOf(sources, scenario),
+        geometry,
+        device,
+      }),
       candidates,
       notes,
     },

@@ -19,10 +19,12 @@ export interface JudgedFigure {
   readonly inside: boolean;
 }
 
-/** Figures of one server on one GPU that judge. */
+/** Figures of one version of a server on one GPU that judge. */
 export interface JudgedGroup {
   /** As the ledger names it. */
   readonly server: string;
+  /** Null where its source does not say. */
+  readonly version: string | null;
   readonly device: string;
   readonly looped: boolean;
   /** What priced them: kernel tables of a server, what tuned kernels reach, or a server's runtime. */
@@ -33,23 +35,30 @@ export interface JudgedGroup {
 /** calibrations/accuracy.json: written with docs/accuracy.md. */
 export interface JudgedFile {
   readonly schema: 'lla-sim/judged';
-  readonly schemaVersion: 2;
+  readonly schemaVersion: 3;
   readonly groups: readonly JudgedGroup[];
 }
 
 /** What stands behind the times of an answer. */
 export interface Tested {
-  /** Servers, GPUs and models of the figures, and in what they differ from the question. */
+  /** Kinds of the figures. */
+  readonly kinds: readonly string[];
+  /** Servers with versions, GPUs and models of the figures, and in what they differ from the question. */
   readonly on: string;
   readonly figures: number;
   readonly inside: number;
   readonly medianError: number;
   /** On which side nearly all predictions were; null where they were on both. */
   readonly mostly: 'too fast' | 'too slow' | null;
+  /** As near but for the version of the server; they count in nothing above. Null where there are none. */
+  readonly otherVersions: { readonly on: string; readonly figures: number; readonly inside: number } | null;
 }
 
-/** A step to figures that are less like the question. */
-type Near = readonly [matches: (g: JudgedGroup) => boolean, on: (groups: readonly JudgedGroup[]) => string];
+/** A step to figures that are less like the question. @param server as it is named, with versions */
+type Near = readonly [
+  matches: (g: JudgedGroup) => boolean,
+  on: (server: string, groups: readonly JudgedGroup[]) => string,
+];
 
 /** Most GPUs that are named; of more their number is said. */
 const MOST_NAMED = 3;
@@ -66,6 +75,8 @@ export type TestedSimulation = Readonly<Record<(typeof SIMULATED)[number], Teste
 export interface TestedQuestion {
   /** Whose kernels price; null where nothing does. */
   readonly stack: string | null;
+  /** The server that would run, its version null for today's; null where none is known. */
+  readonly server: { readonly stack: string; readonly version: string | null } | null;
   readonly geometry: Pick<Geometry, 'loops'>;
   readonly device: { readonly id: string | null };
 }
@@ -96,14 +107,20 @@ export function testedOf(
   const found = nearestGroups(groups, question, kinds);
   if (found === null) return null;
   const figures = found.groups.flatMap((g) => g.figures);
+  const others = found.others.flatMap((g) => g.figures);
   return {
+    kinds: kinds.filter((kind) => figures.some((f) => f.kind === kind)),
     on: found.on,
     figures: figures.length,
-    inside: figures.filter((f) => f.inside).length,
+    inside: insideOf(figures),
     medianError: median(figures.map((f) => Math.abs(f.error))),
     mostly: sideOf(figures),
+    otherVersions:
+      others.length === 0 ? null : { on: serversWords(found.others), figures: others.length, inside: insideOf(others) },
   };
 }
+
+const insideOf = (figures: readonly JudgedFigure[]): number => figures.filter((f) => f.inside).length;
 
 /** Of so many figures, such a share is no chance. */
 const ONE_SIDED = 0.8;
@@ -116,17 +133,102 @@ function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
   return fast <= (1 - ONE_SIDED) * figures.length ? 'too slow' : null;
 }
 
-/** `20 of 24 inside the interval, median error 12 %, too fast`. */
-export const faredWords = ({ inside, figures, medianError, mostly }: Tested): string =>
+/** `20 of 24 inside the interval, median error 12 %, too fast; vLLM 0.6: 8 of 28`. */
+export const faredWords = ({ inside, figures, medianError, mostly, otherVersions: o }: Tested): string =>
   `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %` +
-  (mostly === null ? '' : `, ${mostly}`);
+  (mostly === null ? '' : `, ${mostly}`) +
+  (o === null ? '' : `; ${o.on}: ${o.inside} of ${o.figures} inside`);
 
-/** The groups nearest to a question, and what they are of; null as above. */
+/** What figures of a kind are of. */
+const KIND_WORDS: Readonly<Record<string, string>> = {
+  'first token': 'first tokens',
+  step: 'decode steps',
+  request: 'whole requests',
+  throughput: 'tokens a second',
+};
+
+/** Where no figure judges. */
+export const UNTESTED = 'no published figure of this server judges these times';
+
+/**
+ * `published decode steps and tokens a second of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`.
+ * @param said what others of which was said before are of: the same is not said twice
+ */
+export function testedText(tested: Tested, said?: string): string {
+  const kinds = tested.kinds.map((kind) => KIND_WORDS[kind] ?? kind);
+  return `published ${listed(kinds)} of ${tested.on === said ? 'the same' : tested.on}: ${faredWords(tested)}`;
+}
+
+/** `a, b and c`. */
+const listed = (names: readonly string[]): string =>
+  names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
+
+/** `0.10` of `0.10.2`: patches are alike. Null where no version is known. */
+const lineOf = (version: string | null): string | null => /^\d+\.\d+/.exec(version ?? '')?.[0] ?? null;
+
+/** Lines in order: 0.9 comes before 0.10, and a major version is far. */
+function placeOf(line: string): number {
+  const [major = 0, minor = 0] = line.split('.').map(Number);
+  return 1000 * major + minor;
+}
+
+/** `vLLM 0.10`, `vLLM 0.15–0.19 and of unknown version`, `vLLM 0.12, TRT-LLM 0.5, 0.6`; a runtime of its own has none. */
+function serversWords(groups: readonly JudgedGroup[]): string {
+  const servers = [...new Set(groups.map((g) => g.server))];
+  return servers
+    .map((server) => {
+      const own = groups.filter((g) => g.server === server && g.priced !== 'runtime');
+      const lines = [...new Set(own.map((g) => lineOf(g.version)))];
+      const known = lines.filter((line) => line !== null).sort((a, b) => placeOf(a) - placeOf(b));
+      const words = [
+        ...(known.length > 2 ? [`${known[0]}–${known.at(-1)}`] : known.length > 0 ? [known.join(', ')] : []),
+        ...(lines.includes(null) ? ['of unknown version'] : []),
+      ];
+      return [stackLabel(server), ...(words.length > 0 ? [words.join(' and ')] : [])].join(' ');
+    })
+    .join(', ');
+}
+
+/**
+ * Those of the version nearest to the server's, with the next ones until there are enough to say something, and the
+ * others. Servers change from version to version: rows of an old one say little of today's.
+ */
+function byVersion(
+  groups: readonly JudgedGroup[],
+  server: TestedQuestion['server'],
+): { readonly nearest: readonly JudgedGroup[]; readonly others: readonly JudgedGroup[] } {
+  const asked = lineOf(server?.version ?? null);
+  const at = asked === null ? Infinity : placeOf(asked);
+  /** The server's own first; versions that are not known last. */
+  const rank = (g: JudgedGroup): readonly number[] => {
+    const line = lineOf(g.version);
+    const place = line === null ? -Infinity : placeOf(line);
+    const away = at === Infinity ? -place : line === null ? Infinity : Math.abs(place - at);
+    return [Number(server !== null && g.server !== server.stack), away, -place];
+  };
+  const compare = (a: JudgedGroup, b: JudgedGroup): number => {
+    const [x, y] = [rank(a), rank(b)];
+    const i = x.findIndex((value, at) => value !== y[at]);
+    return i < 0 ? 0 : x[i]! < y[i]! ? -1 : 1;
+  };
+  const sorted = [...groups].sort(compare);
+  const nearest: JudgedGroup[] = [];
+  let figures = 0;
+  for (const g of sorted) {
+    const last = nearest.at(-1);
+    if (last && figures >= LEAST_FIGURES && compare(last, g) !== 0) break;
+    nearest.push(g);
+    figures += g.figures.length;
+  }
+  return { nearest, others: sorted.slice(nearest.length) };
+}
+
+/** The groups nearest to a question, what they are of, and those of other versions; null as above. */
 export function nearestGroups(
   all: readonly JudgedGroup[],
-  { stack, geometry, device }: TestedQuestion,
+  { stack, server, geometry, device }: TestedQuestion,
   kinds: readonly string[] = PLANNED,
-): { readonly on: string; readonly groups: readonly JudgedGroup[] } | null {
+): { readonly on: string; readonly groups: readonly JudgedGroup[]; readonly others: readonly JudgedGroup[] } | null {
   if (stack === null || stack === 'lla-sim') return null;
   const looped = geometry.loops > 1;
   const groups = all
@@ -136,31 +238,36 @@ export function nearestGroups(
   const served = groups.filter((g) =>
     estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',
   );
-  const name = estimated ? 'servers without kernel tables' : stackLabel(stack);
   const models = looped ? 'looped models' : 'models without loops';
   const gpusOf = (own: readonly JudgedGroup[]): string => {
     const gpus = [...new Set(own.map((g) => g.device))];
     return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
   };
-  const alike: Near = [(g) => g.looped === looped, (own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`];
+  const alike: Near = [
+    (g) => g.looped === looped,
+    (name, own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`,
+  ];
   const here: Near = [
     (g) => g.device === device.id,
-    () => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
+    (name) => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
   ];
   const maker = makerOf(device.id);
   const others: Near = [
     (g) => maker !== 'nvidia' && makerOf(g.device) === maker,
-    (own) => `${name} on ${gpusOf(own)}, none on this GPU`,
+    (name, own) => `${name} on ${gpusOf(own)}, none on this GPU`,
   ];
   const near: readonly Near[] = [
-    [(g) => g.device === device.id && g.looped === looped, () => `${name} on ${device.id}, ${models}`],
+    [(g) => g.device === device.id && g.looped === looped, (name) => `${name} on ${device.id}, ${models}`],
     // Tables are of the GPU, so the model is what is new. An estimate is of other GPUs, mostly NVIDIA's: the GPU is.
     ...(estimated ? [here, others, alike] : [alike, here]),
-    [() => true, (own) => `${name}, other models and GPUs (${gpusOf(own)})`],
+    [() => true, (name, own) => `${name}, other models and GPUs (${gpusOf(own)})`],
   ];
   for (const [matches, on] of near) {
     const own = served.filter(matches);
-    if (own.length > 0) return { on: on(own), groups: own };
+    if (own.length === 0) continue;
+    const { nearest, others: further } = byVersion(own, server);
+    const name = estimated ? `servers without kernel tables (${serversWords(nearest)})` : serversWords(nearest);
+    return { on: on(name, nearest), groups: nearest, others: further };
   }
   return null;
 }

@@ -1,5 +1,5 @@
 /** The decision in words, for every printer: ten lines at 140 columns, eleven where nothing can be left out. */
-import { faredWords } from '../../plan/ask/tested.js';
+import { testedText, UNTESTED } from '../../plan/ask/tested.js';
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isBuilt } from '../../plan/evaluate/as-published.js';
 import type { Alternative, Choice } from '../../plan/answer-types.js';
@@ -102,11 +102,10 @@ export function paragraph({ label, text }: AnswerLine, width: number): string[] 
   return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
 }
 
-/** `on published figures of vLLM, looped models, none on this GPU (a100-80): 9 of 16 inside the interval, …`. */
-function testedWords({ tested, device }: PlanReport): string | null {
+/** `published decode steps and tokens a second of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`. */
+export function testedWords({ tested, device }: PlanReport): string | null {
   if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
-  if (!tested) return 'no published figure of this server judges these times';
-  return `on published figures of ${tested.on}: ${faredWords(tested)}`;
+  return tested ? testedText(tested) : UNTESTED;
 }
 
 const rowOf = (report: PlanReport, { planId }: Choice): Plan => report.plans.find((p) => p.id === planId) as Plan;
