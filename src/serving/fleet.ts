@@ -46,7 +46,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
       { percentile: null, skipBad: false },
     ),
   );
-  const { workload, targets, server } = settings[0]!.setting;
+  const { workload, targets, server, tested } = settings[0]!.setting;
   /** @param sure plans that meet the targets by the estimate alone do not count */
   const fewest = (rows: readonly FleetRow[], known: FleetService | null, sure: boolean): FleetService | null => {
     let best = known;
@@ -68,6 +68,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
     tried: { today: today.map((row) => row.name), unwritten: unwritten.map((row) => row.name) },
     deploy,
     upside: best === deploy ? null : best,
+    tested,
   };
 }
 

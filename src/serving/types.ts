@@ -201,6 +201,8 @@ export interface SimulatedFleet {
   readonly deploy: FleetService | null;
   /** Fewer GPUs than `deploy`, at the slow end of its prices. */
   readonly upside: FleetService | null;
+  /** How predictions fared on published figures nearest to this question. */
+  readonly tested: TestedSimulation;
 }
 
 /** Figures of the first run, which are fields of the report too. */

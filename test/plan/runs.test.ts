@@ -208,7 +208,10 @@ describe('fleets', () => {
       eightReplicas: 8 * users(reports[0] as PlanReport),
     });
     const text = fleetText(found, reports[0] as PlanReport, { width: 140, colour: false, best: true });
-    expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(8);
+    // Of ten lines two say how such predictions fared: a probability has its evidence beside it.
+    expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(10);
+    expect(text).toMatch(/, 9\d % sure\)/);
+    expect(text).toMatch(/^Tested +published .* of vLLM [\d.]+.*: \d+ of \d+ inside/m);
     expect(text).toMatch(new RegExp(`^Deploy +${deploy.gpus} h100: `, 'm'));
     const narrow = fleetText(found, reports[0] as PlanReport, { width: 60, colour: false, best: false });
     for (const line of narrow.split('\n')) expect(line.length, line).toBeLessThanOrEqual(60);
@@ -265,14 +268,55 @@ describe('fleets', () => {
       new RegExp(`^Enough +yes: 2 h100 that share the model serve up to ${most}$`, 'm'),
     );
     const more = await words(most + 1, two);
+    const { gpus: _gpus, ...open } = two;
+    const fewest = planFleet(open, most + 1, await readSources(open)).fleet.deploy!.gpus;
+    expect(fewest).toBeLessThan(4);
     expect(more).toMatch(
-      new RegExp(`^Enough +no: 2 h100 that share the model serve ${most} of ${most + 1} users; it takes 4$`, 'm'),
+      new RegExp(
+        `^Enough +no: 2 h100 that share the model serve ${most} of ${most + 1} users; it takes 4 in groups of 2, ` +
+          `and fewest are ${fewest}, each with the whole model$`,
+        'm',
+      ),
     );
     // As a plan of one replica says.
     expect(more).toMatch(/retrieval of flashloop-\w+ at 8k is unknown/);
     expect(await words(1, { ...two, device: 'mi300x' })).toMatch(/^Enough +no: nothing that runs today/m);
-    const { gpus: _gpus, ...open } = two;
     expect(await words(1, open)).not.toContain('Enough');
+  });
+
+  it('name no number as the least that another grouping goes below, and no users of a grouping that is not planned', async () => {
+    const asked: Scenario = { model: 'ouro-2.6b', device: 'rtx-4090', context: '16k', codec: ['full'] };
+    const sources = await readSources(asked);
+    const open = planFleet(asked, 20, sources).fleet.deploy!;
+    for (const gpus of [2, 4, 8]) {
+      const { fleet: found, reports } = planFleet({ ...asked, gpus }, 20, sources);
+      expect(found.fewest).toEqual({ gpus: open.gpus, tensorParallel: open.tensorParallel });
+      expect(found.deploy!.gpus).toBeGreaterThanOrEqual(open.gpus);
+      const text = fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+      expect(text).toContain(`it takes ${found.deploy!.gpus} in groups of ${gpus}`);
+      expect(text.includes(`and fewest are ${open.gpus} in groups of ${open.tensorParallel}`)).toBe(
+        found.deploy!.gpus > open.gpus,
+      );
+      expect(text).not.toMatch(/^Instead/m);
+    }
+  });
+
+  it('say with which plan a user waits for words', async () => {
+    const s: Scenario = {
+      model: 'ouro-2.6b',
+      device: 'rtx-4090',
+      context: '16k',
+      codec: ['full', 'lla'],
+      ratio: [10.67],
+    };
+    const { fleet: found, reports } = planFleet({ ...s, gpus: 2 }, 20, await readSources(s));
+    const slow = [found.deploy, found.upside].flatMap((row) =>
+      row && row.secondsPerStep!.estimate > 0.1 ? [row.name] : [],
+    );
+    expect(slow).toHaveLength(1);
+    expect(fleetText(found, reports[0]!, { width: 400, colour: false, best: true })).toContain(
+      `and with ${slow[0]} a user gets under 10 tok/s`,
+    );
   });
 
   it('on several GPUs begin with the best, and with what the others would have to cost', async () => {
@@ -327,7 +371,7 @@ describe('fleets', () => {
   it('without a time target say that memory alone decides, and how slow that is', async () => {
     const o = await inProcess('plan', '--device', 'h200', '--ctx', '8k', '--users', '200');
     expect(o.out).toMatch(/Deploy.* users\s+each\s+at\s+\d+\s+ms\s+a\s+token/);
-    expect(o.out).toMatch(/memory\s+alone\s+decides,\s+and\s+a\s+user\s+gets\s+under\s+10\s+tok\/s/);
+    expect(o.out).toMatch(/memory\s+alone\s+decides,\s+and\s+with\s+lla-2d-21\.33x\s+by\s+block-absorbed\s+a\s+user\s+gets\s+under\s+10\s+tok\/s/);
     const refused = await inProcess('plan', '--device', 'h200', '--users', '2', '--sweep');
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('--users and --sweep')]);
   });

@@ -45,7 +45,27 @@ export function planFleet(scenario: Scenario, users: number, sources: Sources): 
     return { request, report: makePlan(request, refused, { everyRow: false }) };
   });
   const asked = scenario.gpus === undefined ? null : (planned[0]?.request.gpus ?? null);
-  return { fleet: fleetOf(users, planned, asked), reports: planned.map(({ report }) => report) };
+  const fleet = fleetOf(users, planned, asked);
+  return {
+    fleet: asked === null ? fleet : { ...fleet, fewest: fewestOf(scenario, fleet, sources) },
+    reports: planned.map(({ report }) => report),
+  };
+}
+
+/** The plan of `deploy` on every number of GPUs that may share the model; null where one replica as asked serves all. */
+function fewestOf(scenario: Scenario, { users, deploy }: Fleet, sources: Sources): Fleet['fewest'] {
+  if (!deploy || deploy.mostUsersPerReplica >= users) return null;
+  const others = (sources.gpu?.runtime ? [] : degreesFor(sources.model.geometry)).filter(
+    (gpus) => gpus !== deploy.tensorParallel,
+  );
+  const rows = others.flatMap((gpus) => {
+    const { request } = prepare({ ...scenario, gpus }, sources);
+    const candidate = candidateOf(request, deploy.planId);
+    if (!candidate) return [];
+    return makePlan({ ...request, candidates: [candidate] }).plans.flatMap((p) => rowOf(users, request, p));
+  });
+  const { gpus, tensorParallel } = [deploy, ...rows].reduce((a, b) => (b.gpus < a.gpus ? b : a));
+  return { gpus, tensorParallel };
 }
 
 /** Plans of one number of GPUs that share the model. */
@@ -111,10 +131,11 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
     cheapest: kept.length > 0 ? null : (rows[0] ?? null),
     fails,
     serve: (deploy && plan && commandOf(deploy, requestOf(deploy), plan)) ?? null,
-    eightGpus: deploy && {
-      oneReplica: eight?.mostUsersPerReplica ?? 0,
-      eightReplicas: 8 * (one?.mostUsersPerReplica ?? 0),
-    },
+    fewest: null,
+    eightGpus:
+      deploy && planned.some(({ request }) => request.gpus === 1) && planned.some(({ request }) => request.gpus === 8)
+        ? { oneReplica: eight?.mostUsersPerReplica ?? 0, eightReplicas: 8 * (one?.mostUsersPerReplica ?? 0) }
+        : null,
   };
 }
 
@@ -215,6 +236,8 @@ export interface Fleet {
   readonly fails: FleetRow | null;
   /** The command of a replica of `deploy`; null where no stack is known to run it. */
   readonly serve: string | null;
-  /** Users of eight GPUs with the plan of `deploy`: as one replica, and as eight. */
+  /** Where the GPUs that the question names do not suffice: the fewest with the plan of `deploy`, however grouped. */
+  readonly fewest: Pick<FleetRow, 'gpus' | 'tensorParallel'> | null;
+  /** Users of eight GPUs with the plan of `deploy`: as one replica, and as eight; null where not both were planned. */
   readonly eightGpus: { readonly oneReplica: number; readonly eightReplicas: number } | null;
 }

@@ -10,10 +10,19 @@ import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
-import { brief, hadWords, lossWords, milliseconds, paragraph, scoreWords, type AnswerLine } from './answer-text.js';
+import {
+  brief,
+  hadWords,
+  lossWords,
+  milliseconds,
+  paragraph,
+  scoreWords,
+  testedWords,
+  type AnswerLine,
+} from './answer-text.js';
 import type { AnsweredFleet } from '../plan-json.js';
 import { keepsLabel } from '../plan-rows.js';
-import { shownOf } from '../simulation-words.js';
+import { shownOf, testedWords as testedSimulationWords } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 import type { View } from '../view.js';
 
@@ -57,7 +66,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   );
   const none = tried.today.map((name) => `${name}: not one user gets the targets on any number of GPUs`).join('; ');
   const text: [AnswerLine['label'], string | null][] = [
-    ['Enough', enoughWords(fleet, deploy, device)],
+    ['Enough', enoughWords({ ...fleet, fewest: null }, deploy, device)],
     [fleet.deploy ? 'Deploy' : 'Cheapest', deploy ? serviceWords(deploy, device) : none || 'nothing with confidence'],
     ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
     [
@@ -75,6 +84,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
           `tokens, and nobody's prompts between: ${still.join('; ')}`,
     ],
     ['Serve', deploy && commandWords(deploy)],
+    ['Tested', testedSimulationWords({ tested: simulated.tested, device: report.device })],
     [
       'Risk',
       [
@@ -117,8 +127,8 @@ function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
 
 /** Whether the GPUs that are asked about serve the users with what runs today; null where no number is asked about. */
 function enoughWords(
-  { users, asked: gpus }: Fleet,
-  row: Pick<FleetRow, 'mostUsersPerReplica' | 'gpus'> | null,
+  { users, asked: gpus, fewest }: Pick<Fleet, 'users' | 'asked' | 'fewest'>,
+  row: Pick<FleetRow, 'mostUsersPerReplica' | 'gpus' | 'tensorParallel'> | null,
   device: string,
 ): string | null {
   if (gpus === null) return null;
@@ -128,8 +138,13 @@ function enoughWords(
   const { mostUsersPerReplica: most } = row;
   return most >= users
     ? `yes: ${asked} ${serve} up to ${most}`
-    : `no: ${asked} ${serve} ${most} of ${users} users; it takes ${row.gpus}`;
+    : `no: ${asked} ${serve} ${most} of ${users} users; it takes ${groupedWords(row)}` +
+        (fewest && fewest.gpus < row.gpus ? `, and fewest are ${groupedWords(fewest)}` : '');
 }
+
+/** `40 in groups of 2`; of replicas of one GPU `4, each with the whole model`. */
+const groupedWords = ({ gpus, tensorParallel: n }: Pick<FleetRow, 'gpus' | 'tensorParallel'>): string =>
+  n === 1 ? `${gpus}, each with the whole model` : `${gpus} in groups of ${n}`;
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 
@@ -172,6 +187,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     ['Upside', upside && rowWords(upside, device)],
     ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
     ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],
+    ['Tested', testedWords(report)],
     [
       'Risk',
       [
@@ -185,10 +201,13 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
 }
 
 /** Where no time is asked for memory decides, and users may wait for words. */
-function slowWords({ deploy, upside }: Fleet, { settings }: PlanReport): string[] {
+function slowWords({ deploy, upside, cheapest }: Fleet, { settings }: PlanReport): string[] {
   if (settings.targets.secondsPerToken !== null) return [];
-  const slow = [deploy, upside].some((row) => (row?.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS);
-  return [`without --tpot memory alone decides${slow ? ', and a user gets under 10 tok/s' : ''}`];
+  const slow = [deploy, upside, cheapest].flatMap((row) =>
+    row && (row.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS ? [row.name] : [],
+  );
+  const who = slow.length === 0 ? '' : `, and with ${slow.join(' and ')} a user gets under 10 tok/s`;
+  return [`without --tpot memory alone decides${who}`];
 }
 
 /** A user who gets fewer than ten tokens a second waits for words. */
