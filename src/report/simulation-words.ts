@@ -1,7 +1,7 @@
 /** A simulation in words, for every printer. */
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
-import type { Metric, Run, RunFigures, SimulationReport } from '../serving/types.js';
+import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { formatNumber } from '../numbers/units.js';
 
 export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
@@ -15,7 +15,11 @@ const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : 
 
 export const targetWords = ({ targets }: SimulationReport): string =>
   `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ` +
-  `${formatNumber(targets.percentile)} % of the requests`;
+  `${formatNumber(targets.percentile)} % of the requests${defaultWords(targets)}`;
+
+/** ` (the default --ttft and --tpot)`: times that nobody asked for are told from those of the question. */
+export const defaultWords = ({ defaults }: ReportedTargets): string =>
+  defaults.length === 0 ? '' : ` (the default ${defaults.map((name) => `--${name}`).join(' and ')})`;
 
 /** Values of which a percentile is not just the largest. */
 const LEAST = { mean: 1, median: 1, p90: 10, p95: 20, p99: 100 } as const;

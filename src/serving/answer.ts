@@ -16,7 +16,7 @@ import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, readWorkload, type ServerChoice } from './question.js';
+import { readServer, readTargets, readWorkload, reportedTargets, type ServerChoice } from './question.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
@@ -161,7 +161,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       seed: workload.seed,
     },
     server: { ...server, depth: withoutRecord(server.depth) },
-    targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
+    targets: reportedTargets(targets, scenario),
     tested,
     percentileError: RELATIVE_ERROR,
     ...(runs[0] ? firstRun(runs[0]) : {}),

@@ -15,7 +15,7 @@ import { Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import { enoughFor } from './misses.js';
 import type { Bound } from './price/price.js';
-import type { Requested } from './question.js';
+import { reportedTargets, type Requested } from './question.js';
 import { trial } from './trial.js';
 import type { FleetService, SimulatedFleet } from './types.js';
 
@@ -63,7 +63,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
   return {
     workload: workload.lengthsLabel,
     thinkSeconds: workload.thinkSeconds,
-    targets: { ttftSeconds: targets.ttftSeconds, tpotSeconds: targets.tpotSeconds, percentile: targets.share * 100 },
+    targets: reportedTargets(targets, scenario),
     prefillReplicas: server.prefillReplicas,
     tried: { today: today.map((row) => row.name), unwritten: unwritten.map((row) => row.name) },
     deploy,

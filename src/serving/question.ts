@@ -23,6 +23,7 @@ import { readDepth, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './workload/draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
+import type { ReportedTargets } from './types.js';
 import { ROUTERS, type Router } from './scheduler/options.js';
 import { observedLengths, summarise, TraceSource } from './workload/trace.js';
 import { readSpeculation, type Speculation } from './speculation.js';
@@ -373,3 +374,14 @@ export function readTargets(s: Pick<Scenario, 'ttft' | 'tpot'>, percentile: stri
     share: parseNumber(percentile ?? DEFAULT_TARGETS.percentile, '--percentile', { min: 1, max: 99.99 }) / 100,
   };
 }
+
+/** Targets as a report has them. @param s the settings that they were read from */
+export const reportedTargets = (
+  { ttftSeconds, tpotSeconds, share }: Targets,
+  s: Pick<Scenario, 'ttft' | 'tpot'>,
+): ReportedTargets => ({
+  ttftSeconds,
+  tpotSeconds,
+  percentile: share * 100,
+  defaults: (['ttft', 'tpot'] as const).filter((name) => s[name] === undefined),
+});

@@ -188,12 +188,22 @@ export interface FleetService {
   readonly high: RunFigures;
 }
 
+/** What the requests should get. */
+export interface ReportedTargets {
+  readonly ttftSeconds: number;
+  readonly tpotSeconds: number;
+  /** Share of the requests that must meet both, percent. */
+  readonly percentile: number;
+  /** Times that nobody asked for: the program's own. */
+  readonly defaults: readonly ('ttft' | 'tpot')[];
+}
+
 /** The GPUs that a number of users needs, by simulation; null where no plan meets the targets for a user. */
 export interface SimulatedFleet {
   /** `prompts 500, outputs 50 tokens`. */
   readonly workload: string;
   readonly thinkSeconds: number;
-  readonly targets: SimulationReport['targets'];
+  readonly targets: ReportedTargets;
   /** Further replicas that prefill, for each that decodes. */
   readonly prefillReplicas: number;
   /** Plans that were simulated: those that run today, and those whose kernels would have to be written. */
@@ -227,7 +237,7 @@ export interface SimulationReport extends Partial<FirstRun> {
     readonly seed: number | null;
   };
   readonly server: ReportedServer;
-  readonly targets: { readonly ttftSeconds: number; readonly tpotSeconds: number; readonly percentile: number };
+  readonly targets: ReportedTargets;
   /** How predictions fared on published figures nearest to this question; docs/accuracy.md has all. */
   readonly tested: TestedSimulation;
   /** Of those that are `sketched`, relative to the exact one. */

@@ -371,7 +371,9 @@ describe('fleets', () => {
   it('without a time target say that memory alone decides, and how slow that is', async () => {
     const o = await inProcess('plan', '--device', 'h200', '--ctx', '8k', '--users', '200');
     expect(o.out).toMatch(/Deploy.* users\s+each\s+at\s+\d+\s+ms\s+a\s+token/);
-    expect(o.out).toMatch(/memory\s+alone\s+decides,\s+and\s+with\s+lla-2d-21\.33x\s+by\s+block-absorbed\s+a\s+user\s+gets\s+under\s+10\s+tok\/s/);
+    expect(o.out.replace(/\s+/g, ' ')).toContain(
+      'memory alone decides, and with lla-2d-21.33x by block-absorbed a user gets under 10 tok/s',
+    );
     const refused = await inProcess('plan', '--device', 'h200', '--users', '2', '--sweep');
     expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('--users and --sweep')]);
   });

@@ -53,6 +53,17 @@ describe('the answer', () => {
     expect(completed).toBeLessThan(50_000_000);
   });
 
+  it('tells targets that nobody asked for from those of the question', async () => {
+    for (const [asked, words, defaults] of [
+      [[], 'TTFT 2 s and TPOT 80 ms for 99 % of the requests (the default --ttft and --tpot).', ['ttft', 'tpot']],
+      [['--tpot', '50ms'], 'TTFT 2 s and TPOT 50 ms for 99 % of the requests (the default --ttft).', ['ttft']],
+      [['--tpot', '80ms', '--ttft', '2s'], 'TTFT 2 s and TPOT 80 ms for 99 % of the requests.', []],
+    ] as const) {
+      expect((await simulate(...BASE, ...asked)).out.replace(/\s+/g, ' ')).toContain(`Targets: ${words}`);
+      expect((await report(...BASE, ...asked)).targets.defaults).toEqual(defaults);
+    }
+  });
+
   it("has the keys of vLLM's benchmark at each end of the interval", async () => {
     const r = await report(...BASE, '--rate', '20');
     expect(r).toMatchObject({ schema: 'lla-sim/simulation', schemaVersion: 1, completed: 60, preemptions: 0 });

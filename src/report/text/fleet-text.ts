@@ -22,7 +22,7 @@ import {
 } from './answer-text.js';
 import type { AnsweredFleet } from '../plan-json.js';
 import { keepsLabel } from '../plan-rows.js';
-import { shownOf, testedWords as testedSimulationWords } from '../simulation-words.js';
+import { defaultWords, shownOf, testedWords as testedSimulationWords } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 import type { View } from '../view.js';
 
@@ -74,7 +74,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
       'simulated: each user asks, waits for the ' +
         `answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ` +
         `${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ` +
-        `${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests`,
+        `${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests${defaultWords(targets)}`,
     ],
     [
       'Instead',
