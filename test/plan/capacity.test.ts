@@ -10,7 +10,7 @@ import {
   totalBytes,
   weightBytes,
 } from '../../src/cost/memory.js';
-import { CODECS } from '../../src/codecs/registry.js';
+import { CODECS, LATENT_KINDS } from '../../src/codecs/registry.js';
 import type { Codec, Path } from '../../src/codecs/codec.js';
 import {
   configuration,
@@ -27,6 +27,33 @@ import {
 import { planOwn as planOf, row } from './requests.js';
 
 const DRIVER_H200 = 143_771 * MiB;
+
+describe('what more GPUs do not divide, notes say', () => {
+  const noteOf = (notes: readonly string[]): string => notes.find((note) => note.includes('those of one of')) ?? '';
+
+  it('latents that all heads read: the codecs named are those whose bytes a GPU stay', async () => {
+    const [one, eight] = await Promise.all(
+      [1, 8].map((gpus) => planOf({ device: 'h100', gpus, codec: [...LATENT_KINDS] })),
+    );
+    const whole = one!.plans.filter(({ id, path, memory }) => {
+      const own = eight!.plans.find((p) => p.id === id);
+      return path !== 'fast' && own?.memory.kvBytesPerToken === memory.kvBytesPerToken;
+    });
+    const kinds = [...new Set(whole.map(({ codec }) => codec.kind))];
+    expect(kinds.length).toBeGreaterThan(1);
+    const [, named] = /each holds the latents of (.*) whole/.exec(noteOf(eight!.notes)) ?? [];
+    expect(named?.split(/, | and /).sort()).toEqual(kinds.sort());
+    expect(noteOf(one!.notes)).toBe('');
+  });
+
+  it.each([
+    ['recurrent-tinyllama-1.1b', 2, ''],
+    ['recurrent-tinyllama-1.1b', 8, '; each of the 4 KV heads is on 2 of them'],
+  ])('KV heads that are fewer than GPUs: %s on %i', async (model, gpus, words) => {
+    const { notes } = await planOf({ device: 'h100', model, gpus, codec: ['full'] });
+    expect(noteOf(notes)).toBe(`memory, KV/token and KV at 1M are those of one of the ${gpus} GPUs${words}`);
+  });
+});
 
 describe('the largest batch at 4096 tokens and 141 GB', () => {
   it.each([

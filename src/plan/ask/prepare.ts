@@ -8,6 +8,7 @@ import type { DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { findPreset, presetOfShape } from '../../geometry/presets.js';
+import { isLatent, latentHeads } from '../../codecs/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Scenario } from '../../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
@@ -20,9 +21,10 @@ import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
 import { underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import { isAsynchronous, type StackTables } from '../../stacks/serving.js';
+import { listed } from '../words/words.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
-import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
+import type { Candidate, DeviceChoice, PlanReport, PlanRequest } from '../types.js';
 import { hostOf, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
@@ -162,7 +164,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
-  if (question.gpus > 1) notes.push(`memory, KV/token and KV at 1M are those of one of the ${question.gpus} GPUs`);
+  if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
   const link = spec?.interconnect ?? null;
   if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus) {
     notes.push(
@@ -231,6 +233,24 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
 
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
   workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
+
+/** Whose memory is told, and what more GPUs do not divide. */
+function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpus: number): string {
+  const whole = new Set(
+    candidates.flatMap(({ codec: c }) => (isLatent(c) && latentHeads(c, kvHeads) === 1 ? [c.kind] : [])),
+  );
+  return [
+    `memory, KV/token and KV at 1M are those of one of the ${gpus} GPUs`,
+    ...(kvHeads >= gpus
+      ? []
+      : kvHeads === 1
+        ? [`the one KV head is on each of them, so that together they hold the cache ${gpus} times`]
+        : [`each of the ${kvHeads} KV heads is on ${gpus / kvHeads} of them`]),
+    ...(kvHeads > 1 && whole.size > 0
+      ? [`each holds the latents of ${listed([...whole])} whole, as all heads read them`]
+      : []),
+  ].join('; ');
+}
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
 function modelNotes(g: Geometry): string[] {

@@ -3,6 +3,7 @@ import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { median } from '../../numbers/statistics.js';
+import { listed } from '../words/words.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';
 
@@ -158,10 +159,6 @@ export function testedText(tested: Tested, said?: string): string {
   const kinds = tested.kinds.map((kind) => KIND_WORDS[kind] ?? kind);
   return `published ${listed(kinds)} of ${tested.on === said ? 'the same' : tested.on}: ${faredWords(tested)}`;
 }
-
-/** `a, b and c`. */
-const listed = (names: readonly string[]): string =>
-  names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
 
 /** `0.10` of `0.10.2`: patches are alike. Null where no version is known. */
 const lineOf = (version: string | null): string | null => /^\d+\.\d+/.exec(version ?? '')?.[0] ?? null;

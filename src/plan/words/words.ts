@@ -7,6 +7,10 @@ import { choiceOf } from '../../codecs/paths.js';
 import { codecSpec, hasOwnStorage, isUncompressed } from '../../codecs/registry.js';
 import { evictionLabel } from '../../eviction/policy.js';
 
+/** `a, b and c`. */
+export const listed = (names: readonly string[]): string =>
+  names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
+
 /** Decode figures that are shown: at the operating point. */
 export const shownDecode = (p: Plan): DecodeFigures => p.knee ?? p.decode;
 
