@@ -10,7 +10,7 @@ import { fleetJson, type AnsweredFleet } from '../report/plan-json.js';
 import { paragraph } from '../report/text/answer-text.js';
 import { fleetsWords, fleetText } from '../report/text/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
-import { asJson, print, type OutputOptions } from './output.js';
+import { asJson, print, ProgressLine, type OutputOptions } from './output.js';
 
 /**
  * Answers for each scenario, the fewest GPUs (or the least money) first. @throws UserError when none serves the users
@@ -25,12 +25,13 @@ export async function planFleets(
   if (format !== 'table' && format !== 'json')
     throw new UserError(`--users prints a table or JSON, not ${format}`, 'leave --format out, or write --format json');
   const planned: (AnsweredFleet & { readonly scenario: Scenario; readonly sources: Sources })[] = [];
+  const line = new ProgressLine(output.quiet);
   for (const scenario of scenarios) {
     const users = readUsers(scenario);
     if (users === null) continue;
     const sources = await readSources(scenario, model);
     const fleet = planFleet(scenario, users, sources);
-    planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources) });
+    planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources, line) });
   }
   const priced = planned.every(({ reports }) => reports.every(({ settings }) => settings.usdPerHour !== null));
   planned.sort((a, b) => costOf(a, priced) - costOf(b, priced));
@@ -60,9 +61,19 @@ export async function planFleets(
 }
 
 /** What the scenario's workload makes of the fleet; null without one, and where nothing is known about speed. */
-async function simulatedOf(scenario: Scenario, fleet: PlannedFleet, sources: Sources): Promise<SimulatedFleet | null> {
+async function simulatedOf(
+  scenario: Scenario,
+  fleet: PlannedFleet,
+  sources: Sources,
+  line: ProgressLine,
+): Promise<SimulatedFleet | null> {
   if (scenario.workload === undefined || fleet.fleet.rows.every((row) => row.secondsPerStep === null)) return null;
-  return (await import('../serving/fleet.js')).simulateFleet(scenario, fleet, sources);
+  line.show(`simulating users on ${sources.spec?.name ?? 'this GPU'} …`);
+  try {
+    return (await import('../serving/fleet.js')).simulateFleet(scenario, fleet, sources);
+  } finally {
+    line.clear();
+  }
 }
 
 /** Money an hour where all are priced, else GPUs; what does not run today comes last. */

@@ -8,6 +8,7 @@ import { knownStacks } from '../plan/ask/stacks.js';
 import { isSet, option, textFlag, toggle, type Args, type Command } from './command.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { inFileWords, readScenario, singleOptions } from './plan.js';
+import { ProgressLine } from './output.js';
 import type { Draw } from '../report/folder.js';
 
 export const reportCommand: Command = {
@@ -45,13 +46,14 @@ async function run(args: Args): Promise<ExitCode> {
     validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
   const claims = textFlag(args, 'claims');
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
+  const line = new ProgressLine(quiet);
   const { view, sources, simulated } = await inFileWords(args, async () => {
     const read = await readSources(scenario);
     const planned = viewOf(scenario, read, validation);
     if (scenario.workload === undefined) return { view: planned, sources: read, simulated: null };
     const { simulatePlans } = await import('../report/simulate.js');
-    return { ...(await simulatePlans(scenario, planned)), sources: read };
-  });
+    return { ...(await simulatePlans(scenario, planned, (doing) => line.show(`simulating ${doing}`))), sources: read };
+  }).finally(() => line.clear());
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
   const { claimsPart } = await import('../report/claims.js');

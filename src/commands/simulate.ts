@@ -30,7 +30,7 @@ import {
   toggle,
   isSet,
 } from './command.js';
-import { asJson, onInterrupt, print, progressLine, type OutputOptions } from './output.js';
+import { asJson, onInterrupt, print, ProgressLine, timeText, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
@@ -211,16 +211,18 @@ async function progressing<T>(
   let stopped = false;
   const release = onInterrupt(() => (stopped = true));
   const begun = performance.now();
-  const shows = process.stderr.isTTY === true && !quiet;
+  const line = new ProgressLine(quiet);
+  // Of a slow candidate the first share may take half a minute.
+  line.show('simulating …');
   try {
     return await work((share, doing) => {
       const elapsed = (performance.now() - begun) / 1e3;
-      if (shows && share > 0) process.stderr.write(progressLine(elapsed, (elapsed * (1 - share)) / share, doing));
+      line.show(share > 0 ? timeText(elapsed, (elapsed * (1 - share)) / share, doing) : `simulating ${doing}`);
       return stopped;
     });
   } finally {
     release();
-    if (shows) process.stderr.write('\r\u001b[K');
+    line.clear();
   }
 }
 

@@ -3,9 +3,9 @@ import { isUncompressed } from '../codecs/registry.js';
 import { testedText, type JudgedFigure, type JudgedGroup } from '../plan/ask/tested.js';
 import type { Plan } from '../plan/types.js';
 import { shownDecode, timeWords } from '../plan/words/words.js';
-import { brief, chosenId } from '../report/text/answer-text.js';
+import { brief, chosenId, upsideLabel } from '../report/text/answer-text.js';
 import type { FleetRow } from '../plan/decide/fleet.js';
-import { FLEET_LEGEND, fleetColumns, shownRows } from '../report/text/fleet-text.js';
+import { fleetLegend, fleetColumns, shownRows } from '../report/text/fleet-text.js';
 import { html, type Html } from '../report/html/html.js';
 import { answerSection, questionSection, sheetSection } from '../report/html/sections.js';
 import { keepsLabel, kernelsLabel, rateLabel, shortList } from '../report/plan-rows.js';
@@ -60,7 +60,7 @@ export function tableHtml({ view }: Answered, all: boolean): Html {
     const { fleet: own } = fleet;
     const classOf = (row: FleetRow): string => (row === own.deploy ? 'recommended' : '');
     const table = columnsHtml('GPUs by codec', fleetColumns(own), shownRows(own), classOf);
-    return html`${table}<p class="units">${FLEET_LEGEND}</p>`;
+    return html`${table}<p class="units">${fleetLegend(own, report)}</p>`;
   }
   const shown = all ? report.plans : shortList(report);
   if (shown.length === 0) return html`<p>No combination is left.</p>`;
@@ -140,7 +140,7 @@ function figuresOf({ view, failure }: Answered): readonly (readonly [string, str
     ];
   };
   const { deploy, fallback, upside } = report.answer;
-  return [...planRows('Deploy', (deploy ?? fallback)?.planId), ...planRows('Upside', upside?.planId)];
+  return [...planRows('Deploy', (deploy ?? fallback)?.planId), ...planRows(upsideLabel(report), upside?.planId)];
 }
 
 /** Two answers side by side. */

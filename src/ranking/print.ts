@@ -1,7 +1,7 @@
 /** The ranking and what became of published claims, for a terminal. */
 import { HERE } from '../plan/evaluate/fidelity.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { guessMark, needsOf, shownDecode, timeLabel } from '../plan/words/words.js';
+import { guessMark, guessWords, needsOf, shownDecode, timeLabel } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatBytes } from '../numbers/units.js';
@@ -23,9 +23,7 @@ export function rankingText(
     targets.secondsPerToken === null ? 'sequences that memory holds' : 'the largest batch that meets the targets';
   const part = (title: string, rows: readonly Ranked[]): string[] =>
     rows.length === 0 ? [] : [title, ...table(report, rows), ''];
-  const lines = [
-    ...wrap(report.answer.question, width, '  '),
-    '',
+  const parts = [
     ...part(
       `By users, every ${report.fidelity ? 'score measured here' : 'published score of one checkpoint'} at ` +
         `${keep} or more`,
@@ -33,6 +31,11 @@ export function rankingText(
     ),
     ...part(`A score below ${keep}`, ranking.lost),
     ...part('Without scores', ranking.unknown),
+  ];
+  const lines = [
+    ...wrap(report.answer.question, width, '  '),
+    '',
+    ...parts,
     ...(ranking.outside.length === 0
       ? []
       : [
@@ -47,6 +50,7 @@ export function rankingText(
         'them.',
       width,
     ),
+    ...guessWords(parts).flatMap((words) => wrap(words, width)),
     ...(claims.length === 0 ? [] : ['', ...claimsText(claims, width)]),
   ];
   return `${lines.join('\n')}\n`;

@@ -6,7 +6,7 @@ import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/word
 import type { Choice } from '../plan/answer-types.js';
 import type { Plan, PlanReport, Score } from '../plan/types.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
-import { valueWords } from './text/answer-text.js';
+import { upsideLabel, valueWords } from './text/answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
 import { left, right, shareText, type Column } from './text/text.js';
 import { neededOf } from './simulation-words.js';
@@ -211,9 +211,12 @@ export function beforeSigning(report: PlanReport): string[] {
             `${planName(plan)}.`,
     ...(upside
       ? [
-          `Upside: ${upside.name} needs kernels that nobody has ` +
-            `published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not ` +
-            'buy by it.',
+          upsideLabel(report) === 'Estimate'
+            ? `Estimate: the time of ${upside.name} is not that of a server ` +
+              `(${answer.reason ?? 'none was measured there'}). Do not buy by it.`
+            : `Upside: ${upside.name} needs kernels that nobody has ` +
+              `published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not ` +
+              'buy by it.',
         ]
       : []),
   ];

@@ -4,12 +4,12 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { FIELDS, kernelsLabel, qualityColumn, type Field } from './plan-rows.js';
-import { shownDecode, timeColumn } from '../plan/words/words.js';
+import { guessWords, shownDecode, timeColumn } from '../plan/words/words.js';
 import type { SustainedRate } from '../serving/types.js';
 import { VERSION } from '../version.js';
 import { shownOf } from './simulation-words.js';
 import { csvTable, markdownTable, markdownText, type CsvColumn } from './tables.js';
-import { answerLines } from './text/answer-text.js';
+import { answerLines, upsideLabel } from './text/answer-text.js';
 import { left, right, type Column } from './text/text.js';
 
 /** What tells the rows of one run from those of another, so that files can be stacked. */
@@ -170,13 +170,15 @@ export const planTitleMarkdown = ({ model, device, contextTokens }: PlanReport):
 export function planMarkdown(report: PlanReport): string {
   const { name, description } = report.scenario;
   const about = description === null ? '' : `: ${markdownText(description)}`;
+  const rows = planRowsMarkdown(report);
   const lines = [
     planTitleMarkdown(report),
     '',
     ...(name === null ? [] : [`**${markdownText(name)}**${about}`, '']),
-    ...planRowsMarkdown(report),
+    ...rows,
     '',
-    `**>** deploy, **+** upside, \\* Pareto-optimal. Times are at the operating batch. ${AS_PUBLISHED}`,
+    `**>** deploy, **+** ${upsideLabel(report).toLowerCase()}, \\* Pareto-optimal. Times are at the operating ` +
+      ['batch.', AS_PUBLISHED, ...guessWords(rows)].join(' '),
     '',
     `**${markdownText(report.answer.question)}**`,
     ...answerLines(report).flatMap(({ label, text }) => ['', `**${label}:** ${markdownText(text)}`]),

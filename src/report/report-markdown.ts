@@ -1,8 +1,9 @@
 /** The report in Markdown, with its pictures beside it: the decision first, appendices last. */
 import type { Plan, PlanReport } from '../plan/types.js';
-import { shownDecode, timeWords } from '../plan/words/words.js';
+import { guessWords, shownDecode, timeWords } from '../plan/words/words.js';
 import { commandLine } from './command-line.js';
 import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from './decision.js';
+import { upsideLabel } from './text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from './text/fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
 import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
@@ -49,14 +50,15 @@ export function reportMarkdown(
   ];
   if (report.scenario.description !== null) lines.push(markdownText(report.scenario.description), '');
   lines.push('The same from the command line:', '', '```sh', commandLine(scenario), '```', '');
+  const rows = planRowsMarkdown(report, shortList(report));
   // The table as plan --format markdown has it, of the rows that a short table shows.
   lines.push(
     planTitleMarkdown(report),
     '',
-    ...planRowsMarkdown(report, shortList(report)),
+    ...rows,
     '',
-    '**>** deploy, **+** upside, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 tokens. plans.csv has every ' +
-      'combination.',
+    `**>** deploy, **+** ${upsideLabel(report).toLowerCase()}, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 ` +
+      ['tokens. plans.csv has every combination.', ...guessWords(rows)].join(' '),
     '',
   );
   lines.push('## The plan and its memory', '', ...memory(view), '');

@@ -21,11 +21,13 @@ const USERS = 'Users who wait are simulated for the number of GPUs: the first pa
 
 /**
  * Serves the scenario's requests, with the view whose answer names what serves most of them.
+ * @param say is told what is being simulated
  * @throws UserError for a workload or server that cannot be
  */
 export async function simulatePlans(
   scenario: Scenario,
   view: View,
+  say: (doing: string) => void = () => {},
 ): Promise<{ readonly view: View; readonly simulated: Simulated }> {
   const { report, request, sources, fleet } = view;
   const none = (left: string): { view: View; simulated: Simulated } => ({
@@ -44,11 +46,20 @@ export async function simulatePlans(
     const chosen = why === null ? chooseByRate(setting, contenders(request, report.plans)) : null;
     const decided = decidedBy(view, chosen, setting.server);
     const only = namedBy(decided.report);
-    const options = { ...PERCENTILE, shard: null, progress: () => false, only };
+    const saying = (what: string) => (_: number, doing: string) => {
+      say(`${what}: ${doing}`);
+      return false;
+    };
+    const options = { ...PERCENTILE, shard: null, progress: saying('requests'), only };
     const runs = await simulate(scenario, sources, { ...options, findRate: false });
     if (why !== null) return { view: decided, simulated: { report: runs, left: why, chosen } };
-    const { candidates } = await simulate(scenario, sources, { ...options, findRate: true, curve: true });
-    const { ways, notes } = await compareWays(scenario, sources, { ...PERCENTILE, progress: () => false });
+    const { candidates } = await simulate(scenario, sources, {
+      ...options,
+      progress: saying('rates'),
+      findRate: true,
+      curve: true,
+    });
+    const { ways, notes } = await compareWays(scenario, sources, { ...PERCENTILE, progress: saying('ways') });
     return {
       view: decided,
       simulated: {

@@ -281,6 +281,9 @@ describe('fleets', () => {
     // As a plan of one replica says.
     expect(more).toMatch(/retrieval of flashloop-\w+ at 8k is unknown/);
     expect(await words(1, { ...two, device: 'mi300x' })).toMatch(/^Enough +no: nothing that runs today/m);
+    expect(await words(1, { ...two, codec: ['full'], device: 'mi300x' })).toMatch(
+      /^Estimate 2 mi300x: .* full cache, /m,
+    );
     expect(await words(1, open)).not.toContain('Enough');
   });
 

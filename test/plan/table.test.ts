@@ -12,6 +12,31 @@ import { planOf, row } from './requests.js';
 
 const MOST_LINES = 48;
 
+describe('words beside the table', () => {
+  const printed = async (s: Scenario, notes: boolean): Promise<string> =>
+    planTable(await planOf(s), { all: true, colour: false, notes, width: 200 });
+
+  it.each([true, false])(
+    'explain the mark of a guess where a cell has it, and only there (notes: %s)',
+    async (notes) => {
+      const marked = await printed({ device: 'mi300x', context: '128k', codec: ['lla'] }, notes);
+      expect(marked.replace(/~: a guess/, '')).toMatch(/~\d/);
+      expect(marked).toContain('~: a guess, the ends of its interval lie more than ten times apart.');
+      expect(await printed({ device: 'h200', codec: ['full'] }, notes)).not.toContain('~');
+    },
+  );
+
+  it.each([true, false])('do not call the full cache itself an upside (notes: %s)', async (notes) => {
+    const full = await printed({ device: 'mi300x', codec: ['full'] }, notes);
+    expect(full).toMatch(/^Estimate full cache: /m);
+    expect(full).toContain('> deploy, + estimate, *');
+    expect(full).not.toMatch(/upside/i);
+    const compressed = await printed({ device: 'mi300x', codec: ['full', 'flashloop'] }, notes);
+    expect(compressed).toMatch(/^Upside +flashloop-\w+: /m);
+    expect(compressed).toContain('> deploy, + upside, *');
+  });
+});
+
 describe('the short table', () => {
   it('has the full cache, what is named, 21.33× with passkeys, the paper’s eviction, the front, users', async () => {
     const report = await planOf({});

@@ -46,7 +46,7 @@ describe(`figures of others (seed ${SEED})`, () => {
     });
     const others = ask('vllm', 'b200', 4);
     expect(others).toMatchObject({
-      on: 'vLLM of unknown version, looped models, none on this GPU (a100-80, h100)',
+      on: 'vLLM of unknown version, looped models on a100-80, h100, not here',
       ...of(groups[0]!, groups[1]!),
     });
     const sorted = [...groups[0]!.figures, ...groups[1]!.figures].map((f) => Math.abs(f.error)).sort((a, b) => a - b);
@@ -93,7 +93,7 @@ describe(`figures of others (seed ${SEED})`, () => {
     for (const [device, own, on] of [
       ['mi300x', 6, 'mi300x, models without loops'],
       ['rtx-3090', 7, 'rtx-3090, models without loops'],
-      ['mi355x', 6, 'mi300x, none on this GPU'],
+      ['mi355x', 6, 'mi300x, not here'],
     ] as const)
       expect(ask('attainable', device, 4)).toMatchObject({ on: `${estimated} ${on}`, ...of(groups[own]!) });
     for (const stack of [null, 'lla-sim', 'trtllm']) expect(ask(stack, 'h100', 4)).toBeNull();
@@ -157,7 +157,7 @@ describe(`figures of others (seed ${SEED})`, () => {
 
     it('say of what they are', () => {
       expect(testedText(asked('0.24.0', some('0.19.0', 4, 4), some('0.19.1', 1, 1, 'throughput')))).toMatch(
-        /^published decode steps and tokens a second of vLLM 0\.19 on h100, models without loops: 5 of 5 inside/,
+        /^published steps, tok\/s of vLLM 0\.19 on h100, models without loops: 5 of 5 inside/,
       );
     });
 

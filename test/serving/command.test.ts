@@ -64,6 +64,38 @@ describe('the answer', () => {
     }
   });
 
+  it.each([
+    ['a terminal', true, []],
+    ['a terminal with --quiet', true, ['--quiet']],
+    ['a pipe', false, []],
+  ] as const)('comes after what is being done, at once, on %s', async (_, terminal, flags) => {
+    const before = process.stderr.isTTY;
+    process.stderr.isTTY = terminal;
+    try {
+      const o = await simulate(
+        '--device',
+        'h200',
+        '--codec',
+        'full',
+        '--requests',
+        '4000',
+        ...flags,
+        '--format',
+        'json',
+      );
+      const lines = o.err.split('\r').map((line) => line.replace('\u001b[K', ''));
+      if (!terminal || flags.length > 0) expect(o.err).toBe('');
+      else {
+        expect(lines.slice(0, 2)).toEqual(['', 'simulating …']);
+        expect(lines.at(-1)).toBe('');
+        expect(lines.some((line) => /^\[[#.]{20}\] \d+ %, .* left  full\/full$/.test(line))).toBe(true);
+      }
+      expect(() => JSON.parse(o.out) as unknown).not.toThrow();
+    } finally {
+      process.stderr.isTTY = before;
+    }
+  });
+
   it("has the keys of vLLM's benchmark at each end of the interval", async () => {
     const r = await report(...BASE, '--rate', '20');
     expect(r).toMatchObject({ schema: 'lla-sim/simulation', schemaVersion: 1, completed: 60, preemptions: 0 });

@@ -54,7 +54,7 @@ it('the fewest replicas whose users meet the targets at the slow end, and the an
   expect(text).toMatch(/^Upside +none for this workload: of lla-10\.67x by block-absorbed none needs fewer GPUs/m);
   expect(text).toMatch(/^ouro-1.4b: 60 users, prompts 500, outputs 50 tokens, on NVIDIA H200/);
   expect(text).toMatch(/^Serve +vllm serve \S+ --max-num-seqs 1024 --max-model-len 32768 /m);
-  expect(text).toMatch(/^Tested +published first tokens of vLLM .*; published decode steps of /m);
+  expect(text).toMatch(/^Tested +published first tokens of vLLM .*; published steps of /m);
   expect(text).toContain('thinks 100 ms');
   expect(text).toContain('Targets: TTFT 1 s and TPOT 25 ms for 99 % of the requests');
   expect(fleetJson([{ ...planned, simulated: found }])).toMatchObject({

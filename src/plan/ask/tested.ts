@@ -3,7 +3,6 @@ import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { stackLabel } from '../../stacks/choose.js';
 import { median } from '../../numbers/statistics.js';
-import { listed } from '../words/words.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';
 
@@ -143,21 +142,21 @@ export const faredWords = ({ inside, figures, medianError, mostly, otherVersions
 /** What figures of a kind are of. */
 const KIND_WORDS: Readonly<Record<string, string>> = {
   'first token': 'first tokens',
-  step: 'decode steps',
-  request: 'whole requests',
-  throughput: 'tokens a second',
+  step: 'steps',
+  request: 'requests',
+  throughput: 'tok/s',
 };
 
 /** Where no figure judges. */
 export const UNTESTED = 'no published figure of this server judges these times';
 
 /**
- * `published decode steps and tokens a second of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`.
+ * `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`.
  * @param said what others of which was said before are of: the same is not said twice
  */
 export function testedText(tested: Tested, said?: string): string {
   const kinds = tested.kinds.map((kind) => KIND_WORDS[kind] ?? kind);
-  return `published ${listed(kinds)} of ${tested.on === said ? 'the same' : tested.on}: ${faredWords(tested)}`;
+  return `published ${kinds.join(', ')} of ${tested.on === said ? 'the same' : tested.on}: ${faredWords(tested)}`;
 }
 
 /** `0.10` of `0.10.2`: patches are alike. Null where no version is known. */
@@ -240,10 +239,7 @@ export function nearestGroups(
     const gpus = [...new Set(own.map((g) => g.device))];
     return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
   };
-  const alike: Near = [
-    (g) => g.looped === looped,
-    (name, own) => `${name}, ${models}, none on this GPU (${gpusOf(own)})`,
-  ];
+  const alike: Near = [(g) => g.looped === looped, (name, own) => `${name}, ${models} on ${gpusOf(own)}, not here`];
   const here: Near = [
     (g) => g.device === device.id,
     (name) => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
@@ -251,7 +247,7 @@ export function nearestGroups(
   const maker = makerOf(device.id);
   const others: Near = [
     (g) => maker !== 'nvidia' && makerOf(g.device) === maker,
-    (name, own) => `${name} on ${gpusOf(own)}, none on this GPU`,
+    (name, own) => `${name} on ${gpusOf(own)}, not here`,
   ];
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, (name) => `${name} on ${device.id}, ${models}`],

@@ -20,6 +20,12 @@ const GUESS = 10;
 /** `~` before an estimate whose interval is too wide for it to be more than a guess. */
 export const guessMark = ({ low, high }: Interval): string => (high > GUESS * low ? '~' : '');
 
+const GUESSED = '~: a guess, the ends of its interval lie more than ten times apart.';
+
+/** What the mark means, where a table or a text that is shown has it. */
+export const guessWords = (shown: readonly string[]): string[] =>
+  shown.some((text) => /~\d/.test(text)) ? [GUESSED] : [];
+
 /**
  * `35.1 (18–90)` in milliseconds; `11.3s (7.51–18.9s)` where the interval reaches ten seconds; `~51.5 (30–3480)` where
  * it is a guess.

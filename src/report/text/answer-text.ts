@@ -20,6 +20,7 @@ export interface AnswerLine {
     | 'Fastest'
     | 'Largest'
     | 'Upside'
+    | 'Estimate'
     | 'Instead'
     | 'Others'
     | 'Fails'
@@ -47,7 +48,7 @@ export function answerLines(report: PlanReport): AnswerLine[] {
       { label: 'Deploy' as const, text: deployWords(report) },
       { label: fallbackLabel(report), text: answer.fallback && fallbackWords(report, answer.fallback, scores + 1) },
       {
-        label: 'Upside' as const,
+        label: upsideLabel(report),
         text: upsideLine(report, scores),
       },
       {
@@ -102,7 +103,7 @@ export function paragraph({ label, text }: AnswerLine, width: number): string[] 
   return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
 }
 
-/** `published decode steps and tokens a second of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`. */
+/** `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`. */
 export function testedWords({ tested, device }: PlanReport): string | null {
   if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
   return tested ? testedText(tested) : UNTESTED;
@@ -197,6 +198,13 @@ function builtWords(p: Plan): string {
 /** `7–14`, whole per cent. */
 const range = (low: number, high: number): string =>
   [...new Set([low, high].map((share) => String(Math.round(share * 100))))].join('–');
+
+/** Nothing is gained by the full cache itself: what nobody has measured of it is an estimate of what there is. */
+export const isFullCache = (p: Pick<Plan, 'codec' | 'eviction'> | undefined): boolean =>
+  p !== undefined && isUncompressed(p.codec) && p.eviction === null;
+
+export const upsideLabel = (report: PlanReport): 'Upside' | 'Estimate' =>
+  report.answer.upside && isFullCache(rowOf(report, report.answer.upside)) ? 'Estimate' : 'Upside';
 
 /** The upside, and what may be faster where that is no compressed cache. */
 function upsideLine(report: PlanReport, scores: number): string | null {

@@ -1,6 +1,5 @@
 /** A fleet in words: how many GPUs, how they are divided, and the table of codecs. */
 import pc from 'picocolors';
-import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/choose.js';
@@ -13,6 +12,7 @@ import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import {
   brief,
   hadWords,
+  isFullCache,
   lossWords,
   milliseconds,
   paragraph,
@@ -68,7 +68,10 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   const text: [AnswerLine['label'], string | null][] = [
     ['Enough', enoughWords({ ...fleet, fewest: null }, deploy, device)],
     [fleet.deploy ? 'Deploy' : 'Cheapest', deploy ? serviceWords(deploy, device) : none || 'nothing with confidence'],
-    ['Upside', upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated)],
+    [
+      upsideName(simulated, report),
+      upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated),
+    ],
     [
       'Workload',
       'simulated: each user asks, waits for the ' +
@@ -97,10 +100,19 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   return text.flatMap(([label, line]) => (line ? [{ label, text: line }] : []));
 }
 
+const planOf = ({ plans }: PlanReport, name: string): Plan | undefined => plans.find((p) => planName(p) === name);
+
+/** An upside that is the full cache gains nothing over it. */
+const upsideName = (
+  { upside }: { readonly upside: Pick<FleetRow, 'name'> | null },
+  report: PlanReport,
+): 'Upside' | 'Estimate' => (upside && isFullCache(planOf(report, upside.name)) ? 'Estimate' : 'Upside');
+
 /** Why an upside is no deployment. @param name of its plan */
-function upsideRisk({ plans, device, model, contextTokens }: PlanReport, name: string): string {
-  const plan = plans.find((p) => planName(p) === name);
-  if (!plan || !isUncompressed(plan.codec) || plan.eviction !== null) {
+function upsideRisk(report: PlanReport, name: string): string {
+  const { device, model, contextTokens } = report;
+  const plan = planOf(report, name);
+  if (!plan || !isFullCache(plan)) {
     const retrieval = plan ? retrievalRisk(plan, contextTokens) : null;
     return [
       'the upside needs new kernels' + (plan ? fleetBuiltWords(plan) : ''),
@@ -184,7 +196,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
         : null,
     ],
     ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
-    ['Upside', upside && rowWords(upside, device)],
+    [upsideName(fleet, report), upside && rowWords(upside, device)],
     ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
     ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],
     ['Tested', testedWords(report)],
@@ -310,8 +322,11 @@ export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
 }
 
 /** What its columns mean. */
-export const FLEET_LEGEND =
-  '> deploy, + upside. GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the ' +
+export const fleetLegend = (fleet: Fleet, report: PlanReport): string =>
+  `> deploy, + ${upsideName(fleet, report).toLowerCase()}. ${FLEET_COLUMNS}`;
+
+const FLEET_COLUMNS =
+  'GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the ' +
   'most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its ' +
   'time rests on. keeps: worst published score.';
 
@@ -362,7 +377,7 @@ export function fleetText(
           ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
           ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
           '',
-          ...wrap(FLEET_LEGEND, width).map(c.dim),
+          ...wrap(fleetLegend(fleet, report), width).map(c.dim),
         ]),
   ].join('\n')}\n`;
 }

@@ -4,12 +4,13 @@ import { shortName } from '../../codecs/paths.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { choicesOf } from '../../plan/decide/decide.js';
 import { klLabel } from '../../plan/evaluate/fidelity.js';
-import { guessMark, pathLabel, shownDecode } from '../../plan/words/words.js';
+import { guessMark, guessWords, pathLabel, shownDecode, timeLabel } from '../../plan/words/words.js';
 import { representatives } from '../../plan/decide/representatives.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
-import { answerText } from './answer-text.js';
+import { answerText, upsideLabel } from './answer-text.js';
 import {
+  asPublishedLabel,
   FIELDS,
   keepsLabel,
   kernelsLabel,
@@ -47,7 +48,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
   const lines = [
     ...title(report, width).map(c.bold),
     c.bold(question),
-    ...answer.map((l) => (l.startsWith('Deploy') || l.startsWith('Upside') ? c.green(l) : l)),
+    ...answer.map((l) => (/^(Deploy|Upside|Estimate) /.test(l) ? c.green(l) : l)),
     '',
     ...wrap(shapeLine(report), width).map(c.dim),
     '',
@@ -227,7 +228,12 @@ function sureLabel({ chances }: Plan): string {
   return known.length === 0 ? '–' : `${Math.floor(Math.min(...known) * 100)} %`;
 }
 
-const SURE = { estimate: 0, low: 0, high: 0 };
+/** What the mark of a guess means, where a cell has it. */
+const guessLegend = (shown: readonly Plan[], head: readonly string[]): string[] =>
+  guessWords([
+    ...shown.map((p) => timeLabel(shownDecode(p).secondsPerStep)),
+    ...(head.includes('published') ? shown.map(asPublishedLabel) : []),
+  ]);
 
 /** What the mark of a score means, where one is shown. */
 const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] =>
@@ -249,14 +255,17 @@ function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly strin
   ].join(' ');
 }
 
+const markWords = (r: PlanReport): string => `> deploy, + ${upsideLabel(r).toLowerCase()}, * Pareto-optimal`;
+
 /** What a reader needs to act on the table. @param head titles of its columns */
 const actLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string =>
   [
-    '> deploy, + upside, * Pareto-optimal in batch, speed and quality.',
+    `${markWords(r)} in batch, speed and quality.`,
     ...(head.includes('published') ? ['published: tok/s with kernels of latents as fast as those that exist.'] : []),
     ...(head.includes('keeps')
       ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
       : []),
+    ...guessLegend(shown, head),
     ...twoPassWords(r, shown),
   ].join(' ');
 
@@ -272,11 +281,9 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
   const kernels = new Set(shown.map(kernelsLabel));
   const share = `${Math.round(r.settings.keep * 100)} %`;
   return [
-    `> deploy, + upside, * Pareto-optimal in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; ` +
+    `${markWords(r)} in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; ` +
       'all times are at this batch, with their 90 % interval. a user: tok/s of each.',
-    ...(shown.some((p) => guessMark(shownDecode(p).secondsPerStep ?? SURE))
-      ? ['~: a guess, the ends of its interval lie more than ten times apart.']
-      : []),
+    ...guessLegend(shown, head),
     ...(has('tuned')
       ? ['tuned: ms/token of tuned kernels; a row far above it has slow kernels, which is no fault of the codec.']
       : []),
