@@ -287,7 +287,7 @@ describe('fleets', () => {
     expect(await words(1, open)).not.toContain('Enough');
   });
 
-  it('name no number as the least that another grouping goes below, and no users of a grouping that is not planned', async () => {
+  it('name no number as the least that another grouping goes below, and no users of an unplanned one', async () => {
     const asked: Scenario = { model: 'ouro-2.6b', device: 'rtx-4090', context: '16k', codec: ['full'] };
     const sources = await readSources(asked);
     const open = planFleet(asked, 20, sources).fleet.deploy!;

@@ -14,7 +14,7 @@ const MOST_LINES = 48;
 
 describe('words beside the table', () => {
   const printed = async (s: Scenario, notes: boolean): Promise<string> =>
-    planTable(await planOf(s), { all: true, colour: false, notes, width: 200 });
+    planTable(await planOf(s), { all: true, colour: false, notes, width: 2000 });
 
   it.each([true, false])(
     'explain the mark of a guess where a cell has it, and only there (notes: %s)',

@@ -168,7 +168,7 @@ function placeOf(line: string): number {
   return 1000 * major + minor;
 }
 
-/** `vLLM 0.10`, `vLLM 0.15–0.19 and of unknown version`, `vLLM 0.12, TRT-LLM 0.5, 0.6`; a runtime of its own has none. */
+/** `vLLM 0.10`, `vLLM 0.15–0.19 and of unknown version`; a runtime of its own has no versions. */
 function serversWords(groups: readonly JudgedGroup[]): string {
   const servers = [...new Set(groups.map((g) => g.server))];
   return servers

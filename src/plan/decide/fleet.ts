@@ -52,7 +52,7 @@ export function planFleet(scenario: Scenario, users: number, sources: Sources): 
   };
 }
 
-/** The plan of `deploy` on every number of GPUs that may share the model; null where one replica as asked serves all. */
+/** The fewest GPUs with the plan of `deploy`, however many share the model; null where the asked ones serve all. */
 function fewestOf(scenario: Scenario, { users, deploy }: Fleet, sources: Sources): Fleet['fewest'] {
   if (!deploy || deploy.mostUsersPerReplica >= users) return null;
   const others = (sources.gpu?.runtime ? [] : degreesFor(sources.model.geometry)).filter(
