@@ -189,8 +189,6 @@ export function gpuSources(
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),
     server: serverOf(files.servers, stack?.file.stack ?? null),
-    spread: isRuntime(asked)
-      ? spreadOfRuntime(files, asked)
-      : spreadOf(files.servers, stack?.file.stack, spec.id),
+    spread: isRuntime(asked) ? spreadOfRuntime(files, asked) : spreadOf(files.servers, stack?.file.stack, spec.id),
   };
 }
