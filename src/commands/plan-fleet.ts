@@ -1,10 +1,9 @@
 /** `lla-sim plan --users N`: the fewest GPUs for each device. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { readSources } from '../plan/ask/on-disk.js';
-import { planFleet, readUsers, type PlannedFleet } from '../plan/decide/fleet.js';
+import { planFleet, readUsers, reportOfReplica, type PlannedFleet } from '../plan/decide/fleet.js';
 import type { ModelSource, Sources } from '../plan/ask/prepare.js';
 import { remedyWords } from '../plan/decide/remedies.js';
-import type { PlanReport } from '../plan/types.js';
 import type { SimulatedFleet } from '../serving/types.js';
 import { fleetJson, type AnsweredFleet } from '../report/plan-json.js';
 import { paragraph } from '../report/text/answer-text.js';
@@ -38,7 +37,8 @@ export async function planFleets(
   if (format === 'json') await print(asJson(fleetJson(planned)), output);
   if (planned.every((p) => p.fleet.rows.length === 0)) {
     const [{ scenario, sources, reports }] = planned as [(typeof planned)[number]];
-    const nearest = planned.flatMap((p) => p.reports.flatMap((r) => r.nearest?.text ?? []))[0];
+    const near = planned.flatMap((p) => p.reports.flatMap((r) => r.nearest ?? []));
+    const nearest = near.sort((a, b) => (b.chance ?? 0) - (a.chance ?? 0))[0]?.text;
     const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
     throw new UserError(
       `no number of GPUs serves these users${nearest === undefined ? '' : `\n${nearest}`}`,
@@ -51,7 +51,7 @@ export async function planFleets(
   if (format === 'table') {
     const brief = short || planned.length > 1;
     const parts = planned.map((p) =>
-      fleetText(p.fleet, p.reports[0] as PlanReport, { width, colour, best: brief }, p.simulated),
+      fleetText(p.fleet, reportOfReplica(p), { width, colour, best: brief }, p.simulated),
     );
     const best = fleetsWords(planned);
     const head = best === null ? [] : [`${paragraph({ label: 'Best', text: best }, width).join('\n')}\n`];

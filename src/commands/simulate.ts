@@ -167,7 +167,14 @@ async function run(args: Args): Promise<ExitCode> {
   // Shards are drawn together, by the process that joins them.
   if (picture !== null && shard === null) await draw(report, picture);
   await print(await render(report, format, lines, output), output);
-  return report.partial ? EXIT.interrupted : EXIT.ok;
+  return codeOf(report);
+}
+
+/** A search in which no candidate meets the targets at any rate has no solution; a shard does not know. */
+function codeOf({ partial, shard, candidates, ways }: SimulationReport): ExitCode {
+  if (partial) return EXIT.interrupted;
+  const rates = shard ? [] : (candidates ?? ways ?? []);
+  return rates.length > 0 && rates.every((one) => one.requestsPerSecond.estimate === 0) ? EXIT.noSolution : EXIT.ok;
 }
 
 /** The scenario with what flags say of requests and server. */
@@ -267,7 +274,7 @@ async function mergeShards(
     await draw(report, picture);
   }
   await print(await render(report, format, [], output), output);
-  return EXIT.ok;
+  return codeOf(report);
 }
 
 /** Reads `2/8`. */

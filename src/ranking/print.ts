@@ -1,12 +1,12 @@
 /** The ranking and what became of published claims, for a terminal. */
 import { HERE } from '../plan/evaluate/fidelity.js';
 import type { Plan, PlanReport } from '../plan/types.js';
-import { guessMark, guessWords, needsOf, shownDecode, timeLabel } from '../plan/words/words.js';
+import { guessMark, guessWords, needsOf, timeLabel } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatBytes } from '../numbers/units.js';
 import type { Claim } from './claims.js';
-import { fixedBytes, type Ranked, type Ranking } from './ranking.js';
+import { figuresOf, fixedBytes, type Ranked, type Ranking } from './ranking.js';
 
 const percent = (share: number): string => `${Math.round(share * 100)} %`;
 
@@ -44,8 +44,8 @@ export function rankingText(
           '',
         ]),
     ...wrap(
-      `users: ${users}; times at that batch. published: tok/s with kernels of latents as fast as those that ` +
-        'exist. keeps: worst score as a share of the uncompressed ' +
+      `users: ${users}; times at that batch. published: tok/s at the batch of lla-sim plan, with kernels of latents ` +
+        'as fast as those that exist. keeps: worst score as a share of the uncompressed ' +
         `model's${report.fidelity ? `, ${HERE}` : '; others: of its other checkpoints'}. kernels: no server has ` +
         'them.',
       width,
@@ -63,9 +63,9 @@ function table(report: PlanReport, rows: readonly Ranked[]): string[] {
     cell: (p: Plan, r: Ranked) => string,
     align: 'left' | 'right' = 'right',
   ): Column<Ranked> => ({ title, align, cell: (r) => cell(byId.get(r.planId) as Plan, r) });
-  const ms = (p: Plan): string => timeLabel(shownDecode(p).secondsPerStep).split(' ')[0] as string;
+  const ms = (p: Plan): string => timeLabel(figuresOf(p, report).secondsPerStep).split(' ')[0] as string;
   const tok = (p: Plan): string => {
-    const time = shownDecode(p).secondsPerStep;
+    const time = figuresOf(p, report).secondsPerStep;
     return time ? `${guessMark(time)}${Math.round(1 / time.estimate)}` : '–';
   };
   return columns(
@@ -76,7 +76,7 @@ function table(report: PlanReport, rows: readonly Ranked[]): string[] {
       column('+ a sequence', (p) => (fixedBytes(p) > 0 ? formatBytes(fixedBytes(p)) : '')),
       column('ms/token', ms),
       column('a user', tok),
-      column('tok/s', (p) => rateLabel(shownDecode(p))),
+      column('tok/s', (p) => rateLabel(figuresOf(p, report))),
       column('published', asPublishedLabel),
       column('keeps', (p) => keepsLabel(p, true)),
       column('needs', needsOf, 'left'),

@@ -1,7 +1,8 @@
 /** Codecs of a plan in the order of the users that they serve, those without scores apart. */
 import { verdictOn } from '../plan/decide/decide.js';
 import { isUseless, representatives } from '../plan/decide/representatives.js';
-import type { Plan, PlanReport } from '../plan/types.js';
+import type { DecodeFigures, Plan, PlanReport } from '../plan/types.js';
+import { shownDecode } from '../plan/words/words.js';
 
 /** A codec setting by its best path. */
 export interface Ranked {
@@ -22,13 +23,20 @@ export interface Ranking {
   readonly outside: readonly { readonly label: string; readonly reason: string }[];
 }
 
-const usersOf = (p: Plan, { settings: { targets, batch } }: PlanReport): number =>
-  batch === null && targets.secondsPerToken === null ? p.maxBatch.exact : (p.knee?.batch ?? p.maxBatch.exact);
+/** Without a target memory decides: all that it holds. */
+const byMemory = ({ settings: { targets, batch } }: PlanReport): boolean =>
+  batch === null && targets.secondsPerToken === null;
+
+const usersOf = (p: Plan, report: PlanReport): number =>
+  byMemory(report) ? p.maxBatch.exact : (p.knee?.batch ?? p.maxBatch.exact);
+
+/** The figures of a row at its users. */
+export const figuresOf = (p: Plan, report: PlanReport): DecodeFigures => (byMemory(report) ? p.decode : shownDecode(p));
 
 /** Most users first; of equal ones the faster, by the slow end. */
 export function rankingOf(report: PlanReport): Ranking {
   const shown = representatives(report.plans).filter((p) => !p.beside && p.eviction === null && !isUseless(p));
-  const rate = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low ?? 0;
+  const rate = (p: Plan): number => figuresOf(p, report).tokensPerSecond?.low ?? 0;
   const sorted = shown.sort((a, b) => usersOf(b, report) - usersOf(a, report) || rate(b) - rate(a));
   const those = (verdict: ReturnType<typeof verdictOn>): Ranked[] =>
     sorted

@@ -172,6 +172,13 @@ export function neededOf(r: SimulationReport): { readonly gpus: number; readonly
   return { gpus: gpusFor(r, replicas), replicas };
 }
 
+/** `, $1.03 per million output tokens`: of all GPUs that were simulated, as busy as they were; empty without a price. */
+export function priceWords(r: SimulationReport, { estimate }: Run): string {
+  if (r.usdPerHour === null || estimate.output_throughput === 0) return '';
+  const perSecond = (r.usdPerHour * gpusOf(r)) / 3600;
+  return `, $${formatNumber((1e6 * perSecond) / estimate.output_throughput)} per million output tokens`;
+}
+
 /** Replicas that the workload needs, and their price. */
 function needWords(r: SimulationReport, run: Run, usdPerHour: number | null): string {
   const found = r.candidates?.find((c) => c.id === run.id);

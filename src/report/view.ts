@@ -2,7 +2,7 @@
 import { type Sources, prepare } from '../plan/ask/prepare.js';
 import { chosenId } from './text/answer-text.js';
 import { evaluate } from '../plan/evaluate/evaluate.js';
-import { planFleet, readUsers, type PlannedFleet } from '../plan/decide/fleet.js';
+import { planFleet, readUsers, reportOfReplica, type PlannedFleet } from '../plan/decide/fleet.js';
 import { served, type ServingMost } from '../plan/decide/decide.js';
 import { candidateId } from '../plan/ask/candidates.js';
 import { decidedAgain, makePlan, type Rows } from '../plan/plan.js';
@@ -45,7 +45,7 @@ export function viewOf(
   const users = readUsers(scenario);
   if (users === null) return viewWith(scenario, sources, null, validation, rows);
   const fleet = planFleet(scenario, users, sources);
-  return viewWith({ ...scenario, gpus: replicaOf(fleet) }, sources, fleet, validation, rows);
+  return viewWith({ ...scenario, gpus: reportOfReplica(fleet).settings.gpus }, sources, fleet, validation, rows);
 }
 
 function viewWith(
@@ -86,10 +86,6 @@ export function decidedBy(view: View, chosen: ServingMost | null, server: Report
   if (answer.serve === undefined || !plan || !server) return { ...view, report };
   return { ...view, report: { ...report, answer: { ...answer, ...served(request, plan, server) } } };
 }
-
-/** GPUs that share the model in the replica that a fleet's answer names. */
-const replicaOf = ({ fleet: { deploy, upside, cheapest }, reports }: PlannedFleet): number =>
-  (deploy ?? upside ?? cheapest)?.tensorParallel ?? reports[0]?.settings.gpus ?? 1;
 
 /** The recommended plan; where there is none, the one that holds most, or null when nothing fits. */
 export function shownPlan({ report }: View): Plan | null {

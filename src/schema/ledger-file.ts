@@ -122,17 +122,25 @@ function rowWords(
   });
 }
 
+/** Servers that have prices of their own, by the names that the ledger has for them. Others have any other name. */
+const SERVERS = ['vllm', 'sglang', 'trtllm', 'vllm-rlt', 'transformers'];
+
 /**
- * Devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read.
+ * Servers that are misspelt, devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read.
  */
 function checkNames(
-  { device, workload, model, use }: Record<string, unknown>,
+  { device, server, workload, model, use }: Record<string, unknown>,
   folder: string,
   known: Set<string>,
   note: (what: string) => void,
 ): void {
   if (typeof device === 'string' && !DEVICES.some((d) => d.id === device))
     note(`device ${show(device)} is not in the catalogue; name it as deviceName`);
+  const name = isObject(server) ? server['name'] : undefined;
+  const meant = typeof name === 'string' && !SERVERS.includes(name) ? nearestName(name, SERVERS) : undefined;
+  // `vllm-ascend` is a server of its own, `vlm` is none.
+  if (typeof name === 'string' && meant !== undefined && !name.includes(meant))
+    note(`server ${show(name)} is not known; did you mean ${meant}?`);
   const trace = isObject(workload) && workload['kind'] === 'trace' ? workload['trace'] : undefined;
   if (typeof trace === 'string' && !existsSync(join(folder, trace))) note(`trace ${show(trace)} does not exist`);
   if (typeof model !== 'string' || use === 'out-of-reach' || isPreset(model) || known.has(model)) return;

@@ -150,6 +150,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     model: { name: request.geometry.name },
     device: plan.device,
     gpus: request.gpus,
+    usdPerHour: request.usdPerHour,
     workload: {
       label: workload.label,
       requests: workload.requests,

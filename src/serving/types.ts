@@ -225,6 +225,8 @@ export interface SimulationReport extends Partial<FirstRun> {
   readonly model: { readonly name: string };
   readonly device: PlanReport['device'];
   readonly gpus: number;
+  /** Of one GPU, as asked; null without --usd-per-hour. */
+  readonly usdPerHour: number | null;
   readonly workload: {
     readonly label: string;
     readonly requests: number;

@@ -4,14 +4,14 @@ import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
 import { prepare } from '../../src/plan/ask/prepare.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
-import { fleetOf, planFleet, type Fleet } from '../../src/plan/decide/fleet.js';
+import { fleetOf, planFleet, reportOfReplica, type Fleet } from '../../src/plan/decide/fleet.js';
 import { makePlan } from '../../src/plan/plan.js';
 import { runsOf } from '../../src/plan/ask/runs.js';
 import { sweepOf } from '../../src/plan/evaluate/explain.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import { shownDecode } from '../../src/plan/words/words.js';
 import { compareText } from '../../src/report/text/compare-text.js';
-import { fleetText } from '../../src/report/text/fleet-text.js';
+import { fleetLines, fleetText } from '../../src/report/text/fleet-text.js';
 import { planCsv } from '../../src/report/plan-csv.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { inProcess, scratch } from '../cli/program.js';
@@ -285,6 +285,15 @@ describe('fleets', () => {
       /^Estimate 2 mi300x: .* full cache, /m,
     );
     expect(await words(1, open)).not.toContain('Enough');
+  });
+
+  it('a fleet of more GPUs is told by the replica’s own report: what fits there, not what one GPU misses', async () => {
+    const s: Scenario = { model: 'ledger/models/llama-3.1-70b.json', device: 'mi300x', context: '8k', tpot: '40ms' };
+    const planned = planFleet(s, 64, await readSources(s));
+    expect(planned.fleet.upside!.tensorParallel).toBeGreaterThan(1);
+    const words = fleetLines(planned.fleet, reportOfReplica(planned)).map(({ label, text }) => `${label} ${text}`);
+    expect(words.join('\n')).not.toMatch(/nothing fits|needs new kernels/);
+    expect(words.join('\n')).toContain('no kernels of a serving stack were measured on AMD Instinct MI300X');
   });
 
   it('name no number as the least that another grouping goes below, and no users of an unplanned one', async () => {

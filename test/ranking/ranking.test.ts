@@ -44,6 +44,20 @@ describe('plan --rank', () => {
     expect(claims.filter((c) => c.here.includes('(') && c.verdict === 'repeated')).toEqual([]);
   });
 
+  it('without a target memory decides, and times are those of all users at once', async () => {
+    const { out } = await plan('--device', 'h200', '--rank', '--ctx', '8k');
+    const rows = out.split('\n').flatMap((line) => {
+      const [, users, , , ms, each, rate] =
+        /^ *(\d+) (\S+) +(\d\S* [KMG]iB).*? {2,}([\d.]+) +([\d.]+) +([\d.k]+) /.exec(line) ?? [];
+      return users ? [{ users: Number(users), ms: Number(ms), each: Number(each), rate: rate! }] : [];
+    });
+    expect(rows.length).toBeGreaterThan(10);
+    for (const { users, ms, rate } of rows) {
+      const perSecond = Number(rate.replace('k', '')) * (rate.endsWith('k') ? 1000 : 1);
+      expect((users * 1000) / ms / perSecond, `${users} ${ms} ${rate}`).toBeCloseTo(1, 1);
+    }
+  });
+
   it('lists what misses the targets, and refuses other ways of printing', async () => {
     const { out } = await plan(
       '--device',

@@ -25,8 +25,11 @@ const simulate = (...argv: string[]): Promise<Outcome> => inProcess('simulate', 
 
 async function report(...argv: string[]): Promise<SimulationReport & Run> {
   const o = await simulate(...argv, '--format', 'json');
-  expect(o.code, o.err).toBe(0);
-  return JSON.parse(o.out) as SimulationReport & Run;
+  const found = JSON.parse(o.out) as SimulationReport & Run;
+  // No rate at all is no solution.
+  const none = found.candidates?.every((c) => c.requestsPerSecond.estimate === 0) === true;
+  expect(o.code, o.err).toBe(none ? EXIT.noSolution : EXIT.ok);
+  return found;
 }
 
 let folder = '';
@@ -293,6 +296,15 @@ describe('settings', () => {
     }
     const said = await simulate('--device', 'h200', '--codec', 'full', ...drawn);
     expect(said.out).toMatch(/misses the targets; \d+ of 1000 requests are\s+refused as too long/);
+  });
+
+  it('tells the price of what was simulated, and refuses nothing for it', async () => {
+    const asked = ['--device', 'h200', '--codec', 'full', '--requests', '60', '--usd-per-hour', '3', '--gpus', '2'];
+    const r = await report(...asked);
+    expect(r.usdPerHour).toBe(3);
+    const usd = (2 * 3 * 1e6) / 3600 / r.runs[0]!.estimate.output_throughput;
+    const [, told] = /\$([\d.]+) per million output tokens/.exec((await simulate(...asked)).out)!;
+    expect(Number(told) / usd).toBeCloseTo(1, 2);
   });
 
   it('without a second token TPOT is not known, and its target is not met', async () => {

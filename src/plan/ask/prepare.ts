@@ -171,8 +171,12 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
         `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
     );
-  }
-  notes.push(...modelNotes(geometry));
+  } else if (spec && question.gpus > SERVER_GPUS && !spec.id.startsWith('gb'))
+    notes.push(
+      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link joined ` +
+        'them all, and take longer over a network',
+    );
+  notes.push(...modelNotes(geometry, spec));
   const listed = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
   if (sources.gpu?.laws.undivided && !listed && geometry.heads === geometry.kvHeads)
     notes.push(
@@ -234,6 +238,9 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
   workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
 
+/** GPUs of a server; GB200 and GB300 are joined over a rack. */
+const SERVER_GPUS = 8;
+
 /** Whose memory is told, and what more GPUs do not divide. */
 function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpus: number): string {
   const whole = new Set(
@@ -253,7 +260,7 @@ function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpu
 }
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
-function modelNotes(g: Geometry): string[] {
+function modelNotes(g: Geometry, spec: DeviceSpec | null): string[] {
   const notes: string[] = [];
   if (g.laterLoopsWindow !== undefined)
     notes.push(
@@ -272,7 +279,11 @@ function modelNotes(g: Geometry): string[] {
   if (g.quantised)
     notes.push(
       `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
-        (g.quantised.float8 ? 'such weights, which quantise activations on the way' : '16-bit weights'),
+        (!g.quantised.float8
+          ? '16-bit weights'
+          : spec?.multipliesFp8 === false
+            ? '16-bit weights, to which this GPU widens them, as its units do not multiply 8-bit floats'
+            : 'such weights, which quantise activations on the way'),
     );
   return notes;
 }

@@ -36,6 +36,12 @@ export interface PlannedFleet {
   readonly reports: readonly PlanReport[];
 }
 
+/** The report of the replica that a fleet's answer names. */
+export function reportOfReplica({ fleet: { deploy, upside, cheapest }, reports }: PlannedFleet): PlanReport {
+  const gpus = (deploy ?? upside ?? cheapest)?.tensorParallel;
+  return reports.find(({ settings }) => settings.gpus === gpus) ?? reports[0]!;
+}
+
 /** Plans for every number of GPUs that may share the model; --gpus leaves one. @throws UserError as `prepare` does */
 export function planFleet(scenario: Scenario, users: number, sources: Sources): PlannedFleet {
   const degrees =

@@ -40,7 +40,8 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   const chance = chances.get(closest) ?? null;
   const sure = `${Math.round(r.confidence * 100)} %`;
   const lines = [
-    `closest: ${planName(closest)} with ${r.batch ?? 1} sequence${(r.batch ?? 1) === 1 ? '' : 's'}, ` +
+    `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''} with ${r.batch ?? 1} ` +
+      `sequence${(r.batch ?? 1) === 1 ? '' : 's'}, ` +
       `${chance === null ? 'cannot tell' : `${Math.floor(chance * 100)} % likely`}: ` +
       missesOf(r, closest).join(', '),
   ];

@@ -229,7 +229,7 @@ function unknownWords({ answer, plans, model }: PlanReport): string | null {
     return null;
   return (
     `none is recommended: no accuracy of ${model.name}${model.quantised ? ` in ${model.quantised.name}` : ''} with ` +
-    'a compressed cache is published'
+    'any of these compressed caches is published'
   );
 }
 

@@ -205,6 +205,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
       'Risk',
       [
         ...slowWords(fleet, report),
+        ...report.answer.risks.flatMap(({ code, message }) => (deploy && code === 'prompts-between' ? [message] : [])),
         ...(upside ? [upsideRisk(report, upside.name)] : []),
         'lla-sim simulate adds prompts and queues',
       ].join('; '),

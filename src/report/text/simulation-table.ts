@@ -17,6 +17,7 @@ import {
   testedWords,
   unsureWords,
   verdictWords,
+  priceWords,
 } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';
@@ -73,7 +74,7 @@ function runLead(r: SimulationReport): string[] {
     lines.push(
       ...wrap(
         `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
-          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second; ` +
+          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(r, run)}; ` +
           `${limitWords(run, r)}.`,
         WIDTH,
         '  ',
@@ -117,10 +118,12 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
       : '';
     const usd = s.usdPerMillionOutputTokens;
     const price =
-      usd === null || usd.high === null ? '' : `; at most $${formatNumber(usd.high)} per million output tokens`;
+      usd === null || usd.high === null
+        ? ''
+        : `, at most $${formatNumber(usd.high)} per million output tokens when so busy`;
     return (
       `${s.id}: ${low === 0 ? 'surely no' : formatNumber(low)} requests a second (estimate ` +
-      `${formatNumber(estimate)}, fast end ${formatNumber(high)})${need}${price}`
+      `${formatNumber(estimate)}, fast end ${formatNumber(high)})${price}${need}`
     );
   };
   return [
