@@ -114,7 +114,7 @@ const exit = z.strictObject({
   meanLoops: within(1, 1024).optional(),
   /** Shares of tokens that leave after loop 1, 2, … */
   shares: z.array(share).max(64).optional(),
-  /** Shares are those of requests: all tokens of a request take as many loops, so that the deepest requests end last. */
+  /** Shares are those of requests: each keeps its depth, so that the deepest end last. */
   ofRequests: z.boolean().optional(),
 });
 const speculation = z.strictObject({

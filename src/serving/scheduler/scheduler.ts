@@ -2,9 +2,9 @@
  * The schedule of a server, as vLLM has it (v1/core/sched/scheduler.py, 0.19): every iteration each decoding sequence
  * gets a token; prompts take the rest of the token budget, in chunks; where no block of cache is left, the sequence
  * that began last loses its blocks and is computed again. With `promptsFirst` as SGLang (srt/managers/scheduler.py,
- * 0.5): prompts that have room take an iteration of their own, and sequences wait. With `inTurns` and `promptsRotate` as
- * vllm-rlt (core/scheduler.py, d40afb7): prompts and tokens take iterations in turn, and a prompt that is not done goes
- * behind the others.
+ * 0.5): prompts that have room take an iteration of their own, and sequences wait. With `inTurns` and `promptsRotate`
+ * as vllm-rlt (core/scheduler.py, d40afb7): prompts and tokens take iterations in turn, and a prompt that is not done
+ * goes behind the others.
  *
  * It is a state machine without a clock: `begin` says what an iteration works on, `end` what comes of it. Two programs
  * drive it, the simulation (replica.ts) and the decoder's serving loop (decoder/serving/loop.ts). How the sequences
