@@ -63,8 +63,11 @@ function promptsAsRows(kernels: Pricer): Pricer {
     const none = { branchWidth: 0, branchHeads: 1, groupSize: 0, splits: 1 };
     return { ...call, kernel: 'attend', variant: 'f16', shape: { ...rows, keyWidth, valueWidth, ...none } };
   };
-  const { price, explain } = kernels;
-  return { ...kernels, price: (call) => price(own(call)), ...(explain ? { explain: (c) => explain(own(c)) } : {}) };
+  return {
+    ...kernels,
+    price: (call) => kernels.price(own(call)),
+    ...(kernels.explain ? { explain: (call) => kernels.explain!(own(call)) } : {}),
+  };
 }
 
 /** What a server's own kernel of attention takes: so many times another's, and at least what a unit walks. */
