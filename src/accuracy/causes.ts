@@ -46,12 +46,6 @@ const CAUSES: readonly Cause[] = [
       'an early build: 298 ms a step of 128 sequences, where vLLM 0.10 takes 57 ms on the same GPUs with the model ' +
       'in 8 bits (rocm-vllm), which halves no more than the bytes',
   },
-  {
-    holds: ({ row }) => row.campaign === 'b300-e2e-row-prefill' && row.server.attention === 'flash-attn-4',
-    words:
-      'this older build reads the cache for each token of a prompt alone: at 4,096 tokens 6.6 TB, of which 1.06 s ' +
-      'are 6.2 TB/s; the build that is priced reads it for a chunk together',
-  },
 ];
 
 const UNEXPLAINED = 'unexplained';

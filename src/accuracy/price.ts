@@ -127,13 +127,14 @@ export class Pricing {
     };
   }
 
-  /** Steps of one batch, of tokens that take several depths each. */
+  /** Steps of one batch, of tokens that take several depths each, or that end one after another. */
   private async steps(question: Extract<Question, { by: 'plan' }>): Promise<Priced> {
     const { batch, loops, tokensPerStep } = question;
     const step = { estimate: 0, low: 0, high: 0 };
     let evidence = 'unknown';
-    for (const { loops: each, share } of loops) {
-      const scenario = await withKernels({ ...question.scenario, ...(await loopsOf(question.scenario, each)) });
+    for (const { loops: each, share, left } of loops) {
+      const asked = { ...question.scenario, ...left };
+      const scenario = await withKernels({ ...asked, ...(await loopsOf(asked, each)) });
       const { request } = prepare(scenario, await this.read(scenario));
       const { decode, maxBatch } = evaluate(request, request.candidates[0]!);
       if (!decode.secondsPerStep) return { why: `by the planner ${maxBatch.exact} of ${batch} sequences fit` };

@@ -9,14 +9,23 @@ import type { Scenario } from '../schema/settings.js';
 import { acceptanceOf, publishedAcceptance } from '../serving/speculation.js';
 import { STACKS, isRuntime, RUNTIMES } from '../stacks/serving.js';
 
+/** So many loops of a share of the tokens. */
+interface Depth {
+  readonly loops: number;
+  readonly share: number;
+}
+
+/** Sequences that are left when others have ended, and loops of their tokens. */
+type Left = Pick<Scenario, 'batch' | 'workload'>;
+
 /** A row as a question. */
 export type Question =
-  /** Steps of one batch: `plan --batch`. Each share of the tokens takes so many loops. */
+  /** Steps of one batch: `plan --batch`. Each share of the tokens takes so many loops, or the steps of `left`. */
   | {
       readonly by: 'plan';
       readonly scenario: Scenario;
       readonly batch: number;
-      readonly loops: readonly { readonly loops: number; readonly share: number }[];
+      readonly loops: readonly (Depth & { readonly left?: Left })[];
       /** Tokens that the row's rate counts for each step of a sequence: with the first token more than one. */
       readonly tokensPerStep: number;
     }
@@ -110,7 +119,11 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
         ...(mixed ? { workload: { depth: sharesOf(depths, geometry.loops) } } : {}),
       },
       batch: w.concurrency,
-      loops: mixed ? [{ loops: geometry.loops, share: 1 }] : depths,
+      loops: !mixed
+        ? depths
+        : w.exit?.ofRequests
+          ? untilTheDeepest(depths, w.concurrency, geometry.loops)
+          : [{ loops: geometry.loops, share: 1 }],
       tokensPerStep: w.firstTokenCounted ? output / Math.max(1, output - 1) : 1,
     };
   const inTurns = depths.length === 1 && depths[0]!.loops === geometry.loops;
@@ -251,10 +264,7 @@ function lengthsOf(tokens: Tokens): string {
 }
 
 /** How many loops tokens take: all alike, or two neighbouring numbers that have the mean; else why nobody knows. */
-function depthsOf(
-  exit: Load['exit'],
-  loops: number,
-): readonly { readonly loops: number; readonly share: number }[] | string {
+function depthsOf(exit: Load['exit'], loops: number): readonly Depth[] | string {
   if (exit?.shares) return exit.shares.map((share, i) => ({ loops: i + 1, share })).filter((d) => d.share > 0);
   const mean = exit === undefined ? loops : exit.meanLoops;
   if (mean === undefined)
@@ -269,5 +279,19 @@ function depthsOf(
       ];
 }
 
-const sharesOf = (depths: readonly { readonly loops: number; readonly share: number }[], loops: number): string =>
+/**
+ * Requests that each keep a depth of their own run until the deepest has its tokens: while all run, for the passes of
+ * the shallowest, then without it.
+ */
+const untilTheDeepest = (depths: readonly Depth[], batch: number, loops: number): (Depth & { left: Left })[] =>
+  depths.map((depth, i) => {
+    const rest = depths.slice(i);
+    const requests = rest.reduce((sum, { share }) => sum + share, 0);
+    const mean = rest.reduce((sum, one) => sum + one.share * one.loops, 0) / requests;
+    const among = rest.map((one) => ({ loops: one.loops, share: one.share / requests }));
+    const left = { batch: Math.max(1, Math.round(requests * batch)), workload: { depth: sharesOf(among, loops) } };
+    return { loops, share: (depth.loops - (depths[i - 1]?.loops ?? 0)) / mean, left };
+  });
+
+const sharesOf = (depths: readonly Depth[], loops: number): string =>
   Array.from({ length: loops }, (_, i) => depths.find((d) => d.loops === i + 1)?.share ?? 0).join(',');

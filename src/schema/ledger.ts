@@ -114,6 +114,8 @@ const exit = z.strictObject({
   meanLoops: within(1, 1024).optional(),
   /** Shares of tokens that leave after loop 1, 2, … */
   shares: z.array(share).max(64).optional(),
+  /** Shares are those of requests: each keeps its depth, so that the deepest end last. */
+  ofRequests: z.boolean().optional(),
 });
 const speculation = z.strictObject({
   /** Who proposes: the model's own first loops, or repeats of the text. */

@@ -273,7 +273,7 @@ export const SETTINGS = {
   attention: {
     kind: 'text',
     group: 'Measurements',
-    help: 'with --stack vllm-rlt: its kernel of attention, triton, flash-attn-4 or flash-attn-4-unsplit [triton]',
+    help: 'with --stack vllm-rlt: its kernel of attention, triton, flash-attn-4, -unsplit or -rows [triton]',
   },
 } as const satisfies Record<string, Setting>;
 

@@ -82,7 +82,9 @@ export function settle(
       'add --attention triton, or --async-scheduling off',
     );
   // Contexts beyond the model's own limit are planned where they are asked for.
-  const positions = Math.max(request.geometry.maxPositions, request.contextTokens);
+  // vllm-rlt computes no position for an answer's last token (engine/llm_engine.py, add_request).
+  const more = request.runtime?.source.terms.serves ? 1 : 0;
+  const positions = Math.max(request.geometry.maxPositions + more, request.contextTokens);
   const workload = readWorkload(scenario.workload ?? {}, read.maxModelLen, positions, o.skipBad);
   const server = { ...read, maxModelLen: read.maxModelLen ?? workload.longest };
   const { geometry, device } = request;

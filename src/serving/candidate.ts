@@ -295,6 +295,7 @@ export class Service {
               pricer: this.loopPrices(bound),
               weightOf,
               inTurns: runtime !== undefined || speculation !== null,
+              promptsRotate: runtime !== undefined,
               firstTokenBy: runtime === undefined ? 'prefill' : 'decode',
               speculation,
             },

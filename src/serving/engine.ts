@@ -50,6 +50,7 @@ export interface RunOptions {
     readonly pricer: LoopPricer | null;
     readonly weightOf: (loops: number) => number;
     readonly inTurns: boolean;
+    readonly promptsRotate?: boolean;
     readonly firstTokenBy: 'prefill' | 'decode';
     readonly speculation: Speculation | null;
   };

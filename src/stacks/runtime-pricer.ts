@@ -28,8 +28,9 @@ export interface UnderRuntime {
 }
 
 /** The same kernels, called by the server that the runtime is of. */
-export function underRuntime(kernels: Pricer, runtime: Runtime, spec: DeviceSpec, of: UnderRuntime): Pricer {
+export function underRuntime(tables: Pricer, runtime: Runtime, spec: DeviceSpec, of: UnderRuntime): Pricer {
   const { name } = runtime.source;
+  const kernels = runtime.choice.attention.promptRows ? promptsAsRows(tables) : tables;
   const ruleOf = attentionRule(runtime, spec);
   return {
     ...kernels,
@@ -47,6 +48,27 @@ export function underRuntime(kernels: Pricer, runtime: Runtime, spec: DeviceSpec
 
 const DECODES: readonly TunedClass[] = ['decode-attention'];
 const PREFILLS: readonly TunedClass[] = ['prefill-attention'];
+
+/**
+ * Kernels to which each token of a prompt is a sequence of its own. What its neighbours have read comes from the GPU's
+ * cache: memory does not decide, and a prompt's attention has no slowdown.
+ */
+function promptsAsRows(kernels: Pricer): Pricer {
+  const own = (call: KernelCall): KernelCall => {
+    const tuned = KERNELS[call.kernel].tuned(call.shape, call.variant);
+    if (!tuned || !PREFILLS.includes(tuned.class)) return call;
+    const { sequences = 1, kvHeads = 1, group = 1, context = 0, queries = 0, ...widths } = call.shape as Shape;
+    const { keyWidth = 0, valueWidth = 0 } = widths;
+    const rows = { sequences: sequences * queries, kvHeads, group, context: context + queries / 2 };
+    const none = { branchWidth: 0, branchHeads: 1, groupSize: 0, splits: 1 };
+    return { ...call, kernel: 'attend', variant: 'f16', shape: { ...rows, keyWidth, valueWidth, ...none } };
+  };
+  return {
+    ...kernels,
+    price: (call) => kernels.price(own(call)),
+    ...(kernels.explain ? { explain: (call) => kernels.explain!(own(call)) } : {}),
+  };
+}
 
 /** What a server's own kernel of attention takes: so many times another's, and at least what a unit walks. */
 interface AttentionRule {

@@ -15,6 +15,8 @@ const attention = z.strictObject({
   callLaunches: work,
   /** Host's work for a prompt's token in each loop, in launches. */
   promptTokenLaunches: work,
+  /** A prompt's tokens read the cache as rows of a step do, each for itself. */
+  promptRows: z.boolean(),
   /** Time over that of the tables' kernel where memory decides. */
   slowdown: positive.max(10),
   /**

@@ -208,7 +208,7 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     overrides: trained && listed.loopsField ? `'{"${listed.loopsField}": ${loops}}'` : undefined,
     // Configurations of models that loop are classes of their own repositories.
     remoteCode: hosted.geometry.loops > 1 ? null : undefined,
-    attention: runtime?.attentionName.replaceAll('-', '_'),
+    attention: runtime?.attentionName.replace(/-(unsplit|rows)$/, '').replaceAll('-', '_'),
     graphs: runtime?.execution === 'loop-graphs' ? null : undefined,
     asynchronous: runtime?.asynchronous ? null : undefined,
     draftTokens: speculation ? String(speculation.draftTokens) : undefined,

@@ -221,6 +221,21 @@ describe('questions', () => {
     });
   });
 
+  it('run until the deepest requests end, where requests keep a depth', () => {
+    const exit = { rule: 'recorded', meanLoops: 3, shares: [0, 0.5, 0, 0.5], ofRequests: true };
+    const workload = { kind: 'decode-only', ...load, firstTokenCounted: true, exit };
+    const asked = ask({ server: { name: 'vllm-rlt' }, workload });
+    // All eight for two passes of a token of 3 loops on average, then four for the other two of their 4.
+    expect(asked).toMatchObject({
+      by: 'plan',
+      batch: 8,
+      loops: [
+        { loops: 4, share: 2 / 3, left: { batch: 8, workload: { depth: '0,0.5,0,0.5' } } },
+        { loops: 4, share: 2 / 4, left: { batch: 4, workload: { depth: '0,0,0,1' } } },
+      ],
+    });
+  });
+
   it('have every meaning that the source leaves open', () => {
     const closed = all({ workload: { kind: 'closed-loop', ...load } });
     expect(closed.map((q) => (q.by === 'simulate' ? q.scenario.workload?.outputTokens : q.by))).toEqual([

@@ -27,6 +27,7 @@ const drawn = fc.record({
   spare: fc.integer({ min: 0, max: 60 }),
   chunkedPrefill: fc.boolean(),
   turns: fc.constantFrom('beside', 'first', 'in turns'),
+  promptsRotate: fc.boolean(),
   blockTokens: fc.constantFrom(1, 4, 16),
   room: fc.integer({ min: 0, max: 14 }),
   sequenceBlocks: fc.constantFrom(0, 0, 2),
@@ -182,8 +183,10 @@ function check(d: Drawn): number {
     if (options.chunkedPrefill) expect(prompted + beside).toBeLessThanOrEqual(options.maxNumBatchedTokens);
     else if (chunks.length > 1 && counted) expect(prompted + beside).toBeLessThanOrEqual(options.maxNumBatchedTokens);
     // Every block that is in use is one of a request: those of its cache, of its chunk and of its next tokens.
+    const rotates = options.promptsRotate && options.chunkedPrefill;
     const blocks = running.map((slot) => {
       const one = seen.get(slot)!;
+      if (rotates && requests.state[slot] === STATE.prefill) return blocksOf(requests.target[slot]!, options);
       const chunk = chunks.find((c) => c.slot === slot);
       if (chunk) return blocksOf(one.cached + chunk.tokens, options);
       if (requests.state[slot] !== STATE.decode || (counted && batch.paused)) return blocksOf(one.cached, options);
@@ -231,5 +234,56 @@ describe('a schedule', () => {
       { seed: SEED, numRuns: 100 },
     );
     expect(preemptions).toBeGreaterThan(50);
+  });
+
+  it('gives prompts in turn a part of the budget, or one after another', () => {
+    const chunksOf = (promptsRotate: boolean): [number, number][][] => {
+      const requests = new Requests();
+      const queue = new WaitingQueue('fcfs', requests);
+      for (const promptTokens of [20, 20, 4])
+        queue.push(requests.add({ ...emptyDraft(), promptTokens, outputTokens: 1 }));
+      const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
+      const nothing = (): void => {};
+      const listener = { began: nothing, token: nothing, ended: nothing, prefilled: nothing };
+      const limits = { maxNumSeqs: 3, maxNumBatchedTokens: 8, blocks: 100, capTokens: Infinity, promptsRotate };
+      const options = {
+        ...SERVER,
+        ...limits,
+        blockTokens: 4,
+        unitTokens: 4,
+        prefillOnly: false,
+        reserveFullPrompt: true,
+      };
+      const schedule = new CountedScheduler(options, requests, queue, listener, counts, KNOTS);
+      const found: [number, number][][] = [];
+      for (; schedule.begin(); schedule.end()) {
+        const { count, tokens } = schedule.batch.chunks;
+        found.push(Array.from({ length: count }, (_, i) => [schedule.chunkSlots[i]!, tokens[i]!]));
+      }
+      expect(schedule.pool.used).toBe(0);
+      return found;
+    };
+    expect(chunksOf(false)).toEqual([
+      [[0, 8]],
+      [[0, 8]],
+      [
+        [0, 4],
+        [1, 4],
+      ],
+      [[1, 8]],
+      [[1, 8]],
+      [[2, 4]],
+    ]);
+    expect(chunksOf(true)).toEqual([
+      [[0, 8]],
+      [[1, 8]],
+      [
+        [2, 4],
+        [0, 4],
+      ],
+      [[1, 8]],
+      [[0, 8]],
+      [[1, 4]],
+    ]);
   });
 });

@@ -157,6 +157,21 @@ describe('attention without splits', () => {
   });
 });
 
+describe('prompts as rows', () => {
+  it('cost as many sequences that read their own cache, and far more than a kernel for prompts', async () => {
+    const [queries, context] = [random.whole(256, 2048), random.whole(8000, 16_000)];
+    const shape = { sequences: 1, kvHeads: 16, group: 1, queries, context, keyWidth: 128, valueWidth: 128 };
+    const prompt = { kernel: 'attend_prefill', variant: 'f16', shape } as const;
+    const priceOf = async (scenario: Scenario) => (await requestOf({ device: 'b300', ...scenario })).request.pricer!;
+    const rows = (await priceOf({ attention: 'flash-attn-4-rows' })).price(prompt).estimate;
+    const { queries: _queries, ...own } = { ...shape, sequences: queries, context: context + queries / 2 };
+    const read = { ...own, branchWidth: 0, branchHeads: 1, groupSize: 0, splits: 1 };
+    const each = (await priceOf({ stack: 'vllm' })).price({ kernel: 'attend', variant: 'f16', shape: read }).estimate;
+    near(rows, each, 1e-9);
+    expect(rows).toBeGreaterThan(10 * (await priceOf({ attention: 'flash-attn-4' })).price(prompt).estimate);
+  });
+});
+
 describe('steps', () => {
   it('grow with rows and contexts, shrink with graphs and signals read later, and hold their estimate', async () => {
     const model = random.pick(MODELS);

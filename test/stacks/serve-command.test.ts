@@ -112,6 +112,10 @@ describe('the command of a server', () => {
         '0.9 --attention-backend flash_attn_4 --cuda-graphs --async-scheduling --speculative-tokens 4 ' +
         '--draft-loops 2',
     );
+    for (const kind of ['unsplit', 'rows'])
+      expect(
+        serveCommand({ ...BASE, ...own, runtime: { ...other, attentionName: `flash-attn-4-${kind}` } })?.line,
+      ).toContain('--attention-backend flash_attn_4 --cuda-graphs');
     expect(serveCommand({ ...BASE, ...own, runtime, model: 'ouro-2.6b' })).toBeNull();
     expect(serveCommand({ ...BASE, ...own, runtime, cacheType: 'fp8' })).toBeNull();
   });

@@ -22,6 +22,8 @@ export interface ReplicaOptions {
   readonly promptsFirst: boolean;
   /** Prompts and tokens run in turns: at most one batch of chunks between two passes, or two rounds. */
   readonly inTurns?: boolean;
+  /** Prompts that do not fit the budget take turns, and have all their blocks from the start (vllm-rlt). */
+  readonly promptsRotate?: boolean;
   readonly blockTokens: number;
   /** Blocks of the cache of one replica. */
   readonly blocks: number;

@@ -2,8 +2,9 @@
  * The schedule of a server, as vLLM has it (v1/core/sched/scheduler.py, 0.19): every iteration each decoding sequence
  * gets a token; prompts take the rest of the token budget, in chunks; where no block of cache is left, the sequence
  * that began last loses its blocks and is computed again. With `promptsFirst` as SGLang (srt/managers/scheduler.py,
- * 0.5): prompts that have room take an iteration of their own, and sequences wait. With `inTurns` as vllm-rlt: prompts
- * and tokens take iterations in turn.
+ * 0.5): prompts that have room take an iteration of their own, and sequences wait. With `inTurns` and `promptsRotate`
+ * as vllm-rlt (core/scheduler.py, d40afb7): prompts and tokens take iterations in turn, and a prompt that is not done
+ * goes behind the others.
  *
  * It is a state machine without a clock: `begin` says what an iteration works on, `end` what comes of it. Two programs
  * drive it, the simulation (replica.ts) and the decoder's serving loop (decoder/serving/loop.ts). How the sequences
@@ -85,6 +86,11 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     this.chunkPasses = new Int32Array(mostChunks);
   }
 
+  /** Prompts take turns, each with all of its blocks. */
+  private get rotates(): boolean {
+    return this.options.promptsRotate === true && this.options.chunkedPrefill;
+  }
+
   /** Sequences that decode. */
   abstract get decoding(): number;
   /** Blocks that the tokens need which are to begin. */
@@ -151,8 +157,20 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   }
 
   private schedulePrompts(budget: number, preempted: boolean): void {
-    const left = this.continuePrompt(budget);
+    const left = this.rotates ? budget : this.continuePrompt(budget);
     this.limit = preempted || left < 0 ? NO_BLOCKS : this.admit(left);
+    if (this.rotates) this.takeTurns(budget);
+  }
+
+  /** Gives each prompt that has a place a part of the budget; `endChunk` puts what is not done behind the others. */
+  private takeTurns(budget: number): void {
+    const { requests } = this;
+    for (let slot = this.partial[0]; slot !== undefined && budget > 0; slot = this.partial[0]) {
+      const done = requests.computed[slot]!;
+      const tokens = Math.min(requests.target[slot]! - done, budget);
+      this.addChunk(slot, tokens, done);
+      budget -= tokens;
+    }
   }
 
   /** Works on with a prompt that is partly done. @returns tokens left of the budget, −1 where it was preempted */
@@ -197,7 +215,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       const before = hits * options.unitTokens;
       const whole = target - before;
       if (!options.chunkedPrefill && whole > budget && batch.chunks.count > 0) return NO_BUDGET;
-      const first = options.chunkedPrefill ? Math.min(whole, budget) : whole;
+      const first = options.chunkedPrefill && !this.rotates ? Math.min(whole, budget) : whole;
       const shared = hits * pool.unitBlocks;
       const needed = this.blocksFor(options.reserveFullPrompt ? target : before + first) - shared;
       if (needed > pool.available - this.prefixes.idleHits(slot, hits)) return NO_BLOCKS;
@@ -205,6 +223,10 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       this.prefixes.useHits(slot, hits);
       pool.take(this.blocksFor(before + first) - shared);
       requests.computed[slot] = before;
+      if (this.rotates) {
+        this.partial.push(slot);
+        continue;
+      }
       this.addChunk(slot, first, before);
       budget -= first;
     }
@@ -310,7 +332,8 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
 
   /** Blocks of a request whose prompt is worked on; its chunk is withdrawn. */
   private blocksOfPrompt(slot: number): number {
-    let tokens = this.requests.computed[slot]!;
+    const { computed, target } = this.requests;
+    let tokens = computed[slot]!;
     if (this.partial.length > 0) this.partial = this.partial.filter((one) => one !== slot);
     if (this.chunkSlots.subarray(0, this.batch.chunks.count).includes(slot))
       this.sift((i) => {
@@ -318,7 +341,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
         tokens += this.batch.chunks.tokens[i]!;
         return NONE;
       });
-    return this.blocksFor(tokens);
+    return this.blocksFor(this.rotates ? target[slot]! : tokens);
   }
 
   /** Blocks that hold so many tokens of all loops. */
