@@ -59,7 +59,7 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
     });
   const commands = new Map<string, Command>();
   for (const [name, { help, load }] of Object.entries(COMMANDS)) {
-    if (argv.includes(COMPLETIONS) && argv.includes(name)) commands.set(name, await load());
+    if (argv.includes(name)) commands.set(name, await load());
     const command = commands.get(name);
     parser.command(name, help, (y) => (command ? declare(y, name, { help, command, all: true }) : y));
   }

@@ -129,6 +129,9 @@ describe('help', () => {
         ).toBe(2);
         expect(named(out).sort(), name).toEqual([...Object.keys({ ...command.options, quiet: '', help: '' })].sort());
       }
+      expect(named((await inProcess('--help', name)).out)).toEqual(
+        expect.arrayContaining(Object.keys(command.options)),
+      );
     }
   });
 

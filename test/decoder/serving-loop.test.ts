@@ -1,5 +1,7 @@
 /** The serving loop without a GPU: its tokens, whatever its schedule (test/serving/scheduler.test.ts) does. */
 import { describe, expect, test } from 'vitest';
+import type { GpuDecoder } from '../../src/decoder/gpu/interface.js';
+import { decoderEngine } from '../../src/decoder/gpu/serving-engine.js';
 import { drive, type TimedRequest } from '../../src/decoder/serving/drive.js';
 import { ServingLoop, type LoopOptions, type SequenceEngine } from '../../src/decoder/serving/loop.js';
 import { acceptedOf, type Speculation } from '../../src/serving/speculation.js';
@@ -161,4 +163,25 @@ describe(`the serving loop (LLA_SIM_SEED=${SEED})`, () => {
     expect(steps).toEqual([[5], [10, 20], [7], [14, 28]]);
     expect(() => loop.submit({ id: 3, prompt: [1], maxTokens: 61 })).toThrow('more than the cache holds');
   });
+});
+
+test('a round of the decoder takes its draft and its verification, and asks which token it begins with', async () => {
+  const accepted = (request: number, token: number): number => 100 * request + token;
+  const of: (number | undefined)[] = [];
+  const decoder = {
+    lengths: [0],
+    forget: () => {},
+    extend: () => Promise.resolve({ token: 1, seconds: 0 }),
+    speculate: (_: unknown, __: unknown, accept?: (sequence: number) => number) => {
+      of.push(accept?.(0));
+      return Promise.resolve({ tokens: [[1, 2]], draftSeconds: 1, verifySeconds: 2 });
+    },
+  } as unknown as GpuDecoder;
+  const engine = decoderEngine(decoder, 64, { draftLoops: 1, draftTokens: 3 }, accepted);
+  engine.forget(0, 5, 7);
+  await engine.extend(0, [3], false);
+  await engine.extend(0, [4], true);
+  const rounds = [await engine.step([4], () => true), await engine.step([2], () => true)];
+  expect(rounds).toEqual(Array(2).fill({ tokens: [[1, 2]], seconds: 3 }));
+  expect(of).toEqual([508, 510]);
 });

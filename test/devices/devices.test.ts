@@ -1,6 +1,8 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { clockOf, DEVICES } from '../../src/devices/catalogue.js';
+import { clockOf, DEVICES, type DeviceSpec } from '../../src/devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../../src/devices/find.js';
 import { nearestName } from '../../src/nearest.js';
 import { UserError } from '../../src/errors.js';
@@ -31,6 +33,20 @@ describe('device catalogue', () => {
       expect(d.interconnect.bytesPerSecondPerDirection).toBeGreaterThan(10e9);
       expect(d.interconnect.bytesPerSecondPerDirection).toBeLessThan(d.memoryBytesPerSecond);
     }
+  });
+
+  // Against slips: what a datasheet says is copied twice.
+  it('has the figures of golden/devices.txt', () => {
+    const file = fileURLToPath(new URL('../golden/devices.txt', import.meta.url));
+    const line = ({ interconnect: link, ...d }: DeviceSpec): string =>
+      [d, link ?? {}]
+        .flatMap((part) => Object.entries(part))
+        .filter(([name]) => !['adapterPattern', 'source'].includes(name))
+        .map(([, value]) => `${value}`)
+        .join(', ');
+    const text = `${DEVICES.map(line).join('\n')}\n`;
+    if (process.env['UPDATE_GOLDEN'] === '1') writeFileSync(file, text);
+    expect(text).toBe(readFileSync(file, 'utf8'));
   });
 
   it('has the figures of the H200 datasheet (SXM), and the memory that its driver reports', () => {

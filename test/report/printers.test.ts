@@ -52,10 +52,16 @@ describe.each(scenarios)('%s', (name) => {
     const report = await reportOf(name);
     const lines = planMarkdown(report).split('\n');
     const table = lines.filter((l) => l.startsWith('|'));
-    const cells = (line: string) => line.replace(/\\[|]/g, '').split('|').length;
+    const cellsOf = (line: string) => line.replace(/\\[|]/g, '').split('|');
     expect(table.length).toBe(report.plans.length + 2);
-    for (const line of table) expect(cells(line), line).toBe(cells(table[0] as string));
+    for (const line of table) expect(cellsOf(line).length, line).toBe(cellsOf(table[0]!).length);
     expect(lines.some((l) => l.startsWith('#'))).toBe(true);
+    // Only the column of marks has no title.
+    expect(
+      cellsOf(table[0]!)
+        .slice(1, -1)
+        .filter((title) => title.trim() === ''),
+    ).toHaveLength(1);
   });
 });
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stackFileSchema } from '../../src/stacks/stack-schema.js';
-import { compareVersions } from '../../src/stacks/import/aic.js';
+import { aicTables, compareVersions } from '../../src/stacks/import/aic.js';
 import { StackPredictor } from '../../src/stacks/predict.js';
 import { expectBadInput, inProcess, type Outcome } from '../cli/program.js';
 import { DATA, gemm, gemmPath, parquet, put, type Columns } from './tables.js';
@@ -87,6 +87,51 @@ describe(`import aic (seed ${seed})`, () => {
     expect(outcome.err).toMatch(/0\.24\.0.*of 90 rows of product.*impossible; table not used/);
     expect(read(folder).version).toBe('0.19.0');
     expect(read(folder).dropped.join()).toMatch(/0\.24\.0/);
+  });
+
+  it('reads every row of attention whose types and heads are ours, and no other', async () => {
+    const at = (room: string, file: string): string => `${DATA}/h200_sxm/${room}/vllm/0.24.0/${file}_perf.parquet`;
+    const bf16 = 'bfloat16';
+    const attention: Columns = {
+      batch_size: [1, 2, 3, 4, 5, 6, 7],
+      isl: [1, 16, 16, 16, 16, 16, 16],
+      num_heads: [8, 8, 8, 8, 8, 8, 8],
+      // 0 stands for as many as there are query heads.
+      num_key_value_heads: [0, 8, 2, 3, 8, 8, 8],
+      head_dim: [64, 128, 128, 128, 96, 128, 128],
+      kv_cache_dtype: [bf16, bf16, bf16, bf16, bf16, 'fp8', 'fp8'],
+      attn_dtype: [bf16, bf16, bf16, bf16, bf16, bf16, 'fp8'],
+      step: [0, 0, 5, 0, 0, 0, 0],
+      window_size: [0, 0, 0, 0, 0, 0, 0],
+      latency: [1, 2, 3, 4, 5, 6, 7],
+    };
+    const folder = folderWith({
+      [at('attention', 'generation_attention')]: parquet(attention),
+      [at('attention', 'context_attention')]: parquet(attention),
+      [at('mla', 'generation_mla')]: parquet({
+        num_heads: [1, 16, 16],
+        batch_size: [1, 4, 4],
+        isl: [1, 32, 32],
+        step: [0, 7, 7],
+        kv_cache_dtype: [bf16, bf16, 'fp8'],
+        latency: [1, 2, 3],
+      }),
+    });
+    const kinds = aicTables(folder, { gpu: 'h200_sxm', stack: 'vllm', version: null, commit: '' });
+    const tables = (await Promise.all(kinds.flatMap((kind) => kind.versions.map((v) => v.read())))).flat();
+    expect(Object.fromEntries(tables.map((t) => [`${t.op} ${Object.values(t.fixed).join(' ')}`, t.rows]))).toEqual({
+      'decode-attention 64': [{ shape: { heads: 8, batch: 1, context: 1 }, seconds: 1e-3 }],
+      'decode-attention 128': [{ shape: { heads: 8, batch: 2, context: 16 }, seconds: 2e-3 }],
+      'decode-attention-grouped 128': [{ shape: { kvHeads: 2, group: 4, batch: 3, context: 21 }, seconds: 3e-3 }],
+      'decode-attention-fp8 128': [{ shape: { heads: 8, batch: 6, context: 16 }, seconds: 6e-3 }],
+      'prefill-attention 64': [{ shape: { heads: 8, batch: 1, tokens: 1 }, seconds: 1e-3 }],
+      'prefill-attention 128': [{ shape: { heads: 8, batch: 2, tokens: 16 }, seconds: 2e-3 }],
+      'prefill-attention-fp8 128': [{ shape: { heads: 8, batch: 6, tokens: 16 }, seconds: 6e-3 }],
+      'decode-attention-latent 512 64': [
+        { shape: { heads: 1, batch: 1, context: 1 }, seconds: 1e-3 },
+        { shape: { heads: 16, batch: 4, context: 39 }, seconds: 2e-3 },
+      ],
+    });
   });
 
   it('takes the version that is asked for', async () => {
