@@ -5,6 +5,7 @@ import type { Shape } from '../../kernels/spec.js';
 import { CONSTANTS } from '../../src/cost/constants.js';
 import type { Price } from '../../src/cost/evidence.js';
 import type { Predictor, Sample } from '../../src/schema/calibration.js';
+import { expectGolden } from '../golden/golden.js';
 
 const PATH = '../../src/cost/constants.js';
 type Name = keyof typeof CONSTANTS;
@@ -214,4 +215,12 @@ it.each(Object.entries(CASES) as [Name, Case][])('%s changes what it says it doe
   expect(Number.isFinite(as)).toBe(true);
   if (becomes === 'less') expect(other).toBeLessThan(as);
   else expect(other).toBeGreaterThan(as);
+});
+
+// Against slips: each is kept twice.
+it('has the values of golden/constants.txt', () => {
+  expectGolden(
+    'constants.txt',
+    Object.entries(CONSTANTS).map(([name, { value, unit }]) => `${name}: ${value} (${unit})`),
+  );
 });

@@ -1,11 +1,10 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { clockOf, DEVICES, type DeviceSpec } from '../../src/devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../../src/devices/find.js';
 import { nearestName } from '../../src/nearest.js';
 import { UserError } from '../../src/errors.js';
+import { expectGolden } from '../golden/golden.js';
 
 describe('device catalogue', () => {
   it('has unique ids and names', () => {
@@ -35,18 +34,15 @@ describe('device catalogue', () => {
     }
   });
 
-  // Against slips: what a datasheet says is copied twice.
+  // Against slips: what a datasheet says is kept twice.
   it('has the figures of golden/devices.txt', () => {
-    const file = fileURLToPath(new URL('../golden/devices.txt', import.meta.url));
     const line = ({ interconnect: link, ...d }: DeviceSpec): string =>
       [d, link ?? {}]
         .flatMap((part) => Object.entries(part))
         .filter(([name]) => !['adapterPattern', 'source'].includes(name))
         .map(([, value]) => `${value}`)
         .join(', ');
-    const text = `${DEVICES.map(line).join('\n')}\n`;
-    if (process.env['UPDATE_GOLDEN'] === '1') writeFileSync(file, text);
-    expect(text).toBe(readFileSync(file, 'utf8'));
+    expectGolden('devices.txt', DEVICES.map(line));
   });
 
   it('has the figures of the H200 datasheet (SXM), and the memory that its driver reports', () => {
