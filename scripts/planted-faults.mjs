@@ -108,8 +108,9 @@ function drawFaults(count, seed, only = '') {
     const places = file.endsWith('.ts') ? placesOf(text) : placesOfKernel(text);
     if (places.length === 0) continue;
     const { from, to, instead } = places[Math.floor(random() * places.length)];
-    const line = text.slice(0, from).split('\n').length;
-    faults.push({ file, line, from, to, was: text.slice(from, to), instead, text });
+    const before = text.slice(0, from).split('\n');
+    const place = `${file}:${before.length}:${before.at(-1).length + 1}`;
+    faults.push({ file, place, from, to, was: text.slice(from, to), instead, text });
   }
   return faults;
 }
@@ -229,7 +230,7 @@ async function main() {
   const faults = drawFaults(Number(values.faults), Number(values.seed), values.only).slice(Number(values.from));
   console.log(`${faults.length} faults, seed ${values.seed}`);
   const short = (text) => text.replace(/\s+/g, ' ').slice(0, 60);
-  const printed = ({ file, line, was, instead }) => `${file}:${line}  ${short(was)} → ${short(instead)}`;
+  const printed = ({ place, was, instead }) => `${place}  ${short(was)} → ${short(instead)}`;
   if (values.list) return faults.forEach((fault) => console.log(printed(fault)));
   const copy = mkdtempSync(join(tmpdir(), 'planted-'));
   execFileSync('git', ['worktree', 'add', '--quiet', '--force', '--detach', copy], { cwd: root });

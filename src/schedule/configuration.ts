@@ -132,7 +132,7 @@ type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never
 export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
   const product = (columns: number, repeat: number): Op =>
     op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);
-  if (n < 2 || Math.floor(n / 2) * 4 * k <= c.bindingBytes) return [product(n, 1)];
+  if (Math.floor(n / 2) * 4 * k <= c.bindingBytes) return [product(n, 1)];
   const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
   if (parts.length === 1 && parts[0]?.repeat === 1) return [product(n, 1)];
   // An odd column joins the last part.
