@@ -1,7 +1,9 @@
 /**
  * Plants faults in the program, one at a time, and says which of them the tests find: `npm run test:planted`.
  *
- *   node scripts/planted-faults.mjs [--faults 40] [--seed N] [--from N] [--only FOLDER] [--list]
+ *   node scripts/planted-faults.mjs [--faults 40] [--seed N] [--only FOLDER] [--which 3,7] [--list]
+ *
+ * `--which` plants only some of those that are drawn, counted from 0.
  *
  * Rooms are drawn evenly, a room's files by their length, a file's places evenly. Each fault is one that a person could
  * have made: an operator, a bound, a number, a condition, the order of two results. It is planted in a copy of the last
@@ -147,7 +149,10 @@ function nearestTests(file) {
   const distances = new Map(start.map((name) => [name, 0]));
   for (const [name, distance] of distances)
     for (const by of imports.get(name) ?? []) if (!distances.has(by)) distances.set(by, distance + 1);
+  // Tests of a page load what was built.
   const own = roomOf(file).replace(/^src/, 'test');
+  for (const name of own.endsWith('/') && existsSync(join(root, own)) ? readdirSync(join(root, own)) : [])
+    if (name.endsWith('.ts') && !distances.has(own + name)) distances.set(own + name, 2);
   const order = ([name, distance]) => distance - (name.startsWith(own) ? 1.5 : 0);
   return [...distances]
     .filter(([name]) => name.endsWith('.test.ts'))
@@ -203,8 +208,9 @@ async function planted(copy, faults, action, options = ['--checked']) {
   }
 }
 
-/** What finds a fault alone, or null: the build, or the first of some test files that fails. */
-function findAlone(copy, fault, files) {
+/** What finds a fault alone, or null: the build, or the first of some test files that fails; no files, no test. */
+async function findAlone(copy, fault, files) {
+  if (files.length === 0) return null;
   return planted(copy, [fault], async () => {
     const failed = await failures(copy, files, PATIENCE.near, '--bail', '1');
     return failed === null ? { file: files.join(' '), test: 'endless' } : (failed[0] ?? null);
@@ -222,12 +228,15 @@ async function main() {
     options: {
       faults: { type: 'string', default: '40' },
       seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
-      from: { type: 'string', default: '0' },
+      which: { type: 'string', default: '' },
       only: { type: 'string', default: '' },
       list: { type: 'boolean', default: false },
     },
   });
-  const faults = drawFaults(Number(values.faults), Number(values.seed), values.only).slice(Number(values.from));
+  const which = values.which === '' ? null : values.which.split(',').map(Number);
+  const faults = drawFaults(Number(values.faults), Number(values.seed), values.only).filter(
+    (_, i) => which === null || which.includes(i),
+  );
   console.log(`${faults.length} faults, seed ${values.seed}`);
   const short = (text) => text.replace(/\s+/g, ' ').slice(0, 60);
   const printed = ({ place, was, instead }) => `${place}  ${short(was)} → ${short(instead)}`;
@@ -260,7 +269,7 @@ async function main() {
         console.log(
           `${left.length} planted together: ${failed?.length ?? 'no'} of ${tests.length || 'all'} files fail`,
         );
-        const files = Array.isArray(failed) ? failed.map((one) => one.file).filter((file) => file !== '') : tests;
+        const files = Array.isArray(failed) && failed[0]?.file !== '' ? failed.map((one) => one.file) : tests;
         if (failed?.length !== 0) for (const fault of left) note(fault, await findAlone(copy, fault, files));
         const told = left.some((fault) => found.has(fault));
         open = open.filter((fault) => !found.has(fault) && (told || !left.includes(fault)));
