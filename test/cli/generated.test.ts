@@ -8,6 +8,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
 import { UNPRINTABLE, UserError } from '../../src/errors.js';
+import { PRESET_NAMES } from '../../src/geometry/presets.js';
 import * as library from '../../src/index.js';
 import { SETTINGS } from '../../src/schema/settings.js';
 import { SEED } from '../gpu/random.js';
@@ -157,6 +158,9 @@ describe(`generated inputs (LLA_SIM_SEED=${SEED})`, () => {
 });
 
 describe('the library', () => {
+  it('takes every preset', () => {
+    for (const name of PRESET_NAMES) expect(library.parameterCount(library.findPreset(name)), name).toBeGreaterThan(0);
+  });
   it('refuses requests that throw when they are read', async () => {
     const hostile = new Proxy(
       {},
@@ -183,7 +187,9 @@ describe('the library', () => {
   });
   it('keeps the cause, and lets a visitor throw what it likes', async () => {
     const memory = { weightsBytes: 1 } as never;
-    expect(() => library.totalBytes(memory, 1)).toThrow(/totalBytes: the arguments do not fit together/);
+    expect(() => library.totalBytes(memory, 1)).toThrow(
+      /totalBytes: the arguments do not fit together \(the result is not a number\)/,
+    );
     // A word where a file may have a list.
     expect(library.readQuestion({ codec: 'lla' } as never, library.findPreset('ouro-1.4b')).filter.kinds).toEqual([
       'lla',

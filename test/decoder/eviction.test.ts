@@ -4,7 +4,7 @@ import type { Codec } from '../../src/codecs/codec.js';
 import { scalarsPerToken } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { blocksOf } from '../../src/geometry/geometry.js';
-import { keptPositions, type Eviction } from '../../src/eviction/policy.js';
+import { keptPositions, parseEviction, POLICY_FORMS, type Eviction } from '../../src/eviction/policy.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
 import type { Site } from '../../src/decoder/reference/network.js';
@@ -329,4 +329,13 @@ describe('keptPositions', () => {
     expect(keptPositions(all, mass, streaming(4, 0))).toEqual([0, 1, 2, 3]);
     expect(keptPositions(all, mass, streaming(0, 2))).toEqual([4, 5]);
   });
+});
+
+it('reads every form of a policy, and names them where it cannot', () => {
+  for (const form of POLICY_FORMS) {
+    const text = form.replaceAll(/[A-Z]+/g, '3');
+    expect(parseEviction(text, '--eviction'), text).not.toBeNull();
+    expect(() => parseEviction('x', '--eviction')).toThrow(form);
+  }
+  expect(parseEviction('none', '--eviction')).toBeNull();
 });

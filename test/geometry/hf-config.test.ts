@@ -65,6 +65,12 @@ describe('geometryFromConfig', () => {
   it("takes four loops where Ouro's file says none, and other loops of Nanbeige by its losses", () => {
     expect(geometryFromConfig({ ...OURO, total_ut_steps: undefined }, 'm').loops).toBe(4);
     expect(geometryFromConfig({ ...NANBEIGE, loop_loss_weights: [0.5, 0.5] }, 'm').loops).toBe(3);
+    for (const [skips, normed] of [
+      [undefined, true],
+      [false, true],
+      [true, false],
+    ])
+      expect(geometryFromConfig({ ...NANBEIGE, skip_loop_final_norm: skips }, 'm').normAfterEachLoop).toBe(normed);
     expect(refusal({ ...NANBEIGE, loop_loss_weights: 1 }).message).toMatch(/loop_loss_weights must be a list/);
   });
 
