@@ -3,11 +3,11 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it, test } from 'vitest';
+import { afterEach, describe, expect, it, test, vi } from 'vitest';
 import { permitted } from '../../src/bench/calibrate/tracks.js';
 import { lightest } from '../../src/bench/calibrate/choose.js';
 import { chooseClock, stepOf, wallStep } from '../../src/bench/resolution.js';
-import { rendererName } from '../../src/gpu/browser.js';
+import { openBrowserDevice, rendererName } from '../../src/gpu/browser.js';
 import { browserOf, systemOf } from '../../src/measure/host.js';
 import { readRequest } from '../../src/measure/request.js';
 import { judge } from '../../src/plan/ask/judge.js';
@@ -37,6 +37,33 @@ describe('clocks', () => {
   test('the step of a clock is the least that it makes', () => {
     let calls = 0;
     expect(wallStep(() => Math.floor(calls++ / 7) * 1e-4)).toBeCloseTo(1e-4, 9);
+  });
+});
+
+describe('the device of a browser', () => {
+  afterEach(() => vi.unstubAllGlobals());
+  const open = (maxBufferSize: number, info: object) => {
+    const device = { limits: {}, features: new Set(), addEventListener: () => {}, lost: new Promise(() => {}) };
+    const adapter = {
+      features: new Set(['b', 'a']),
+      limits: { maxBufferSize },
+      info: { vendor: '', architecture: '', device: '', description: 'a GPU', ...info },
+      requestDevice: () => Promise.resolve(device),
+    };
+    vi.stubGlobal('navigator', { gpu: { requestAdapter: () => Promise.resolve(adapter) } });
+    return openBrowserDevice();
+  };
+
+  it('has a quarter of the largest buffer for a point, at most 512 MiB', async () => {
+    expect((await open(2 ** 30, {}))?.device.bounds.pointBytes).toBe(2 ** 28);
+    expect((await open(2 ** 33, {}))?.device.bounds.pointBytes).toBe(2 ** 29);
+    expect(await open(2 ** 30, {})).toMatchObject({ features: ['a', 'b'], limits: { maxBufferSize: 2 ** 30 } });
+  });
+
+  it('has the sizes of subgroups that its adapter tells, or none', async () => {
+    const told = await open(2 ** 30, { subgroupMinSize: 8, subgroupMaxSize: 32 });
+    expect(told?.device.units.subgroupSizes).toEqual([8, 32]);
+    expect((await open(2 ** 30, {}))?.device.units.subgroupSizes).toEqual([0, 0]);
   });
 });
 
