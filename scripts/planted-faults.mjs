@@ -160,6 +160,8 @@ function nearestTests(file) {
     .map(([name]) => name);
 }
 
+const short = (text) => text.replace(/\s+/g, ' ').slice(0, 60);
+
 /** Runs tests of the copy: files that failed, each with its first test that did; null where the run did not end. */
 async function failures(copy, files, seconds, ...options) {
   const results = join(copy, 'dist', 'planted.json');
@@ -184,7 +186,7 @@ async function failures(copy, files, seconds, ...options) {
     .filter((one) => one.status === 'failed')
     .map((one) => ({
       file: one.name.slice(one.name.indexOf('/test/') + 1),
-      test: one.assertionResults.find((test) => test.status === 'failed')?.title ?? one.message.slice(0, 80),
+      test: one.assertionResults.find((test) => test.status === 'failed')?.title ?? short(one.message),
     }));
   if (status !== 0 && failed.length === 0) return [{ file: '', test: 'an error outside of tests' }];
   return failed;
@@ -238,7 +240,6 @@ async function main() {
     (_, i) => which === null || which.includes(i),
   );
   console.log(`${faults.length} faults, seed ${values.seed}`);
-  const short = (text) => text.replace(/\s+/g, ' ').slice(0, 60);
   const printed = ({ place, was, instead }) => `${place}  ${short(was)} → ${short(instead)}`;
   if (values.list) return faults.forEach((fault) => console.log(printed(fault)));
   const copy = mkdtempSync(join(tmpdir(), 'planted-'));
@@ -266,9 +267,8 @@ async function main() {
         const left = apart(open);
         const tests = nearby === null ? [] : [...new Set(left.flatMap((fault) => near.get(fault).slice(0, nearby)))];
         const failed = await planted(copy, left, () => failures(copy, tests, PATIENCE.all));
-        console.log(
-          `${left.length} planted together: ${failed?.length ?? 'no'} of ${tests.length || 'all'} files fail`,
-        );
+        const names = Array.isArray(failed) ? failed.map((one) => one.file).join(' ') || 'none' : 'unknown';
+        console.log(`${left.length} planted together; of ${tests.length || 'all'} test files these fail: ${names}`);
         const files = Array.isArray(failed) && failed[0]?.file !== '' ? failed.map((one) => one.file) : tests;
         if (failed?.length !== 0) for (const fault of left) note(fault, await findAlone(copy, fault, files));
         const told = left.some((fault) => found.has(fault));
