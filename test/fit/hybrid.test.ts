@@ -4,6 +4,7 @@ import type { Codec } from '../../src/codecs/codec.js';
 import { hybridTensor, layerTensor, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { fitHybridLayer, refuseHybridFit } from '../../src/fit/hybrid.js';
+import { fitText, type FitReport } from '../../src/fit/report.js';
 import { emptyMoments, momentsPlan, type LayerMoments } from '../../src/fit/moments.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { GEOMETRIES } from '../decoder/models.js';
@@ -122,5 +123,34 @@ describe(`fit of hla, seed ${SEED}`, () => {
     expect(() => refuseHybridFit(g, 'random')).toThrow('eigenvectors of its own, not random');
     const qkv = { ...g, extraParametersPerLayer: 3 * 4 * 4 };
     expect(() => refuseHybridFit(qkv, 'svd')).toThrow('have biases');
+  });
+});
+
+describe('the text of a fit', () => {
+  const text = (codec: Codec, groups: readonly number[]): string =>
+    fitText(g, {
+      schema: 'lla-sim/fit',
+      schemaVersion: 1,
+      model: { name: g.name, fingerprint: '' },
+      codec,
+      ratio: 4,
+      initialisation: 'svd',
+      tokens: 2000,
+      passes: 1,
+      meanKept: { svd: 0.9, random: 0.5 },
+      energy: groups.flatMap((group) =>
+        (['key', 'value'] as const).map((axis) => ({ layer: 0, axis, group, kept: axis === 'key' ? 0.9 : 0.8 })),
+      ),
+    } as FitReport);
+
+  it('names its latents: parts of hla, or heads; those that lose most; controls', () => {
+    const parts = text({ kind: 'hla', rankK: 8, rankV: 5, rankFirst: 4, windowTokens: 0 }, [0, 1]);
+    expect(parts).toMatch(/^layer axis first loop later loops$/m);
+    expect(parts).toContain('loses most: layer 0 V first loop (80.0 % kept), layer 0 V later loops (80.0 % kept), ');
+    const heads = text({ kind: 'lla', rankK: 8, rankV: 5 }, [0, 1, 2, 3]);
+    expect(heads).toMatch(/^layer axis head 0 head 1 head 2 head 3$/m);
+    expect(heads).toContain('on 2000 tokens in 1 pass\n');
+    expect(heads).toMatch(/^    0 K    90.0 % 90.0 % 90.0 % 90.0 %$/m);
+    expect(heads).toContain('mean kept: 90.0 %; random 50.0 %');
   });
 });
