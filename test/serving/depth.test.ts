@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import { recordedShares } from '../../src/plan/ask/depth-trace.js';
-import { DepthDraws, meanLoops, type Depth } from '../../src/serving/depth.js';
+import { allLoops, DepthDraws, meanLoops, type Depth } from '../../src/serving/depth.js';
 import type { LoopPricer } from '../../src/serving/price/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
@@ -142,6 +142,7 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
       for (let token = 0; token < 100; token++) counts[draws.of(request, token) - 1]!++;
     for (const [i, p] of probabilities.entries()) expect(Math.abs(counts[i]! / 1e4 - p)).toBeLessThan(0.025);
     expect(meanLoops(probabilities)).toBeCloseTo(3, 12);
+    expect(meanLoops(allLoops(LOOPS).probabilities)).toBe(LOOPS);
   });
 
   test('recorded depths are taken answer by answer, and begin again where an answer or the file is shorter', () => {
