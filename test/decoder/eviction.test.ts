@@ -339,3 +339,9 @@ it('reads every form of a policy, and names them where it cannot', () => {
   }
   expect(parseEviction('none', '--eviction')).toBeNull();
 });
+
+it('keeps the heaviest tokens and the last ones, in their order', () => {
+  const mass = new Map([4, 9, 7, 1, 0, 0].map((of, position) => [position, of]));
+  expect(keptPositions([0, 1, 2, 3, 4, 5], mass, h2o(3, 2))).toEqual([0, 1, 2, 4, 5]);
+  expect(keptPositions([0, 1, 2, 3, 4, 5], new Map([[3, 1]]), h2o(2, 1))).toEqual([0, 3, 5]);
+});

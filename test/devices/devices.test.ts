@@ -40,7 +40,7 @@ describe('device catalogue', () => {
       [d, link ?? {}]
         .flatMap((part) => Object.entries(part))
         .filter(([name]) => !['adapterPattern', 'source'].includes(name))
-        .map(([, value]) => `${value}`)
+        .map(([, value]) => String(value as string | number | boolean | null))
         .join(', ');
     expectGolden('devices.txt', DEVICES.map(line));
   });
