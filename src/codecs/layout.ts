@@ -72,10 +72,6 @@ const leavesFirst = (t: CacheTensor, loops: number): boolean => t.windowTokens !
 export const loopSlot = (t: CacheTensor, loop: number, loops: number): number =>
   leavesFirst(t, loops) ? loop - 1 : Math.floor((loop * t.loops) / loops);
 
-/** The first loop that a slot serves. */
-export const loopOfSlot = (t: CacheTensor, slot: number, loops: number): number =>
-  leavesFirst(t, loops) ? slot + 1 : (slot * loops) / t.loops;
-
 /** Scalars of a token for as long as it is kept, without a window's. */
 export const scalarsPerToken = (layout: CacheLayout): number =>
   layout.reduce(

@@ -71,6 +71,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
         threshold: 0.05,
         seed,
         all: false,
+        tunedSeconds: () => 1e-9,
       });
     // There is time for the ceilings, and none for a call beside them.
     await expect(within(12)).rejects.toThrow('nothing was measured: overheads and ceilings took 1 of 12 s');
@@ -80,6 +81,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
     expect(result.shares.read?.estimate).toBeLessThan(20);
     expect(result.shares.read?.low).toBeLessThanOrEqual(result.shares.read?.high ?? 0);
     expect(result.shares.matrix).toBeNull();
+    expect(result.attainableShare).toBeCloseTo(1e-9 / result.medianSeconds, 12);
     expect(result.seconds.length).toBeGreaterThanOrEqual(4);
   });
 

@@ -4,7 +4,7 @@
  * the difference. What follows is compared given the same decisions. A decision that no rounding explains fails.
  */
 import { expect } from 'vitest';
-import { loopOfSlot, loopSlot, tensorOfLoop, type CacheTensor } from '../../src/codecs/layout.js';
+import { loopSlot, tensorOfLoop, type CacheTensor } from '../../src/codecs/layout.js';
 import { hasOwnStorage, layoutOf } from '../../src/codecs/registry.js';
 import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import type { CachedRows } from '../../src/decoder/gpu/index.js';
@@ -83,8 +83,10 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       const { layers: allLayers, loops: allLoops } = blocks.get(block) as { layers: number; loops: number };
       const rows: CachedRows[] = [];
       for (let layer = 0; layer < allLayers; layer += allLayers / layers)
-        for (let slot = 0; slot < loops; slot++)
-          rows.push(await decoder.cached(role, { block, layer, loop: loopOfSlot(tensor, slot, allLoops) }));
+        for (let slot = 0; slot < loops; slot++) {
+          const served = Array.from({ length: allLoops }, (_, loop) => loopSlot(tensor, loop, allLoops));
+          rows.push(await decoder.cached(role, { block, layer, loop: served.indexOf(slot) }));
+        }
       cached.set(tensor, rows);
     }
   };

@@ -101,7 +101,11 @@ describe('geometryFromConfig', () => {
   it("reads LoopUS's layers from their lists, and refuses lists that are no partition", () => {
     const half = { ...LOOPUS, N: 100, encoder_layer_indices: [], reasoning_layer_indices: range(0, 27) };
     expect(geometryFromConfig(half, 'm')).toMatchObject({ preludeLayers: 0, layers: 27, codaLayers: 1, loops: 100 });
-    for (const wrong of [{ decoder_layer_indices: [26] }, { reasoning_layer_indices: [] }])
+    for (const wrong of [
+      { decoder_layer_indices: [26] },
+      { decoder_layer_indices: [] },
+      { reasoning_layer_indices: [] },
+    ])
       expect(refusal({ ...LOOPUS, ...wrong }).message).toMatch(/must name each of the 28 layers once/);
     expect(refusal({ ...LOOPUS, decoder_layer_indices: [28] }).message).toMatch(/decoder_layer_indices must name/);
     // Thrillcrazyer/Phi4_LoopUS

@@ -59,6 +59,7 @@ describeGpu('device', (device) => {
     if (device.hasTimestamps) {
       const seconds = await device.runEach(parts);
       expect(seconds).toHaveLength(parts.length);
+      expect(await device.runEach([])).toEqual([]);
       for (const each of seconds) expect(each).toBeGreaterThanOrEqual(0);
       expect(Math.max(...seconds)).toBeGreaterThan(0);
       expect(new Uint32Array(await device.read(target, 4))[0]).toBe(8);

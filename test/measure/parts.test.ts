@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it, test, vi } from 'vitest';
 import { permitted } from '../../src/bench/calibrate/tracks.js';
 import { lightest } from '../../src/bench/calibrate/choose.js';
+import { summary } from '../../src/bench/calibrate/summary.js';
 import { chooseClock, stepOf, wallStep } from '../../src/bench/resolution.js';
 import { openBrowserDevice, rendererName } from '../../src/gpu/browser.js';
 import { browserOf, systemOf } from '../../src/measure/host.js';
@@ -161,4 +162,11 @@ describe('a calibration from elsewhere', () => {
     expect(changed((c) => c.kernels.forEach((k) => (k.sourceHash = 'other'))).join()).toMatch(/have changed since/);
     expect(changed((c) => c.kernels.forEach((k) => (k.samples = [])))).toEqual(['it holds no measured shape']);
   });
+});
+
+test('a summary names each ceiling, or why there is none', () => {
+  const read = (name: string): Calibration =>
+    calibrationSchema.parse(JSON.parse(readFileSync(join(ROOT, 'calibrations', name), 'utf8')));
+  const text = summary(read('mesa-llvmpipe.json'), 'x.json');
+  expect(text).toContain('f32 58.9GFLOP/s, f16 15.4GFLOP/s, no matrix ceiling (the adapter has no chromium-');
 });

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { streamOf } from '../../src/serving/workload/draws.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
+import { waitingShares } from '../../src/serving/figures.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import { ROUTERS, type ServerOptions } from '../../src/serving/scheduler/options.js';
 import { POLICIES } from '../../src/serving/scheduler/waiting.js';
@@ -126,4 +127,13 @@ describe('every run', () => {
       { seed: SEED, numRuns: 15 },
     );
   });
+});
+
+it('requests that come at once to a server of one sequence wait for that alone', () => {
+  const requests = Array.from({ length: 5 }, () => ({ time: 0, promptTokens: 8, outputTokens: 20 }));
+  const { metrics } = run({ server: { ...SERVER, maxNumSeqs: 1 }, source: given(requests), pricer: price });
+  const shares = waitingShares(metrics);
+  // But for the iterations in which another one ends.
+  expect(shares['max-num-seqs']).toBeGreaterThan(0.95);
+  expect(shares['max-num-seqs'] + shares.iteration).toBeCloseTo(1, 9);
 });
