@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { bytesPerToken, windowBytes } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import { weightBytes } from '../../src/cost/memory.js';
-import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
+import { parameterCount, type Geometry, windowScalars } from '../../src/geometry/geometry.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { findPreset, withLoops } from '../../src/geometry/presets.js';
 import {
@@ -98,6 +98,7 @@ describe('bytes of a sequence in windows of later loops', () => {
     ['Ouro-1.4B', OURO, 0],
   ] as const)('%s', (_name, config, bytes) => {
     expect(windowBytes(layout(read(config)), 131_072)).toBe(bytes);
+    expect(2 * windowScalars(read(config))).toBe(bytes);
   });
 
   it('are no more than a short sequence has', () => {

@@ -8,9 +8,10 @@ import { answer, type Sources } from '../../src/plan/ask/prepare.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { knownStacks } from '../../src/plan/ask/stacks.js';
 import { commandLine, shellWord } from '../../src/report/command-line.js';
-import { asked, initialValues } from '../../src/report/html/controls.js';
+import { asked, controlsOf, initialValues } from '../../src/report/html/controls.js';
 import { escapeHtml, html } from '../../src/report/html/html.js';
 import { pageSources, scriptJson } from '../../src/report/page-data.js';
+import { PRESET_NAMES } from '../../src/geometry/presets.js';
 import { workOf } from '../../kernels/registry.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { plan, ROOT } from '../cli/program.js';
@@ -154,6 +155,11 @@ describe('what a page carries', () => {
       validation: null,
       known: await knownStacks(),
     };
+    for (const { choices, name, value } of controlsOf(data, PRESET_NAMES)) {
+      const offered = choices?.map(([one]) => one) ?? [value];
+      expect(new Set(offered).size, name).toBe(offered.length);
+      expect(offered, name).toContain(value);
+    }
     const values = {
       ...initialValues(data),
       context: '16k',

@@ -354,6 +354,12 @@ describe('refusals', () => {
     expect(o.err).toContain(message);
   });
 
+  it('no server that runs one sequence at a time', async () => {
+    expect((await simulate('--device', 'h200', '--codec', 'full', '--max-num-seqs', '1', '--requests', '5')).code).toBe(
+      0,
+    );
+  });
+
   it('sums over loops that were left out', async () => {
     const depth = ['--depth', '0.1,0.2,0.3,0.4', '--requests', '20'];
     const hla = ['--device', 'h200', '--codec', 'hla', ...depth];
