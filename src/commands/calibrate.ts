@@ -195,7 +195,8 @@ function keepStale(
     );
 }
 
-function nothingMeasured(calibration: Calibration, interrupted: boolean): UserError {
+/** Why a calibration without any point ended. */
+export function nothingMeasured(calibration: Pick<Calibration, 'kernels'>, interrupted: boolean): UserError {
   if (interrupted)
     return new UserError(
       'nothing was measured: it ended before the first point',

@@ -1,7 +1,10 @@
 /** The line that says how far a calibration is. */
 import { expect, test } from 'vitest';
 import { secondsLeft } from '../../src/bench/calibrate/calibrate.js';
+import { nothingMeasured } from '../../src/commands/calibrate.js';
 import { formatDuration, progressLine } from '../../src/commands/output.js';
+import { EXIT } from '../../src/errors.js';
+import type { Calibration } from '../../src/schema/calibration.js';
 
 test('percent and time left', () => {
   expect(progressLine(30, 90, 'attend f16: 3 points')).toBe(
@@ -20,4 +23,11 @@ test('time left is the budget’s, and none where nothing can be measured', () =
   expect(secondsLeft(20, 60, [track(0, 2)])).toBe(40);
   expect(secondsLeft(70, 60, [track(5, 1)])).toBe(0);
   expect(secondsLeft(20, 60, [track(0, 0)])).toBe(0);
+});
+
+test('a calibration without any point says why', () => {
+  const kernels = [{ gaps: [] }, { gaps: [{ reason: 'too slow' }] }] as unknown as Calibration['kernels'];
+  expect(nothingMeasured({ kernels }, false).message).toBe('nothing was measured: too slow');
+  expect(nothingMeasured({ kernels: [] }, false).message).toBe('nothing was measured');
+  expect(nothingMeasured({ kernels }, true)).toMatchObject({ exitCode: EXIT.interrupted });
 });
