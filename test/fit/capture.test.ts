@@ -3,13 +3,18 @@
  */
 import '../gpu/narrow.js';
 import { expect, it } from 'vitest';
+import type { StorageChoice } from '../../src/codecs/layout.js';
 import { openDecoder } from '../../src/decoder/gpu/index.js';
-import { loadModel } from '../../src/decoder/reference/model.js';
+import type { TensorSource } from '../../src/decoder/index.js';
+import { loadModel, type Model } from '../../src/decoder/reference/model.js';
 import { run, type Projection } from '../../src/decoder/reference/network.js';
 import { exactAttention } from '../../src/decoder/reference/forward.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
+import { parseEviction } from '../../src/eviction/policy.js';
 import { capture, exactConfiguration } from '../../src/fit/capture.js';
+import { attentionError } from '../../src/fidelity/attention-error.js';
+import type { Row } from '../../src/fidelity/grid.js';
 import { Judge, type Judged } from '../../src/fidelity/judge.js';
 import { fitCodec } from '../../src/fit/run.js';
 import { GEOMETRIES, promptOf } from '../decoder/models.js';
@@ -120,4 +125,13 @@ describeGpu('capture and fit', (device) => {
     // Directions are kept as f16, which moves logits by up to 0.0053 (seed 314692547).
     expect(relative(await logitsOf({ codec, path: 'reconstruct' }), await logitsOf({}))).toBeLessThan(1e-2);
   });
+});
+
+it('attention whose scores are others by design has no error', () => {
+  const of = (row: Partial<Row>) =>
+    attentionError({} as Model, row as Row, {} as StorageChoice, {} as TensorSource, []);
+  const lla = { kind: 'lla', rankK: 8, rankV: 8 } as const;
+  expect(of({ codec: lla, path: 'absorbed', eviction: null })).toBeNull();
+  expect(of({ codec: lla, path: 'reconstruct', eviction: parseEviction('h2o:4+4', '') })).toBeNull();
+  expect(of({ codec: { kind: 'flashloop' }, path: 'full', eviction: null })).toBeNull();
 });

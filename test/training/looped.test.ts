@@ -207,3 +207,10 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     expect(rateOf(plan, 20)).toBeCloseTo((1e-3 * 0.05) / 4, 10);
   });
 });
+
+it('the target of a token is the one that follows it', () => {
+  for (let text = 0; text < 2; text++) {
+    const [from, to] = [text * LENGTH, (text + 1) * LENGTH];
+    expect(batch.targets.slice(from, to - 1)).toEqual(batch.inputs.slice(from + 1, to));
+  }
+});
