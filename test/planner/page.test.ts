@@ -69,6 +69,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
   some('answers the first questions in the words of the command that it shows, and its link does too', async () => {
     const o = await opened();
     const { page, incidents } = o;
+    expect(await textOf(page, 'command')).toContain('lla-sim plan ');
     // The figures that the line Tested counts.
     await page.waitForSelector('#p-near-rows tbody tr');
     const [, inside, all] = /Tested.*? (\d+) of (\d+) inside/.exec(await page.locator('#p-answer').innerText()) ?? [];
