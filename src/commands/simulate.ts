@@ -170,11 +170,10 @@ async function run(args: Args): Promise<ExitCode> {
   return codeOf(report);
 }
 
-/** A search in which no candidate meets the targets at any rate has no solution; a shard does not know. */
+/** A search that finds no rate for any candidate has no solution; a shard does not know. */
 function codeOf({ partial, shard, candidates, ways }: SimulationReport): ExitCode {
-  if (partial) return EXIT.interrupted;
-  const rates = shard ? [] : (candidates ?? ways ?? []);
-  return rates.length > 0 && rates.every((one) => one.requestsPerSecond.estimate === 0) ? EXIT.noSolution : EXIT.ok;
+  const none = (candidates ?? ways)?.every((one) => one.requestsPerSecond.estimate === 0) === true && !shard;
+  return partial ? EXIT.interrupted : none ? EXIT.noSolution : EXIT.ok;
 }
 
 /** The scenario with what flags say of requests and server. */
@@ -266,8 +265,7 @@ async function mergeShards(
 ): Promise<ExitCode> {
   if (args.secondPositional === null)
     throw new UserError('the folder of the shards is not given', 'write lla-sim simulate merge FOLDER');
-  const { mergeFolder } = await import('../serving/merge.js');
-  const report = mergeFolder(args.secondPositional);
+  const report = (await import('../serving/merge.js')).mergeFolder(args.secondPositional);
   if (picture !== null) {
     if (!report.candidates?.some((c) => c.curve))
       throw new UserError('the shards hold no latency against the rate', 'run every shard with --picture FILE too');

@@ -172,7 +172,7 @@ export function neededOf(r: SimulationReport): { readonly gpus: number; readonly
   return { gpus: gpusFor(r, replicas), replicas };
 }
 
-/** `, $1.03 per million output tokens`: of all GPUs that were simulated, as busy as they were; empty without a price. */
+/** `, $1.03 per million output tokens`: of all GPUs that were simulated, as busy as they were. */
 export function priceWords(r: SimulationReport, { estimate }: Run): string {
   if (r.usdPerHour === null || estimate.output_throughput === 0) return '';
   const perSecond = (r.usdPerHour * gpusOf(r)) / 3600;

@@ -126,7 +126,8 @@ function rowWords(
 const SERVERS = ['vllm', 'sglang', 'trtllm', 'vllm-rlt', 'transformers'];
 
 /**
- * Servers that are misspelt, devices, models and traces that do not exist, of a row that may be wrong elsewhere. `known`: models that were read.
+ * Servers that are misspelt, devices, models and traces that do not exist, of a row that may be wrong elsewhere.
+ * `known`: models that were read.
  */
 function checkNames(
   { device, server, workload, model, use }: Record<string, unknown>,

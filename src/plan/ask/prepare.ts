@@ -173,8 +173,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   } else if (spec && question.gpus > SERVER_GPUS && !spec.id.startsWith('gb'))
     notes.push(
-      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link joined ` +
-        'them all, and take longer over a network',
+      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
+        'joined them all, and take longer over a network',
     );
   notes.push(...modelNotes(geometry, spec));
   const listed = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);

@@ -74,7 +74,8 @@ function runLead(r: SimulationReport): string[] {
     lines.push(
       ...wrap(
         `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
-          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(r, run)}; ` +
+          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
+          `${priceWords(r, run)}; ` +
           `${limitWords(run, r)}.`,
         WIDTH,
         '  ',
