@@ -42,6 +42,8 @@ export interface Floor {
 
 /** How far whole servers were from their predictions, as natural logarithms: no interval is narrower. */
 export interface ServerSpread {
+  /** Whose published steps say so. */
+  readonly of?: string;
   /** Of a step's time. */
   readonly step: number;
   /** Of the mean time to the first token under load. */

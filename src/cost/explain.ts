@@ -1,6 +1,6 @@
 /** Why a step's time is what it is and as sure as it is: laws, data near it, what was left out to find its width. */
 import { executedWork, lawOf, measuredPoints, type Model } from './predictor.js';
-import { EVIDENCE, isEstimate, type Evidence, type Interval, type Price } from './evidence.js';
+import { EVIDENCE, isEstimate, type Evidence, type Interval, type Price, type ServerSpread } from './evidence.js';
 import { priceStep, type Host, type KernelShare, type Pricer, type StepPrice } from './latency.js';
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
@@ -53,6 +53,9 @@ export interface CallExplanation {
   };
   /** Measured shapes that it was predicted from; null where none is of such calls. */
   readonly data: {
+    /** Who measured them; absent where this program did. */
+    readonly source?: string;
+    /** Those that a table keeps; others follow from them. */
     readonly points: number;
     /** The call in the data's sizes: heads that no table has are sequences of fewer. */
     readonly asked: Readonly<Record<string, number>>;
@@ -170,17 +173,21 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
     floor:
       runtime || !pricer.spread
         ? null
-        : floorOf(step, pricer.spread.step, priceStep(c, { ...pricer, spread: null }, batch, contextTokens)),
+        : floorOf(step, pricer.spread, priceStep(c, { ...pricer, spread: null }, batch, contextTokens)),
     contributions: told,
     shareOfOthers: contributions.slice(told.length).reduce((sum, { shareOfWidth }) => sum + shareOfWidth, 0),
   };
 }
 
 /** What whole servers that were left out were off by, where that sets the interval (cost/latency.ts, `combine`). */
-function floorOf({ estimate, low, high }: StepPrice, spread: number, kernels: StepPrice): StepExplanation['floor'] {
+function floorOf(
+  { estimate, low, high }: StepPrice,
+  spread: ServerSpread,
+  kernels: StepPrice,
+): StepExplanation['floor'] {
   if (kernels.low <= low && kernels.high >= high) return null;
   return {
-    leftOut: leftOutOf((because) => because('published servers, the worst of them', spread)),
+    leftOut: leftOutOf((because) => because(`published steps of ${spread.of ?? 'servers'}`, spread.step)),
     kernels: { estimate, low: kernels.low, high: kernels.high },
   };
 }

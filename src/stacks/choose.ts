@@ -138,8 +138,16 @@ function serverOf({ servers }: ServerFile, stack: string | null): ServerTime {
 
 /** Where whole servers were measured: on this GPU, this server on others, or other servers. */
 function spreadOf({ servers }: ServerFile, stack: string | undefined, device: string): ServerSpread {
-  const own = stack === undefined ? undefined : servers[stack]?.spread;
-  return own?.here[device] ?? own?.elsewhere ?? servers['all']!.spread.elsewhere;
+  const own = stack === undefined ? undefined : servers[stack];
+  const { here = {}, elsewhere = null } = own?.spread ?? {};
+  const name = stack === undefined ? '' : stackLabel(stack);
+  const at = here[device];
+  if (own && at) return { ...at, of: `${name} on this GPU` };
+  if (own && elsewhere) return { ...elsewhere, of: `${name} on ${Object.keys(here).join(', ')}, a GPU left out` };
+  const others = Object.entries(servers).flatMap(([each, { spread }]) =>
+    Object.keys(spread.here).map((gpu) => `${stackLabel(each)} on ${gpu}`),
+  );
+  return { ...servers['all']!.spread.elsewhere, of: `${others.join(', ')}, the worst of them` };
 }
 
 /** A server with a runtime tells its own steps; first tokens over a network were measured of none that fits. */

@@ -87,10 +87,7 @@ export class TablePredictor {
       if (off > 0) {
         const between = Math.max(0, axis.offLine - points) * off;
         width = Math.max(width, points + between);
-        because?.(
-          `each measured ${axis.name} in turn${off < 1 ? `, at ${percent(off)} of that distance` : ''}`,
-          points + between,
-        );
+        because?.(`each measured ${axis.name} in turn${partWay(off)}`, points + between);
       }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
@@ -180,7 +177,8 @@ function offLines(measured: readonly number[], size: number): number {
   return (2 * Math.min(Math.log(size / a), Math.log(b / size))) / Math.log(b / a);
 }
 
-const percent = (share: number): string => `${Math.ceil(100 * share)} %`;
+const partWay = (share: number): string =>
+  share < 1 ? `; for ${Math.ceil(100 * share)} % of the way to halfway between two` : '';
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {
@@ -220,7 +218,11 @@ export class StackPredictor {
 
   /** Why that time; null where `predict` knows none. */
   explain(op: OpClass, shape: OpShape): CallExplanation | null {
-    return this.#find(op, shape)?.explain(shape) ?? null;
+    const found = this.#find(op, shape);
+    if (!found) return null;
+    const why = found.explain(shape);
+    const { repository } = this.file.sources[found.table.source]!;
+    return { ...why, data: why.data && { ...why.data, source: repository } };
   }
 
   #find(op: OpClass, shape: OpShape): TablePredictor | null {

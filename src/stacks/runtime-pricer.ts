@@ -118,7 +118,8 @@ function explained(
     const { slowdown, walked, least } = rule;
     const what =
       least > slowdown * estimate
-        ? `${attention} attention divides no sequence: one unit walks ${Math.round(walked)} tokens alone`
+        ? `${attention} attention divides no sequence, so one unit walks ${Math.round(walked)} tokens alone, at the ` +
+          'pace of published steps'
         : `${attention} attention takes ${slowdown} times as long`;
     return { ...why, rule: { what, from: estimate } };
   };

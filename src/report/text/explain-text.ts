@@ -60,7 +60,7 @@ export function explainText(e: Explained, { width }: { readonly width: number })
     : '';
   const { floor } = e;
   const servers = floor
-    ? `${floorEnds(floor.kernels, e.secondsPerStep)} what whole servers that were left out were off by, × ` +
+    ? `${floorEnds(floor.kernels, e.secondsPerStep)} what whole servers were off by, × ` +
       `${factor(Math.exp(widthOf(floor.leftOut)))} (${floor.leftOut.map(({ what }) => what).join(', ')}). By its ` +
       `kernels alone it would be ${range(floor.kernels)}. `
     : '';
@@ -111,7 +111,7 @@ function contribution(c: WidthContribution, place: number, width: number): strin
     const values = formatCount(bytesEach / F32_BYTES);
     const which = `${kind} of ${values} values over ${gpus} GPUs`;
     return told(head, [
-      `least sure: ${times} × ${range(c.exchange.seconds)}, ${c.exchange.evidence}: ${which}`,
+      `adds most: ${times} × ${range(c.exchange.seconds)}, ${c.exchange.evidence}: ${which}`,
       ...explained(c.exchange),
     ]);
   }
@@ -121,7 +121,7 @@ function contribution(c: WidthContribution, place: number, width: number): strin
   const dims = KERNELS[kernel].dims.filter((name) => c.by === OURS || name !== 'splits');
   const which = `${variant}, ${sizes(shape, dims)}`;
   return told(head, [
-    `least sure call: ${times} × ${range(c.call.seconds)}, ${c.call.evidence}: ${which}`,
+    `adds most: ${times} × ${range(c.call.seconds)}, ${c.call.evidence}: ${which}`,
     ...explained(c.call),
   ]);
 }
@@ -150,11 +150,14 @@ function explained(of: CallExplanation & { readonly seconds: Interval }): string
   return [
     `law: ${total}${sum}${decided}${residual}`,
     data
-      ? `data: ${data.points} measured shapes in the table${nearest(data)}`
+      ? `data: ${data.points} shapes ${data.source ? `kept of those by ${data.source}` : 'measured'}${nearest(data)}`
       : `data: none of such calls; law of ${law.of ?? 'none'}`,
     widthLine(leftOut, seconds),
     ...(rule
-      ? [`${rule.what}: ${time(seconds.estimate)}; how far that rule is off is part of what whole servers are`]
+      ? [
+          `instead of ${time(rule.from)} of that table ${time(seconds.estimate)}, of the same width: ${rule.what}; ` +
+            'how far the rule is off is part of what whole servers are',
+        ]
       : []),
   ];
 }
