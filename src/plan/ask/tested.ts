@@ -162,6 +162,9 @@ export function testedText(tested: Tested, said?: string): string {
 /** `0.10` of `0.10.2`: patches are alike. Null where no version is known. */
 const lineOf = (version: string | null): string | null => /^\d+\.\d+/.exec(version ?? '')?.[0] ?? null;
 
+/** Lines away from which a version tells less than one that is not known: vLLM 0.24 is another engine than 0.7. */
+const FAR = 10;
+
 /** Lines in order: 0.9 comes before 0.10, and a major version is far. */
 function placeOf(line: string): number {
   const [major = 0, minor = 0] = line.split('.').map(Number);
@@ -195,11 +198,11 @@ function byVersion(
 ): { readonly nearest: readonly JudgedGroup[]; readonly others: readonly JudgedGroup[] } {
   const asked = lineOf(server?.version ?? null);
   const at = asked === null ? Infinity : placeOf(asked);
-  /** The server's own first; versions that are not known last. */
+  /** The server's own first; versions that are not known after near ones. */
   const rank = (g: JudgedGroup): readonly number[] => {
     const line = lineOf(g.version);
     const place = line === null ? -Infinity : placeOf(line);
-    const away = at === Infinity ? -place : line === null ? Infinity : Math.abs(place - at);
+    const away = at === Infinity ? -place : line === null ? FAR : Math.abs(place - at);
     return [Number(server !== null && g.server !== server.stack), away, -place];
   };
   const compare = (a: JudgedGroup, b: JudgedGroup): number => {
