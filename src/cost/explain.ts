@@ -44,7 +44,7 @@ export function widthOf(list: readonly LeftOut[]): number {
 export interface CallExplanation {
   /** The law of its class on this device, part by part, seconds. */
   readonly law: {
-    /** `longest`: a launch and about the longest of the others (fourth powers are added); `sum`: all of them. */
+    /** `longest`: a floor and about the longest of the others (fourth powers are added); `sum`: all of them. */
     readonly kind: 'longest' | 'sum';
     readonly seconds: number;
     readonly parts: readonly { readonly part: string; readonly seconds: number }[];
@@ -78,9 +78,9 @@ export interface WidthContribution {
   readonly seconds: Interval | null;
   /** Of the squared distance from the step's time to its slow end, before `floor`. */
   readonly shareOfWidth: number;
-  /** Of its calls the one that is least sure, times the times that it runs; null for what is no kernel. */
+  /** Of its calls the one that adds most to the width, all its runs together; null for what is no kernel. */
   readonly call: (KernelCall & Timed) | null;
-  /** Of its exchanges between GPUs the one that is least sure; null for what is none. */
+  /** Of its exchanges between GPUs the one that adds most; null for what is none. */
   readonly exchange: (Exchange & Timed) | null;
   /** Of a server's own time: how its host launches; null for what is none, or where only seconds are known. */
   readonly host: Host | null;
@@ -121,13 +121,14 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
   const squareOf = (g: KernelShare): number => half(g) * (isEstimate(g.evidence) ? together : half(g));
   const sumOf = (groups: readonly KernelShare[]): number => groups.reduce((sum, g) => sum + squareOf(g), 0);
   // A host that is slower than its GPU hides what kernels take.
-  const shown = step.ofKernels ? half(step.ofKernels) ** 2 / sumOf(step.byKernel.filter(isKernel)) : 1;
+  const ofKernels = sumOf(step.byKernel.filter(isKernel));
+  const shown = step.ofKernels && ofKernels > 0 ? half(step.ofKernels) ** 2 / ofKernels : 1;
   const squares = step.byKernel.map((g) => squareOf(g) * (isKernel(g) ? shown : 1));
   const squared = squares.reduce((sum, square) => sum + square, 0);
   const { runtime } = pricer;
   const whole = Math.max(squared, runtime ? half(step) ** 2 : 0, Number.MIN_VALUE);
-  const calls = leastSureCalls(c, pricer, batch, contextTokens);
-  const exchanges = leastSureExchanges(c, pricer, batch, contextTokens);
+  const calls = mostAddingCalls(c, pricer, batch, contextTokens);
+  const exchanges = mostAddingExchanges(c, pricer, batch, contextTokens);
   const contributions: WidthContribution[] = step.byKernel.map((group, i) => ({
     kernel: group.kernel,
     by: group.by,
@@ -192,8 +193,8 @@ function floorOf(
   };
 }
 
-/** Of things that run `times` each, the one that makes a step least sure, by a group. Equal things are one. */
-class LeastSure<T extends object> {
+/** Of things that run `times` each, the one that adds most to a step's width, by a group. Equal things are one. */
+class AddsMost<T extends object> {
   readonly #found = new Map<string, Map<string, { what: T; times: number; price: Price }>>();
 
   add(group: string, what: T, times: number, price: Price): void {
@@ -214,14 +215,14 @@ class LeastSure<T extends object> {
   }
 }
 
-/** The call of each kernel, by the same hands, that makes its time least sure. */
-function leastSureCalls(
+/** The call of each kernel, by the same hands, that adds most to the step's width. */
+function mostAddingCalls(
   c: Configuration,
   pricer: Pricer,
   batch: number,
   contextTokens: number,
 ): (group: KernelShare) => WidthContribution['call'] {
-  const calls = new LeastSure<KernelCall>();
+  const calls = new AddsMost<KernelCall>();
   forEachOp(c, schedule(c, batch, contextTokens), ({ kernel, variant, shape }, times) => {
     const call = { kernel, variant, shape };
     const price = pricer.price(call);
@@ -231,14 +232,14 @@ function leastSureCalls(
 }
 
 /** The same of exchanges between GPUs. */
-function leastSureExchanges(
+function mostAddingExchanges(
   c: Configuration,
   pricer: Pricer,
   batch: number,
   contextTokens: number,
 ): (group: KernelShare) => WidthContribution['exchange'] {
   const { gpus } = c;
-  const exchanges = new LeastSure<Exchange>();
+  const exchanges = new AddsMost<Exchange>();
   for (const { kind, bytesEach, calls } of schedule(c, batch, contextTokens).collectives) {
     const price = pricer.collective(kind, bytesEach, gpus);
     if (price) exchanges.add(price.by, { kind, bytesEach, gpus }, calls, price);

@@ -43,6 +43,9 @@ export const memoryOf = ({ driverBytes, vramBytes }: Pick<DeviceSpec, 'driverByt
 export const clockOf = ({ f32FlopsPerSecond, lanes, units }: DeviceSpec): number =>
   f32FlopsPerSecond / (2 * lanes * units);
 
+/** Most GPUs of a server, unless its link says otherwise. */
+export const SERVER_GPUS = 8;
+
 /** What joins devices, bytes per second in one direction of one device. */
 interface Interconnect {
   readonly name: string;
@@ -55,7 +58,7 @@ interface Interconnect {
   readonly perPeerBytesPerSecond: number | null;
   /** Most GPUs that it joins; null where a server's are all joined. */
   readonly mostGpus: number | null;
-  /** What joins more: the host's PCI Express. */
+  /** What joins more: the host's PCI Express, or the network between racks. */
   readonly beyondBytesPerSecond: number | null;
   /** The host's PCI Express is all that joins them: its board and processor decide how fast. */
   readonly throughHost: boolean;

@@ -7,7 +7,8 @@ const TERA = 1e12;
 
 /**
  * An NVIDIA part: they differ in numbers only. `f32` and `matrix` in TFLOP/s, `memory` and `link` in GB/s, `sms`
- * streaming multiprocessors. A bridge joins so many `gpus`; more are joined by `pcie` (GB/s, one direction).
+ * streaming multiprocessors. A bridge, or a rack's switches, join so many `gpus`; more are joined by `pcie` (GB/s, one
+ * direction), for a rack its network.
  */
 function nvidia(
   id: string,
@@ -199,15 +200,15 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'GB200 (one GPU)',
     'gb200',
     { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
-    ['NVLink 5', 900],
-    'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse); nvidia-smi',
+    ['NVLink 5', 900, { gpus: 72, pcie: 50 }],
+    'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse; 400 Gb/s of network each); nvidia-smi',
   ),
   nvidia(
     'gb300',
     'GB300 (one GPU)',
     'gb300',
     { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
-    ['NVLink 5', 900],
+    ['NVLink 5', 900, { gpus: 72, pcie: 50 }],
     'NVIDIA GB300 NVL72 datasheet over 72 (576 TB/s, 360 PFLOP/s sparse; the chip carries 288 GB); nvidia-smi',
   ),
   nvidia(

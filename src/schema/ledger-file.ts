@@ -6,6 +6,7 @@ import { show, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { isPreset, PRESET_NAMES } from '../geometry/presets.js';
+import { RUNTIMES, STACKS } from './serving.js';
 import { nearestName } from '../nearest.js';
 import { issueWords, parseJson } from '../io/json.js';
 import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
@@ -123,7 +124,7 @@ function rowWords(
 }
 
 /** Servers that have prices of their own, by the names that the ledger has for them. Others have any other name. */
-const SERVERS = ['vllm', 'sglang', 'trtllm', 'vllm-rlt', 'transformers'];
+const SERVERS: readonly string[] = [...STACKS, ...RUNTIMES];
 
 /**
  * Servers that are misspelt, devices, models and traces that do not exist, of a row that may be wrong elsewhere.

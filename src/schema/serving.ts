@@ -9,6 +9,14 @@ import type { Setting } from './settings.js';
 export const EXECUTIONS = ['eager', 'graphs', 'loop-graphs'] as const;
 export type Execution = (typeof EXECUTIONS)[number];
 
+/** What is priced with its runtime: a server made for looped models, and Transformers' own generation, eager. */
+export const RUNTIMES = ['vllm-rlt', 'transformers'] as const;
+export type RuntimeName = (typeof RUNTIMES)[number];
+
+/** Stacks in the order in which a plan looks for tables. */
+export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
+export type Stack = (typeof STACKS)[number];
+
 type ServingSetting = Omit<Setting, 'group'>;
 
 export const WORKLOAD_SETTINGS = {

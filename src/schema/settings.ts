@@ -273,7 +273,9 @@ export const SETTINGS = {
   attention: {
     kind: 'text',
     group: 'Measurements',
-    help: 'with --stack vllm-rlt: its kernel of attention, triton, flash-attn-4, -unsplit or -rows [triton]',
+    help:
+      'with --stack vllm-rlt: its kernel of attention, triton, flash-attn-4, ' +
+      'flash-attn-4-unsplit or flash-attn-4-rows [triton]',
   },
 } as const satisfies Record<string, Setting>;
 

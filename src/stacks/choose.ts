@@ -138,12 +138,12 @@ function serverOf({ servers }: ServerFile, stack: string | null): ServerTime {
 
 /** Where whole servers were measured: on this GPU, this server on others, or other servers. */
 function spreadOf({ servers }: ServerFile, stack: string | undefined, device: string): ServerSpread {
-  const own = stack === undefined ? undefined : servers[stack];
-  const { here = {}, elsewhere = null } = own?.spread ?? {};
-  const name = stack === undefined ? '' : stackLabel(stack);
-  const at = here[device];
-  if (own && at) return { ...at, of: `${name} on this GPU` };
-  if (own && elsewhere) return { ...elsewhere, of: `${name} on ${Object.keys(here).join(', ')}, a GPU left out` };
+  const own = stack === undefined ? undefined : servers[stack]?.spread;
+  if (own) {
+    const here = own.here[device];
+    const of = `${stackLabel(stack!)} on ${here ? 'this GPU' : `${Object.keys(own.here).join(', ')}, a GPU left out`}`;
+    return { ...(here ?? own.elsewhere), of };
+  }
   const others = Object.entries(servers).flatMap(([each, { spread }]) =>
     Object.keys(spread.here).map((gpu) => `${stackLabel(each)} on ${gpu}`),
   );

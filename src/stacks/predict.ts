@@ -171,10 +171,8 @@ export const widthAt = (widths: StackTable['widths'], law: number): number =>
  * from its neighbours. Errors grow on the way.
  */
 function offLines(measured: readonly number[], size: number): number {
-  const above = measured.findIndex((line) => line >= size);
-  const [a, b] = [measured[above - 1], measured[above]];
-  if (a === undefined || b === undefined || b === size) return 0;
-  return (2 * Math.min(Math.log(size / a), Math.log(b / size))) / Math.log(b / a);
+  const { share } = placeOf(measured, size);
+  return 2 * Math.min(share, 1 - share);
 }
 
 const partWay = (share: number): string =>

@@ -113,8 +113,9 @@ function explained(
   return (call) => {
     const why = kernels.explain!(call);
     const rule = ruleOf(KERNELS[call.kernel].tuned(call.shape, call.variant), call.shape as Shape);
-    const { estimate } = kernels.price(call);
-    if (!rule || slower({ ...kernels.price(call) }, rule).estimate === estimate) return why;
+    const price = kernels.price(call);
+    const { estimate } = price;
+    if (!rule || slower(price, rule).estimate === estimate) return why;
     const { slowdown, walked, least } = rule;
     const what =
       least > slowdown * estimate

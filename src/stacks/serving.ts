@@ -5,18 +5,14 @@
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { RUNTIMES, STACKS, type RuntimeName, type Stack } from '../schema/serving.js';
 import type { StackFile } from './stack-schema.js';
 
-/** What is priced with its runtime: a server made for looped models, and Transformers' own generation, eager. */
-export const RUNTIMES = ['vllm-rlt', 'transformers'] as const;
-export type RuntimeName = (typeof RUNTIMES)[number];
+export { RUNTIMES, STACKS, type RuntimeName, type Stack };
 
 export const isRuntime = (stack: string | undefined): stack is RuntimeName =>
   (RUNTIMES as readonly string[]).includes(stack ?? '');
 
-/** Stacks in the order in which a plan looks for tables. */
-export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
-export type Stack = (typeof STACKS)[number];
 /**
  * What `--stack` takes: a stack, a server that is priced with its runtime, our own kernels by the calibration of the
  * device, or what tuned kernels reach.

@@ -4,7 +4,7 @@
  */
 import { calibrationPricer, type PricedParts } from '../../cost/pricers.js';
 import { overlapped, type Pricer } from '../../cost/latency.js';
-import type { DeviceSpec } from '../../devices/catalogue.js';
+import { SERVER_GPUS, type DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { findPreset, presetOfShape } from '../../geometry/presets.js';
@@ -166,19 +166,19 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const { filter: _filter, ...settings } = question;
   if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
   const link = spec?.interconnect ?? null;
-  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus) {
+  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus)
     notes.push(
       `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
-        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of PCI Express`,
+        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of ${link.mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'}`,
     );
-  } else if (spec && question.gpus > SERVER_GPUS && !spec.id.startsWith('gb'))
+  else if (spec && link?.mostGpus === null && question.gpus > SERVER_GPUS)
     notes.push(
       `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
         'joined them all, and take longer over a network',
     );
   notes.push(...modelNotes(geometry, spec));
-  const listed = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
-  if (sources.gpu?.laws.undivided && !listed && geometry.heads === geometry.kvHeads)
+  const measuredUndivided = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
+  if (sources.gpu?.laws.undivided && !measuredUndivided && geometry.heads === geometry.kvHeads)
     notes.push(
       'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
         'are slow',
@@ -237,9 +237,6 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
 
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
   workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
-
-/** GPUs of a server; GB200 and GB300 are joined over a rack. */
-const SERVER_GPUS = 8;
 
 /** Whose memory is told, and what more GPUs do not divide. */
 function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpus: number): string {

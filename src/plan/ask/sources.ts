@@ -163,9 +163,8 @@ function byMemory(vram: number, notes: string[]): DeviceSpec | null {
   const [first, ...others] = devicesByVram(vram);
   if (!first) {
     notes.push(
-      `no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned ` +
-        'without what a server keeps for itself, time is not; name a device ' +
-        'with --device to add it',
+      `no device of the catalogue has ${formatDecimalBytes(vram)}: memory is planned without what a server keeps for ` +
+        'itself, time is not; name a device with --device to add it',
     );
     return null;
   }

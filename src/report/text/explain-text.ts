@@ -155,7 +155,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }): string
     widthLine(leftOut, seconds),
     ...(rule
       ? [
-          `instead of ${time(rule.from)} of that table ${time(seconds.estimate)}, of the same width: ${rule.what}; ` +
+          `instead of ${time(rule.from)} above ${time(seconds.estimate)}, of the same width: ${rule.what}; ` +
             'how far the rule is off is part of what whole servers are',
         ]
       : []),
