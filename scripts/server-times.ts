@@ -12,10 +12,13 @@
  * RTX 4090). Intervals: a tenth of the rows of up to 16 users needs less a step than `low`, a tenth more than `high`;
  * of the others the same of a sequence.
  *
- * Spreads: a group is a server, a GPU and a model. `here`: nine tenths of the figures of a group that gave no constant
- * lie within it; a group that the times were fitted to tells too little, and takes `elsewhere` where that is larger.
- * `elsewhere`: the largest of the server's groups that gave no constant (with so few groups nothing less covers nine in
- * ten); where it has none, and of `all`: the largest over all groups, each by the times of another server.
+ * Spreads: a group is a server, a GPU and who measured it. Rows of GPUStack are in none: their H100 reads as an H100
+ * PCIe does (src/accuracy/causes.ts); nor are rows whose limit of lengths is not known. A group asks for the least
+ * width at which nine tenths of its figures lie inside; figures that do so without one ask for none. `elsewhere`: the
+ * largest of the server's groups that gave no constant (with so few groups nothing less covers nine in ten); where it
+ * has none, and of `all`: the largest over all groups, each by the times of another server. `here`: that of the GPU's
+ * own groups; `elsewhere` where that is larger and they gave constants or have fewer than nine figures, of which no
+ * nine tenths can be told.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -98,33 +101,41 @@ function line(residuals: readonly Residual[]): { step: number; sequence: number 
   return answer;
 }
 
-const { rows } = readLedger(join(FOLDER, 'aiconfigurator.json'));
+/** What times of steps, and of requests, were fitted to. */
+const [STEPS, FIRST_TOKENS] = ['aiconfigurator', 'vllm-workstation-gpus'];
+const { rows } = readLedger(join(FOLDER, `${STEPS}.json`));
 const fits = rows.filter((r) => r.use === 'fits' && r.figures.tpotSeconds && r.workload.kind === 'closed-loop');
 /**
  * From users at random times who find little queue: vLLM on RTX 4090. Less where a user shares the server's process.
  * Two rows have no quantile: the high end is a quarter above the larger one.
  */
-const late = await missingFirstTokens('vllm-workstation-gpus.json');
+const late = await missingFirstTokens(`${FIRST_TOKENS}.json`);
 const request: Interval = { estimate: round(quantile(late, 0.5)), low: 0, high: round(1.25 * Math.max(...late)) };
 const servers: Record<string, ServerTime & { rows: number }> = {};
-const FILES = ['aiconfigurator', 'llmservingsim', 'vllm-workstation-gpus'];
+const FILES = ['aiconfigurator', 'llmservingsim', 'vllm-workstation-gpus', 'io-net'];
+/** Fewer rows than this tell no nine tenths. */
+const LEAST_ROWS = 9;
+const LIMIT_UNKNOWN = 'the longest length: ';
 
-/** Rows of requests that fit, by server, GPU and model. */
+/** Rows of requests that fit, by server, GPU and source. */
 function groups(): Map<string, Row[]> {
   const found = new Map<string, Row[]>();
   for (const file of FILES)
     for (const row of readLedger(join(FOLDER, `${file}.json`)).rows) {
-      const { use, server, device, model, figures } = row;
+      const { use, server, device, figures, open } = row;
       if (use !== 'fits' || isRuntime(server.name) || !figures.tpotSeconds?.mean) continue;
-      const key = [server.name, device, model].join(' ');
+      if (open?.some((text) => text.startsWith(LIMIT_UNKNOWN))) continue;
+      const key = [server.name, device, file].join(' ');
       found.set(key, [...(found.get(key) ?? []), row]);
     }
   return found;
 }
 
-/** Within which nine tenths of the rows' figures lie. */
+/** The least width at which nine tenths of the rows' figures lie inside: none for those that do so without one. */
 async function spreadOf(rows: readonly Row[], server: ServerTime): Promise<ServerSpread> {
-  const pricing = new Pricing((sources) => (sources.gpu ? { ...sources, gpu: { ...sources.gpu, server } } : sources));
+  const pricing = new Pricing((sources) =>
+    sources.gpu ? { ...sources, gpu: { ...sources.gpu, server, spread: null } } : sources,
+  );
   const errors = { tpotSeconds: [] as number[], ttftSeconds: [] as number[] };
   for (const row of rows) {
     const priced = await pricing.price(row, FOLDER);
@@ -132,47 +143,64 @@ async function spreadOf(rows: readonly Row[], server: ServerTime): Promise<Serve
     for (const figure of ['tpotSeconds', 'ttftSeconds'] as const) {
       const measured = row.figures[figure]?.mean;
       const predicted = priced.predicted(figure, 'mean');
-      if (measured !== undefined && predicted) errors[figure].push(Math.abs(Math.log(measured / predicted.estimate)));
+      if (measured === undefined || !predicted) continue;
+      const inside = measured >= predicted.low && measured <= predicted.high;
+      errors[figure].push(inside ? 0 : Math.abs(Math.log(measured / predicted.estimate)));
     }
   }
   const within = (list: readonly number[]): number => round(quantile(list, 0.9));
   return { step: within(errors.tpotSeconds), firstToken: within(errors.ttftSeconds) };
 }
 
-const largest = (list: readonly ServerSpread[]): ServerSpread => ({
-  step: Math.max(...list.map((s) => s.step)),
-  firstToken: Math.max(...list.map((s) => s.firstToken)),
-});
+/** A group's spreads, and which of them tell of a figure that its rows set no constant of. */
+interface Group {
+  readonly stack: string;
+  readonly device: string;
+  readonly rows: number;
+  readonly own: ServerSpread;
+  readonly isFree: Readonly<Record<keyof Omit<ServerSpread, 'of'>, boolean>>;
+}
 
 /** The spreads of every server, and of one that nobody measured. */
 async function spreads(
   fitted: Readonly<Record<string, ServerTime>>,
 ): Promise<Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }>> {
-  const groupsHere: { stack: string; device: string; own: ServerSpread; isFitted: boolean }[] = [];
-  const elsewhere: Record<string, ServerSpread[]> = {};
+  const found: Group[] = [];
   const unseen: ServerSpread[] = [];
   for (const [key, rows] of groups()) {
-    const [stack, device] = key.split(' ') as [string, string];
+    const [stack, device, file] = key.split(' ') as [string, string, string];
     const other = Object.keys(fitted).find((name) => name !== stack && name !== 'all')!;
-    const isFitted = rows.some(({ id }) => fits.some((row) => row.id === id));
     const own = await spreadOf(rows, fitted[stack]!);
     const leftOut = await spreadOf(rows, fitted[other]!);
-    groupsHere.push({ stack, device, own, isFitted });
-    if (!isFitted) (elsewhere[stack] ??= []).push(own);
+    const isFree = { step: file !== STEPS, firstToken: file !== FIRST_TOKENS };
+    found.push({ stack, device, rows: rows.length, own, isFree });
     unseen.push(leftOut);
     console.log(key, rows.length, JSON.stringify({ own, leftOut }));
   }
-  const found: Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }> = {
-    all: { here: {}, elsewhere: largest(unseen) },
+  const both = (of: (figure: 'step' | 'firstToken') => number): ServerSpread => ({
+    step: of('step'),
+    firstToken: of('firstToken'),
+  });
+  const all = both((figure) => Math.max(...unseen.map((spread) => spread[figure])));
+  const answer: Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }> = {
+    all: { here: {}, elsewhere: all },
   };
-  for (const { stack, device, own, isFitted } of groupsHere) {
-    const { here, elsewhere: other } = (found[stack] ??= {
-      here: {},
-      elsewhere: largest(elsewhere[stack] ?? unseen),
+  for (const stack of new Set(found.map((group) => group.stack))) {
+    const own = found.filter((group) => group.stack === stack);
+    const elsewhere = both((figure) => {
+      const free = own.filter((group) => group.isFree[figure]).map((group) => group.own[figure]);
+      return free.length > 0 ? Math.max(...free) : all[figure];
     });
-    here[device] = largest([own, ...(isFitted ? [other] : []), ...(here[device] ? [here[device]] : [])]);
+    const here = (device: string): ServerSpread =>
+      both((figure) => {
+        const at = own.filter((group) => group.device === device);
+        const tells = at.some(({ rows, isFree }) => isFree[figure] && rows >= LEAST_ROWS);
+        return Math.max(...at.map((group) => group.own[figure]), ...(tells ? [] : [elsewhere[figure]]));
+      });
+    const devices = [...new Set(own.map(({ device }) => device))];
+    answer[stack] = { here: Object.fromEntries(devices.map((device) => [device, here(device)])), elsewhere };
   }
-  return found;
+  return answer;
 }
 
 const FILE = join(PACKAGE_ROOT, 'calibrations/servers.json');

@@ -41,6 +41,7 @@ function amd(
     matrixFlopsPerSecond: n.matrix * TERA,
     matrixHalved: false,
     multipliesFp8: n.fp8 ?? true,
+    l2Bytes: null,
     units: n.units,
     lanes: n.lanes,
     interconnect: {

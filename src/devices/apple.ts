@@ -31,6 +31,7 @@ function apple(
     matrixFlopsPerSecond: f32 * TERA,
     matrixHalved: false,
     multipliesFp8: false,
+    l2Bytes: null,
     units: cores,
     lanes: 128,
     interconnect: null,

@@ -23,6 +23,8 @@ export interface DeviceSpec {
   readonly matrixHalved: boolean;
   /** Matrix units multiply 8-bit floats, at twice the rate of 16 bits. */
   readonly multipliesFp8: boolean;
+  /** Cache that all units share; null where we have no figure. */
+  readonly l2Bytes: number | null;
   /** Units that work is shared out among: streaming multiprocessors, compute units, GPU cores. */
   readonly units: number;
   /** f32 lanes of a unit; each does a multiply-add a cycle. */

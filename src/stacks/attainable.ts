@@ -4,6 +4,7 @@
  * than the third. `scripts/attainable.ts` fits them to the stack files (calibrations/attainable.json).
  */
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
+import { tileRate, type TileRates } from '../cost/beside-prompts.js';
 import type { Interval } from '../cost/evidence.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
@@ -57,7 +58,7 @@ export interface AttainableLaws {
   /** GPUs whose kernels a class's law is of, by id of the catalogue. */
   readonly gpus: Readonly<Record<TunedClass, readonly string[]>>;
   /** Where the server's attention does not divide a sequence over the GPU; else absent. */
-  readonly undivided?: { readonly units: number; readonly secondsPerByte: Interval };
+  readonly undivided?: TileRates & { readonly secondsPerByte: Interval };
 }
 
 /** All of calibrations/attainable.json: laws for the clock and units of the reference. */
@@ -100,9 +101,16 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
         own[of] ? [measured] : Object.keys(file.devices).filter((id) => file.devices[id]![of]),
       ]),
     ) as Record<TunedClass, string[]>,
-    ...(undivided ? { undivided: { units: spec.units, secondsPerByte: file.undividedSecondsPerByte } } : {}),
+    ...(undivided ? { undivided: { ...tileRates(spec), secondsPerByte: file.undividedSecondsPerByte } } : {}),
   };
 }
+
+const tileRates = (spec: DeviceSpec): TileRates => ({
+  units: spec.units,
+  bytesPerSecond: spec.memoryBytesPerSecond,
+  tileFlopsPerSecond: tileRate(spec.matrixFlopsPerSecond, spec.matrixHalved),
+  l2Bytes: spec.l2Bytes,
+});
 
 /** The operation that attention of servers does not divide: each query head has a KV head of its own. */
 export const UNDIVIDED: OpClass = 'decode-attention';

@@ -197,6 +197,7 @@ export function gpuSources(
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),
     server: serverOf(files.servers, stack?.file.stack ?? null),
+    spreadOfOthers: spreadOf(files.servers, undefined, spec.id),
     spread: isRuntime(asked) ? spreadOfRuntime(files, asked) : spreadOf(files.servers, stack?.file.stack, spec.id),
   };
 }

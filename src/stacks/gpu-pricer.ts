@@ -2,6 +2,7 @@
  * Prices of a GPU that this project has no calibration of: kernels of a serving stack where others measured them, and
  * what a tuned kernel would reach where nobody did. Needs no Node module: the browser page uses it too.
  */
+import { besidePrompts } from '../cost/beside-prompts.js';
 import type { Floor, Interval, Price, ServerSpread } from '../cost/evidence.js';
 import type { Pricer } from '../cost/latency.js';
 import { eachVariant, linkRate, remembering, throughHostSeconds, type Link } from '../cost/pricers.js';
@@ -32,6 +33,8 @@ export interface GpuSources {
   readonly server: ServerTime;
   /** How far whole servers were from their predictions: first tokens alone where a runtime tells its steps. */
   readonly spread: ServerSpread | null;
+  /** The same of a server that nobody measured. */
+  readonly spreadOfOthers: ServerSpread;
   /** The program around the kernels, where it is known for more than seconds a step. */
   readonly runtime?: RuntimeSource;
 }
@@ -131,6 +134,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },
     requestOverhead: sources.server.secondsPerRequest,
     spread: sources.spread,
+    ...(laws.undivided
+      ? { besidePrompts: (group, sequences, bytes) => besidePrompts(laws.undivided!, group, sequences, bytes) }
+      : {}),
     units: stack && datasheet.units ? datasheet.units : null,
     collective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);

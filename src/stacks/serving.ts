@@ -128,12 +128,30 @@ export function isAsynchronous(
 
 /** True where this version of a stack schedules while the GPU works, unless told otherwise. */
 export function schedulesMeanwhile(stack: string, version: string): boolean {
-  const since = OVERLAPPED[stack]?.since.split('.').map(Number);
-  if (!since) return false;
-  const own = version.split('.').map((part) => Number.parseInt(part, 10) || 0);
-  const first = since.findIndex((part, i) => part !== (own[i] ?? 0));
-  return first < 0 || (own[first] ?? 0) > since[first]!;
+  const since = OVERLAPPED[stack]?.since;
+  return since !== undefined && isSince(version, since);
 }
+
+/** True where a version is `since` or later. */
+function isSince(version: string, since: string): boolean {
+  const [own, first] = [version, since].map((text) => text.split('.').map((part) => Number.parseInt(part, 10) || 0));
+  const differs = first!.findIndex((part, i) => part !== (own![i] ?? 0));
+  return differs < 0 || (own![differs] ?? 0) > first![differs]!;
+}
+
+/**
+ * vLLM's second engine. The first had calls of their own for prompts (vllm/attention/backends/flash_attn.py), and what
+ * its host took is of no row that fits.
+ */
+const SECOND_ENGINE = { stack: 'vllm', since: '0.8' };
+
+/** True where a version is of an engine that is not today's. @param version null for today's */
+export const isEarlierEngine = ({ stack, version }: { stack: string; version: string | null }): boolean =>
+  stack === SECOND_ENGINE.stack && version !== null && !isSince(version, SECOND_ENGINE.since);
+
+/** True where one call attends for prompts and for sequences that decode. */
+export const attendsInOneCall = (server: { stack: string; version: string | null }): boolean =>
+  server.stack === SECOND_ENGINE.stack && !isEarlierEngine(server);
 
 export interface Served {
   /** The stack's own list of models, or its code. */

@@ -198,6 +198,16 @@ const CASES: Record<Name, Case> = {
     becomes: 'less',
     figure: async () => (await import('../../src/cost/unequal.js')).unequalLoss(4, 2),
   },
+  tileShare: {
+    instead: 1,
+    becomes: 'more',
+    figure: async () => (await import('../../src/cost/beside-prompts.js')).tileRate(1, false),
+  },
+  tileShareHalved: {
+    instead: 1,
+    becomes: 'more',
+    figure: async () => (await import('../../src/cost/beside-prompts.js')).tileRate(1, true),
+  },
   unequalRounds: {
     instead: 1,
     becomes: 'more',

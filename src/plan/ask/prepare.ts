@@ -3,6 +3,7 @@
  * `Sources` is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
  */
 import { calibrationPricer, type PricedParts } from '../../cost/pricers.js';
+import type { ServerSpread } from '../../cost/evidence.js';
 import { overlapped, type Pricer } from '../../cost/latency.js';
 import { SERVER_GPUS, type DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
@@ -20,7 +21,7 @@ import { tunedAlone, UNDIVIDED } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
 import { underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
-import { isAsynchronous, type StackTables } from '../../stacks/serving.js';
+import { attendsInOneCall, isAsynchronous, isEarlierEngine, type StackTables } from '../../stacks/serving.js';
 import { listed } from '../words/words.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
@@ -72,6 +73,14 @@ export interface Sources {
 export function presetSource(name: string): ModelSource {
   const geometry = findPreset(name);
   return { geometry, publishedAs: geometry.name };
+}
+
+/** The same kernels under a server of another engine: it may call them otherwise, and nobody measured its host. */
+function ofEngine(host: ReturnType<typeof hostOf>, pricer: Pricer, spreadOfOthers?: ServerSpread): Pricer {
+  if (host && attendsInOneCall(host)) return pricer;
+  const { besidePrompts: _, ...apart } = pricer;
+  const isWider = host && isEarlierEngine(host) && pricer.spread && spreadOfOthers;
+  return isWider ? { ...apart, spread: spreadOfOthers } : apart;
 }
 
 /** Less than this is a number without its unit, not a GPU. */
@@ -147,7 +156,14 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     )
       ? overlapped(pricer)
       : pricer;
-  const found = choosePricer(sources, notes);
+  const host = hostOf(sources, scenario);
+  const tabled = choosePricer(sources, notes);
+  const found = tabled && ofEngine(host, tabled, sources.gpu?.spreadOfOthers);
+  if (host && isEarlierEngine(host))
+    notes.push(
+      `${host.name} has vLLM’s first engine: what its host takes is not known, so times are those of today’s engine, ` +
+        'and widths those of a server that nobody measured',
+    );
   const runtime = runtimeOf(scenario, sources, question.gpus);
   const pricer =
     found && spec && runtime
@@ -224,7 +240,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       servingStack: servingStack(sources, scenario),
       tested: testedOf(sources.judged ?? [], {
         stack: sources.stack,
-        server: hostOf(sources, scenario),
+        server: host,
         geometry,
         device,
       }),

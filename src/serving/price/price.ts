@@ -65,6 +65,9 @@ function contextKnots(c: Configuration, longest: number): Float64Array {
   return Float64Array.from([...new Set(knots)].sort((a, b) => a - b));
 }
 
+/** Bytes of a cached number to servers' kernels. */
+const CACHE_BYTES = 2;
+
 /** True for operations of a step whose time depends on how much is cached. */
 const readsContext = ({ kernel }: KernelCall): boolean =>
   KERNELS[kernel].dims.includes('context') || KERNELS[kernel].dims.includes('splits');
@@ -157,6 +160,8 @@ export class PriceTables {
   readonly perSequence: number;
   /** Of each sequence, for each of the GPU's units: 0 where a kernel does not give sequences blocks of their own. */
   readonly blocksPerUnit: number;
+  /** Times by which attention of sequences of that mean length takes longer beside a prompt. */
+  readonly besidePrompts: (sequences: number, length: number) => number;
   /** Passes of a prompt's tokens through the layers: a part of one where later loops take a part of them. */
   readonly passes: number;
   /** By batch knot: intercept and slope of a sequence's share of attention, for each segment. */
@@ -175,6 +180,10 @@ export class PriceTables {
     this.batches = octaveKnots(mostSequences);
     this.passes = takesTwoPasses(c.codec) ? 2 : promptShare(c);
     this.overhead = pricer.stepOverhead.estimate;
+    const { heads, kvHeads, headDim } = c.geometry;
+    const beside = isUncompressed(c.codec) ? pricer.besidePrompts : undefined;
+    const rowBytes = 2 * headDim * CACHE_BYTES;
+    this.besidePrompts = (n, length) => beside?.(heads / kvHeads, n, n * length * rowBytes) ?? 1;
     const { units } = pricer;
     this.blocksPerUnit = units && isUncompressed(c.codec) ? Math.max(1, c.geometry.kvHeads / c.gpus) / units : 0;
     this.perSequence = pricer.sequenceOverhead?.estimate ?? 0;
@@ -307,7 +316,8 @@ export class CostModelPricer implements IterationPricer {
     let seconds = tables.overhead + tables.shared.at(size + chunks.total) + tables.head.at(size + chunks.ending);
     let attention = 0;
     if (size > 0) {
-      attention = size * tables.perSequence + tables.own.at(size) + attentionOf(tables, batch);
+      const times = chunks.count > 0 ? tables.besidePrompts(size, batch.meanLength) : 1;
+      attention = size * tables.perSequence + tables.own.at(size) + times * attentionOf(tables, batch);
       seconds += attention;
     }
     if (chunks.count > 0) {
