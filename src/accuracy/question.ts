@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { CODEC_KINDS } from '../codecs/codec.js';
 import { isPreset } from '../geometry/presets.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
@@ -88,6 +89,8 @@ export function questionsOf(row: Row, folder: string, readGeometry: () => Geomet
   return [first];
 }
 
+/** Files of `ledger/traces` with the lengths of a set of prompts, by the name that rows have for it. */
+const LENGTHS: Readonly<Record<string, string>> = { ShareGPT: 'sharegpt-lengths.jsonl' };
 const CACHE_OPEN = 'type of the cache';
 const PROMPTS_OPEN = 'whether the rate counts the prompts';
 
@@ -133,6 +136,7 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
       ...scenario,
       workload: {
         ...arrivalsOf(w),
+        ...drawnFrom(w),
         promptTokens: lengthsOf(w.inputTokens),
         outputTokens: lengthsOf(w.kind === 'closed-loop' && w.requests === undefined ? around(output) : w.outputTokens),
         ...(inTurns ? {} : { depth: sharesOf(depths, geometry.loops) }),
@@ -251,6 +255,16 @@ const around = (tokens: number): Tokens => ({
   min: Math.max(1, Math.round(tokens * (1 - OUTPUTS_DIFFER))),
   max: Math.round(tokens * (1 + OUTPUTS_DIFFER)),
 });
+
+/** Lengths of a set of prompts that is known, where a row has means alone: they are far from equal. */
+function drawnFrom({ dataset, inputTokens, outputTokens }: Load): { lengthsOf?: string } {
+  const isMean = (tokens: Tokens): boolean =>
+    tokens !== null && typeof tokens === 'object' && tokens.mean !== undefined && tokens.deviation === undefined;
+  const file = dataset === undefined ? undefined : LENGTHS[dataset];
+  return file !== undefined && isMean(inputTokens) && isMean(outputTokens)
+    ? { lengthsOf: join(PACKAGE_ROOT, 'ledger/traces', file) }
+    : {};
+}
 
 /** Lengths in the words of `--prompt-tokens`. */
 function lengthsOf(tokens: Tokens): string {

@@ -200,8 +200,6 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
     ['users', w.arrivals === 'closed', 'add --arrivals closed'],
     ['burstiness', w.arrivals === 'gamma', 'add --arrivals gamma'],
     ['think', w.arrivals === 'closed' || Number(w.turns ?? 1) > 1, 'add --arrivals closed or --turns'],
-    ['promptTokens', w.lengthsOf === undefined, 'leave --lengths-of out'],
-    ['outputTokens', w.lengthsOf === undefined, 'leave --lengths-of out'],
   ];
   if (w.trace !== undefined) return;
   for (const [name, means, cure] of rules)

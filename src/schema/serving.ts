@@ -60,7 +60,11 @@ export const WORKLOAD_SETTINGS = {
     title: 'Output tokens',
     help: 'lengths of outputs, in the same words [lognormal:256:256]',
   },
-  lengthsOf: { kind: 'text', file: 'always', help: 'draw lengths of prompts and outputs from those of this trace' },
+  lengthsOf: {
+    kind: 'text',
+    file: 'always',
+    help: 'draw lengths of prompts and outputs from those of this trace; with numbers as --prompt-tokens or --output-tokens scaled to these means',
+  },
   turns: {
     kind: 'number',
     title: 'Turns',

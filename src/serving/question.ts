@@ -157,9 +157,9 @@ export function readWorkload(
     if (asked(w[name]))
       throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
   const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
+  const observed = asked(w.lengthsOf) ? observedOf(w) : null;
   const prompt = readLengths(w.promptTokens ?? 'lognormal:1024:1024', '--prompt-tokens');
   const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
-  const observed = asked(w.lengthsOf) ? observedLengths(String(w.lengthsOf), MOST_OBSERVED) : null;
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
   const secondsOf = (value: string | number, subject: string): number =>
     Number(value) === 0 ? 0 : parseSeconds(String(value), subject, true);
@@ -228,6 +228,26 @@ export function readWorkload(
         requests,
       };
     },
+  };
+}
+
+/** Lengths of a trace; with a number for prompts or outputs, scaled so that this is their mean. */
+function observedOf(w: Workload): { prompts: Int32Array; outputs: Int32Array } {
+  const { prompts, outputs } = observedLengths(String(w.lengthsOf), MOST_OBSERVED);
+  const scaled = (of: Int32Array, wanted: string | number | undefined, subject: string): Int32Array => {
+    if (wanted === undefined) return of;
+    const lengths = readLengths(wanted, subject);
+    if (lengths.kind !== 'fixed')
+      throw new UserError(
+        `${subject} must be a number beside --lengths-of, the mean of what is drawn, not ${show(wanted)}`,
+        `write for example ${subject} 512`,
+      );
+    const by = (lengths.tokens * of.length) / of.reduce((sum, n) => sum + n, 0);
+    return of.map((n) => Math.max(1, Math.round(n * by)));
+  };
+  return {
+    prompts: scaled(prompts, w.promptTokens, '--prompt-tokens'),
+    outputs: scaled(outputs, w.outputTokens, '--output-tokens'),
   };
 }
 
