@@ -103,11 +103,11 @@ export const SERVER_SETTINGS = {
   },
   maxNumSeqs: {
     kind: 'number',
-    help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones]',
+    help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones; TRT-LLM 2048]',
   },
   maxNumBatchedTokens: {
     kind: 'number',
-    help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048; SGLang 2048 to 16384 by memory]',
+    help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048; SGLang 2048 to 16384 by memory; TRT-LLM 8192]',
   },
   maxModelLen: {
     kind: 'amount',

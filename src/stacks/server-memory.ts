@@ -64,6 +64,9 @@ const SGLANG_CHUNKS = [
   { belowBytes: Infinity, tokens: 16_384 },
 ] as const;
 
+/** TensorRT-LLM's on any GPU (tensorrt_llm/builder.py 008b2b8, BuildConfig). */
+const TRTLLM_DEFAULTS = { sequences: 2048, batchedTokens: 8192 } as const;
+
 /** A server's defaults for most sequences, and tokens of an iteration. */
 export const serverDefaults = (
   stack: string | null,
@@ -72,7 +75,9 @@ export const serverDefaults = (
 ): { readonly sequences: number; readonly batchedTokens: number } =>
   stack === 'sglang'
     ? { sequences: 1024, batchedTokens: SGLANG_CHUNKS.find((c) => vramBytes < c.belowBytes)!.tokens }
-    : vllmDefaults(vramBytes, device);
+    : stack === 'trtllm'
+      ? TRTLLM_DEFAULTS
+      : vllmDefaults(vramBytes, device);
 
 /** CUDA context and libraries: aiconfigurator's measured 551 MB, before it was raised for safety. */
 const CONTEXT_BYTES = 551 * MIB;
