@@ -15,10 +15,10 @@
  * Spreads: a group is a server, a GPU and who measured it. Rows of GPUStack are in none: their H100 reads as an H100
  * PCIe does (src/accuracy/causes.ts); nor are rows whose limit of lengths is not known. A group asks for the least
  * width at which nine tenths of its figures lie inside; figures that do so without one ask for none. `elsewhere`: the
- * largest of the server's groups that gave no constant (with so few groups nothing less covers nine in ten); where it
- * has none, and of `all`: the largest over all groups, each by the times of another server. `here`: that of the GPU's
- * own groups; `elsewhere` where that is larger and they gave constants or have fewer than nine figures, of which no
- * nine tenths can be told.
+ * largest of the server's groups (with so few nothing less covers nine in ten), each by the times of another server
+ * where it gave the server's own; of `all`: the largest over all groups by the times of another server. `here`: that
+ * of the GPU's own groups; `elsewhere` where that is larger and they gave times or have fewer than nine figures, of
+ * which no nine tenths can be told.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -152,12 +152,13 @@ async function spreadOf(rows: readonly Row[], server: ServerTime): Promise<Serve
   return { step: within(errors.tpotSeconds), firstToken: within(errors.ttftSeconds) };
 }
 
-/** A group's spreads, and which of them tell of a figure that its rows set no constant of. */
+/** A group's spreads: by its server's times, and by those of another server where its rows set its own. */
 interface Group {
   readonly stack: string;
   readonly device: string;
   readonly rows: number;
   readonly own: ServerSpread;
+  readonly free: ServerSpread;
   readonly isFree: Readonly<Record<keyof Omit<ServerSpread, 'of'>, boolean>>;
 }
 
@@ -173,7 +174,11 @@ async function spreads(
     const own = await spreadOf(rows, fitted[stack]!);
     const leftOut = await spreadOf(rows, fitted[other]!);
     const isFree = { step: file !== STEPS, firstToken: file !== FIRST_TOKENS };
-    found.push({ stack, device, rows: rows.length, own, isFree });
+    const free = {
+      step: (isFree.step ? own : leftOut).step,
+      firstToken: (isFree.firstToken ? own : leftOut).firstToken,
+    };
+    found.push({ stack, device, rows: rows.length, own, free, isFree });
     unseen.push(leftOut);
     console.log(key, rows.length, JSON.stringify({ own, leftOut }));
   }
@@ -187,10 +192,7 @@ async function spreads(
   };
   for (const stack of new Set(found.map((group) => group.stack))) {
     const own = found.filter((group) => group.stack === stack);
-    const elsewhere = both((figure) => {
-      const free = own.filter((group) => group.isFree[figure]).map((group) => group.own[figure]);
-      return free.length > 0 ? Math.max(...free) : all[figure];
-    });
+    const elsewhere = both((figure) => Math.max(...own.map(({ free }) => free[figure])));
     const here = (device: string): ServerSpread =>
       both((figure) => {
         const at = own.filter((group) => group.device === device);

@@ -186,8 +186,12 @@ export function readWorkload(
     throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
   if (arrivals === 'closed' && asked(w.maxConcurrency))
     throw new UserError('--max-concurrency says nothing of users who wait for their answers', 'name --users instead');
+  const scaled = [
+    ...(asked(w.promptTokens) ? [`prompts of ${String(w.promptTokens)}`] : []),
+    ...(asked(w.outputTokens) ? [`outputs of ${String(w.outputTokens)}`] : []),
+  ];
   const lengths = observed
-    ? `lengths of ${String(w.lengthsOf)}`
+    ? `lengths of ${String(w.lengthsOf)}${scaled.length === 0 ? '' : `, scaled to ${scaled.join(' and ')} tokens`}`
     : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ` +
       `${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';

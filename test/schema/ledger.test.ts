@@ -80,6 +80,8 @@ it('carries models and traces that rows name, readable, and no others', () => {
       .map((name) => `models/${name}`)
       .sort(),
   );
+  // Lengths of a set of prompts, which rows name by their dataset.
+  traces.add('traces/sharegpt-lengths.jsonl');
   expect([...traces].sort()).toEqual(
     readdirSync(join(FOLDER, 'traces'))
       .map((name) => `traces/${name}`)

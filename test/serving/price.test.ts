@@ -88,6 +88,44 @@ describe('a mixed batch', () => {
     expect(latent.blocksPerUnit).toBe(0);
   });
 
+  it('beside a prompt takes as many times the attention as the pricer says, and no longer without one', () => {
+    const c = configuration('full/full');
+    const options = { method: 'accumulated', longest: LONGEST, mostSequences: 256 } as const;
+    const asked: number[][] = [];
+    const tables = new PriceTables(
+      c,
+      {
+        ...request.pricer!,
+        besidePrompts: (...of) => {
+          asked.push(of);
+          return 3;
+        },
+      },
+      options,
+    );
+    const plain = new PriceTables(c, request.pricer!, options);
+    const n = 3 + Math.floor(60 * streamOf(SEED, 6)());
+    const price = (of: PriceTables, chunk: boolean): number => {
+      const batch = batchOf(
+        of,
+        Array.from({ length: n }, () => 1000),
+      );
+      if (chunk) batch.addChunk(512, 0, false);
+      return new CostModelPricer(of).seconds(batch);
+    };
+    const attention = attentionOf(plain, batchOf(plain, new Array<number>(n).fill(1000)));
+    expect(price(tables, true) - price(plain, true)).toBeCloseTo(2 * attention, 9);
+    expect(price(tables, false)).toBe(price(plain, false));
+    // Ouro-1.4B: 16 heads of 128, each with a KV head; keys and values of 2 bytes.
+    expect(asked).toEqual([[1, n, n * 1000 * 512]]);
+    const latent = new PriceTables(
+      configuration('lla-21.33x/block-absorbed'),
+      { ...request.pricer!, besidePrompts: () => 3 },
+      options,
+    );
+    expect(latent.besidePrompts(n, 1000)).toBe(1);
+  });
+
   it('is mispriced by the mean length where lengths differ: a plain cache by 1 %, with eviction by half', () => {
     const ragged = Array.from({ length: 64 }, (_, i) => (i < 8 ? 8000 : 40));
     const mean = ragged.reduce((a, b) => a + b, 0) / ragged.length;

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
+import { readWorkload } from '../../src/serving/question.js';
 import { observedLengths, summarise, TraceSource, type TraceOptions } from '../../src/serving/workload/trace.js';
 
 let folder = '';
@@ -77,6 +78,28 @@ describe('a trace', () => {
     expect(all.length).toBe(40_000);
     expect(all.at(-1)).toEqual([39_999, 40_000, 2]);
     expect(observedLengths(o.path, 10).prompts).toEqual(Int32Array.from([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
+  });
+});
+
+describe('lengths drawn from a trace', () => {
+  const lengths = Array.from({ length: 200 }, (_, i) => `${i},${10 + 3 * i},${5 + i}`);
+  const path = file(`arrived_at,num_prefill_tokens,num_decode_tokens\n${lengths.join('\n')}\n`).path;
+
+  it('have the trace’s means, or those that are asked for', () => {
+    const [as, scaled] = [{}, { promptTokens: 617, outputTokens: '52' }].map((means) =>
+      readWorkload({ lengthsOf: path, ...means }, null, 4096, false),
+    );
+    expect([as!.meanPromptTokens, as!.meanOutputTokens]).toEqual([308.5, 104.5]);
+    expect(scaled!.meanPromptTokens).toBeCloseTo(617, 0);
+    expect(scaled!.meanOutputTokens).toBeCloseTo(52, 0);
+    expect(scaled!.lengthsLabel).toContain('scaled to prompts of 617 and outputs of 52 tokens');
+    expect(as!.lengthsLabel).not.toContain('scaled');
+  });
+
+  it('take no other distribution beside them', () => {
+    expect(() => readWorkload({ lengthsOf: path, outputTokens: 'uniform:1-9' }, null, 4096, false)).toThrow(
+      /--output-tokens must be a number beside --lengths-of/,
+    );
   });
 });
 
