@@ -1,5 +1,5 @@
 /** The ledger priced: every figure beside its prediction, and errors by group. */
-import { isRuntime } from '../stacks/serving.js';
+import { isEarlierEngine, isRuntime } from '../stacks/serving.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError, show } from '../errors.js';
@@ -209,17 +209,21 @@ function reportOf(
         cause: j.inside ? null : causeOf(j),
       };
     }),
-    kinds: by((j) => (j.looped ? 'looped' : 'without loops')),
+    kinds: by((j) => (j.looped ? 'looped' : isEarlier(j) ? 'vllm before 0.8' : 'without loops')),
     groups: {
       source: by((j) => j.file),
       GPU: by((j) => j.row.device ?? j.row.deviceName!),
-      server: by((j) => j.row.server.name),
+      server: by((j) => (isEarlier(j) ? 'vllm before 0.8' : j.row.server.name)),
       model: by((j) => modelName(j.row)),
     },
     cachedPrompts: cached,
     notPriced,
   };
 }
+
+/** Of an engine that is not today's: it says little of what a server does now. */
+const isEarlier = ({ row: { server } }: Judged): boolean =>
+  isEarlierEngine({ stack: server.name, version: server.version ?? null });
 
 /** Rows that judge first, then by name and kind. */
 function groupsOf(judged: readonly Judged[], name: (j: Judged) => string): Group[] {
