@@ -110,6 +110,8 @@ export interface StepExplanation {
 /** Contributions that are told at most, and the share of the width below which one is not. */
 const TOLD = 3;
 const LEAST_TOLD = 0.02;
+/** Ends that differ by less print alike. */
+const UNSEEN = 0.005;
 
 /** Explains the time of one decode step: the kernels that its width comes from. */
 export function explainStep(c: Configuration, pricer: Pricer, batch: number, contextTokens: number): StepExplanation {
@@ -186,7 +188,7 @@ function floorOf(
   spread: ServerSpread,
   kernels: StepPrice,
 ): StepExplanation['floor'] {
-  if (kernels.low <= low && kernels.high >= high) return null;
+  if (kernels.low <= low * (1 + UNSEEN) && kernels.high * (1 + UNSEEN) >= high) return null;
   return {
     leftOut: leftOutOf((because) => because(`published steps of ${spread.of ?? 'servers'}`, spread.step)),
     kernels: { estimate, low: kernels.low, high: kernels.high },
