@@ -172,7 +172,12 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.findRate ? { candidates: sorted(rates) } : {}),
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
-    notes: [...leftOut(plan, o, all), ...takenWhole(chosen, server), ...request.notes],
+    notes: [
+      ...leftOut(plan, o, all),
+      ...takenWhole(chosen, server),
+      ...frontEnd(hostOf(sources, scenario)?.stack, setting, rates),
+      ...request.notes,
+    ],
   };
   return report;
 }
@@ -182,6 +187,24 @@ function withoutRecord(depth: Depth | null): Omit<Depth, 'recorded'> | null {
   if (depth === null) return null;
   const { recorded: _recorded, ...told } = depth;
   return told;
+}
+
+/**
+ * Requests a second from which vLLM's front end may be what limits: GPUStack's 1,000 requests at once found it busy for
+ * 10.4 to 13.8 ms each (vLLM 0.11, src/accuracy/causes.ts); 1,000 in another's run left at 95 a second (vLLM 0.19).
+ */
+const FRONT_END = { stack: 'vllm', fewest: 70, most: 95 } as const;
+
+/** Says where requests come faster than a server's front end was ever seen to take them. */
+function frontEnd(stack: string | undefined, { server, workload }: Setting, rates: readonly SustainedRate[]): string[] {
+  const found = rates.map((rate) => rate.requestsPerSecond.estimate);
+  const each = Math.max(workload.requestsPerSecond ?? 0, ...found) / server.replicas;
+  return stack !== FRONT_END.stack || each <= FRONT_END.fewest
+    ? []
+    : [
+        `${Math.round(each)} requests a second a replica: one process of vLLM’s front end was seen to take ` +
+          `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds processes`,
+      ];
 }
 
 /** Says of which plans prompts are neither divided nor shared, where the server would. */
