@@ -28,7 +28,7 @@ import type { Interval, ServerSpread } from '../src/cost/evidence.js';
 import { PACKAGE_ROOT } from '../src/io/root.js';
 import { readLedger, type Row } from '../src/schema/ledger-file.js';
 import { quantile } from '../src/numbers/statistics.js';
-import { type ServerFile, type ServerTime, isRuntime } from '../src/stacks/serving.js';
+import { type ServerFile, type ServerTime, isRuntime, STACK_LABELS } from '../src/stacks/serving.js';
 
 const { values } = parseArgs({
   options: { write: { type: 'boolean', default: false }, keep: { type: 'boolean', default: false } },
@@ -156,8 +156,11 @@ async function spreadOf(rows: readonly Row[], server: ServerTime): Promise<Serve
 interface Group {
   readonly stack: string;
   readonly device: string;
+  readonly file: string;
   readonly rows: number;
   readonly own: ServerSpread;
+  /** By the times of another server. */
+  readonly leftOut: ServerSpread;
   readonly free: ServerSpread;
   readonly isFree: Readonly<Record<keyof Omit<ServerSpread, 'of'>, boolean>>;
 }
@@ -167,7 +170,6 @@ async function spreads(
   fitted: Readonly<Record<string, ServerTime>>,
 ): Promise<Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }>> {
   const found: Group[] = [];
-  const unseen: ServerSpread[] = [];
   for (const [key, rows] of groups()) {
     const [stack, device, file] = key.split(' ') as [string, string, string];
     const other = Object.keys(fitted).find((name) => name !== stack && name !== 'all')!;
@@ -178,27 +180,42 @@ async function spreads(
       step: (isFree.step ? own : leftOut).step,
       firstToken: (isFree.firstToken ? own : leftOut).firstToken,
     };
-    found.push({ stack, device, rows: rows.length, own, free, isFree });
-    unseen.push(leftOut);
+    found.push({ stack, device, file, rows: rows.length, own, leftOut, free, isFree });
     console.log(key, rows.length, JSON.stringify({ own, leftOut }));
   }
   const both = (of: (figure: 'step' | 'firstToken') => number): ServerSpread => ({
     step: of('step'),
     firstToken: of('firstToken'),
   });
-  const all = both((figure) => Math.max(...unseen.map((spread) => spread[figure])));
+  /** The group that sets a width of steps, as explanations name it. */
+  const worst = (groups: readonly Group[], of: 'free' | 'leftOut'): string => {
+    const { stack, device, file, rows, isFree } = [...groups].sort((a, b) => b[of].step - a[of].step)[0]!;
+    const by = of === 'leftOut' || !isFree.step ? ', priced by the times of another server' : '';
+    return `${STACK_LABELS[stack]} on ${device}, ${rows} rows of ${file}${by}${groups.length > 1 ? `; the worst of ${groups.length} groups` : ''}`;
+  };
+  const all = {
+    ...both((figure) => Math.max(...found.map(({ leftOut }) => leftOut[figure]))),
+    of: worst(found, 'leftOut'),
+  };
   const answer: Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }> = {
     all: { here: {}, elsewhere: all },
   };
   for (const stack of new Set(found.map((group) => group.stack))) {
     const own = found.filter((group) => group.stack === stack);
-    const elsewhere = both((figure) => Math.max(...own.map(({ free }) => free[figure])));
-    const here = (device: string): ServerSpread =>
-      both((figure) => {
-        const at = own.filter((group) => group.device === device);
-        const tells = at.some(({ rows, isFree }) => isFree[figure] && rows >= LEAST_ROWS);
-        return Math.max(...at.map((group) => group.own[figure]), ...(tells ? [] : [elsewhere[figure]]));
-      });
+    const elsewhere = {
+      ...both((figure) => Math.max(...own.map(({ free }) => free[figure]))),
+      of: worst(own, 'free'),
+    };
+    const here = (device: string): ServerSpread => {
+      const at = own.filter((group) => group.device === device);
+      const tells = (figure: 'step' | 'firstToken'): boolean =>
+        at.some(({ rows, isFree }) => isFree[figure] && rows >= LEAST_ROWS);
+      const ofOthers = (figure: 'step' | 'firstToken'): number[] => (tells(figure) ? [] : [elsewhere[figure]]);
+      return {
+        ...both((figure) => Math.max(...at.map((group) => group.own[figure]), ...ofOthers(figure))),
+        of: tells('step') ? `its own ${at.reduce((sum, { rows }) => sum + rows, 0)} rows on this GPU` : elsewhere.of,
+      };
+    };
     const devices = [...new Set(own.map(({ device }) => device))];
     answer[stack] = { here: Object.fromEntries(devices.map((device) => [device, here(device)])), elsewhere };
   }

@@ -190,7 +190,7 @@ function floorOf(
 ): StepExplanation['floor'] {
   if (kernels.low <= low * (1 + UNSEEN) && kernels.high * (1 + UNSEEN) >= high) return null;
   return {
-    leftOut: leftOutOf((because) => because(`published steps of ${spread.of ?? 'servers'}`, spread.step)),
+    leftOut: leftOutOf((because) => because(spread.of ?? 'published steps of servers', spread.step)),
     kernels: { estimate, low: kernels.low, high: kernels.high },
   };
 }

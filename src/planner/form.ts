@@ -4,7 +4,7 @@ import { PRESET_NAMES } from '../geometry/presets.js';
 import { html, type Html } from '../report/html/html.js';
 import { FIELDS, fieldText, putField, type Field, type OpenScenario } from '../schema/fields.js';
 import type { Scenario } from '../schema/settings.js';
-import { stackLabel } from '../stacks/choose.js';
+import { stackLabel } from '../stacks/serving.js';
 import { STACK_CHOICES } from '../stacks/serving.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 

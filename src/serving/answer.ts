@@ -11,7 +11,7 @@ import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
-import { stackLabel } from '../stacks/choose.js';
+import { stackLabel } from '../stacks/serving.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
 import { refusedSkipping, type Depth } from './depth.js';

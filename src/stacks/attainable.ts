@@ -10,6 +10,7 @@ import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import { lawParts, leftOutOf, type CallExplanation } from '../cost/explain.js';
+import { stackLabel } from './serving.js';
 import { throughHost } from '../cost/pricers.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
@@ -57,6 +58,8 @@ export interface AttainableLaws {
   readonly pooled: Readonly<Record<TunedClass, Bracket>>;
   /** GPUs whose kernels a class's law is of, by id of the catalogue. */
   readonly gpus: Readonly<Record<TunedClass, readonly string[]>>;
+  /** Stack files that laws were fitted to. */
+  readonly from: readonly string[];
   /** Where the server's attention does not divide a sequence over the GPU; else absent. */
   readonly undivided?: TileRates & { readonly secondsPerByte: Interval };
 }
@@ -101,6 +104,7 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
         own[of] ? [measured] : Object.keys(file.devices).filter((id) => file.devices[id]![of]),
       ]),
     ) as Record<TunedClass, string[]>,
+    from: file.from,
     ...(undivided ? { undivided: { ...tileRates(spec), secondsPerByte: file.undividedSecondsPerByte } } : {}),
   };
 }
@@ -116,7 +120,7 @@ const tileRates = (spec: DeviceSpec): TileRates => ({
 export const UNDIVIDED: OpClass = 'decode-attention';
 
 /** What tuned kernels reach, whatever a server's do. */
-export const tunedAlone = ({ own, pooled, gpus }: AttainableLaws): AttainableLaws => ({ own, pooled, gpus });
+export const tunedAlone = ({ undivided: _, ...laws }: AttainableLaws): AttainableLaws => laws;
 
 /** The bracket of a call, and its work: what one unit reads alone where the server's kernel divides no sequence. */
 function bracketOf(laws: AttainableLaws, { class: of, table, work }: TunedCall): { bracket: Bracket; work: OpWork } {
@@ -149,16 +153,28 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? 'each serving stack on this GPU, and on others of its form, in turn'
-    : 'each generation of NVIDIA GPUs in turn';
+    ? 'each serving stack in turn, on this GPU and on the others of its kind (servers with HBM, or cards)'
+    : 'each generation of NVIDIA GPUs in turn (docs/trust.md has every one)';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),
-      of: `${kernelsOf(call.class)} on ${laws.gpus[call.class].join(', ') || 'the measured GPUs'}`,
+      of: `${kernelsOf(call.class)} of ${stacksOf(laws, call.class)}`,
     },
     data: null,
     leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
   };
+}
+
+/** `SGLang, TRT-LLM, vLLM on h100, h200`. */
+function stacksOf({ gpus, from }: AttainableLaws, of: TunedClass): string {
+  const stacks = from.flatMap((file) => {
+    const gpu = gpus[of].find((id) => file.startsWith(`${id}-`) && !file.slice(id.length + 1).includes('-'));
+    return gpu === undefined || file.endsWith('-vidur.json')
+      ? []
+      : [stackLabel(file.slice(gpu.length + 1).replace('.json', ''))];
+  });
+  const names = [...new Set(stacks)].sort((a, b) => a.localeCompare(b)).join(', ');
+  return names === '' ? 'the measured GPUs' : `${names} on ${gpus[of].join(', ')}`;
 }
 
 const kernelsOf = (of: TunedClass): string =>

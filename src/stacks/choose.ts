@@ -11,6 +11,7 @@ import {
   servedBy,
   STACK_CHOICES,
   STACK_LABELS,
+  stackLabel,
   stackName,
   STACKS,
   type RuntimeName,
@@ -39,8 +40,6 @@ export interface StackDecision {
 
 /** Whose tables price kernels of servers with a runtime of their own: what they call, PyTorch's products, is alike. */
 const RUNTIME_KERNELS: Stack = 'vllm';
-
-export const stackLabel = (stack: string): string => STACK_LABELS[stack] ?? stack;
 
 /**
  * Chooses the stack: the first that serves the model and has tables of the GPU; for a model that nobody serves, the
@@ -136,18 +135,10 @@ function serverOf({ servers }: ServerFile, stack: string | null): ServerTime {
   return own && own.rows >= FEWEST_ROWS ? own : servers['all']!;
 }
 
-/** Where whole servers were measured: on this GPU, this server on others, or other servers. */
+/** How far whole servers were off: this one on this GPU or on others, else one that nobody measured. */
 function spreadOf({ servers }: ServerFile, stack: string | undefined, device: string): ServerSpread {
-  const own = stack === undefined ? undefined : servers[stack]?.spread;
-  if (own) {
-    const here = own.here[device];
-    const of = `${stackLabel(stack!)} on ${here ? 'this GPU' : `${Object.keys(own.here).join(', ')}, a GPU left out`}`;
-    return { ...(here ?? own.elsewhere), of };
-  }
-  const others = Object.entries(servers).flatMap(([each, { spread }]) =>
-    Object.keys(spread.here).map((gpu) => `${stackLabel(each)} on ${gpu}`),
-  );
-  return { ...servers['all']!.spread.elsewhere, of: `${others.join(', ')}, the worst of them` };
+  const own = (stack === undefined ? undefined : servers[stack]) ?? servers['all']!;
+  return own.spread.here[device] ?? own.spread.elsewhere;
 }
 
 /** A server with a runtime tells its own steps; first tokens over a network were measured of none that fits. */

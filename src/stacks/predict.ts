@@ -57,7 +57,11 @@ export class TablePredictor {
     const spec = classSpec(table.op);
     const moved = this.#moveHeads(shape);
     if (moved.shape !== shape)
-      because?.('a count of KV heads, priced as more sequences of fewer', moved.widening, 'added');
+      because?.(
+        `${shape[spec.axes[0]!]} KV heads, priced as more sequences of ${moved.shape[spec.axes[0]!]}`,
+        moved.widening,
+        'added',
+      );
     const sizes = spec.axes.map((name) => moved.shape[name]!);
     const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
 
@@ -176,7 +180,7 @@ function offLines(measured: readonly number[], size: number): number {
 }
 
 const partWay = (share: number): string =>
-  share < 1 ? `; for ${Math.ceil(100 * share)} % of the way to halfway between two` : '';
+  share < 1 ? `; it lies ${Math.ceil(100 * share)} % of the way to halfway between two, and that much counts` : '';
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {

@@ -28,6 +28,9 @@ export const STACK_LABELS: Readonly<Record<string, string>> = {
   vidur: 'Vidur',
 };
 
+/** A stack as shown to people. */
+export const stackLabel = (stack: string): string => STACK_LABELS[stack] ?? stack;
+
 /** A stack file and where it lies. */
 export interface StackTables {
   /** As shown to people. */

@@ -4,7 +4,7 @@ import { UserError } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
 import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
-import { stackLabel } from '../../stacks/choose.js';
+import { stackLabel } from '../../stacks/serving.js';
 import {
   isAsynchronous,
   isRuntime,

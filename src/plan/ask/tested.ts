@@ -1,7 +1,7 @@
 /** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
 import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { stackLabel } from '../../stacks/choose.js';
+import { stackLabel } from '../../stacks/serving.js';
 import { median } from '../../numbers/statistics.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';

@@ -11,6 +11,8 @@ import { onGrid } from '../../cost/memory.js';
 /** A row's step, explained. */
 export interface Explained extends StepExplanation {
   readonly planId: string;
+  /** The GPU, by name. */
+  readonly device: string;
 }
 
 /**
@@ -27,7 +29,8 @@ export function explainRow(r: PlanRequest, report: PlanReport, row: string): Exp
         (r.pricer ? 'not one sequence of it fits' : 'nothing is known about speed on this device'),
       r.pricer ? 'name a row that fits' : 'name a device of the catalogue with --device',
     );
-  return { planId: plan.id, ...explainStep(configurationOf(r, candidate), r.pricer, batch, r.contextTokens) };
+  const explained = explainStep(configurationOf(r, candidate), r.pricer, batch, r.contextTokens);
+  return { planId: plan.id, device: r.device.name, ...explained };
 }
 
 function rowOf({ plans }: PlanReport, row: string): Plan {

@@ -4,7 +4,7 @@ import type { Sources } from '../../plan/ask/prepare.js';
 import { FIELDS, fieldText, type Field } from '../../schema/fields.js';
 import { readBounds } from '../../schema/setting-text.js';
 import { flagOf, type Scenario } from '../../schema/settings.js';
-import { stackLabel } from '../../stacks/choose.js';
+import { stackLabel } from '../../stacks/serving.js';
 import { STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import type { PageData } from '../page-data.js';

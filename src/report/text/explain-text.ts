@@ -56,31 +56,44 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
   const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` (${some}: ${share(ofTime)} of the time)`;
   const attainable = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? '; what nobody measured errs alike, so it adds up first'
+    ? '; kernels that nobody measured are taken to be wrong in one direction, so their widths are added first'
     : '';
   const { floor } = e;
   const servers = floor
-    ? `${floorEnds(floor.kernels, e.secondsPerStep)} what whole servers were off by, × ` +
-      `${factor(Math.exp(widthOf(floor.leftOut)))} (${floor.leftOut.map(({ what }) => what).join(', ')}). By its ` +
-      `kernels alone it would be ${range(floor.kernels)}. `
+    ? `${floorEnds(floor.kernels, e.secondsPerStep)} what 90 % of a group of published steps were off by, × ` +
+      `${factor(Math.exp(widthOf(floor.leftOut)))}: ${floor.leftOut.map(({ what }) => what).join(', ')}. By its ` +
+      `kernels alone it would be ${range(floor.kernels)}; of either end the wider counts. `
     : '';
   const head =
-    `${e.planId} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ${range(e.secondsPerStep)}, ` +
-    `${e.evidence}${weakest}. ${servers}What makes ${floor ? 'these' : 'it'} unsure (shares of the squared distance ` +
-    `to the slow end${attainable}):`;
+    `${e.planId} on ${e.device} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
+    `${range(e.secondsPerStep)}, ${e.evidence}${weakest}. ${servers}What makes ` +
+    `${floor ? 'its kernels’ interval' : 'it'} that wide (shares of the squared distance to the slow end${attainable}):`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
     ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width)),
     ...(e.shareOfOthers > 0 ? [others] : []),
+    ...wrap(remedy(e), width),
     '',
   ].join('\n');
+}
+
+/** What would make it surer: of whole servers, else of what carries most of the width. */
+function remedy({ floor, contributions }: Explained): string {
+  const [first] = contributions;
+  const own = 'rows of your own server show how far to believe it: lla-sim accuracy --ledger';
+  if (floor !== null || first?.kernel === 'server' || first?.kernel === 'step-overhead') return `To check: ${own}.`;
+  if (!first?.call) return '';
+  const { kernel, call } = first;
+  return call.data === null
+    ? `To narrow it: time ${kernel} on this GPU; lla-sim import csv takes a table of it.`
+    : `To narrow it: time ${kernel} at sizes nearer to these; lla-sim import csv takes a table of them.`;
 }
 
 /** Which ends of a step whole servers set. */
 function floorEnds(kernels: Interval, step: Interval): string {
   if (kernels.high >= step.high) return 'Its fast end is';
-  return kernels.low <= step.low ? 'Its slow end is' : 'That is';
+  return kernels.low <= step.low ? 'Its slow end is' : 'Both ends are';
 }
 
 function contribution(c: WidthContribution, place: number, width: number): string[] {
@@ -90,18 +103,16 @@ function contribution(c: WidthContribution, place: number, width: number): strin
     ...lines.flatMap((text) => wrap(text, width - INDENT.length, INDENT).map((line) => INDENT + line)),
   ];
   if (c.kernel === 'server')
-    return told(`whole servers of ${c.by}, which differ from their kernels and host (in logarithms)`, [
-      widthLine(c.leftOut, null),
-    ]);
+    return told(`whole servers of ${c.by}, beyond what their kernels and hosts explain`, [widthLine(c.leftOut, null)]);
   const seconds = c.seconds ? range(c.seconds) : '';
   if (c.kernel === 'step-overhead') {
     const { host } = c;
-    const most = c.seconds?.estimate === 0 ? `up to ${time(c.seconds.high)}; the GPU hides it as a rule` : seconds;
+    const most = c.seconds?.estimate === 0 ? `up to ${time(c.seconds.high)}, mostly hidden behind the GPU` : seconds;
     return told(
       `the server’s own work, ${c.by}, ${c.evidence}: ${most}`,
       host
         ? [`its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`]
-        : ['fitted to published steps of servers'],
+        : ['it was fitted to published steps of servers'],
     );
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
@@ -138,7 +149,8 @@ function explained(of: CallExplanation & { readonly seconds: Interval }): string
     all.filter((p) => p.seconds < DECIDES_NOTHING * longest),
   ];
   const listed = others.map((p) => `${p.part} ${time(p.seconds)}`);
-  const parts = law.kind === 'sum' || listed.length < 2 ? listed : [`about the longest of ${listed.join(', ')}`];
+  const parts =
+    law.kind === 'sum' || listed.length < 2 ? listed : [`a little more than the longest of ${listed.join(', ')}`];
   const decided =
     law.kind === 'longest' && idle.length > 0 ? ` (${idle.map((p) => p.part).join(', ')}: far shorter)` : '';
   const sum = [first ? `${first.part} ${time(first.seconds)}` : 'none', ...parts].join(' + ');
@@ -155,8 +167,8 @@ function explained(of: CallExplanation & { readonly seconds: Interval }): string
     widthLine(leftOut, seconds),
     ...(rule
       ? [
-          `instead of ${time(rule.from)} above ${time(seconds.estimate)}, of the same width: ${rule.what}; ` +
-            'how far the rule is off is part of what whole servers are',
+          `then ${time(rule.from)} becomes ${time(seconds.estimate)}, and its interval grows with it: ${rule.what}; ` +
+            'how far this rule is off is in the width of whole servers',
         ]
       : []),
   ];

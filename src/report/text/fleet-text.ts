@@ -2,7 +2,7 @@
 import pc from 'picocolors';
 import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
-import { stackLabel } from '../../stacks/choose.js';
+import { stackLabel } from '../../stacks/serving.js';
 import { wantedWords } from '../../plan/decide/decide.js';
 import { retrievalRisk } from '../../plan/decide/risks.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
