@@ -191,7 +191,8 @@ async function spreads(
   const worst = (groups: readonly Group[], of: 'free' | 'leftOut'): string => {
     const { stack, device, file, rows, isFree } = [...groups].sort((a, b) => b[of].step - a[of].step)[0]!;
     const by = of === 'leftOut' || !isFree.step ? ', priced by the times of another server' : '';
-    return `${STACK_LABELS[stack]} on ${device}, ${rows} rows of ${file}${by}${groups.length > 1 ? `; the worst of ${groups.length} groups` : ''}`;
+    const among = groups.length > 1 ? `; the worst of ${groups.length} groups` : '';
+    return `${STACK_LABELS[stack]} on ${device}, ${rows} rows of ${file}${by}${among}`;
   };
   const all = {
     ...both((figure) => Math.max(...found.map(({ leftOut }) => leftOut[figure]))),

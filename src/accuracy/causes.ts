@@ -16,8 +16,9 @@ const LAUNCHES =
 
 /** Of vLLM 0.7 in AccelMark. */
 const FIRST_ENGINE =
-  'vLLM’s first engine, in one process with its client: a model of 1 GB took 65 ms a token at 40 requests a second on ' +
-  'A100 80GB, 74 on H200, 9.6 on H100, and 2 to 5 for one user. That is time of hosts, of which no row that fits tells';
+  'vLLM’s first engine, in one process with its client: a model of 1 GB took 65 ms a token at 40 requests a second ' +
+  'on A100 80GB, 74 on H200, 9.6 on H100, and 2 to 5 for one user. That is time of hosts, ' +
+  'of which no row that fits tells';
 
 const CAUSES: readonly Cause[] = [
   { holds: ({ row, kind }) => row.campaign === 'a100-full' && kind === 'step', words: LAUNCHES },

@@ -24,7 +24,8 @@ const LEGEND =
   'error: predicted / measured − 1. median, 90th: of its absolute value. bias: its signed median. inside: share ' +
   'of the figures in their 90 % interval. half-width: the median interval’s, relative to the prediction. Cache ' +
   'and weights are predicted as single numbers without an interval. Throughput below a server’s capacity is not ' +
-  'counted. vllm before 0.8: its first engine, in groups of its own, as it says little of today’s; models without loops.';
+  'counted. vllm before 0.8: its first engine, in groups of its own, as it says little of ' +
+  'today’s; models without loops.';
 
 const groupColumns = (head: string): Column<Group>[] => [
   { title: head, align: 'left', cell: (g) => g.name },

@@ -34,8 +34,8 @@ export interface Pricer {
   /** Units of the GPU, where a server's kernels give each sequence and KV head a block (cost/unequal.ts). */
   readonly units?: number | null;
   /**
-   * Times by which decode attention takes longer beside a prompt, of so many query heads a KV head (cost/beside-prompts.ts);
-   * absent where prompts have a kernel of their own.
+   * Times by which decode attention of so many query heads a KV head takes longer beside a prompt
+   * (cost/beside-prompts.ts); absent where prompts have a kernel of their own.
    */
   readonly besidePrompts?: (group: number, sequences: number, headBytes: number) => number;
   /** How far whole servers were from their predictions: no interval of a step or a prompt is narrower. */

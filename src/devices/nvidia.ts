@@ -203,7 +203,8 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'gb200',
     { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
     ['NVLink 5', 900, { gpus: 72, pcie: 50 }],
-    'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse; 400 Gb/s of network each); nvidia-smi',
+    'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse; 400 Gb/s of network ' +
+      'each); nvidia-smi',
   ),
   nvidia(
     'gb300',

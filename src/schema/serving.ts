@@ -63,7 +63,9 @@ export const WORKLOAD_SETTINGS = {
   lengthsOf: {
     kind: 'text',
     file: 'always',
-    help: 'draw lengths of prompts and outputs from those of this trace; with numbers as --prompt-tokens or --output-tokens scaled to these means',
+    help:
+      'draw lengths of prompts and outputs from those of this trace; with numbers as --prompt-tokens or ' +
+      '--output-tokens scaled to these means',
   },
   turns: {
     kind: 'number',

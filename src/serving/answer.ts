@@ -203,7 +203,8 @@ function frontEnd(stack: string | undefined, { server, workload }: Setting, rate
     ? []
     : [
         `${Math.round(each)} requests a second a replica: one process of vLLM’s front end was seen to take ` +
-          `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds processes`,
+          `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds ` +
+          'processes',
       ];
 }
 

@@ -1,6 +1,6 @@
 /** Reads the settings of a simulation: text and numbers from outside become workload, server and targets. */
 import type { DeviceSpec } from '../devices/catalogue.js';
-import { UserError, show } from '../errors.js';
+import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import {
   asked,
@@ -20,12 +20,13 @@ import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
-import { longestLength, meanLength, shortestLength, type Lengths } from './workload/draws.js';
+import { longestLength, meanLength, shortestLength } from './workload/draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
 import type { ReportedTargets } from './types.js';
 import { ROUTERS, type Router } from './scheduler/options.js';
-import { observedLengths, summarise, TraceSource } from './workload/trace.js';
+import { readLengths, readObserved } from './workload/lengths.js';
+import { summarise, TraceSource } from './workload/trace.js';
 import { readSpeculation, type Speculation } from './speculation.js';
 import { POLICIES, type Policy } from './scheduler/waiting.js';
 import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload/workload.js';
@@ -110,27 +111,6 @@ export interface ServerChoice {
 }
 
 /**
- * Reads `512`, `uniform:100-900` or `lognormal:1024:512`.
- * @throws UserError for anything else
- */
-function readLengths(text: string | number, subject: string): Lengths {
-  const word = String(text).trim();
-  const [kind, ...rest] = word.split(':');
-  if (kind === 'uniform' && rest.length === 1) {
-    const [least, most, ...more] = rest[0]!.split('-').map((part) => parseTokens(part, subject));
-    if (least !== undefined && most !== undefined && more.length === 0 && least <= most)
-      return { kind: 'uniform', least, most };
-  } else if (kind === 'lognormal' && rest.length === 2) {
-    const [mean, deviation] = rest.map((part) => parseTokens(part, subject)) as [number, number];
-    return { kind: 'lognormal', mean, deviation };
-  } else if (rest.length === 0 && /^[0-9]/.test(word)) return { kind: 'fixed', tokens: parseTokens(word, subject) };
-  throw new UserError(
-    `${subject} must be tokens, uniform:LEAST-MOST or lognormal:MEAN:DEVIATION, not ${show(text)}`,
-    `write for example ${subject} lognormal:1024:512`,
-  );
-}
-
-/**
  * @param maxModelLen as the server sets it; null where it does not
  * @param positions longest context that the model takes
  * @throws UserError naming the setting, its rule and the value; for a trace its line
@@ -157,7 +137,7 @@ export function readWorkload(
     if (asked(w[name]))
       throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
   const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
-  const observed = asked(w.lengthsOf) ? observedOf(w) : null;
+  const observed = asked(w.lengthsOf) ? readObserved(w, MOST_OBSERVED) : null;
   const prompt = readLengths(w.promptTokens ?? 'lognormal:1024:1024', '--prompt-tokens');
   const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
@@ -232,26 +212,6 @@ export function readWorkload(
         requests,
       };
     },
-  };
-}
-
-/** Lengths of a trace; with a number for prompts or outputs, scaled so that this is their mean. */
-function observedOf(w: Workload): { prompts: Int32Array; outputs: Int32Array } {
-  const { prompts, outputs } = observedLengths(String(w.lengthsOf), MOST_OBSERVED);
-  const scaled = (of: Int32Array, wanted: string | number | undefined, subject: string): Int32Array => {
-    if (wanted === undefined) return of;
-    const lengths = readLengths(wanted, subject);
-    if (lengths.kind !== 'fixed')
-      throw new UserError(
-        `${subject} must be a number beside --lengths-of, the mean of what is drawn, not ${show(wanted)}`,
-        `write for example ${subject} 512`,
-      );
-    const by = (lengths.tokens * of.length) / of.reduce((sum, n) => sum + n, 0);
-    return of.map((n) => Math.max(1, Math.round(n * by)));
-  };
-  return {
-    prompts: scaled(prompts, w.promptTokens, '--prompt-tokens'),
-    outputs: scaled(outputs, w.outputTokens, '--output-tokens'),
   };
 }
 

@@ -29,7 +29,7 @@ describe('decode attention beside a prompt', () => {
     'of %s, %i heads a KV head, %i sequences of %i tokens takes what was measured',
     (id, group, n, length, both, alone) => {
       const ratio = besidePrompts(rates(id), group, n, n * length * ROW) / (both / alone);
-    expect(Math.abs(ratio - 1)).toBeLessThan(0.08);
+      expect(Math.abs(ratio - 1)).toBeLessThan(0.08);
     },
   );
 

@@ -185,7 +185,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus)
     notes.push(
       `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
-        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of ${link.mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'}`,
+        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of ` +
+        (link.mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'),
     );
   else if (spec && link?.mostGpus === null && question.gpus > SERVER_GPUS)
     notes.push(

@@ -67,7 +67,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const head =
     `${e.planId} on ${e.device} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
     `${range(e.secondsPerStep)}, ${e.evidence}${weakest}. ${servers}What makes ` +
-    `${floor ? 'its kernels’ interval' : 'it'} that wide (shares of the squared distance to the slow end${attainable}):`;
+    `${floor ? 'its kernels’ interval' : 'it'} that wide (shares of the squared distance to the slow ` +
+    `end${attainable}):`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
