@@ -105,7 +105,7 @@ export const SERVER_SETTINGS = {
   },
   maxNumSeqs: {
     kind: 'number',
-    help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, but 256 on A100 and smaller ones; TRT-LLM 2048]',
+    help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, 256 on A100 and smaller ones; TRT-LLM 2048]',
   },
   maxNumBatchedTokens: {
     kind: 'number',

@@ -175,7 +175,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     notes: [
       ...leftOut(plan, o, all),
       ...takenWhole(chosen, server),
-      ...frontEnd(hostOf(sources, scenario)?.stack, setting, rates),
+      ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, setting)),
       ...request.notes,
     ],
   };
@@ -196,9 +196,8 @@ function withoutRecord(depth: Depth | null): Omit<Depth, 'recorded'> | null {
 const FRONT_END = { stack: 'vllm', fewest: 70, most: 95 } as const;
 
 /** Says where requests come faster than a server's front end was ever seen to take them. */
-function frontEnd(stack: string | undefined, { server, workload }: Setting, rates: readonly SustainedRate[]): string[] {
-  const found = rates.map((rate) => rate.requestsPerSecond.estimate);
-  const each = Math.max(workload.requestsPerSecond ?? 0, ...found) / server.replicas;
+function frontEnd(stack: string | undefined, { server, workload }: Setting): string[] {
+  const each = (workload.requestsPerSecond ?? 0) / server.replicas;
   return stack !== FRONT_END.stack || each <= FRONT_END.fewest
     ? []
     : [

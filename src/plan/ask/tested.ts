@@ -1,7 +1,7 @@
 /** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
 import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { stackLabel } from '../../stacks/serving.js';
+import { isEarlierEngine, stackLabel } from '../../stacks/serving.js';
 import { median } from '../../numbers/statistics.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';
@@ -219,7 +219,10 @@ function byVersion(
     nearest.push(g);
     figures += g.figures.length;
   }
-  return { nearest, others: sorted.slice(nearest.length) };
+  // Of an earlier engine nothing is told beside today's.
+  const isEarlier = (g: JudgedGroup): boolean => isEarlierEngine({ stack: g.server, version: g.version });
+  const others = sorted.slice(nearest.length);
+  return { nearest, others: nearest.every(isEarlier) ? others : others.filter((g) => !isEarlier(g)) };
 }
 
 /** The groups nearest to a question, what they are of, and those of other versions; null as above. */
