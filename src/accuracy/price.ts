@@ -177,7 +177,7 @@ async function withKernels(scenario: Scenario): Promise<Scenario> {
 
 /** The first interval's estimate, within the ends of both. */
 const spanning = (a: Interval | null, b: Interval | null): Interval | null =>
-  a && b ? { estimate: a.estimate, low: Math.min(a.low, b.low), high: Math.max(a.high, b.high) } : a;
+  a && b ? { estimate: a.estimate, low: Math.min(a.low, b.low), high: Math.max(a.high, b.high) } : (a ?? b);
 
 /** The model of a row. */
 export const geometryOf = (row: Row, folder: string): Geometry => {

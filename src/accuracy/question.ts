@@ -82,11 +82,14 @@ export function questionsOf(row: Row, folder: string, readGeometry: () => Geomet
     const { scenario } = first;
     return [first, { by: 'simulate', scenario: { ...scenario, workload: { ...scenario.workload, outputTokens } } }];
   }
-  if (w.kind === 'single' && row.open?.includes(PROMPTS_OPEN)) {
-    const decoding = { ...w, kind: 'decode-only' as const, firstTokenCounted: true };
-    return [first, questionOf({ ...row, workload: decoding }, folder, readGeometry)];
-  }
-  return [first];
+  if (w.kind !== 'single') return [first];
+  const { promptsCounted, ...batch } = w;
+  const decoding = (): Question => {
+    const workload = { ...batch, kind: 'decode-only' as const, firstTokenCounted: true };
+    return questionOf({ ...row, workload }, folder, readGeometry);
+  };
+  if (promptsCounted === false) return [decoding(), { by: 'memory', scenario: first.scenario }];
+  return row.open?.includes(PROMPTS_OPEN) ? [first, decoding()] : [first];
 }
 
 /** Files of `ledger/traces` with the lengths of a set of prompts, by the name that rows have for it. */

@@ -140,8 +140,8 @@ const workload = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('decode-only'), ...load, concurrency: count, firstTokenCounted: z.boolean() }),
   /** `concurrency` users who send the next request when they have their answer. */
   z.strictObject({ kind: z.literal('closed-loop'), ...load, concurrency: count, requests: count.optional() }),
-  /** All `concurrency` requests at once, timed until the last token. */
-  z.strictObject({ kind: z.literal('single'), ...load, concurrency: count }),
+  /** All `concurrency` requests at once, timed until the last token; from the first on where prompts do not count. */
+  z.strictObject({ kind: z.literal('single'), ...load, concurrency: count, promptsCounted: z.boolean().optional() }),
   /** Requests at random times; null: all of them at once. */
   z.strictObject({
     kind: z.literal('rate'),

@@ -245,6 +245,10 @@ describe('questions', () => {
     const open = ['whether the rate counts the prompts'];
     expect(all({ workload: { kind: 'single', ...load }, open }).map((q) => q.by)).toEqual(['simulate', 'plan']);
     expect(all({ workload: { kind: 'single', ...load } }).length).toBe(1);
+    expect(all({ workload: { kind: 'single', ...load, promptsCounted: false } }).map((q) => q.by)).toEqual([
+      'plan',
+      'memory',
+    ]);
     // What is accepted of proposals: as published for the model, up to all of them.
     const draft = { method: 'loops', draftTokens: 4 } as const;
     const accepted = all({ workload: { kind: 'single', ...load, speculation: draft } }).map((q) =>
