@@ -140,7 +140,7 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
     codec: ['full'],
     usdPerHour: 2.5,
     ttft: '1s',
-    workload: { rate: 16, promptTokens: 300, outputTokens: 60, requests: 500 },
+    workload: { rate: 16, promptTokens: 300, outputTokens: 60, requests: 150 },
     server: { replicas: 2, maxNumSeqs: 4 },
   };
   const files = await filesOf(scenario, { simulate: true });
@@ -244,7 +244,7 @@ describe('the command', () => {
     const chat = folder.file(
       'chat.yaml',
       'model: ouro-2.6b\ndevice: h200\ncontext: 4096\ncodec: [full, lla]\n' +
-        'workload: { rate: 1, promptTokens: 3500, outputTokens: 100, requests: 100 }\n',
+        'workload: { rate: 1, promptTokens: 3500, outputTokens: 30, requests: 100 }\n',
     );
     mkdirSync(out);
     for (const name of ['kernel-roofline.png', 'cache-against-context.png', 'mine.png', 'notes.txt'])
