@@ -83,9 +83,10 @@ describe('a trace', () => {
 
 describe('lengths drawn from a trace', () => {
   const lengths = Array.from({ length: 200 }, (_, i) => `${i},${10 + 3 * i},${5 + i}`);
-  const path = file(`arrived_at,num_prefill_tokens,num_decode_tokens\n${lengths.join('\n')}\n`).path;
+  const written = (): string => file(`arrived_at,num_prefill_tokens,num_decode_tokens\n${lengths.join('\n')}\n`).path;
 
   it('have the trace’s means, or those that are asked for', () => {
+    const path = written();
     const [as, scaled] = [{}, { promptTokens: 617, outputTokens: '52' }].map((means) =>
       readWorkload({ lengthsOf: path, ...means }, null, 4096, false),
     );
@@ -97,7 +98,7 @@ describe('lengths drawn from a trace', () => {
   });
 
   it('take no other distribution beside them', () => {
-    expect(() => readWorkload({ lengthsOf: path, outputTokens: 'uniform:1-9' }, null, 4096, false)).toThrow(
+    expect(() => readWorkload({ lengthsOf: written(), outputTokens: 'uniform:1-9' }, null, 4096, false)).toThrow(
       /--output-tokens must be a number beside --lengths-of/,
     );
   });
