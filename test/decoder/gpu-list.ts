@@ -220,7 +220,7 @@ function sampled(all: Case[], seed: number): Case[] {
 }
 
 /** A third of the kinds in each run. */
-export const CASES = everyNth(sampled(ALL, SEED), 5, 1);
+export const CASES = everyNth(sampled(ALL, SEED), 6, 1);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
 export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 8);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
