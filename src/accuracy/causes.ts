@@ -2,6 +2,7 @@
  * Why figures of the ledger lie outside their intervals. Each cause was checked by the number that stands in it; what
  * has none here is unexplained.
  */
+import { isTooFast } from '../plan/ask/tested.js';
 import type { Judged } from './judge.js';
 
 interface Cause {
@@ -29,7 +30,7 @@ const CAUSES: readonly Cause[] = [
       'weights of 65.5 GB. The planner leaves SGLang as much memory as vLLM',
   },
   {
-    holds: ({ row }) => /^qwen3-(14|32)b-h100-/.test(row.id),
+    holds: (j) => /^qwen3-(14|32)b-h100-/.test(j.row.id) && isTooFast(j),
     words:
       'the source says H100 SXM; one sequence of 32k tokens took it 43.3 ms a token of Qwen3-32B: 73.9 GB at ' +
       '1.71 TB/s, half of an SXM’s rate, 86 % of an H100 PCIe’s. The same source’s A100 took 48.6 ms. Priced as an ' +
@@ -42,11 +43,7 @@ const CAUSES: readonly Cause[] = [
       'That is 12 ms a request in front of vLLM’s scheduler (TRT-LLM there: 1 to 2), which is not modelled',
   },
   {
-    holds: ({ row, error }) => (row.server.flags ?? []).includes('V0 engine') && error < 0,
-    words: FIRST_ENGINE,
-  },
-  {
-    holds: ({ row, kind }) => row.id.startsWith('f-') && row.server.version === '0.7.3' && kind === 'throughput',
+    holds: (j) => (j.row.server.flags ?? []).includes('V0 engine') && isTooFast(j),
     words: FIRST_ENGINE,
   },
   {

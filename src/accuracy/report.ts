@@ -209,17 +209,19 @@ function reportOf(
         cause: j.inside ? null : causeOf(j),
       };
     }),
-    kinds: by((j) => (j.looped ? 'looped' : isEarlier(j) ? 'vllm before 0.8' : 'without loops')),
+    kinds: by((j) => (j.looped ? 'looped' : isEarlier(j) ? EARLIER : 'without loops')),
     groups: {
       source: by((j) => j.file),
       GPU: by((j) => j.row.device ?? j.row.deviceName!),
-      server: by((j) => (isEarlier(j) ? 'vllm before 0.8' : j.row.server.name)),
+      server: by((j) => (isEarlier(j) ? EARLIER : j.row.server.name)),
       model: by((j) => modelName(j.row)),
     },
     cachedPrompts: cached,
     notPriced,
   };
 }
+
+const EARLIER = 'vllm before 0.8';
 
 /** Of an engine that is not today's: it says little of what a server does now. */
 const isEarlier = ({ row: { server } }: Judged): boolean =>

@@ -64,7 +64,12 @@ export const CONSTANTS = {
   scores: of(1.15, 'factor', 'either way, for attention that also writes its scores', '0 to 15 % measured, H2O'),
   negligible: of(0.1, 'share', 'of a time whose weaker evidence gives no name', 'chosen'),
   unequalLoss: of(0.188, 'share', 'lost a round and unit of inequality', 'LLMServingSim’s skew.csv, 396 batches'),
-  tileShare: of(0.6, 'share', 'of the matrix rate that attention’s tiles reach', 'prompts: A100, L40S, RTX PRO 6000'),
+  tileShare: of(
+    0.6,
+    'share',
+    'of the matrix rate that attention’s tiles reach',
+    'LLMServingSim’s attention.csv, RTX PRO 6000',
+  ),
   tileShareHalved: of(0.8, 'share', 'the same where that rate is halved', 'LLMServingSim’s attention.csv, RTX 4090'),
   unequalRounds: of(2, 'rounds', 'below which nothing is lost', 'LLMServingSim’s skew.csv, 396 batches'),
 } as const satisfies Record<string, Constant>;

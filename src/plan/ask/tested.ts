@@ -125,10 +125,13 @@ const insideOf = (figures: readonly JudgedFigure[]): number => figures.filter((f
 /** Of so many figures, such a share is no chance. */
 const ONE_SIDED = 0.8;
 
+/** A rate that is predicted too high is a time that is too short. */
+export const isTooFast = ({ kind, error }: Pick<JudgedFigure, 'kind' | 'error'>): boolean =>
+  kind === 'throughput' ? error > 0 : error < 0;
+
 function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
   if (figures.length < LEAST_FIGURES) return null;
-  // A rate that is predicted too high is a time that is too short.
-  const fast = figures.filter(({ kind, error }) => (kind === 'throughput' ? error > 0 : error < 0)).length;
+  const fast = figures.filter(isTooFast).length;
   if (fast >= ONE_SIDED * figures.length) return 'too fast';
   return fast <= (1 - ONE_SIDED) * figures.length ? 'too slow' : null;
 }

@@ -15,6 +15,7 @@
 import { isUncompressed, takesTwoPasses } from '../../codecs/registry.js';
 import { priceCalls, type Pricer, type SchedulePrice } from '../../cost/latency.js';
 import { allocatedTokens } from '../../eviction/policy.js';
+import { STORAGE_BYTES } from '../../../kernels/op-class.js';
 import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
 import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../../schedule/prefill/prefill.js';
 import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill/calls.js';
@@ -64,9 +65,6 @@ function contextKnots(c: Configuration, longest: number): Float64Array {
   for (const bend of [cap, kept]) if (bend < knots.at(-1)!) knots.push(bend);
   return Float64Array.from([...new Set(knots)].sort((a, b) => a - b));
 }
-
-/** Bytes of a cached number to servers' kernels. */
-const CACHE_BYTES = 2;
 
 /** True for operations of a step whose time depends on how much is cached. */
 const readsContext = ({ kernel }: KernelCall): boolean =>
@@ -182,7 +180,7 @@ export class PriceTables {
     this.overhead = pricer.stepOverhead.estimate;
     const { heads, kvHeads, headDim } = c.geometry;
     const beside = isUncompressed(c.codec) ? pricer.besidePrompts : undefined;
-    const rowBytes = 2 * headDim * CACHE_BYTES;
+    const rowBytes = 2 * headDim * STORAGE_BYTES;
     this.besidePrompts = (n, length) => beside?.(heads / kvHeads, n, n * length * rowBytes) ?? 1;
     const { units } = pricer;
     this.blocksPerUnit = units && isUncompressed(c.codec) ? Math.max(1, c.geometry.kvHeads / c.gpus) / units : 0;
