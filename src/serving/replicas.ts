@@ -29,12 +29,16 @@ export function replicasFor(
   // Replicas are added one by one, and with those that prefill in groups.
   const unit = server.prefillReplicas === 0 ? 1 : server.replicas;
   const least = whole(setting, service);
-  const serve = (bound: Bound, units: number): boolean =>
-    trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
+  const found = { low: rates.high, estimate: rates.estimate, high: rates.low };
+  const serve = (bound: Bound, units: number): boolean => {
+    // So many have been searched for their highest rate.
+    if (units * unit === server.replicas) return wanted <= found[bound];
+    return trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
       ...server,
       replicas: units * unit,
       prefillReplicas: units * server.prefillReplicas,
     }).meets;
+  };
   const fewest = (bound: Bound, rate: number, known: number): number => {
     const proportion = Math.max(1, Math.ceil((wanted * server.replicas) / unit / rate - 1e-9));
     if (proportion * unit > MOST_TOGETHER) return Math.max(known, proportion * unit);
