@@ -20,7 +20,7 @@ const candidates = [
   ['full cache', { codec: ['full'] }],
   ['lla-21.33x', { codec: ['lla'], ratio: [21.33], path: ['block-absorbed'] }],
 ];
-const options = { findRate: false, percentile: null, skipBad: false, shard: null, progress: () => false };
+const options = { findRate: false, skipBad: false, shard: null, progress: () => false };
 
 for (const [name, filter] of candidates) {
   for (const requests of trace === undefined ? [19_366, 193_660, 1_000_000] : [null]) {

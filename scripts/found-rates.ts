@@ -41,7 +41,7 @@ const CASES: readonly (readonly [name: string, scenario: Scenario])[] = [
 
 const setUp = async (scenario: Scenario, seed: number): Promise<{ setting: Setting; service: Service }> => {
   const own = { ...scenario, workload: { ...scenario.workload, seed } };
-  const { setting, plan } = settle(own, await readSources(own), { percentile: null, skipBad: false });
+  const { setting, plan } = settle(own, await readSources(own), { skipBad: false });
   const row = plan.plans[0]!;
   return { setting, service: new Service(setting, candidateOf(setting.request, row.id)!, row) };
 };

@@ -85,7 +85,7 @@ export class Pricing {
     if (question.by === 'plan') return this.steps(question);
     if (question.by === 'rounds') return this.rounds(question);
     const scenario = await withKernels(question.scenario);
-    const { setting, plan } = settle(scenario, await this.read(scenario), { percentile: null, skipBad: false });
+    const { setting, plan } = settle(scenario, await this.read(scenario), { skipBad: false });
     const shown = plan.plans[0];
     const candidate = setting.request.candidates[0]!;
     const service = new Service(setting, candidate, shown);
@@ -109,7 +109,7 @@ export class Pricing {
     const sources = await this.read(priced);
     // Rounds begin with first tokens: how unsure these are does not matter.
     const alone = sources.gpu ? { ...sources, gpu: { ...sources.gpu, spread: null } } : sources;
-    const { setting, plan } = settle(priced, alone, { percentile: null, skipBad: false });
+    const { setting, plan } = settle(priced, alone, { skipBad: false });
     // Prices do not depend on what is accepted.
     const { draftAcceptance: _acceptance, ...workload } = priced.workload ?? {};
     const key = JSON.stringify({ ...priced, workload });

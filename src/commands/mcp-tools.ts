@@ -80,7 +80,6 @@ const simulate: Tool = {
     const { simulate: simulated } = await import('../serving/answer.js');
     const report = await simulated(served, await readSources(served), {
       findRate: input['findRate'] === true,
-      percentile: null,
       skipBad: false,
       shard: null,
       progress,

@@ -59,7 +59,6 @@ export const simulateCommand: Command = {
     ...optionsOf(SERVER_SETTINGS, 'Server'),
     ttft: { ...settingOptions['ttft']!, help: 'longest time to the first token, waiting included [2s]' },
     tpot: { ...settingOptions['tpot']!, help: 'longest mean time between output tokens of a request [80ms]' },
-    percentile: option('share of the requests that must meet both, percent [99]', 'Targets'),
     'find-rate': toggle(
       'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps ' +
         'quality; --rate is the demand',
@@ -147,7 +146,6 @@ async function run(args: Args): Promise<ExitCode> {
       : ways
         ? inFileWords(args, async () =>
             (await import('../serving/ways.js')).compareWays(scenario, await readSources(scenario), {
-              percentile: textFlag(args, 'percentile'),
               skipBad: isSet(args, 'skip-bad'),
               progress,
             }),
@@ -155,7 +153,6 @@ async function run(args: Args): Promise<ExitCode> {
         : inFileWords(args, async () =>
             (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
               findRate,
-              percentile: textFlag(args, 'percentile'),
               skipBad: isSet(args, 'skip-bad'),
               curve: picture !== null,
               shard,

@@ -38,7 +38,7 @@ export function serveTasks(): void {
       return false;
     };
     const { scenario, sources, findRate, ways } = data;
-    const common = { percentile: null, skipBad: false, progress };
+    const common = { skipBad: false, progress };
     (ways
       ? compareWays(scenario, sources, common)
       : simulate(scenario, sources, { ...common, findRate, shard: null, curve: findRate })

@@ -41,7 +41,7 @@ export async function simulatePlans(
       const simulated = simulateFleet(scenario, fleet, sources);
       return { view: ofReplica(view, scenario, simulated), simulated: { ...none(USERS).simulated, fleet: simulated } };
     }
-    const { setting } = settle(scenario, sources, PERCENTILE);
+    const { setting } = settle(scenario, sources, { skipBad: false });
     const why = whyNotSearched(scenario, report, setting.workload);
     const chosen = why === null ? chooseByRate(setting, contenders(request, report.plans)) : null;
     const decided = decidedBy(view, chosen, setting.server);
@@ -50,7 +50,7 @@ export async function simulatePlans(
       say(`${what}: ${doing}`);
       return false;
     };
-    const options = { ...PERCENTILE, shard: null, progress: saying('requests'), only };
+    const options = { skipBad: false, shard: null, progress: saying('requests'), only };
     const runs = await simulate(scenario, sources, { ...options, findRate: false });
     if (why !== null) return { view: decided, simulated: { report: runs, left: why, chosen } };
     const { candidates } = await simulate(scenario, sources, {
@@ -59,7 +59,7 @@ export async function simulatePlans(
       findRate: true,
       curve: true,
     });
-    const { ways, notes } = await compareWays(scenario, sources, { ...PERCENTILE, progress: saying('ways') });
+    const { ways, notes } = await compareWays(scenario, sources, { skipBad: false, progress: saying('ways') });
     return {
       view: decided,
       simulated: {
@@ -73,8 +73,6 @@ export async function simulatePlans(
     return none(`${error.message}; ${error.hint}.`);
   }
 }
-
-const PERCENTILE = { percentile: null, skipBad: false } as const;
 
 /** Plans that the answer recommends, or says why not. */
 const namedBy = ({ answer }: View['report']): string[] => [

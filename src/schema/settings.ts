@@ -225,6 +225,12 @@ export const SETTINGS = {
     group: 'Targets',
     help: 'probability with which --tpot and --ttft are met [0.9]',
   },
+  percentile: {
+    kind: 'number',
+    title: 'Requests that must be in time',
+    group: 'Targets',
+    help: 'of simulated requests (--users, a workload): share that must meet --tpot and --ttft, percent [99]',
+  },
   keep: {
     kind: 'number',
     title: 'Scores to keep',

@@ -23,8 +23,6 @@ import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js'
 
 export interface SimulationOptions {
   readonly findRate: boolean;
-  /** Share of requests that must meet the targets, percent. */
-  readonly percentile: string | null;
   readonly skipBad: boolean;
   /** With `findRate`: latency at more rates, for a picture. */
   readonly curve?: boolean;
@@ -50,9 +48,9 @@ const FEW = 4;
 export function settle(
   scenario: Scenario,
   sources: Sources,
-  o: Pick<SimulationOptions, 'percentile' | 'skipBad'>,
+  o: Pick<SimulationOptions, 'skipBad'>,
 ): { setting: Setting; plan: PlanReport } {
-  const targets = readTargets(scenario, o.percentile);
+  const targets = readTargets(scenario);
   // Targets of time are met, or not, by the simulation.
   const { ttft: _ttft, tpot: _tpot, batch: _batch, ...still } = scenario;
   const { request, refused } = prepare(still, sources);

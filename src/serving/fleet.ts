@@ -43,7 +43,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
         server: { ...scenario.server, replicas: 1 },
       },
       sources,
-      { percentile: null, skipBad: false },
+      { skipBad: false },
     ),
   );
   const { workload, targets, server, tested } = settings[0]!.setting;

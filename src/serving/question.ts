@@ -351,11 +351,11 @@ export function readServer(
 const DEFAULT_TARGETS = { ttft: '2s', tpot: '80ms', percentile: 99 } as const;
 
 /** Reads the targets of a run; a plan's targets of the same names are about a still picture. */
-export function readTargets(s: Pick<Scenario, 'ttft' | 'tpot'>, percentile: string | null): Targets {
+export function readTargets(s: Pick<Scenario, 'ttft' | 'tpot' | 'percentile'>): Targets {
   return {
     ttftSeconds: parseSeconds(String(s.ttft ?? DEFAULT_TARGETS.ttft), '--ttft', true),
     tpotSeconds: parseSeconds(String(s.tpot ?? DEFAULT_TARGETS.tpot), '--tpot'),
-    share: parseNumber(percentile ?? DEFAULT_TARGETS.percentile, '--percentile', { min: 1, max: 99.99 }) / 100,
+    share: parseNumber(s.percentile ?? DEFAULT_TARGETS.percentile, '--percentile', { min: 1, max: 99.99 }) / 100,
   };
 }
 

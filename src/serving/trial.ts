@@ -18,7 +18,7 @@ export interface Trial {
   readonly tooLong: boolean;
 }
 
-/** Made-up requests of a first look come for at least this long, so that a batch grows to what a rate makes of it. */
+/** Seconds of a first look at most, so that a batch grows to what a rate makes of it. */
 const LOOK_SECONDS = 120;
 /** Lengths of a request that just meets its targets, in a part of a run: what one part has, the next has not. */
 const SPANS_OF_A_PART = 3;
@@ -29,14 +29,16 @@ const MOST_ITERATIONS = 300_000;
 /** Of a first look: enough to tell a rate that is far off. */
 export const look = (setting: Setting, service: Service): Least => ({
   requests: Math.min(enoughFor(1 - setting.targets.share), bearable(setting, service)),
-  seconds: LOOK_SECONDS,
+  seconds: Math.min(LOOK_SECONDS, secondsOf(setting)),
 });
 
 /** Of a run whose parts each tell the share of requests that miss. */
 export const whole = (setting: Setting, service: Service): Least => ({
   requests: Math.min(RUN_PARTS * enoughFor(1 - setting.targets.share), bearable(setting, service)),
-  seconds: RUN_PARTS * SPANS_OF_A_PART * spanOf(setting),
+  seconds: secondsOf(setting),
 });
+
+const secondsOf = (setting: Setting): number => RUN_PARTS * SPANS_OF_A_PART * spanOf(setting);
 
 /** Requests of a run that takes not much longer than that, but so many that something may be sure. */
 function bearable({ targets, workload, request, server }: Setting, { options }: Service): number {

@@ -219,6 +219,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   minRecall: fc.constantFrom('0.9', '1'),
   gpus: fc.constantFrom('1', '1', '2', '4', '5', '8', '11', '16', '55'),
   batch: whole(1, 5000),
+  percentile: fc.constantFrom('50', '95', '99.9'),
   users: whole(1, 5000),
   usdPerHour: fc.constantFrom('3.5', '0.0001', '1000000', '12'),
   codec: listOf(fc.constantFrom(...CODEC_KINDS)),

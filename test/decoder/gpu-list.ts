@@ -219,19 +219,19 @@ function sampled(all: Case[], seed: number): Case[] {
   return [...kinds.values()].map((cases) => random.pick(cases));
 }
 
-/** A third of the kinds in each run. */
-export const CASES = everyNth(sampled(ALL, SEED), 6, 1);
+/** An eighth of the kinds in each run. */
+export const CASES = everyNth(sampled(ALL, SEED), 8, 1);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
-export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 8);
+export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 11);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
-export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 9, 2);
+export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 12, 2);
 /** The same, taken in chunk by chunk, where a prompt may follow cached tokens. */
 export const CHUNKED_CASES = everyNth(
   sampled(
     ALL.filter(({ codec }) => !takesWhole(codec)),
     SEED + 3,
   ),
-  8,
+  11,
   3,
 );
 /** A case whose prompts are taken in whole. */
@@ -242,6 +242,6 @@ export const CAPTURED_CASES = everyNth(
     ALL.filter(({ codec }) => isLatent(codec) && takesTwoPasses(codec)),
     SEED + 4,
   ),
-  4,
+  6,
   4,
 );

@@ -62,7 +62,7 @@ const ALL = [OURO, HUGINN, GROUPED]
   .flatMap(casesOf)
   .filter(({ geometry, codec }) => geometry !== HUGINN || !hasOwnStorage(codec))
   .map(singles);
-export const CASES = everyNth(ALL.filter(onFewThreads), 5, 2);
+export const CASES = everyNth(ALL.filter(onFewThreads), 7, 2);
 /** Kernels of blocks add up across eight threads. */
 export const BLOCK_CASES = everyNth(
   ALL.filter((of) => !onFewThreads(of)),

@@ -140,6 +140,7 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
     codec: ['full'],
     usdPerHour: 2.5,
     ttft: '1s',
+    percentile: 90,
     workload: { rate: 16, promptTokens: 300, outputTokens: 60, requests: 150 },
     server: { replicas: 2, maxNumSeqs: 4 },
   };
@@ -240,10 +241,10 @@ describe('the command', () => {
 
   it('writes a folder and says so, removes pictures that are no more, leaves other files', () => {
     const out = join(folder.path, 'chat');
-    // Long prompts: one decode step favours the codec, the workload does not. Long steps are soon simulated.
+    // Long prompts: one decode step favours the codec, the workload does not. Few requests tell a share of 90 %.
     const chat = folder.file(
       'chat.yaml',
-      'model: ouro-2.6b\ndevice: h200\ncontext: 4096\ncodec: [full, lla]\n' +
+      'model: ouro-2.6b\ndevice: h200\ncontext: 4096\ncodec: [full, lla]\npercentile: 90\n' +
         'workload: { rate: 1, promptTokens: 3500, outputTokens: 30, requests: 100 }\n',
     );
     mkdirSync(out);

@@ -21,10 +21,10 @@ import { filesOf, textOf } from './reports.js';
 const SEED =
   process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
 /** Others by each seed. */
-const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 4);
+const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 2);
 
 const SMALL = Object.keys(SMALL_OPERATIONS);
-const WITH_SMALL = 2;
+const WITH_SMALL = 1;
 
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
   model: ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b', 'nanbeige4.2-3b'],

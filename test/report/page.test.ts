@@ -104,9 +104,9 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     expect(height).toBeLessThan(1017);
   }
 
-  const some = everyNthTest(2);
+  const some = everyNthTest(3);
   const others = ['huginn-h100', 'tensor-parallel-2xh100', 'million-tokens'];
-  it.each(everyNth(['chat-h200', 'nothing-fits', ...others], 3))(
+  it.each(everyNth(['chat-h200', 'nothing-fits', ...others], 5))(
     '%s opens without a message or a request, with its pictures drawn, and prints its first page on one sheet',
     async (name) => {
       const o = await open(browser, await pageOf(scenarioOf(name)));

@@ -62,7 +62,7 @@ it(`rates that are called sure are met by other draws (seed ${SEED})`, { timeout
   const sources = await readSources(scenario);
   const drawOf = () => {
     const workload = { promptTokens: 512, outputTokens: 64, seed: random.whole(1, 1e6) };
-    const { setting, plan } = settle({ ...scenario, workload }, sources, { percentile: '95', skipBad: false });
+    const { setting, plan } = settle({ ...scenario, workload, percentile: 95 }, sources, { skipBad: false });
     const row = plan.plans[0]!;
     return { setting, service: new Service(setting, candidateOf(setting.request, row.id)!, row) };
   };

@@ -155,7 +155,6 @@ function expectFiguresOf(figures: RunFigures, requests: readonly Ended[]): void 
 
 const OPTIONS: SimulationOptions = {
   findRate: false,
-  percentile: null,
   skipBad: false,
   shard: null,
   progress: () => false,
@@ -218,8 +217,8 @@ describe('of few requests', () => {
     const runs = recorded();
     const scenario = fewOf(20);
     const { candidates, ...r } = await simulated(
-      { ...scenario, ttft: '1s' },
-      { findRate: true, curve: true, percentile: '90' },
+      { ...scenario, ttft: '1s', percentile: 90 },
+      { findRate: true, curve: true },
     );
     const { atEstimate, curve, requestsPerSecond } = candidates![0]!;
     const drawn = runs().slice(-curve!.length);

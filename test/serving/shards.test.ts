@@ -15,6 +15,9 @@ const SCENARIO = `model: ouro-1.4b
 device: h200
 codec: [full, kv-quant]
 ratio: [4, 2]
+percentile: 90
+ttft: 500ms
+tpot: 30ms
 workload: { requests: 20, rate: 2, promptTokens: 256, outputTokens: 16 }
 min: { gsm8k: 0.1 }
 `;

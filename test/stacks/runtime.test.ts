@@ -214,7 +214,7 @@ describe('steps', () => {
       server: { maxNumBatchedTokens: 8192 },
     } as const;
     const sources = await readSources(asked);
-    const none = { findRate: false, percentile: null, skipBad: false, shard: null, progress: () => false };
+    const none = { findRate: false, skipBad: false, shard: null, progress: () => false };
     const report = await simulate(asked, sources, { ...none, bounds: ['estimate'] });
     // Contexts grow, and the longer of two lines is not their mean.
     const contexts = Array.from({ length: 16 }, (_, i) => promptTokens + Math.round((2000 * (i + 0.5)) / 16));
@@ -259,7 +259,6 @@ describe('transformers', () => {
     };
     const report = await simulate(scenario, await readSources(scenario), {
       findRate: false,
-      percentile: null,
       skipBad: false,
       shard: null,
       progress: () => false,
