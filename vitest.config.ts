@@ -3,6 +3,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { manySeeds } from './scripts/many-seeds.js';
 
 const root = fileURLToPath(new URL('.', import.meta.url));
@@ -47,6 +48,19 @@ function projectOf(name: string): keyof typeof ENVIRONMENTS {
 }
 const projects = FILES.map((name) => [name, projectOf(name)] as const);
 
+/** What takes longest comes first in its project: at the end one process would work alone, beside what is timed. */
+const LONGEST = ['accuracy/accuracy.test.ts', 'report/committed.test.ts', 'report/folder.test.ts'];
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification): boolean => LONGEST.some((name) => moduleId.endsWith(name));
+    const first = sorted.filter(isLong);
+    const rest = sorted.filter((file) => !isLong(file));
+    const at = rest.findIndex(({ project }) => project.name === first[0]?.project.name);
+    return at < 0 ? sorted : rest.toSpliced(at, 0, ...first);
+  }
+}
+
 /** Each test for `COUNT` seeds from `FIRST` on: LLA_SIM_SEEDS=FIRST+COUNT. */
 const [first, count] = (process.env.LLA_SIM_SEEDS ?? '').split('+').map(Number);
 const plugins = first !== undefined && count !== undefined ? [manySeeds(first, count)] : [];
@@ -55,6 +69,7 @@ export default defineConfig({
   test: {
     // A software adapter uses every core already; three take 8 % longer.
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     // Projects transform the same modules.
     experimental: { fsModuleCache: plugins.length === 0 },
     projects: Object.entries(ENVIRONMENTS).map(([name, env]) => ({

@@ -23,11 +23,14 @@ import {
   timesOf,
   tunedTimes,
   widened,
+  worstOf,
+  type LeftOut,
   type Measured,
   type Sides,
 } from './fit-attainable.js';
 import { fitWalk, walksOf } from './fit-undivided.js';
 import { formOf, generationOf } from '../src/stacks/fit/gpus.js';
+import { stackLabel } from '../src/stacks/serving.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
 import { walksAlone } from '../src/stacks/serving.js';
@@ -86,7 +89,10 @@ for (const kind of TUNED_CLASSES) {
     );
     console.log(judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOf(others, BEYOND_EACH)), one.left));
   }
-  pooled[kind] = rounded(widened(fitBracket(times), sidesOf(byGeneration, BEYOND_EACH)));
+  pooled[kind] = {
+    ...rounded(widened(fitBracket(times), sidesOf(byGeneration, BEYOND_EACH))),
+    worst: worstOf(byGeneration, BEYOND_EACH),
+  };
   const ids = [...new Set(times.map((t) => t.device))];
   const byStack = new Map(
     ids.map(
@@ -96,26 +102,24 @@ for (const kind of TUNED_CLASSES) {
           leaveOut(
             times.filter((t) => t.device === id),
             (t) => t.stack,
-          ),
+          ).map((one) => ({ ...one, group: `${stackLabel(one.group)} on ${id}` })),
         ] as const,
     ),
   );
-  const widthOf = (id: string, without: string): Sides =>
-    sidesOf(
-      [...byStack]
-        .filter(([other]) => formOf(other) === formOf(id) && generationOf(other) !== without)
-        .flatMap(([, left]) => left),
-      BEYOND_EACH,
-    );
+  const alike = (id: string, without: string): LeftOut[] =>
+    [...byStack]
+      .filter(([other]) => formOf(other) === formOf(id) && generationOf(other) !== without)
+      .flatMap(([, left]) => left);
+  const widthOf = (id: string, without: string): Sides => sidesOf(alike(id, without), BEYOND_EACH);
   for (const id of ids) {
     const own = byStack.get(id) ?? [];
     for (const one of own)
       console.log(
-        judge(`${kind} on ${id}, ${one.group} left out`, widened(one.bracket, widthOf(id, generationOf(id))), one.left),
+        judge(`${kind}, ${one.group} left out`, widened(one.bracket, widthOf(id, generationOf(id))), one.left),
       );
     if (own.length === 0) continue;
     const bracket = widened(fitBracket(times.filter((t) => t.device === id)), widthOf(id, ''));
-    (devices[id] ??= {})[kind] = rounded(bracket);
+    (devices[id] ??= {})[kind] = { ...rounded(bracket), worst: worstOf(alike(id, ''), BEYOND_EACH) };
   }
 }
 const launch = pooled['decode-attention']!.middle;

@@ -9,6 +9,7 @@ import { tunedClass, type TunedClass } from '../kernels/tuned.js';
 import { bracketAt, exchangeClass, paceOf, type Bracket } from '../src/stacks/attainable.js';
 import { generationOf, ratesOf } from '../src/stacks/fit/gpus.js';
 import { knotSizes } from '../src/stacks/grid.js';
+import { quantile } from '../src/numbers/statistics.js';
 import { conformalQuantile } from '../src/cost/conformal.js';
 import { descend } from '../src/cost/descend.js';
 import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../src/cost/law.js';
@@ -245,6 +246,21 @@ export function leaveOut(times: readonly Measured[], groupOf: (time: Measured) =
     left: times.filter((time) => groupOf(time) === group),
     bracket: fitBracket(times.filter((time) => groupOf(time) !== group)),
   }));
+}
+
+/** The group that reaches furthest beyond each end, by all but that share of its times. */
+export function worstOf(groups: readonly LeftOut[], share: number): Record<keyof Sides, string> {
+  const worst = (of: keyof Sides): string =>
+    groups
+      .map(({ group, left, bracket }) => ({
+        group,
+        by: quantile(
+          left.map((t) => beyond(bracket, t)[of]),
+          1 - share,
+        ),
+      }))
+      .reduce((a, b) => (b.by > a.by ? b : a)).group;
+  return { fast: worst('fast'), slow: worst('slow') };
 }
 
 /**

@@ -4,7 +4,6 @@ import { UserError } from '../errors.js';
 import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { readModel, readSources } from '../plan/ask/on-disk.js';
 import { evaluate } from '../plan/evaluate/evaluate.js';
-import { hasTables } from '../plan/ask/stacks.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { FigureName } from '../schema/ledger.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -19,7 +18,6 @@ import { blocksOf } from '../serving/scheduler/options.js';
 import { emptyDraft } from '../serving/scheduler/requests.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
 import { join } from 'node:path';
-import { listedAs, STACKS, usualStack } from '../stacks/serving.js';
 import { questionsOf, type Question } from './question.js';
 
 /** Statistics that a prediction has, in the order in which one of a row is chosen to be compared. */
@@ -84,7 +82,7 @@ export class Pricing {
   private async answer(row: Row, question: Exclude<Question, { by: 'nothing' }>): Promise<Priced> {
     if (question.by === 'plan') return this.steps(question);
     if (question.by === 'rounds') return this.rounds(question);
-    const scenario = await withKernels(question.scenario);
+    const { scenario } = question;
     const { setting, plan } = settle(scenario, await this.read(scenario), { skipBad: false });
     const shown = plan.plans[0];
     const candidate = setting.request.candidates[0]!;
@@ -105,14 +103,13 @@ export class Pricing {
 
   /** Rounds of a batch from its first tokens to its last, a mean over draws of what is accepted. */
   private async rounds({ scenario, batch, promptTokens, outputTokens }: Rounds): Promise<Priced> {
-    const priced = await withKernels(scenario);
-    const sources = await this.read(priced);
+    const sources = await this.read(scenario);
     // Rounds begin with first tokens: how unsure these are does not matter.
     const alone = sources.gpu ? { ...sources, gpu: { ...sources.gpu, spread: null } } : sources;
-    const { setting, plan } = settle(priced, alone, { skipBad: false });
+    const { setting, plan } = settle(scenario, alone, { skipBad: false });
     // Prices do not depend on what is accepted.
-    const { draftAcceptance: _acceptance, ...workload } = priced.workload ?? {};
-    const key = JSON.stringify({ ...priced, workload });
+    const { draftAcceptance: _acceptance, ...workload } = scenario.workload ?? {};
+    const key = JSON.stringify({ ...scenario, workload });
     const service = this.services.get(key) ?? new Service(setting, setting.request.candidates[0]!, plan.plans[0]);
     this.services.set(key, service);
     const rate = (bound: Bound): number => {
@@ -134,7 +131,7 @@ export class Pricing {
     let evidence = 'unknown';
     for (const { loops: each, share, left } of loops) {
       const asked = { ...question.scenario, ...left };
-      const scenario = await withKernels({ ...asked, ...(await loopsOf(asked, each)) });
+      const scenario = { ...asked, ...(await loopsOf(asked, each)) };
       const { request } = prepare(scenario, await this.read(scenario));
       const { decode, maxBatch } = evaluate(request, request.candidates[0]!);
       if (!decode.secondsPerStep) return { why: `by the planner ${maxBatch.exact} of ${batch} sequences fit` };
@@ -160,19 +157,6 @@ export class Pricing {
     if (!sources) this.sources.set(key, (sources = readSources(scenario).then(this.adjust)));
     return sources;
   }
-}
-
-/**
- * Without kernel times of the row's server the user takes what tuned kernels reach: with no `--stack` where that plans
- * for this server, since no other has tables either.
- */
-async function withKernels(scenario: Scenario): Promise<Scenario> {
-  const { stack, ...unnamed } = scenario;
-  const device = scenario.device!;
-  if (!STACKS.some((name) => name === stack) || hasTables(device, stack!)) return scenario;
-  const others = STACKS.some((name) => hasTables(device, name));
-  const usual = usualStack(listedAs(await readModel(scenario.model!)));
-  return others || usual !== stack ? { ...unnamed, stack: 'attainable' } : unnamed;
 }
 
 /** The first interval's estimate, within the ends of both. */

@@ -229,7 +229,7 @@ export const SETTINGS = {
     kind: 'number',
     title: 'Requests that must be in time',
     group: 'Targets',
-    help: 'of simulated requests (--users, a workload): share that must meet --tpot and --ttft, percent [99]',
+    help: 'share of the simulated requests that must be in time, percent [99]',
   },
   keep: {
     kind: 'number',

@@ -18,10 +18,13 @@ export interface Bracket {
   readonly fast: Law;
   readonly middle: Law;
   readonly slow: Law;
+  /** What reached furthest beyond either end when it was left out: a generation, or a stack on a GPU. */
+  readonly worst?: { readonly fast: string; readonly slow: string };
 }
 
 /** The bracket of a GPU of another pace. */
-export const bracketAt = ({ fast, middle, slow }: Bracket, pace: Pace): Bracket => ({
+export const bracketAt = ({ fast, middle, slow, ...rest }: Bracket, pace: Pace): Bracket => ({
+  ...rest,
   fast: atPace(fast, pace),
   middle: atPace(middle, pace),
   slow: atPace(slow, pace),
@@ -155,13 +158,18 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const what = laws.own[call.class]
     ? 'each serving stack in turn, on this GPU and on the others of its kind (servers with HBM, or cards)'
     : 'each generation of NVIDIA GPUs in turn (docs/trust.md has every one)';
+  const { worst } = bracket;
+  const furthest = worst
+    ? `; furthest beyond the slow end was ${worst.slow}` +
+      (worst.fast === worst.slow ? ', beyond the fast one too' : `, beyond the fast one ${worst.fast}`)
+    : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),
       of: `${kernelsOf(call.class)} of ${stacksOf(laws, call.class)}`,
     },
     data: null,
-    leftOut: leftOutOf((because) => because(what, Math.log(high / estimate))),
+    leftOut: leftOutOf((because) => because(`${what}${furthest}`, Math.log(high / estimate))),
   };
 }
 

@@ -20,6 +20,7 @@ import {
   type Stack,
   type StackTables,
   isRuntime,
+  isStack,
   usualStack,
   walksAlone,
 } from './serving.js';
@@ -107,13 +108,24 @@ function askedStack(
   if (asked === 'attainable') return decided(null);
   if (isRuntime(asked)) return { ...decided(has(RUNTIME_KERNELS) ? RUNTIME_KERNELS : null), stack: asked };
   if (has(asked)) return decided(asked);
+  if (runsOn(asked, spec)) {
+    const own = decided(null);
+    const note =
+      `there are no kernel times of ${stackLabel(asked)} on ${spec.name}: times are what tuned kernels reach on ` +
+      measuredInstead(spec);
+    return { ...own, stack: 'attainable', notes: [note, ...own.notes], undivided: walksAlone(asked, spec.id) };
+  }
   throw new UserError(
     (STACK_CHOICES as readonly string[]).includes(asked)
-      ? `there are no kernel times of ${stackLabel(asked)} on ${spec.name}`
+      ? `${stackLabel(asked)} does not run on ${spec.name}`
       : `--stack knows no ${show(asked)}`,
     `write one of ${STACK_CHOICES.join(', ')}, or the path of a file that lla-sim import wrote`,
   );
 }
+
+/** Whether a server without tables of a GPU runs there. */
+export const runsOn = (stack: string, { vendor }: DeviceSpec): boolean =>
+  isStack(stack) && (vendor === 'nvidia' || (vendor === 'amd' && stack !== 'trtllm'));
 
 /** Said where tables price a model that their stack does not serve. */
 export const unservedNote = (model: string | null, { file }: StackTables): string =>

@@ -10,6 +10,9 @@ import type { StackFile } from './stack-schema.js';
 
 export { RUNTIMES, STACKS, type RuntimeName, type Stack };
 
+export const isStack = (stack: string | undefined): stack is Stack =>
+  (STACKS as readonly string[]).includes(stack ?? '');
+
 export const isRuntime = (stack: string | undefined): stack is RuntimeName =>
   (RUNTIMES as readonly string[]).includes(stack ?? '');
 

@@ -219,19 +219,19 @@ function sampled(all: Case[], seed: number): Case[] {
   return [...kinds.values()].map((cases) => random.pick(cases));
 }
 
-/** An eighth of the kinds in each run. */
-export const CASES = everyNth(sampled(ALL, SEED), 8, 1);
+/** A part of the kinds in each run. */
+export const CASES = everyNth(sampled(ALL, SEED), 12, 1);
 /** Of ragged batches a part, as they run on what the single sequences have checked. */
 export const BATCH_CASES = everyNth(sampled(BATCHED, SEED + 1), 11);
 /** Prompts that are taken in whole, a part: what they have of their own does not depend on the path of decoding. */
-export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 12, 2);
+export const PREFILL_CASES = everyNth(sampled(ALL, SEED + 2), 16, 2);
 /** The same, taken in chunk by chunk, where a prompt may follow cached tokens. */
 export const CHUNKED_CASES = everyNth(
   sampled(
     ALL.filter(({ codec }) => !takesWhole(codec)),
     SEED + 3,
   ),
-  11,
+  18,
   3,
 );
 /** A case whose prompts are taken in whole. */

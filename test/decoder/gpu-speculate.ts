@@ -62,11 +62,11 @@ const ALL = [OURO, HUGINN, GROUPED]
   .flatMap(casesOf)
   .filter(({ geometry, codec }) => geometry !== HUGINN || !hasOwnStorage(codec))
   .map(singles);
-export const CASES = everyNth(ALL.filter(onFewThreads), 7, 2);
+export const CASES = everyNth(ALL.filter(onFewThreads), 12, 2);
 /** Kernels of blocks add up across eight threads. */
 export const BLOCK_CASES = everyNth(
   ALL.filter((of) => !onFewThreads(of)),
-  3,
+  6,
   2,
 );
 

@@ -1,4 +1,4 @@
-/** The GPU decoder on models unlike Ouro, of random sizes: full caches, and another codec in each run, of every other model. */
+/** The GPU decoder on models unlike Ouro, of random sizes, a third in a run: full caches, and a codec. */
 import '../gpu/narrow.js';
 import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
@@ -12,7 +12,7 @@ import { expectWhole } from './gpu-whole.js';
 import { casesOf, UNLIKE } from './unlike-models.js';
 
 describeGpu(`GPU decoder, models unlike Ouro (LLA_SIM_SEED=${SEED})`, (device) => {
-  for (const g of everyNth(UNLIKE, 2)) {
+  for (const g of everyNth(UNLIKE, 3)) {
     const [full, ...others] = casesOf(g).filter(onFewThreads);
     const random = randomOf(mix(SEED + g.name.length));
     for (const of of [full!, ...(FULL ? others : [random.pick(others)])]) {

@@ -105,7 +105,7 @@ const CASES: readonly Case[] = [
 ];
 
 describeGpu('block-absorbed attention against float64', (device) => {
-  const cases = [...everyNth(CASES, 2), ...everyNth(OTHER_STORAGES, OTHER_STORAGES.length)];
+  const cases = [...everyNth(CASES, 4), ...everyNth(OTHER_STORAGES, OTHER_STORAGES.length)];
   for (const { name, variant, shape, base, block, options } of cases) {
     test(name, async () => {
       const own = options(randomOf(mix(SEED)));

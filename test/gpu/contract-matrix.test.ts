@@ -114,7 +114,7 @@ function products(device: Device): void {
       JSON.stringify(planOperation(callOf(c), { matmul: c.options, matrixUnits: true }).steps[0]?.constants),
     );
     expect(new Set(tiles).size).toBeGreaterThan(5);
-    for (const { c, seed } of everyNth(cases, 3)) await checkProduct(device, c, seed);
+    for (const { c, seed } of everyNth(cases, 5)) await checkProduct(device, c, seed);
   });
 
   test('f16 activations keep the contract at magnitudes over three decades', async () => {
@@ -177,7 +177,7 @@ function rebuildOf(
 }
 
 function rebuilds(device: Device): void {
-  test.each(everyNth(REBUILDS, 3, 1))('rebuild: $storage, rank $rank, head width $headDim', async (fixed) => {
+  test.each(everyNth(REBUILDS, 5, 1))('rebuild: $storage, rank $rank, head width $headDim', async (fixed) => {
     const { call, options } = rebuildOf(randomOf(mix(SEED + fixed.rank)), fixed);
     const where = `${JSON.stringify(call)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`;
     expect(usesMatrixUnits(planOperation(call, options)), where).toBe(true);

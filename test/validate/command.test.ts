@@ -11,7 +11,7 @@ import { everyNth, FULL } from '../gpu/sample.js';
 import { expectAllBytes } from './bytes.js';
 
 /**
- * Of a quarter of the codecs a case in all models, paths, evictions, storages and batches, others by each seed, and one
+ * Of an eighth of the codecs a case in all models, paths, evictions, storages and batches, others by each seed, and one
  * that evicts nothing; all of them with LLA_SIM_CONTRACT=full. memory.test.ts has all bytes, gpu-blocks.test.ts those
  * of the block-absorbed path on the device, whose kernels need eight lanes.
  */
@@ -19,7 +19,7 @@ function sampled(all: readonly MemoryCase[]): readonly MemoryCase[] {
   const cases = all.filter(({ c }) => !pathSpec(c.path).blocks);
   if (FULL) return cases;
   const random = randomOf(SEED);
-  const kinds = everyNth([...new Set(cases.map(({ c }) => c.codec.kind))], 4);
+  const kinds = everyNth([...new Set(cases.map(({ c }) => c.codec.kind))], 8);
   return [
     random.pick(cases.filter(({ c }) => c.codec.kind === 'lla' && c.eviction === null)),
     ...kinds.map((kind) => random.pick(cases.filter(({ c }) => c.codec.kind === kind))),

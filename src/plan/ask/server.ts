@@ -1,7 +1,7 @@
 /** The server of a question: which one, its runtime, and what it keeps for itself. */
-import type { DeviceSpec } from '../../devices/catalogue.js';
 import { UserError } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
+import { runsOn } from '../../stacks/choose.js';
 import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/serving.js';
@@ -72,9 +72,6 @@ export const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
         'another host may take half of that or twice as long';
 };
 
-/** Whose GPUs the servers run on. */
-const SERVED_VENDORS: readonly DeviceSpec['vendor'][] = ['nvidia', 'amd'];
-
 /**
  * What a server keeps for itself: the one whose tables price, else the one that would run on the GPU, so that GPUs are
  * compared under the same rules. None where `--stack` or a calibration asks for kernels without a server.
@@ -112,8 +109,8 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
     const own = version ?? file.version;
     return { stack: file.stack, version: own, name: stackName({ ...file, version: own }) };
   }
-  if (!gpu || !spec || asked !== undefined || !SERVED_VENDORS.includes(spec.vendor)) return null;
-  const stack = usualStack(listedAs(model));
+  const stack = asked ?? usualStack(listedAs(model));
+  if (!gpu || !spec || !runsOn(stack, spec)) return null;
   return { stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
 }
 

@@ -54,7 +54,7 @@ function stackPath(device: string, stack: string): string | null {
 }
 
 /** Whether the package has kernel times of a stack on a device. */
-export const hasTables = (device: string, stack: string): boolean => stackPath(device, stack) !== null;
+const hasTables = (device: string, stack: string): boolean => stackPath(device, stack) !== null;
 
 async function findStack(device: string, stack: string): Promise<StackTables | null> {
   const path = stackPath(device, stack);
