@@ -14,11 +14,11 @@
  *
  * Spreads: a group is a server, a GPU and who measured it. Rows of GPUStack are in none: their H100 reads as an H100
  * PCIe does (src/accuracy/causes.ts); nor are rows whose limit of lengths is not known. A group asks for the least
- * width at which nine tenths of its figures lie inside; figures that do so without one ask for none. `elsewhere`: what
- * the next group asks for, nine times in ten (`ofNext`), told by the server's groups, each by the times of another
- * server where it gave the server's own; by all groups where the server has fewer than three. Of `all`: told by all
- * groups by the times of another server. `here`: that of the GPU's own groups; `elsewhere` where that is larger and
- * they gave times or have fewer than nine figures, of which no nine tenths can be told.
+ * width at which nine tenths of its figures lie inside; figures that do so without one ask for none. `elsewhere`: the
+ * largest of the server's groups (with so few nothing less covers nine in ten), each by the times of another server
+ * where it gave the server's own; of `all`: the largest over all groups by the times of another server. `here`: that
+ * of the GPU's own groups; `elsewhere` where that is larger and they gave times or have fewer than nine figures, of
+ * which no nine tenths can be told.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -113,8 +113,6 @@ const late = await missingFirstTokens(`${FIRST_TOKENS}.json`);
 const request: Interval = { estimate: round(quantile(late, 0.5)), low: 0, high: round(1.25 * Math.max(...late)) };
 const servers: Record<string, ServerTime & { rows: number }> = {};
 const FILES = ['aiconfigurator', 'llmservingsim', 'vllm-workstation-gpus', 'io-net'];
-/** Fewer groups than this tell nothing of the next one. */
-const LEAST_GROUPS = 3;
 /** Fewer rows than this tell no nine tenths. */
 const LEAST_ROWS = 9;
 const LIMIT_UNKNOWN = 'the longest length: ';
@@ -153,16 +151,6 @@ async function spreadOf(rows: readonly Row[], server: ServerTime): Promise<Serve
   const within = (list: readonly number[]): number => round(quantile(list, 0.9));
   return { step: within(errors.tpotSeconds), firstToken: within(errors.ttftSeconds) };
 }
-
-/**
- * The width that one more group asks for, nine times in ten. The largest of n is exceeded once in n + 1 times; beyond
- * it widths are taken to be distributed exponentially, with a mean that n tell only roughly: the predictive
- * distribution is a Lomax one, 1 − (1 + x / Σ)⁻ⁿ.
- */
-const ofNext = (widths: readonly number[]): number => {
-  const sum = widths.reduce((a, b) => a + b, 0);
-  return round(Math.max(...widths, sum * (0.1 ** (-1 / widths.length) - 1)));
-};
 
 /** A group's spreads: by its server's times, and by those of another server where its rows set its own. */
 interface Group {
@@ -203,16 +191,11 @@ async function spreads(
   const worst = (groups: readonly Group[], of: 'free' | 'leftOut'): string => {
     const { stack, device, file, rows, isFree } = [...groups].sort((a, b) => b[of].step - a[of].step)[0]!;
     const by = of === 'leftOut' || !isFree.step ? ', priced by the times of another server' : '';
-    const times = (x: number): string => `× ${Math.exp(x).toFixed(3)}`;
-    const widths = groups.map((group) => group[of].step);
-    return (
-      `${groups.length} groups of rows, of which the worst takes ${times(Math.max(...widths))} (${STACK_LABELS[stack]} on ` +
-      `${device}, ${rows} rows of ${file}${by}); nine in ten others, by the tail of an exponential distribution, no more ` +
-      `than ${times(ofNext(widths))}`
-    );
+    const among = groups.length > 1 ? `; the worst of ${groups.length} groups` : '';
+    return `${STACK_LABELS[stack]} on ${device}, ${rows} rows of ${file}${by}${among}`;
   };
   const all = {
-    ...both((figure) => ofNext(found.map(({ leftOut }) => leftOut[figure]))),
+    ...both((figure) => Math.max(...found.map(({ leftOut }) => leftOut[figure]))),
     of: worst(found, 'leftOut'),
   };
   const answer: Record<string, { here: Record<string, ServerSpread>; elsewhere: ServerSpread }> = {
@@ -220,10 +203,10 @@ async function spreads(
   };
   for (const stack of new Set(found.map((group) => group.stack))) {
     const own = found.filter((group) => group.stack === stack);
-    const elsewhere =
-      own.length < LEAST_GROUPS
-        ? all
-        : { ...both((figure) => ofNext(own.map(({ free }) => free[figure]))), of: worst(own, 'free') };
+    const elsewhere = {
+      ...both((figure) => Math.max(...own.map(({ free }) => free[figure]))),
+      of: worst(own, 'free'),
+    };
     const here = (device: string): ServerSpread => {
       const at = own.filter((group) => group.device === device);
       const tells = (figure: 'step' | 'firstToken'): boolean =>
