@@ -237,7 +237,7 @@ describe('the stack of a plan', () => {
     for (const [scenario, words] of [
       [{ device: 'h200', stack: 'lla-sim' }, /needs a calibration/],
       [{ device: 'h200', stack: 'nope' }, /knows no "nope"/],
-      [{ device: 'mi300x', stack: 'vllm' }, /no kernel times of vLLM/],
+      [{ device: 'mi300x', stack: 'trtllm' }, /TRT-LLM does not run on AMD/],
       [{ vram: '37GB', stack: 'vllm' }, /needs a device/],
       [{ device: 'h100', stack: `${CALIBRATIONS}stacks/h200-vllm.json` }, /times of h200, not of h100/],
       [{ device: 'h100', stack: `${CALIBRATIONS}mesa-llvmpipe.json` }, /stack file/],

@@ -3,7 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
-import { isRuntime, listedAs, servedBy, STACKS } from '../../stacks/serving.js';
+import { isRuntime, listedAs, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
@@ -382,5 +382,5 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
     ? 'the full cache does not fit (one sequence takes ' +
         `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
         `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
-    : `${r.stack} does not run ${r.geometry.name}`;
+    : `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`;
 }
