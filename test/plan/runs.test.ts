@@ -37,6 +37,7 @@ describe('lists', () => {
     );
     expect(runsOf({ device: 'h200', usdPerHour: 3.5 })).toEqual([{ device: 'h200', usdPerHour: 3.5 }]);
     expect(runsOf({ device: 'h200', cacheType: 'f16,int8' }).map((s) => s.cacheType)).toEqual(['f16', 'int8']);
+    expect(runsOf({ device: 'h100,H100', context: '4k,4k' })).toEqual([{ device: 'h100', context: '4k' }]);
   });
   it.each([
     [{ device: 'h200,foo' }, /unknown device "foo"/],

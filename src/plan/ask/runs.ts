@@ -13,7 +13,8 @@ const MOST_RUNS = 64;
  * @throws UserError for an unknown device, an empty name, and prices that name no planned device
  */
 export function runsOf(s: Scenario): Scenario[] {
-  const devices = listOf(s.device, '--device')?.map((name) => findDevice(name).id) ?? null;
+  const named = listOf(s.device, '--device')?.map((name) => findDevice(name).id) ?? null;
+  const devices = named && [...new Set(named)];
   if (devices && devices.length > 1 && (s.vram !== undefined || s.calibration !== undefined))
     throw new UserError(
       `--${s.vram === undefined ? 'calibration' : 'vram'} belongs to one device, not to ${devices.join(', ')}`,
@@ -29,9 +30,9 @@ export function runsOf(s: Scenario): Scenario[] {
       one(cacheTypes).map((cacheType): Scenario => ({
         ...rest,
         // A single name stays as it was written: its errors then show it.
-        ...(devices && devices.length > 1 ? { device: device as string } : {}),
-        ...(contexts && contexts.length > 1 ? { context: context as string } : {}),
-        ...(cacheTypes && cacheTypes.length > 1 ? { cacheType: cacheType as string } : {}),
+        ...(isList(s.device) ? { device: device as string } : {}),
+        ...(isList(s.context) ? { context: context as string } : {}),
+        ...(isList(s.cacheType) ? { cacheType: cacheType as string } : {}),
         ...price(device),
       })),
     ),
@@ -43,6 +44,8 @@ export function runsOf(s: Scenario): Scenario[] {
     );
   return runs;
 }
+
+const isList = (value: string | number | undefined): boolean => String(value ?? '').includes(',');
 
 /** The names of a list, each once; null where nothing is given. */
 function listOf(value: string | number | undefined, flag: string): string[] | null {
