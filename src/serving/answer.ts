@@ -171,9 +171,11 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ...(o.shard ? { shard: { ...o.shard, all: all.map((p) => p.id) } } : {}),
     partial,
     notes: [
+      // Shards are asked together (merge.ts).
+      ...(o.findRate && !o.shard ? frontEndOf(rates, server) : []),
       ...leftOut(plan, o, all),
       ...takenWhole(chosen, server),
-      ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, setting)),
+      ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, workload.requestsPerSecond ?? 0, server)),
       ...request.notes,
     ],
   };
@@ -194,8 +196,8 @@ function withoutRecord(depth: Depth | null): Omit<Depth, 'recorded'> | null {
 const FRONT_END = { stack: 'vllm', fewest: 70, most: 95 } as const;
 
 /** Says where requests come faster than a server's front end was ever seen to take them. */
-function frontEnd(stack: string | undefined, { server, workload }: Setting): string[] {
-  const each = (workload.requestsPerSecond ?? 0) / server.replicas;
+function frontEnd(stack: string | undefined, rate: number, { replicas }: Pick<ServerChoice, 'replicas'>): string[] {
+  const each = rate / replicas;
   return stack !== FRONT_END.stack || each <= FRONT_END.fewest
     ? []
     : [
@@ -203,6 +205,13 @@ function frontEnd(stack: string | undefined, { server, workload }: Setting): str
           `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds ` +
           'processes',
       ];
+}
+
+/** The same of rates that were found. */
+export function frontEndOf(rates: readonly SustainedRate[], server: Pick<ServerChoice, 'replicas'>): string[] {
+  const served = rates.filter(({ servedBy }) => servedBy?.startsWith(stackLabel(FRONT_END.stack)));
+  const fastest = Math.max(0, ...served.map(({ requestsPerSecond }) => requestsPerSecond.estimate));
+  return frontEnd(FRONT_END.stack, fastest, server);
 }
 
 /** Says of which plans prompts are neither divided nor shared, where the server would. */

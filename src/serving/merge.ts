@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
 import { parseJson } from '../io/json.js';
-import { sorted } from './answer.js';
+import { frontEndOf, sorted } from './answer.js';
 import type { SimulationReport, SustainedRate } from './types.js';
 
 const MAX_BYTES = 64 * 2 ** 20;
@@ -116,6 +116,7 @@ export function merge(shards: readonly ShardFile[], partial = false): Simulation
   return {
     ...question,
     candidates: sorted(found),
+    notes: [...frontEndOf(found, question.server), ...question.notes],
     partial: shards.some(({ report }) => report.partial) || missing.length > 0,
   };
 }
