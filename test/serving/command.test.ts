@@ -199,6 +199,20 @@ it('prices tokens by the throughput that it shows', async () => {
   expect(replicasFor!.replicas.estimate).toBe(Math.ceil(300 / (rate.estimate / 2)));
 });
 
+it('searches for the share of requests that is asked for, and adds no replica where the rate is served', async () => {
+  const found = async (percentile: string, demand: number) => {
+    const r = await report(...BASE, '--percentile', percentile, '--rate', String(demand), '--find-rate');
+    expect(r.targets.percentile).toBeCloseTo(Number(percentile), 9);
+    return r.candidates![0]!;
+  };
+  const { requestsPerSecond: rate } = await found('90', 10);
+  expect((await found('50', 10)).requestsPerSecond.estimate).toBeGreaterThan(rate.estimate);
+  const served = await found('90', 0.9 * rate.low);
+  expect(served.replicasFor!.replicas).toEqual({ low: 1, estimate: 1, high: 1 });
+  const more = await found('90', 1.1 * rate.high);
+  expect(more.replicasFor!.replicas.low).toBeGreaterThan(1);
+});
+
 describe('settings', () => {
   it('a few codecs are all simulated, by one path each; users who wait replace the rate of a scenario', async () => {
     const { runs } = await report(
