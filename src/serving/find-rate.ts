@@ -10,7 +10,7 @@ import type { SustainedRate } from './types.js';
 
 /** A bisection ends where the bracket is this narrow. */
 const PRECISION = 0.02;
-/** Of the fast end, for which nobody buys: short runs tell it. */
+/** Of the fast end, for which nobody buys. */
 const FAST_PRECISION = 0.05;
 /**
  * Where a bracket is tried, from the rate that meets the targets to the one that does not. A run that misses ends after
@@ -62,10 +62,8 @@ function search(service: Service, setting: Setting, bound: Bound, start: number,
 }
 
 function refine(service: Service, setting: Setting, bound: Bound, start: number, floor = 0): Found {
-  const fast = bound === 'low';
-  const least = (fast ? look : whole)(setting, service);
-  const precision = fast ? FAST_PRECISION : PRECISION;
-  return bisect(service, setting, bound, start, { least, step: 1.1, precision, floor });
+  const precision = bound === 'low' ? FAST_PRECISION : PRECISION;
+  return bisect(service, setting, bound, start, { least: whole(setting, service), step: 1.1, precision, floor });
 }
 
 /** Bisection between a rate that meets the targets and one that does not. */

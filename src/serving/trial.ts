@@ -18,7 +18,7 @@ export interface Trial {
   readonly tooLong: boolean;
 }
 
-/** Seconds of a first look at most, so that a batch grows to what a rate makes of it. */
+/** A first look takes so many seconds, in which a batch grows to what its rate makes of it, or those of a whole run. */
 const LOOK_SECONDS = 120;
 /** Lengths of a request that just meets its targets, in a part of a run: what one part has, the next has not. */
 const SPANS_OF_A_PART = 3;
