@@ -155,7 +155,10 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       exchange: null,
       host: null,
       leftOut: leftOutOf((because) =>
-        because('steps of the ledger that this runtime was not fitted to', runtime.spread),
+        because(
+          'steps of the ledger on any GPU, to which this runtime was not fitted; those of this GPU alone are under Tested',
+          runtime.spread,
+        ),
       ),
     });
   contributions.sort((a, b) => b.shareOfWidth - a.shareOfWidth);

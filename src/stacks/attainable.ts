@@ -156,13 +156,11 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? 'each serving stack in turn, on this GPU and on the others of its kind (servers with HBM, or cards)'
+    ? `each serving stack in turn, on ${laws.gpus[call.class].join()} and on other GPUs of its form (servers with HBM, or ` +
+      'cards)'
     : 'each generation of NVIDIA GPUs in turn (docs/trust.md has every one)';
   const { worst } = bracket;
-  const furthest = worst
-    ? `; furthest beyond the slow end was ${worst.slow}` +
-      (worst.fast === worst.slow ? ', beyond the fast one too' : `, beyond the fast one ${worst.fast}`)
-    : '';
+  const furthest = worst ? `; slowest beside its law was ${worst.slow}, fastest ${worst.fast}` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

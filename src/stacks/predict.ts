@@ -5,6 +5,7 @@
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';
 import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } from '../cost/explain.js';
+import { KAPPA_UNTESTED } from '../cost/conformal.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
@@ -82,7 +83,7 @@ export class TablePredictor {
       widening += octaves * axis.perOctave;
       if (octaves > 0)
         because?.(
-          `the outermost octaves of ${axis.name}; it lies ${octaves.toFixed(1)} outside`,
+          outside(`the outermost octaves of ${axis.name}`, octaves, axis.perOctave),
           octaves * axis.perOctave,
           'added',
         );
@@ -98,11 +99,16 @@ export class TablePredictor {
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     if (this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true) {
       width = Math.max(width, table.offConfiguration);
-      because?.('each configuration of heads in turn', table.offConfiguration);
+      because?.(
+        isUntested(table.offConfiguration)
+          ? 'configurations of heads: too few to leave one out, so a factor of two is taken'
+          : 'each configuration of heads in turn',
+        table.offConfiguration,
+      );
     }
     octavesOutside = Math.max(octavesOutside, beyond);
     const late = Math.max(0, beyond * table.perOctave.time - widening);
-    if (late > 0) because?.(`the longest octaves of time; it lies ${beyond.toFixed(1)} beyond`, late, 'added');
+    if (late > 0) because?.(outside('the longest octaves of time', beyond, table.perOctave.time), late, 'added');
     widening += late;
     const half = width + widening;
     const measured =
@@ -179,8 +185,19 @@ function offLines(measured: readonly number[], size: number): number {
   return 2 * Math.min(share, 1 - share);
 }
 
-const partWay = (share: number): string =>
-  share < 1 ? `; it lies ${Math.ceil(100 * share)} % of the way to halfway between two, and that much counts` : '';
+const partWay = (share: number): string => {
+  const percent = `${Math.ceil(100 * share)} %`;
+  return share < 1
+    ? `; the call lies ${percent} of the way to halfway between two, so ${percent} of the excess over the first counts`
+    : '';
+};
+
+/** Whether a width is what is taken where nothing was left out. Stack files round theirs. */
+const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - KAPPA_UNTESTED) < 5e-4;
+
+const outside = (what: string, octaves: number, perOctave: number): string =>
+  `${what}; the call lies ${octaves.toFixed(1)} octaves outside` +
+  (isUntested(perOctave) ? '; too few to leave out, so a factor of two an octave is taken' : '');
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {

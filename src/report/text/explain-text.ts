@@ -56,18 +56,20 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
   const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` (${some}: ${share(ofTime)} of the time)`;
   const attainable = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? '; kernels that nobody measured are taken to be wrong in one direction, so their widths are added first'
+    ? '; kernels that nobody measured are taken to be wrong all in the same direction: they are one term, the sum of ' +
+      'their widths, and each has its part of it'
     : '';
   const { floor } = e;
+  const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
-    ? `${floorEnds(floor.kernels, e.secondsPerStep)} what 90 % of a group of published steps were off by, × ` +
-      `${factor(Math.exp(widthOf(floor.leftOut)))}: ${floor.leftOut.map(({ what }) => what).join(', ')}. By its ` +
-      `kernels alone it would be ${range(floor.kernels)}; of either end the wider counts. `
+    ? `${ends} a factor of ${factor(Math.exp(widthOf(floor.leftOut)))} away, within which 90 % of a group of ` +
+      `published steps lay: ${floor.leftOut.map(({ what }) => what).join(', ')}. By its kernels alone it would be ` +
+      `${range(floor.kernels)}; of either end the wider counts. `
     : '';
   const head =
     `${e.planId} on ${e.device} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
-    `${range(e.secondsPerStep)}, ${e.evidence}${weakest}. ${servers}What makes ` +
-    `${floor ? 'its kernels’ interval' : 'it'} that wide (shares of the squared distance to the slow ` +
+    `${range(e.secondsPerStep)}, at weakest ${e.evidence}${weakest}. ${servers}What makes ` +
+    `${floor ? 'its kernels’ interval' : 'the interval'} that wide (shares of the squared distance to the slow ` +
     `end${attainable}):`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
@@ -79,22 +81,31 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   ].join('\n');
 }
 
-/** What would make it surer: of whole servers, else of what carries most of the width. */
-function remedy({ floor, contributions }: Explained): string {
-  const [first] = contributions;
-  const own = 'rows of your own server show how far to believe it: lla-sim accuracy --ledger';
-  if (floor !== null || first?.kernel === 'server' || first?.kernel === 'step-overhead') return `To check: ${own}.`;
-  if (!first?.call) return '';
-  const { kernel, call } = first;
-  return call.data === null
-    ? `To narrow it: time ${kernel} on this GPU; lla-sim import csv takes a table of it.`
-    : `To narrow it: time ${kernel} at sizes nearer to these; lla-sim import csv takes a table of them.`;
+/** Which ends of a step whole servers set. */
+type Ends = 'fast' | 'slow' | 'both';
+const FLOOR_ENDS: Readonly<Record<Ends, string>> = {
+  fast: 'Its fast end is',
+  slow: 'Its slow end is',
+  both: 'Both ends are',
+};
+
+function endsOf(kernels: Interval, step: Interval): Ends {
+  if (kernels.high >= step.high) return 'fast';
+  return kernels.low <= step.low ? 'slow' : 'both';
 }
 
-/** Which ends of a step whole servers set. */
-function floorEnds(kernels: Interval, step: Interval): string {
-  if (kernels.high >= step.high) return 'Its fast end is';
-  return kernels.low <= step.low ? 'Its slow end is' : 'Both ends are';
+/** What would make it surer: of kernels that set an end, a time of what carries most of their width; of servers, rows. */
+function remedy({ floor, contributions, secondsPerStep }: Explained): string {
+  const [first] = contributions;
+  const ends = floor ? endsOf(floor.kernels, secondsPerStep) : null;
+  const isServer = first?.kernel === 'server' || first?.kernel === 'step-overhead';
+  const rows = ends !== null || isServer ? ['To check: rows of your own server (lla-sim accuracy --ledger).'] : [];
+  if (ends === 'both' || isServer || !first?.call) return rows.join('');
+  const { kernel, call } = first;
+  const which = ends === null ? 'it' : `the ${ends === 'fast' ? 'slow' : 'fast'} end`;
+  const where =
+    call.data === null ? 'on this GPU at the sizes above' : `on this GPU at or near ${sizes(call.data.asked)}`;
+  return [`To narrow ${which}: time ${kernel} ${where}; lla-sim import csv takes a table of it.`, ...rows].join(' ');
 }
 
 function contribution(c: WidthContribution, place: number, width: number): string[] {
@@ -113,7 +124,7 @@ function contribution(c: WidthContribution, place: number, width: number): strin
       `the server’s own work, ${c.by}, ${c.evidence}: ${most}`,
       host
         ? [`its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`]
-        : ['it was fitted to published steps of servers'],
+        : ['of the published steps of servers a tenth needed less, and a tenth more'],
     );
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
@@ -153,7 +164,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }): string
   const parts =
     law.kind === 'sum' || listed.length < 2 ? listed : [`a little more than the longest of ${listed.join(', ')}`];
   const decided =
-    law.kind === 'longest' && idle.length > 0 ? ` (${idle.map((p) => p.part).join(', ')}: far shorter)` : '';
+    law.kind === 'longest' && idle.length > 0 ? ` (${idle.map((p) => p.part).join(', ')}: negligible)` : '';
   const sum = [first ? `${first.part} ${time(first.seconds)}` : 'none', ...parts].join(' + ');
   const total = all.length === 0 ? '' : `${time(law.seconds)} = `;
   const alone = rule?.from ?? seconds.estimate;
@@ -179,22 +190,26 @@ function nearest({ asked, nearest, octavesAway }: NonNullable<CallExplanation['d
   const names = Object.keys(asked);
   return octavesAway === 0
     ? ', this call among them'
-    : `; of ${sizes(asked)} the nearest, ${formatNumber(octavesAway)} octaves away: ${sizes(nearest, names)}`;
+    : `; this call is one of ${sizes(asked)}; the nearest, ${formatNumber(octavesAway)} octaves away, has ` +
+        sizes(nearest, names);
 }
 
-/** The width, and what was left out to find it, each with the factor that 90 % of its predictions came within. */
+/** The width, and what was left out to find it, each with the factor within which it lets 90 % come. */
 function widthLine(leftOut: readonly LeftOut[], seconds: Interval | null): string {
   const by = ({ what, halfWidth }: LeftOut): string => `× ${factor(Math.exp(halfWidth))} (${what})`;
   const that = (enters: LeftOut['enters']): LeftOut[] => leftOut.filter((l) => l.enters === enters);
-  const [widest, added, instead] = [that('widest'), that('added'), that('instead')];
+  const [found, added, instead] = [that('widest'), that('added'), that('instead')];
+  // What asks for no more than the first decides nothing.
+  const least = found[0]?.halfWidth ?? 0;
+  const widest = found.filter((l, i) => i === 0 || l.halfWidth > least + RESIDUAL_TOLD / 5);
   const [below, above] = seconds
     ? [factor(seconds.estimate / seconds.low), factor(seconds.high / seconds.estimate)]
     : [null, factor(Math.exp(widthOf(leftOut)))];
   const ends = below === null || below === above ? `÷ and × ${above}` : `÷ ${below} and × ${above}`;
-  if (leftOut.length === 1 && widest.length === 1)
+  if (leftOut.length === 1 && found.length === 1)
     return `width: ${ends}: 90 % came within it when left out: ${leftOut[0]!.what}`;
   const parts = [
-    widest.length === 0 ? '' : `when left out, 90 % came within ${widest.map(by).join(', ')}`,
+    widest.length === 0 ? '' : `told by leaving out: ${widest.map(by).join(', ')}`,
     widest.length > 1 ? 'the widest counts' : '',
     added.length === 0 ? '' : `on top of that ${added.map(by).join(', ')}`,
     instead.length === 0 ? '' : `instead of that ${instead.map(by).join(', ')}`,
