@@ -53,11 +53,10 @@ const LONGEST = ['accuracy/accuracy.test.ts', 'report/committed.test.ts', 'repor
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const isLong = ({ moduleId }: TestSpecification): boolean => LONGEST.some((name) => moduleId.endsWith(name));
-    const first = sorted.filter(isLong);
-    const rest = sorted.filter((file) => !isLong(file));
-    const at = rest.findIndex(({ project }) => project.name === first[0]?.project.name);
-    return at < 0 ? sorted : rest.toSpliced(at, 0, ...first);
+    const projects = [...new Set(sorted.map(({ project }) => project.name))];
+    const place = ({ project, moduleId }: TestSpecification): number =>
+      2 * projects.indexOf(project.name) - Number(LONGEST.some((name) => moduleId.endsWith(name)));
+    return sorted.sort((a, b) => place(a) - place(b));
   }
 }
 

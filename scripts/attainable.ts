@@ -30,10 +30,9 @@ import {
 } from './fit-attainable.js';
 import { fitWalk, walksOf } from './fit-undivided.js';
 import { formOf, generationOf } from '../src/stacks/fit/gpus.js';
-import { stackLabel } from '../src/stacks/serving.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
-import { walksAlone } from '../src/stacks/serving.js';
+import { stackLabel, walksAlone } from '../src/stacks/serving.js';
 import { median } from '../src/numbers/statistics.js';
 import { keepScores } from './scores.js';
 

@@ -44,7 +44,8 @@ const RUNTIME_KERNELS: Stack = 'vllm';
 
 /**
  * Chooses the stack: the first that serves the model and has tables of the GPU; for a model that nobody serves, the
- * first with tables; then the calibration of the device; then what tuned kernels reach.
+ * first with tables; then the calibration of the device; then what tuned kernels reach, also where a stack is asked for
+ * that runs on the GPU and has no tables of it.
  * @param asked `--stack`, where it is a name
  * @param model the name under which stacks list the model; null where it is not a preset
  * @param calibrated a calibration of this device that was found, by file name
@@ -62,10 +63,7 @@ export function decideStack(
   const notes: string[] = [];
   const have = STACKS.filter(has);
   if (have.length === 0 && calibrated === null)
-    notes.push(
-      `nobody has published kernel times on ${spec.name}: times are what tuned kernels reach on ` +
-        `${measuredInstead(spec)}`,
-    );
+    notes.push(`nobody has published kernel times on ${spec.name}: ${tunedElsewhere(spec)}`);
   else
     for (const stack of STACKS)
       if (!have.includes(stack) && servedBy(model, stack))
@@ -110,9 +108,7 @@ function askedStack(
   if (has(asked)) return decided(asked);
   if (runsOn(asked, spec)) {
     const own = decided(null);
-    const note =
-      `there are no kernel times of ${stackLabel(asked)} on ${spec.name}: times are what tuned kernels reach on ` +
-      measuredInstead(spec);
+    const note = `there are no kernel times of ${stackLabel(asked)} on ${spec.name}: ${tunedElsewhere(spec)}`;
     return { ...own, stack: 'attainable', notes: [note, ...own.notes], undivided: walksAlone(asked, spec.id) };
   }
   throw new UserError(
@@ -131,11 +127,16 @@ export const runsOn = (stack: string, { vendor }: DeviceSpec): boolean =>
 export const unservedNote = (model: string | null, { file }: StackTables): string =>
   `no serving stack runs ${model ?? 'this model'}: kernels of ${stackName(file)} price what they can do of it`;
 
-/** The GPUs whose kernels tell what is attainable on one without tables. */
-function measuredInstead({ id, vendor }: DeviceSpec): string {
+/** What prices a GPU without tables. */
+function tunedElsewhere({ id, vendor }: DeviceSpec): string {
   const sibling = SAME_GENERATION[id];
-  if (sibling !== undefined) return `the ${sibling}, a GPU of the same generation`;
-  return vendor === 'nvidia' ? 'other GPUs' : 'other GPUs, all of them by NVIDIA';
+  const gpus =
+    sibling !== undefined
+      ? `the ${sibling}, a GPU of the same generation`
+      : vendor === 'nvidia'
+        ? 'other GPUs'
+        : 'other GPUs, all of them by NVIDIA';
+  return `times are what tuned kernels reach on ${gpus}`;
 }
 
 /** Fewer published rows of a stack than this tell less than those of all stacks together. */

@@ -100,7 +100,10 @@ export interface Host {
   readonly name: string;
 }
 
-/** The server whose rules hold: whose memory a plan reserves, and whose scheduler a simulation has. */
+/**
+ * The server whose rules hold: whose memory a plan reserves, and whose scheduler a simulation has. Without tables it is
+ * the stack that is asked for, else the one that usually serves the model.
+ */
 export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: Scenario): Host | null {
   const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
   const file = gpu?.stack?.file;
@@ -115,8 +118,8 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
 }
 
 /**
- * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables that which serves the model
- * elsewhere, at an estimated time. None on another maker's GPU without tables or a calibration: no kernel and no
+ * The stack that would serve: the one that prices, and on an NVIDIA GPU without tables the host (`hostOf`), at an
+ * estimated time. None on another maker's GPU without tables or a calibration: no kernel and no
  * runtime was ever measured there.
  */
 export const servingStack = (sources: Sources, scenario: Scenario): string | null => {

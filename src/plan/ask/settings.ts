@@ -113,7 +113,7 @@ export function readQuestion(
   if (s.percentile !== undefined && s.workload === undefined)
     throw new UserError(
       '--percentile is a share of simulated requests, and no workload says which requests come',
-      'describe them in a scenario file with a workload, or ask lla-sim simulate',
+      'give the scenario a workload (rate, promptTokens and the like), or ask lla-sim simulate',
     );
   const contextTokens = s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context'));
   return {
