@@ -156,7 +156,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'steps of the ledger on any GPU, to which this runtime was not fitted; those of this GPU alone are under Tested',
+          'steps of the ledger on any GPU, to which this runtime was not fitted; Tested has those of this GPU alone',
           runtime.spread,
         ),
       ),

@@ -156,8 +156,7 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? `each serving stack in turn, on ${laws.gpus[call.class].join()} and on other GPUs of its form (servers with HBM, or ` +
-      'cards)'
+    ? `each stack in turn, on ${laws.gpus[call.class].join()} and others of its form (cards, or servers with HBM)`
     : 'each generation of NVIDIA GPUs in turn (docs/trust.md has every one)';
   const { worst } = bracket;
   const furthest = worst ? `; slowest beside its law was ${worst.slow}, fastest ${worst.fast}` : '';

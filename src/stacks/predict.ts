@@ -5,7 +5,7 @@
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';
 import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } from '../cost/explain.js';
-import { KAPPA_UNTESTED } from '../cost/conformal.js';
+import { CONSTANTS } from '../cost/constants.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
@@ -193,7 +193,7 @@ const partWay = (share: number): string => {
 };
 
 /** Whether a width is what is taken where nothing was left out. Stack files round theirs. */
-const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - KAPPA_UNTESTED) < 5e-4;
+const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - CONSTANTS.perOctaveUntested.value) < 5e-4;
 
 const outside = (what: string, octaves: number, perOctave: number): string =>
   `${what}; the call lies ${octaves.toFixed(1)} octaves outside` +

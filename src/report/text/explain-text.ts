@@ -94,7 +94,7 @@ function endsOf(kernels: Interval, step: Interval): Ends {
   return kernels.low <= step.low ? 'slow' : 'both';
 }
 
-/** What would make it surer: of kernels that set an end, a time of what carries most of their width; of servers, rows. */
+/** What would make it surer: where kernels set an end, a time of the widest; where servers do, rows. */
 function remedy({ floor, contributions, secondsPerStep }: Explained): string {
   const [first] = contributions;
   const ends = floor ? endsOf(floor.kernels, secondsPerStep) : null;
