@@ -10,8 +10,9 @@ import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { Shape } from '../../kernels/spec.js';
 import type { Sample } from '../schema/calibration.js';
 
-/** A case that was left out, and the half-width that predicting it asked for. */
+/** A part of a half-width, and the cases that were left out and predicted from the rest to find it. */
 export interface LeftOut {
+  /** A clause: why the call is not sure, and within which factor 90 % of what was left out came. */
   readonly what: string;
   /** Log units. */
   readonly halfWidth: number;
@@ -156,7 +157,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'steps of the ledger on any GPU, to which this runtime was not fitted; Tested has those of this GPU alone',
+          'published steps that it was not fitted to came within it, of all GPUs; the line Tested has those of this one',
           runtime.spread,
         ),
       ),

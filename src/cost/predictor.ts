@@ -12,6 +12,7 @@ import type { Shape } from '../../kernels/spec.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { TunedClass } from '../../kernels/tuned.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
+import { formatFactor } from '../numbers/units.js';
 import { lawSeconds, type Law } from './law.js';
 import { Process, type Place } from './process.js';
 import type { Because } from './explain.js';
@@ -226,7 +227,7 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
   // Long calls of a kernel can follow what short ones do not show.
   const longest = shapes.reduce((most, shape) => Math.max(most, calls.secondsAt(shape)), 0) || model.longestSeconds;
   const quantile = points.length > 0 ? model.quantile : model.quantileWithout;
-  const what = points.length > 0 ? "each measured shape of its class's kernels" : 'each kernel of its class';
+  const what = points.length > 0 ? 'measured shapes' : 'whole kernels';
   return (shape, because) => {
     const seconds = calls.secondsAt(shape);
     const { mean, deviation, point } = process.at(calls.placeAt(shape, model.termScales, seconds));
@@ -235,10 +236,15 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const longer = Math.max(0, Math.log2(seconds / longest));
     const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
-      because(`${what} in turn: ${quantile.toFixed(2)} times the deviation expected here`, between);
+      because(
+        `its expected deviation is × ${formatFactor(deviation)}; ${what}, left out, came within ` +
+          `${quantile.toFixed(2)} such deviations`,
+        between,
+      );
       if (beyond > 0)
         because(
-          `the longer half of each kernel's shapes; this call is ${longer.toFixed(1)} octaves longer than any`,
+          `it is ${longer.toFixed(1)} octaves longer than any measured call; the longer half of each kernel's ` +
+            `shapes, left out, was off by × ${formatFactor(model.kappaPerOctave)} more an octave`,
           beyond,
           'added',
         );

@@ -254,7 +254,7 @@ function predictorOf(predictors: Predictors, kernel: KernelName, variant: string
   if (!other || !lent || other.widening === 1) return own ?? lent ?? null;
   return (shape, because) => {
     const { low, high, evidence, ...price } = lent(shape, because);
-    because?.(`times of ${kernel} ${other.variant} stand for it`, Math.log(other.widening), 'added');
+    because?.(`it is priced as ${kernel} ${other.variant}, which was measured`, Math.log(other.widening), 'added');
     return {
       ...price,
       low: low / other.widening,

@@ -110,7 +110,7 @@ export function explainRoofline(
     { part: 'bytes', seconds: alone({ flops: 0, matrixFlops: 0 }) },
     { part: 'operations', seconds: alone({ readBytes: 0, writeBytes: 0 }) },
   ];
-  const what = 'nothing: a quarter of the rates at the slow end, all of them at the fast one';
+  const what = 'nothing was measured: a quarter of the rates is assumed at the slow end, all of them at the fast one';
   return {
     law: { kind: 'longest', seconds: estimate, parts },
     data: null,

@@ -144,5 +144,11 @@ export const percent = (share: number): string => {
 /** An error, a share: `+5.8 %`. */
 export const formatError = (share: number): string => `${share > 0 ? '+' : ''}${percent(share)} %`;
 
+/** A half-width in log units as a factor: 1.127 for 0.12. */
+export const formatFactor = (logUnits: number): string => {
+  const by = Math.exp(logUnits);
+  return by < 2 ? by.toFixed(3) : formatNumber(by);
+};
+
 export const formatMilliseconds = (seconds: number): string =>
   seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3);

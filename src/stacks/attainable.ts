@@ -156,10 +156,10 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? `each stack in turn, on ${laws.gpus[call.class].join()} and others of its form (cards, or servers with HBM)`
-    : 'each generation of NVIDIA GPUs in turn (docs/trust.md has every one)';
+    ? `kernels of each stack, left out, came within both, on ${laws.gpus[call.class].join()} and GPUs of its form`
+    : 'kernels of each generation of GPUs, left out, came within both';
   const { worst } = bracket;
-  const furthest = worst ? `; slowest beside its law was ${worst.slow}, fastest ${worst.fast}` : '';
+  const furthest = worst ? `; the slowest for its law was ${worst.slow}, the fastest ${worst.fast}` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

@@ -153,7 +153,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const explained = found ?? explainAttainable(laws, call, exchange.rates);
       if (throughHost <= high) return explained;
       const slowest: LeftOut = {
-        what: 'the slowest exchange through a host that was published',
+        what: 'it may be as slow as the slowest exchange through a host that was published',
         halfWidth: Math.log(throughHost / estimate),
         enters: 'instead',
       };

@@ -8,6 +8,7 @@ import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } fr
 import { CONSTANTS } from '../cost/constants.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
+import { formatFactor, formatNumber } from '../numbers/units.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 
@@ -59,7 +60,8 @@ export class TablePredictor {
     const moved = this.#moveHeads(shape);
     if (moved.shape !== shape)
       because?.(
-        `${shape[spec.axes[0]!]} KV heads, priced as more sequences of ${moved.shape[spec.axes[0]!]}`,
+        `no shape has ${spec.axes[0]} ${shape[spec.axes[0]!]}: it is priced as more sequences with ` +
+          `${moved.shape[spec.axes[0]!]}; measured ones, priced so, were off by that much more`,
         moved.widening,
         'added',
       );
@@ -71,7 +73,7 @@ export class TablePredictor {
     let octavesOutside = 0;
     const points = widthAt(table.widths, law);
     let width = points;
-    because?.('a sixth of the measured shapes, six times', points);
+    because?.(`single shapes, left out, came within × ${formatFactor(points)}`, points);
     let onKnot = true;
     for (let i = 0; i < sizes.length; i++) {
       const axis = table.axes[i]!;
@@ -83,16 +85,16 @@ export class TablePredictor {
       widening += octaves * axis.perOctave;
       if (octaves > 0)
         because?.(
-          outside(`the outermost octaves of ${axis.name}`, octaves, axis.perOctave),
+          outside(`${axis.name} ${formatNumber(size)}`, octaves, axis.perOctave),
           octaves * axis.perOctave,
           'added',
         );
       if (place.share > 0) onKnot = false;
       const off = octaves === 0 ? offLines(this.#measured[i]!, size) : 0;
       if (off > 0) {
-        const between = Math.max(0, axis.offLine - points) * off;
-        width = Math.max(width, points + between);
-        because?.(`each measured ${axis.name} in turn${partWay(off)}`, points + between);
+        const excess = Math.max(0, axis.offLine - points) * off;
+        width = Math.max(width, points + excess);
+        because?.(between(axis, size, off, points), points + excess);
       }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
@@ -100,15 +102,16 @@ export class TablePredictor {
     if (this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true) {
       width = Math.max(width, table.offConfiguration);
       because?.(
-        isUntested(table.offConfiguration)
-          ? 'configurations of heads: too few to leave one out, so a factor of two is taken'
-          : 'each configuration of heads in turn',
+        `no shape has both ${spec.axes[0]} ${sizes[0]} and ${spec.axes[1]} ${sizes[1]}; ` +
+          (isUntested(table.offConfiguration)
+            ? 'too few such pairs were measured to leave one out, so a factor of 2 is assumed'
+            : `whole pairs, left out, came within × ${formatFactor(table.offConfiguration)}`),
         table.offConfiguration,
       );
     }
     octavesOutside = Math.max(octavesOutside, beyond);
     const late = Math.max(0, beyond * table.perOctave.time - widening);
-    if (late > 0) because?.(outside('the longest octaves of time', beyond, table.perOctave.time), late, 'added');
+    if (late > 0) because?.(outside('its time', beyond, table.perOctave.time), late, 'added');
     widening += late;
     const half = width + widening;
     const measured =
@@ -185,19 +188,20 @@ function offLines(measured: readonly number[], size: number): number {
   return 2 * Math.min(share, 1 - share);
 }
 
-const partWay = (share: number): string => {
-  const percent = `${Math.ceil(100 * share)} %`;
-  return share < 1
-    ? `; the call lies ${percent} of the way to halfway between two, so ${percent} of the excess over the first counts`
-    : '';
-};
+/** Why a size between measured ones widens a price. */
+const between = ({ name, offLine }: StackTable['axes'][number], size: number, off: number, points: number): string =>
+  `no shape has ${name} ${formatNumber(size)}: single shapes, left out, came within × ${formatFactor(points)}, all ` +
+  `shapes of one ${name} within × ${formatFactor(offLine)}, and ${formatNumber(size)} lies ` +
+  (off < 1 ? `${Math.round(100 * off)} % of the way from a measured one to the middle of two` : 'in the middle of two');
 
 /** Whether a width is what is taken where nothing was left out. Stack files round theirs. */
 const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - CONSTANTS.perOctaveUntested.value) < 5e-4;
 
 const outside = (what: string, octaves: number, perOctave: number): string =>
-  `${what}; the call lies ${octaves.toFixed(1)} octaves outside` +
-  (isUntested(perOctave) ? '; too few to leave out, so a factor of two an octave is taken' : '');
+  `${what} is ${octaves.toFixed(2)} octaves outside what was measured; ` +
+  (isUntested(perOctave)
+    ? 'too little was measured to leave whole octaves out, so a factor of 2 an octave is assumed'
+    : `an octave, left out, was off by × ${formatFactor(perOctave)} more`);
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {

@@ -127,10 +127,15 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
   });
 }
 
-/** Tokens of a random prompt. */
+/**
+ * Tokens of a random prompt. The second is unlike the first: alike they have one state, and a codec that chooses tokens
+ * by their states may take either.
+ */
 export function promptOf(g: Geometry, length: number, seed: number): number[] {
   const random = randomOf(seed);
-  return Array.from({ length }, () => random.whole(0, g.vocab - 1));
+  const tokens = Array.from({ length }, () => random.whole(0, g.vocab - 1));
+  if (length > 1 && tokens[1] === tokens[0]) tokens[1] = (tokens[0]! + 1) % g.vocab;
+  return tokens;
 }
 
 export const decodeAll = (decoder: ReferenceDecoder, tokens: readonly number[]): Float64Array[] =>

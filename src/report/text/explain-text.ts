@@ -3,7 +3,7 @@ import { KERNELS } from '../../../kernels/registry.js';
 import { widthOf, type CallExplanation, type LeftOut, type WidthContribution } from '../../cost/explain.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import type { Explained } from '../../plan/evaluate/explain.js';
-import { formatCount, formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { formatCount, formatFactor, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { columns, right, wrap, type Column } from './text.js';
 import type { DecodeFigures, Plan, PlanReport } from '../../plan/types.js';
 import { timeLabel } from '../../plan/words/words.js';
@@ -40,11 +40,10 @@ const range = ({ estimate, low, high }: Interval): string => {
 /** Rounded: what is told comes to the whole. */
 const share = (of: number): string => `${Math.round(100 * of)} %`;
 
-/** As a factor: 1.120 for a half-width of 12 %. */
-const factor = (by: number): string => (by < 2 ? by.toFixed(3) : formatNumber(by));
+type Sizes = Readonly<Record<string, number>>;
 
 /** Sizes that are not 0 or 1. */
-const sizes = (shape: Readonly<Record<string, number>>, names: readonly string[] = Object.keys(shape)): string =>
+const sizes = (shape: Sizes, names: readonly string[] = Object.keys(shape)): string =>
   names
     .filter((name) => (shape[name] ?? 0) > 1)
     .map((name) => `${name} ${formatNumber(shape[name]!)}`)
@@ -54,32 +53,34 @@ const sizes = (shape: Readonly<Record<string, number>>, names: readonly string[]
 export function explainText(e: Explained, { width }: { readonly width: number }): string {
   const { kernels, share: ofTime } = e.weakest;
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
-  const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` (${some}: ${share(ofTime)} of the time)`;
-  const attainable = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? '; kernels that nobody measured are taken to be wrong all in the same direction: they are one term, the sum of ' +
-      'their widths, and each has its part of it'
-    : '';
+  const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` for ${share(ofTime)} of the time (${some})`;
   const { floor } = e;
   const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
-    ? `${ends} a factor of ${factor(Math.exp(widthOf(floor.leftOut)))} away, within which 90 % of a group of ` +
-      `published steps lay: ${floor.leftOut.map(({ what }) => what).join(', ')}. By its kernels alone it would be ` +
-      `${range(floor.kernels)}; of either end the wider counts. `
+    ? ` ${ends} set by whole servers: of published steps 90 % came within × ${formatFactor(widthOf(floor.leftOut))} of ` +
+      `their predictions in the worst group (${floor.leftOut.map(({ what }) => what).join(', ')}). By its kernels ` +
+      `alone it would take ${range(floor.kernels)}, and the wider end counts.`
     : '';
   const head =
-    `${e.planId} on ${e.device} at ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
-    `${range(e.secondsPerStep)}, at weakest ${e.evidence}${weakest}. ${servers}What makes ` +
-    `${floor ? 'its kernels’ interval' : 'the interval'} that wide (shares of the squared distance to the slow ` +
-    `end${attainable}):`;
+    `${e.planId} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
+    `${range(e.secondsPerStep)}, ${e.evidence}${weakest}.${servers} What makes ` +
+    `${floor ? 'its kernels' : 'it'} that unsure, with shares of the squared width:`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
+  const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
+    ? ' Kernels that nobody measured are assumed to err the same way: their widths are added before they are squared.'
+    : '';
   return [
     ...wrap(head, width),
     ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width)),
     ...(e.shareOfOthers > 0 ? [others] : []),
+    ...wrap(`${LEFT_OUT}${asOne}`, width),
     ...wrap(remedy(e), width),
     '',
   ].join('\n');
 }
+
+const LEFT_OUT =
+  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of what was left out.';
 
 /** Which ends of a step whole servers set. */
 type Ends = 'fast' | 'slow' | 'both';
@@ -108,113 +109,99 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
   return [`To narrow ${which}: time ${kernel} ${where}; lla-sim import csv takes a table of it.`, ...rows].join(' ');
 }
 
+/** Of a line that goes on. */
+const HANGING = '  ';
+
 function contribution(c: WidthContribution, place: number, width: number): string[] {
-  const begins = `${place}. ${share(c.shareOfWidth)}: `;
   const told = (head: string, lines: readonly string[]): string[] => [
-    ...wrap(begins + head, width, INDENT),
-    ...lines.flatMap((text) => wrap(text, width - INDENT.length, INDENT).map((line) => INDENT + line)),
+    ...wrap(`${place}. ${share(c.shareOfWidth)}: ${head}`, width, INDENT),
+    ...lines.flatMap((text) => wrap(text, width - INDENT.length, HANGING).map((line) => INDENT + line)),
   ];
   if (c.kernel === 'server')
-    return told(`whole servers of ${c.by}, beyond what their kernels and hosts explain`, [widthLine(c.leftOut, null)]);
+    return told(`whole servers of ${c.by}, beyond their kernels and host`, widthLines(c.leftOut, null));
   const seconds = c.seconds ? range(c.seconds) : '';
   if (c.kernel === 'step-overhead') {
     const { host } = c;
     const most = c.seconds?.estimate === 0 ? `up to ${time(c.seconds.high)}, mostly hidden behind the GPU` : seconds;
-    return told(
-      `the server’s own work, ${c.by}, ${c.evidence}: ${most}`,
+    return told(`the server’s own work, ${c.by}, ${c.evidence}: ${most}`, [
       host
-        ? [`its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`]
-        : ['of the published steps of servers a tenth needed less, and a tenth more'],
-    );
+        ? `data: its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`
+        : 'data: published steps of its servers; a tenth of them needed less than that range, a tenth more',
+    ]);
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
   const head = `${c.kernel}, ${c.calls} calls, ${by}: ${seconds}`;
+  const widest = (times: number, one: Interval, which: string): string =>
+    `adds most: ${times} × ${range(one)}: ${which}`;
   if (c.exchange) {
     const { kind, bytesEach, gpus, times } = c.exchange;
-    const values = formatCount(bytesEach / F32_BYTES);
-    const which = `${kind} of ${values} values over ${gpus} GPUs`;
-    return told(head, [
-      `adds most: ${times} × ${range(c.exchange.seconds)}, ${c.exchange.evidence}: ${which}`,
-      ...explained(c.exchange),
-    ]);
+    const which = `${kind} of ${formatCount(bytesEach / F32_BYTES)} values over ${gpus} GPUs`;
+    return told(head, [widest(times, c.exchange.seconds, which), ...explained(c.exchange, {})]);
   }
   if (!c.call) return told(head, []);
   const { kernel, variant, shape, times } = c.call;
   // How a sequence is divided is our kernels' own; a server's choose for themselves.
   const dims = KERNELS[kernel].dims.filter((name) => c.by === OURS || name !== 'splits');
   const which = `${variant}, ${sizes(shape, dims)}`;
-  return told(head, [
-    `adds most: ${times} × ${range(c.call.seconds)}, ${c.call.evidence}: ${which}`,
-    ...explained(c.call),
-  ]);
+  return told(head, [widest(times, c.call.seconds, which), ...explained(c.call, shape)]);
 }
 
 const hostSource = (row: string | null): string =>
   row === null ? 'no host beside such a GPU was measured' : `row ${row} of the ledger`;
 
-function explained(of: CallExplanation & { readonly seconds: Interval }): string[] {
+function explained(of: CallExplanation & { readonly seconds: Interval }, shape: Sizes): string[] {
   const { law, data, leftOut, seconds, rule } = of;
   const [first, ...all] = law.parts;
   const longest = Math.max(...all.map((p) => p.seconds));
-  const [others, idle] = [
-    all.filter((p) => p.seconds >= DECIDES_NOTHING * longest),
-    all.filter((p) => p.seconds < DECIDES_NOTHING * longest),
-  ];
-  const listed = others.map((p) => `${p.part} ${time(p.seconds)}`);
+  const decisive = all.filter((p) => p.seconds >= DECIDES_NOTHING * longest);
+  const listed = decisive.map((p) => `${p.part} ${time(p.seconds)}`);
   const parts =
     law.kind === 'sum' || listed.length < 2 ? listed : [`a little more than the longest of ${listed.join(', ')}`];
-  const decided =
-    law.kind === 'longest' && idle.length > 0 ? ` (${idle.map((p) => p.part).join(', ')}: negligible)` : '';
   const sum = [first ? `${first.part} ${time(first.seconds)}` : 'none', ...parts].join(' + ');
-  const total = all.length === 0 ? '' : `${time(law.seconds)} = `;
   const alone = rule?.from ?? seconds.estimate;
-  const by = law.seconds > 0 ? alone / law.seconds : 1;
-  const residual =
-    Math.abs(Math.log(by)) < RESIDUAL_TOLD ? '' : `; data near this call: × ${factor(by)}, ${time(alone)}`;
+  const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;
+  const near =
+    Math.abs(residual) < RESIDUAL_TOLD
+      ? ''
+      : `; data near this call make it × ${formatFactor(residual)}, ${time(alone)}`;
   return [
-    `law: ${total}${sum}${decided}${residual}`,
     data
-      ? `data: ${data.points} shapes ${data.source ? `kept of those by ${data.source}` : 'measured'}${nearest(data)}`
-      : `data: none of such calls; law of ${law.of ?? 'none'}`,
-    widthLine(leftOut, seconds),
+      ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
+      : `data: none of such calls; its law was fitted to ${law.of ?? 'nothing'}`,
+    ...widthLines(leftOut, seconds),
+    `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
-      ? [
-          `then ${time(rule.from)} becomes ${time(seconds.estimate)}, and its interval grows with it: ${rule.what}; ` +
-            'how far this rule is off is in the width of whole servers',
-        ]
+      ? [`rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, as unsure as before`]
       : []),
   ];
 }
 
-function nearest({ asked, nearest, octavesAway }: NonNullable<CallExplanation['data']>): string {
-  const names = Object.keys(asked);
-  return octavesAway === 0
-    ? ', this call among them'
-    : `; this call is one of ${sizes(asked)}; the nearest, ${formatNumber(octavesAway)} octaves away, has ` +
-        sizes(nearest, names);
+/** Where a call lies beside the nearest measured one: what it is to the data, and in which sizes that differs. */
+function nearest({ asked, nearest, octavesAway }: NonNullable<CallExplanation['data']>, shape: Sizes): string {
+  if (octavesAway === 0) return ', this call among them';
+  const differ = Object.keys(asked).filter((name) => asked[name] !== nearest[name]);
+  const alike = Object.keys(asked).every((name) => asked[name] === shape[name]);
+  return `; ${alike ? '' : `there the call is ${sizes(asked)}; `}the nearest has ${sizes(nearest, differ)}`;
 }
 
-/** The width, and what was left out to find it, each with the factor within which it lets 90 % come. */
-function widthLine(leftOut: readonly LeftOut[], seconds: Interval | null): string {
-  const by = ({ what, halfWidth }: LeftOut): string => `× ${factor(Math.exp(halfWidth))} (${what})`;
-  const that = (enters: LeftOut['enters']): LeftOut[] => leftOut.filter((l) => l.enters === enters);
-  const [found, added, instead] = [that('widest'), that('added'), that('instead')];
-  // What asks for no more than the first decides nothing.
-  const least = found[0]?.halfWidth ?? 0;
-  const widest = found.filter((l, i) => i === 0 || l.halfWidth > least + RESIDUAL_TOLD / 5);
+/** The width, and the factors that it is made of, with what was left out to find each. */
+function widthLines(leftOut: readonly LeftOut[], seconds: Interval | null): string[] {
+  const enters = (how: LeftOut['enters']): LeftOut[] => leftOut.filter((l) => l.enters === how);
+  const [instead] = enters('instead');
+  const [widest] = enters('widest').sort((a, b) => b.halfWidth - a.halfWidth);
+  const parts = instead ? [instead] : [...(widest ? [widest] : []), ...enters('added')];
   const [below, above] = seconds
-    ? [factor(seconds.estimate / seconds.low), factor(seconds.high / seconds.estimate)]
-    : [null, factor(Math.exp(widthOf(leftOut)))];
+    ? [formatFactor(Math.log(seconds.estimate / seconds.low)), formatFactor(Math.log(seconds.high / seconds.estimate))]
+    : [null, formatFactor(widthOf(leftOut))];
   const ends = below === null || below === above ? `÷ and × ${above}` : `÷ ${below} and × ${above}`;
-  if (leftOut.length === 1 && found.length === 1)
-    return `width: ${ends}: 90 % came within it when left out: ${leftOut[0]!.what}`;
-  const parts = [
-    widest.length === 0 ? '' : `told by leaving out: ${widest.map(by).join(', ')}`,
-    widest.length > 1 ? 'the widest counts' : '',
-    added.length === 0 ? '' : `on top of that ${added.map(by).join(', ')}`,
-    instead.length === 0 ? '' : `instead of that ${instead.map(by).join(', ')}`,
+  const [only, ...more] = parts;
+  if (!only) return [];
+  if (more.length === 0) return [`width: ${ends}: ${only.what}`];
+  const product = parts.map((part) => formatFactor(part.halfWidth)).join(' · ');
+  return [
+    `width: ${ends} = ${product}`,
+    ...parts.map((part) => `× ${formatFactor(part.halfWidth)}: ${part.what}`),
   ];
-  return `width: ${ends}: ${parts.filter((part) => part !== '').join('; ')}`;
 }
 
 export function sweepText(report: PlanReport, sweeps: readonly Sweep[]): string {
