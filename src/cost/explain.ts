@@ -5,6 +5,7 @@ import { priceStep, type Host, type KernelShare, type Pricer, type StepPrice } f
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type Configuration } from '../schedule/schedule.js';
+import { formatMilliseconds } from '../numbers/units.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -65,6 +66,8 @@ export interface CallExplanation {
     readonly octavesAway: number;
   } | null;
   readonly leftOut: readonly LeftOut[];
+  /** Where what was left out allows more than memory does, whose rate then is the fast end. */
+  readonly fastEnd?: 'memory';
   /** What a server's own kernel does to that price, and the seconds before. */
   readonly rule?: { readonly what: string; readonly from: number };
 }
@@ -157,7 +160,10 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'published steps that it was not fitted to came within it, of all GPUs; the line Tested has those of this one',
+          'published steps on all GPUs, none of which it was fitted to, came within that of their predictions (those ' +
+            'on this GPU alone: Tested); ' +
+            `kernels and host alone would reach + ${formatMilliseconds(Math.sqrt(squared))} ms, both together ` +
+            `+ ${formatMilliseconds(half(step))}`,
           runtime.spread,
         ),
       ),

@@ -12,7 +12,6 @@ import type { Shape } from '../../kernels/spec.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { TunedClass } from '../../kernels/tuned.js';
 import { correctedSeconds, driftExponentOf, typicalSeconds } from '../schema/drift.js';
-import { formatFactor } from '../numbers/units.js';
 import { lawSeconds, type Law } from './law.js';
 import { Process, type Place } from './process.js';
 import type { Because } from './explain.js';
@@ -237,14 +236,14 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
       because(
-        `its expected deviation is × ${formatFactor(deviation)}; ${what}, left out, came within ` +
-          `${quantile.toFixed(2)} such deviations`,
+        `this far from measured shapes × ${Math.exp(deviation).toFixed(3)} is expected; ${what}, left out, came within that ` +
+          `to the power of ${quantile.toFixed(2)}`,
         between,
       );
       if (beyond > 0)
         because(
           `it is ${longer.toFixed(1)} octaves longer than any measured call; the longer half of each kernel's ` +
-            `shapes, left out, was off by × ${formatFactor(model.kappaPerOctave)} more an octave`,
+            `shapes, left out, was off by × ${Math.exp(model.kappaPerOctave).toFixed(3)} more an octave`,
           beyond,
           'added',
         );

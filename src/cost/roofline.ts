@@ -29,6 +29,8 @@ export interface Rates {
   readonly matrixFlopsPerSecond: number | null;
   /** Its multiprocessors or compute units. */
   readonly units?: number;
+  /** Of its last cache; absent or null where it is unknown. */
+  readonly l2Bytes?: number | null;
 }
 
 interface Efficiency {

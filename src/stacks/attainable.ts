@@ -156,10 +156,12 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? `kernels of each stack, left out, came within both, on ${laws.gpus[call.class].join()} and GPUs of its form`
-    : 'kernels of each generation of GPUs, left out, came within both';
+    ? `each end is a law of its own; with each stack left out, its kernels came within both, on ${laws.gpus[call.class].join()} and GPUs of its form`
+    : 'each end is a law of its own; with each generation of GPUs left out, its kernels came within both';
   const { worst } = bracket;
-  const furthest = worst ? `; the slowest for its law was ${worst.slow}, the fastest ${worst.fast}` : '';
+  const furthest = worst
+    ? `; furthest beyond the law was ${worst.slow} on the slow side, ${worst.fast} on the fast side`
+    : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

@@ -42,6 +42,8 @@ export interface GpuSources {
 const ATTAINABLE = 'attainable';
 /** Of what a neighbour's kernel does on the way, for nothing. */
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
+/** No last cache is known to be larger. */
+const LARGEST_L2 = 256 * 2 ** 20;
 const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Prices of a GPU from a stack's tables and from laws. */
@@ -73,6 +75,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     memory: work.onLink ? 0 : work.bytes / rates.memoryBytesPerSecond,
     compute: work.operations / rates.operationsPerSecond + (work.vectorOperations ?? 0) / datasheet.f32FlopsPerSecond,
   });
+  // A runtime may run a prompt's tokens as rows, which read one cache together.
+  const cached = sources.runtime ? Infinity : (datasheet.l2Bytes ?? LARGEST_L2) / rates.memoryBytesPerSecond;
   /**
    * A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former, and no less
    * than that of its own tokens alone.
@@ -95,9 +99,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
-    if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor);
+    // What the last cache cannot have kept comes from memory, whatever left-out errors allow.
+    const least = floor.memory - cached;
+    if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor, least);
     const found = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
-    return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor);
+    return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor, least);
   };
   /** An exchange as a call, and the longest that it takes through a host; null where the link is unknown. */
   const exchangeOf = (kind: CollectiveKind, bytes: number, gpus: number) => {
@@ -128,7 +134,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       if (!call) return NOTHING_TO_EXPLAIN;
       const { table } = call;
       const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
-      return found ?? explainAttainable(laws, call, rates);
+      const byMemory = priced(call).low === floorOf(call).memory - cached;
+      return {
+        ...(found ?? explainAttainable(laws, call, rates)),
+        ...(byMemory ? { fastEnd: 'memory' as const } : {}),
+      };
     },
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
     sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },
@@ -177,4 +187,5 @@ const asPrice = (
   octavesOutside: number,
   by: string,
   floor: Floor,
-): Price => ({ estimate, low, high, evidence, octavesOutside, by, floor });
+  least: number,
+): Price => ({ estimate, low: Math.max(low, Math.min(estimate, least)), high, evidence, octavesOutside, by, floor });

@@ -99,7 +99,9 @@ export class TablePredictor {
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
-    if (this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true) {
+    // A size that no table has is told by its own line above.
+    const areLines = this.#measured[0]!.includes(sizes[0]!) && this.#measured[1]?.includes(sizes[1]!) === true;
+    if (areLines && this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true) {
       width = Math.max(width, table.offConfiguration);
       because?.(
         `no shape has both ${spec.axes[0]} ${sizes[0]} and ${spec.axes[1]} ${sizes[1]}; ` +
@@ -189,10 +191,16 @@ function offLines(measured: readonly number[], size: number): number {
 }
 
 /** Why a size between measured ones widens a price. */
-const between = ({ name, offLine }: StackTable['axes'][number], size: number, off: number, points: number): string =>
-  `no shape has ${name} ${formatNumber(size)}: single shapes, left out, came within × ${formatFactor(points)}, all ` +
-  `shapes of one ${name} within × ${formatFactor(offLine)}, and ${formatNumber(size)} lies ` +
-  (off < 1 ? `${Math.round(100 * off)} % of the way from a measured one to the middle of two` : 'in the middle of two');
+function between({ name, offLine }: StackTable['axes'][number], size: number, off: number, points: number): string {
+  const whole = isUntested(offLine)
+    ? `too few shapes of one ${name} to leave out, so a factor of 2 is assumed`
+    : `all shapes of one ${name} within × ${formatFactor(offLine)}`;
+  const way = off < 1 ? `${Math.round(100 * off)} % of the way (in logarithms) from the nearer to` : 'in';
+  return (
+    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured, ${way} their middle; ` +
+    `single shapes, left out, came within × ${formatFactor(points)}, ${whole}`
+  );
+}
 
 /** Whether a width is what is taken where nothing was left out. Stack files round theirs. */
 const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - CONSTANTS.perOctaveUntested.value) < 5e-4;

@@ -341,6 +341,7 @@ export const pricesOn = (spec: DeviceSpec, gpu: GpuSources): Pricer =>
       f32FlopsPerSecond: spec.f32FlopsPerSecond,
       matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
       units: spec.units,
+      l2Bytes: spec.l2Bytes,
     },
     spec.interconnect,
   );

@@ -11,6 +11,7 @@ import { onGrid } from '../../cost/memory.js';
 /** A row's step, explained. */
 export interface Explained extends StepExplanation {
   readonly planId: string;
+  readonly model: string;
   /** The GPU, by name. */
   readonly device: string;
 }
@@ -30,7 +31,7 @@ export function explainRow(r: PlanRequest, report: PlanReport, row: string): Exp
       r.pricer ? 'name a row that fits' : 'name a device of the catalogue with --device',
     );
   const explained = explainStep(configurationOf(r, candidate), r.pricer, batch, r.contextTokens);
-  return { planId: plan.id, device: r.device.name, ...explained };
+  return { planId: plan.id, model: r.geometry.name, device: r.device.name, ...explained };
 }
 
 function rowOf({ plans }: PlanReport, row: string): Plan {

@@ -18,6 +18,8 @@ const OURS = 'lla-sim';
 /** Kernels that are named of those of the weakest evidence, and the share of the time that is all of it. */
 const NAMED = 4;
 const ALL = 0.995;
+/** What a call takes that has nothing to do; none where a neighbour's kernel does it on the way. */
+const FLOORS = ['floor', 'launch'];
 /** A smaller factor of a residual is no news. */
 const RESIDUAL_TOLD = 0.005;
 
@@ -58,22 +60,25 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
     ? ` ${ends} set by whole servers: of published steps 90 % came within × ${formatFactor(widthOf(floor.leftOut))} of ` +
-      `their predictions in the worst group (${floor.leftOut.map(({ what }) => what).join(', ')}). By its kernels ` +
-      `alone it would take ${range(floor.kernels)}, and the wider end counts.`
+      `their predictions in the worst group (${floor.leftOut.map(({ what }) => what).join(', ')}). Without them it ` +
+      `would take ${range(floor.kernels)}, and the wider end counts.`
     : '';
-  const head =
-    `${e.planId} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
-    `${range(e.secondsPerStep)}, ${e.evidence}${weakest}.${servers} What makes ` +
-    `${floor ? 'its kernels' : 'it'} that unsure, with shares of the squared width:`;
-  const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? ' Kernels that nobody measured are assumed to err the same way: their widths are added before they are squared.'
+    ? ' (kernels that nobody measured are assumed to err the same way: their distances are added, then squared)'
     : '';
+  const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
+    [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
+  );
+  const head =
+    `${e.planId} of ${e.model} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
+    `${range(e.secondsPerStep)}, ${e.evidence}${weakest}.${servers} What makes ` +
+    `${floor ? 'the rest' : 'it'} that unsure, with shares of the squared distance to the slow end${asOne}:`;
+  const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
     ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width)),
     ...(e.shareOfOthers > 0 ? [others] : []),
-    ...wrap(`${LEFT_OUT}${asOne}`, width),
+    ...(isLeftOut ? wrap(LEFT_OUT, width) : []),
     ...wrap(remedy(e), width),
     '',
   ].join('\n');
@@ -122,11 +127,11 @@ function contribution(c: WidthContribution, place: number, width: number): strin
   const seconds = c.seconds ? range(c.seconds) : '';
   if (c.kernel === 'step-overhead') {
     const { host } = c;
-    const most = c.seconds?.estimate === 0 ? `up to ${time(c.seconds.high)}, mostly hidden behind the GPU` : seconds;
+    const most = c.seconds?.estimate === 0 ? `0 to ${time(c.seconds.high)}, mostly hidden behind the GPU` : seconds;
     return told(`the server’s own work, ${c.by}, ${c.evidence}: ${most}`, [
       host
         ? `data: its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`
-        : 'data: published steps of its servers; a tenth of them needed less than that range, a tenth more',
+        : 'data: published steps of its servers, of which 80 % lay inside',
     ]);
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
@@ -151,13 +156,14 @@ const hostSource = (row: string | null): string =>
 
 function explained(of: CallExplanation & { readonly seconds: Interval }, shape: Sizes): string[] {
   const { law, data, leftOut, seconds, rule } = of;
-  const [first, ...all] = law.parts;
+  const first = law.parts.find((p) => FLOORS.includes(p.part));
+  const all = law.parts.filter((p) => p !== first);
   const longest = Math.max(...all.map((p) => p.seconds));
   const decisive = all.filter((p) => p.seconds >= DECIDES_NOTHING * longest);
   const listed = decisive.map((p) => `${p.part} ${time(p.seconds)}`);
   const parts =
     law.kind === 'sum' || listed.length < 2 ? listed : [`a little more than the longest of ${listed.join(', ')}`];
-  const sum = [first ? `${first.part} ${time(first.seconds)}` : 'none', ...parts].join(' + ');
+  const sum = [...(first ? [`${first.part} ${time(first.seconds)}`] : []), ...parts].join(' + ');
   const alone = rule?.from ?? seconds.estimate;
   const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;
   const near =
@@ -167,11 +173,15 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   return [
     data
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
-      : `data: none of such calls; its law was fitted to ${law.of ?? 'nothing'}`,
+      : `data: none of such calls on this GPU; its law was fitted to ${law.of ?? 'nothing'}`,
     ...widthLines(leftOut, seconds),
+    ...(of.fastEnd ? ['The fast end is what memory allows at its full rate.'] : []),
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
-      ? [`rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, as unsure as before`]
+      ? [
+          `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, with the same factors; how ` +
+            'far the rule is off is in the width of whole servers',
+        ]
       : []),
   ];
 }
@@ -188,7 +198,11 @@ function nearest({ asked, nearest, octavesAway }: NonNullable<CallExplanation['d
 function widthLines(leftOut: readonly LeftOut[], seconds: Interval | null): string[] {
   const enters = (how: LeftOut['enters']): LeftOut[] => leftOut.filter((l) => l.enters === how);
   const [instead] = enters('instead');
-  const [widest] = enters('widest').sort((a, b) => b.halfWidth - a.halfWidth);
+  // What asks for no more than the first decides nothing.
+  const widest = enters('widest').reduce<LeftOut | null>(
+    (best, l) => (best === null || l.halfWidth > best.halfWidth + RESIDUAL_TOLD / 5 ? l : best),
+    null,
+  );
   const parts = instead ? [instead] : [...(widest ? [widest] : []), ...enters('added')];
   const [below, above] = seconds
     ? [formatFactor(Math.log(seconds.estimate / seconds.low)), formatFactor(Math.log(seconds.high / seconds.estimate))]
@@ -198,10 +212,7 @@ function widthLines(leftOut: readonly LeftOut[], seconds: Interval | null): stri
   if (!only) return [];
   if (more.length === 0) return [`width: ${ends}: ${only.what}`];
   const product = parts.map((part) => formatFactor(part.halfWidth)).join(' · ');
-  return [
-    `width: ${ends} = ${product}`,
-    ...parts.map((part) => `× ${formatFactor(part.halfWidth)}: ${part.what}`),
-  ];
+  return [`width: ${ends} = ${product}`, ...parts.map((part) => `× ${formatFactor(part.halfWidth)}: ${part.what}`)];
 }
 
 export function sweepText(report: PlanReport, sweeps: readonly Sweep[]): string {
