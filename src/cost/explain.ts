@@ -107,6 +107,8 @@ export interface StepExplanation {
   readonly floor: { readonly leftOut: readonly LeftOut[]; readonly kernels: Interval } | null;
   /** Largest first. */
   readonly contributions: readonly WidthContribution[];
+  /** Distances to the slow end of kernels that nobody measured, added. */
+  readonly unmeasuredSeconds: number;
   /** What others carry. */
   readonly shareOfOthers: number;
 }
@@ -162,8 +164,8 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
         because(
           'published steps on all GPUs, none of which it was fitted to, came within that of their predictions (those ' +
             'on this GPU alone: Tested); ' +
-            `kernels and host alone would reach + ${formatMilliseconds(Math.sqrt(squared))} ms, both together ` +
-            `+ ${formatMilliseconds(half(step))}`,
+            `kernels and host alone would reach + ${formatMilliseconds(Math.sqrt(squared))} ms, with it the step ` +
+            `+ ${formatMilliseconds(half(step))} (logarithms are added in squares)`,
           runtime.spread,
         ),
       ),
@@ -188,6 +190,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
         ? null
         : floorOf(step, pricer.spread, priceStep(c, { ...pricer, spread: null }, batch, contextTokens)),
     contributions: told,
+    unmeasuredSeconds: together,
     shareOfOthers: contributions.slice(told.length).reduce((sum, { shareOfWidth }) => sum + shareOfWidth, 0),
   };
 }

@@ -159,9 +159,7 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
     ? `each end is a law of its own; with each stack left out, its kernels came within both, on ${laws.gpus[call.class].join()} and GPUs of its form`
     : 'each end is a law of its own; with each generation of GPUs left out, its kernels came within both';
   const { worst } = bracket;
-  const furthest = worst
-    ? `; furthest beyond the law was ${worst.slow} on the slow side, ${worst.fast} on the fast side`
-    : '';
+  const furthest = worst ? `; furthest on the slow side was ${worst.slow}, on the fast side ${worst.fast}` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

@@ -61,7 +61,7 @@ export class TablePredictor {
     if (moved.shape !== shape)
       because?.(
         `no shape has ${spec.axes[0]} ${shape[spec.axes[0]!]}: it is priced as more sequences with ` +
-          `${moved.shape[spec.axes[0]!]}; measured ones, priced so, were off by that much more`,
+          `${moved.shape[spec.axes[0]!]}; other numbers, priced so, were off by that much more`,
         moved.widening,
         'added',
       );

@@ -64,7 +64,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
       `would take ${range(floor.kernels)}, and the wider end counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? ' (kernels that nobody measured are assumed to err the same way: their distances are added, then squared)'
+    ? ' (kernels that nobody measured are assumed to err alike: each counts its distance times the sum of theirs, ' +
+      `${time(e.unmeasuredSeconds)})`
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
@@ -72,7 +73,7 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const head =
     `${e.planId} of ${e.model} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
     `${range(e.secondsPerStep)}, ${e.evidence}${weakest}.${servers} What makes ` +
-    `${floor ? 'the rest' : 'it'} that unsure, with shares of the squared distance to the slow end${asOne}:`;
+    `${floor ? 'the kernels' : 'it'} that unsure, with shares of the squared distance to the slow end${asOne}:`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
@@ -173,9 +174,9 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   return [
     data
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
-      : `data: none of such calls on this GPU; its law was fitted to ${law.of ?? 'nothing'}`,
+      : `data: none of this very call; its law was fitted to ${law.of ?? 'nothing'}`,
     ...widthLines(leftOut, seconds),
-    ...(of.fastEnd ? ['The fast end is what memory allows at its full rate.'] : []),
+    ...(of.fastEnd ? ['The fast end: bytes beyond the last cache at memory’s full rate.'] : []),
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
       ? [
