@@ -21,7 +21,7 @@ function nvidia(
     f32: number;
     matrix: number;
     sms: number;
-    l2Mib?: number;
+    l2Mib: number;
     lanes?: number;
     halved?: boolean;
     fp8?: boolean;
@@ -43,7 +43,7 @@ function nvidia(
     matrixFlopsPerSecond: n.matrix * TERA,
     matrixHalved: n.halved ?? false,
     multipliesFp8: n.fp8 ?? true,
-    l2Bytes: n.l2Mib === undefined ? null : n.l2Mib * MIB,
+    l2Bytes: n.l2Mib * MIB,
     units: n.sms,
     lanes: n.lanes ?? 128,
     interconnect: {
@@ -63,7 +63,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h200',
     'H200 SXM',
     'h200(?! nvl)',
-    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989, sms: 132 },
+    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 450],
     'NVIDIA H200 datasheet (SXM); nvidia-smi',
   ),
@@ -71,7 +71,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h200-nvl',
     'H200 NVL',
     'h200 nvl',
-    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835, sms: 132 },
+    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835, sms: 132, l2Mib: 50 },
     ['NVLink bridge', 450, { gpus: 4, pcie: 64 }],
     'NVIDIA H200 datasheet (NVL)',
   ),
@@ -79,7 +79,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h100',
     'H100 SXM 80GB',
     'h100(?! (nvl|pcie))',
-    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989, sms: 132 },
+    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 450],
     'NVIDIA H100 datasheet (SXM); nvidia-smi',
   ),
@@ -87,7 +87,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h100-pcie',
     'H100 PCIe 80GB',
     'h100 pcie',
-    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114 },
+    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114, l2Mib: 50 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
     'NVIDIA H100 datasheet (PCIe, 2022 edition); nvidia-smi',
   ),
@@ -95,7 +95,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h100-nvl',
     'H100 NVL 94GB',
     'h100 nvl',
-    { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835, sms: 132 },
+    { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835, sms: 132, l2Mib: 50 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
     'NVIDIA H100 datasheet (NVL, one card); nvidia-smi',
   ),
@@ -103,7 +103,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h800',
     'H800 SXM 80GB',
     'h800(?! pcie)',
-    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989, sms: 132 },
+    { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 200],
     'NVIDIA H800 datasheet (SXM: an H100 with NVLink at 400 GB/s both ways); nvidia-smi',
   ),
@@ -111,7 +111,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h800-pcie',
     'H800 PCIe 80GB',
     'h800 pcie',
-    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114 },
+    { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114, l2Mib: 50 },
     ['NVLink bridge', 200, { gpus: 2, pcie: 64 }],
     'NVIDIA H800 datasheet (PCIe: an H100 PCIe with NVLink at 400 GB/s both ways); nvidia-smi',
   ),
@@ -119,7 +119,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h20',
     'H20 96GB',
     'h20(?!-3e|0)',
-    { vramGb: 96, driverMib: 97_871, memory: 4000, f32: 44, matrix: 148, sms: 78 },
+    { vramGb: 96, driverMib: 97_871, memory: 4000, f32: 44, matrix: 148, sms: 78, l2Mib: 60 },
     ['NVLink 4', 450],
     'NVIDIA H20 datasheet (its f32 rate is 11 % more than 78 units do at the 1.98 GHz of the driver); nvidia-smi',
   ),
@@ -127,7 +127,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h20-3e',
     'H20-3e 141GB',
     'h20-3e',
-    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 44, matrix: 148, sms: 78 },
+    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 44, matrix: 148, sms: 78, l2Mib: 60 },
     ['NVLink 4', 450],
     'NVIDIA H20 datasheet (141 GB HBM3e); nvidia-smi',
   ),
@@ -135,7 +135,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'l20x',
     'L20X 141GB',
     'l20x',
-    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989, sms: 132 },
+    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 450],
     'no datasheet is public: memory, 132 units and compute capability 9.0 by its driver, matrix rate by ByteDance ' +
       'VeOmni; the rest taken from the H200, which has the same',
@@ -184,7 +184,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'b200',
     'B200 SXM',
     '(?<!g)b200',
-    { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250, sms: 148 },
+    { vramGb: 180, driverMib: 183_359, memory: 8000, f32: 80, matrix: 2250, sms: 148, l2Mib: 126 },
     ['NVLink 5', 900],
     'NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W), DGX B200 datasheet (1,440 GB over 8; the ' +
       'chip carries 192 GB); nvidia-smi',
@@ -193,7 +193,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'b300',
     'B300 SXM',
     '(?<!g)b300',
-    { vramGb: 288, driverMib: 275_040, memory: 8000, f32: 75, matrix: 2250, sms: 148 },
+    { vramGb: 288, driverMib: 275_040, memory: 8000, f32: 75, matrix: 2250, sms: 148, l2Mib: 126 },
     ['NVLink 5', 900],
     'NVIDIA HGX B300 and DGX B300 specifications (Blackwell Ultra, 2.3 TB over 8); nvidia-smi',
   ),
@@ -201,7 +201,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'gb200',
     'GB200 (one GPU)',
     'gb200',
-    { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
+    { vramGb: 186, driverMib: 189_471, memory: 8000, f32: 80, matrix: 2500, sms: 152, l2Mib: 126 },
     ['NVLink 5', 900, { gpus: 72, pcie: 50 }],
     'NVIDIA GB200 NVL72 datasheet over 72 (13.4 TB, 576 TB/s, 360 PFLOP/s sparse; 400 Gb/s of network ' +
       'each); nvidia-smi',
@@ -210,7 +210,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'gb300',
     'GB300 (one GPU)',
     'gb300',
-    { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500, sms: 152 },
+    { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500, sms: 152, l2Mib: 126 },
     ['NVLink 5', 900, { gpus: 72, pcie: 50 }],
     'NVIDIA GB300 NVL72 datasheet over 72 (576 TB/s, 360 PFLOP/s sparse; the chip carries 288 GB); nvidia-smi',
   ),

@@ -42,8 +42,6 @@ export interface GpuSources {
 const ATTAINABLE = 'attainable';
 /** Of what a neighbour's kernel does on the way, for nothing. */
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
-/** No last cache is known to be larger. */
-const LARGEST_L2 = 256 * 2 ** 20;
 const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Prices of a GPU from a stack's tables and from laws. */
@@ -76,7 +74,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     compute: work.operations / rates.operationsPerSecond + (work.vectorOperations ?? 0) / datasheet.f32FlopsPerSecond,
   });
   // A runtime may run a prompt's tokens as rows, which read one cache together.
-  const cached = sources.runtime ? Infinity : (datasheet.l2Bytes ?? LARGEST_L2) / rates.memoryBytesPerSecond;
+  const cached = sources.runtime || !datasheet.l2Bytes ? Infinity : datasheet.l2Bytes / rates.memoryBytesPerSecond;
   /**
    * A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former, and no less
    * than that of its own tokens alone.

@@ -2,21 +2,6 @@
 import { findDevice } from '../../devices/find.js';
 import type { ScreenRates } from '../import/screen.js';
 
-const MIB = 2 ** 20;
-
-/** L2 sizes by NVIDIA's architecture whitepapers (Ampere, Ada, Hopper, Blackwell, RTX Blackwell). */
-const L2_BYTES: Readonly<Record<string, number>> = {
-  h200: 50 * MIB,
-  h100: 50 * MIB,
-  'a100-80': 40 * MIB,
-  b200: 126 * MIB,
-  b300: 126 * MIB,
-  gb200: 126 * MIB,
-  gb300: 126 * MIB,
-  l40s: 96 * MIB,
-  'rtx-4090': 72 * MIB,
-  'rtx-pro-6000': 128 * MIB,
-};
 /** GPUs of one generation are alike: what one shows of another generation's, the next shows again. */
 const GENERATIONS: Readonly<Record<string, string>> = {
   h100: 'Hopper',
@@ -35,7 +20,7 @@ const CARDS: readonly string[] = ['l40s', 'rtx-4090', 'rtx-pro-6000'];
 export const formOf = (deviceId: string): 'card' | 'server' => (CARDS.includes(deviceId) ? 'card' : 'server');
 
 /** Where nothing is known: no row is dropped for being read from a cache that may be there. */
-const LARGE_L2 = 256 * MIB;
+const LARGEST_L2 = 256 * 2 ** 20;
 
 /** Datasheet rates of a device of the catalogue. */
 export function ratesOf(deviceId: string): ScreenRates {
@@ -45,6 +30,6 @@ export function ratesOf(deviceId: string): ScreenRates {
     // A single device has no link; its tables hold no message either.
     linkBytesPerSecond: device.interconnect?.bytesPerSecondPerDirection ?? device.memoryBytesPerSecond,
     operationsPerSecond: device.matrixFlopsPerSecond,
-    l2Bytes: L2_BYTES[device.id] ?? LARGE_L2,
+    l2Bytes: device.l2Bytes ?? LARGEST_L2,
   };
 }
