@@ -9,8 +9,6 @@ import type { Interval } from '../cost/evidence.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
-import { lawParts, leftOutOf, type CallExplanation } from '../cost/explain.js';
-import { stackLabel } from './serving.js';
 import { throughHost } from '../cost/pricers.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
@@ -126,7 +124,10 @@ export const UNDIVIDED: OpClass = 'decode-attention';
 export const tunedAlone = ({ undivided: _, ...laws }: AttainableLaws): AttainableLaws => laws;
 
 /** The bracket of a call, and its work: what one unit reads alone where the server's kernel divides no sequence. */
-function bracketOf(laws: AttainableLaws, { class: of, table, work }: TunedCall): { bracket: Bracket; work: OpWork } {
+export function bracketOf(
+  laws: AttainableLaws,
+  { class: of, table, work }: TunedCall,
+): { bracket: Bracket; work: OpWork } {
   const bracket = laws.own[of] ?? laws.pooled[of];
   const { undivided } = laws;
   const { rows, cacheBytes } = work;
@@ -150,37 +151,3 @@ export function attainableSeconds(laws: AttainableLaws, call: TunedCall, rates: 
   const estimate = by(bracket.middle);
   return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, by(bracket.slow)) };
 }
-
-/** Why that price: the middle law, and the cases by which its ends were moved out. */
-export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: Rates): CallExplanation {
-  const { bracket, work } = bracketOf(laws, call);
-  const { estimate, high } = attainableSeconds(laws, call, rates);
-  const what = laws.own[call.class]
-    ? `each end is a law of its own; with each stack left out, its kernels came within both, on ${laws.gpus[call.class].join()} and GPUs of its form`
-    : 'each end is a law of its own; with each generation of GPUs left out, its kernels came within both';
-  const { worst } = bracket;
-  const furthest = worst ? `; furthest on the slow side was ${worst.slow}, on the fast side ${worst.fast}` : '';
-  return {
-    law: {
-      ...lawParts(bracket.middle, work, rates, call.inside),
-      of: `${kernelsOf(call.class)} of ${stacksOf(laws, call.class)}`,
-    },
-    data: null,
-    leftOut: leftOutOf((because) => because(`${what}${furthest}`, Math.log(high / estimate))),
-  };
-}
-
-/** `SGLang, TRT-LLM, vLLM on h100, h200`. */
-function stacksOf({ gpus, from }: AttainableLaws, of: TunedClass): string {
-  const stacks = from.flatMap((file) => {
-    const gpu = gpus[of].find((id) => file.startsWith(`${id}-`) && !file.slice(id.length + 1).includes('-'));
-    return gpu === undefined || file.endsWith('-vidur.json')
-      ? []
-      : [stackLabel(file.slice(gpu.length + 1).replace('.json', ''))];
-  });
-  const names = [...new Set(stacks)].sort((a, b) => a.localeCompare(b)).join(', ');
-  return names === '' ? 'the measured GPUs' : `${names} on ${gpus[of].join(', ')}`;
-}
-
-const kernelsOf = (of: TunedClass): string =>
-  of === 'all-reduce-host' ? 'all-reduces through a host' : `${of} kernels`;

@@ -5,10 +5,9 @@
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { OpShape, Rates } from '../../kernels/op-class.js';
 import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } from '../cost/explain.js';
-import { CONSTANTS } from '../cost/constants.js';
+import * as words from './explain.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
-import { formatFactor, formatNumber } from '../numbers/units.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 
@@ -58,13 +57,7 @@ export class TablePredictor {
     const { table } = this;
     const spec = classSpec(table.op);
     const moved = this.#moveHeads(shape);
-    if (moved.shape !== shape)
-      because?.(
-        `no shape has ${spec.axes[0]} ${shape[spec.axes[0]!]}: it is priced as more sequences with ` +
-          `${moved.shape[spec.axes[0]!]}; other numbers, priced so, were off by that much more`,
-        moved.widening,
-        'added',
-      );
+    if (moved.shape !== shape) because?.(words.moved(spec.axes[0]!, shape, moved.shape), moved.widening, 'added');
     const sizes = spec.axes.map((name) => moved.shape[name]!);
     const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
 
@@ -73,7 +66,7 @@ export class TablePredictor {
     let octavesOutside = 0;
     const points = widthAt(table.widths, law);
     let width = points;
-    because?.(`single shapes, left out, came within × ${formatFactor(points)}`, points);
+    because?.(words.single(points), points);
     let onKnot = true;
     for (let i = 0; i < sizes.length; i++) {
       const axis = table.axes[i]!;
@@ -83,18 +76,14 @@ export class TablePredictor {
       const octaves = octavesFrom(axis.knots, size);
       octavesOutside += octaves;
       widening += octaves * axis.perOctave;
-      if (octaves > 0)
-        because?.(
-          outside(`${axis.name} ${formatNumber(size)}`, octaves, axis.perOctave),
-          octaves * axis.perOctave,
-          'added',
-        );
+      const beyond = octaves * axis.perOctave;
+      if (octaves > 0) because?.(words.outside(`${axis.name} ${size}`, octaves, axis.perOctave), beyond, 'added');
       if (place.share > 0) onKnot = false;
       const off = octaves === 0 ? offLines(this.#measured[i]!, size) : 0;
       if (off > 0) {
         const excess = Math.max(0, axis.offLine - points) * off;
         width = Math.max(width, points + excess);
-        because?.(between(axis, size, off, points), points + excess);
+        because?.(words.between(axis, size, off, points), points + excess);
       }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
@@ -103,17 +92,11 @@ export class TablePredictor {
     const areLines = this.#measured[0]!.includes(sizes[0]!) && this.#measured[1]?.includes(sizes[1]!) === true;
     if (areLines && this.#configurations && this.#configurations.get(sizes[0]!)?.has(sizes[1]!) !== true) {
       width = Math.max(width, table.offConfiguration);
-      because?.(
-        `no shape has both ${spec.axes[0]} ${sizes[0]} and ${spec.axes[1]} ${sizes[1]}; ` +
-          (isUntested(table.offConfiguration)
-            ? 'too few such pairs were measured to leave one out, so a factor of 2 is assumed'
-            : `whole pairs, left out, came within × ${formatFactor(table.offConfiguration)}`),
-        table.offConfiguration,
-      );
+      because?.(words.pair(spec.axes, sizes, table.offConfiguration), table.offConfiguration);
     }
     octavesOutside = Math.max(octavesOutside, beyond);
     const late = Math.max(0, beyond * table.perOctave.time - widening);
-    if (late > 0) because?.(outside('its time', beyond, table.perOctave.time), late, 'added');
+    if (late > 0) because?.(words.outside('its time', beyond, table.perOctave.time), late, 'added');
     widening += late;
     const half = width + widening;
     const measured =
@@ -189,27 +172,6 @@ function offLines(measured: readonly number[], size: number): number {
   const { share } = placeOf(measured, size);
   return 2 * Math.min(share, 1 - share);
 }
-
-/** Why a size between measured ones widens a price. */
-function between({ name, offLine }: StackTable['axes'][number], size: number, off: number, points: number): string {
-  const whole = isUntested(offLine)
-    ? `too few shapes of one ${name} to leave out, so a factor of 2 is assumed`
-    : `all shapes of one ${name} within × ${formatFactor(offLine)}`;
-  const way = off < 1 ? `${Math.round(100 * off)} % of the way (in logarithms) from the nearer to` : 'in';
-  return (
-    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured, ${way} their middle; ` +
-    `single shapes, left out, came within × ${formatFactor(points)}, ${whole}`
-  );
-}
-
-/** Whether a width is what is taken where nothing was left out. Stack files round theirs. */
-const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - CONSTANTS.perOctaveUntested.value) < 5e-4;
-
-const outside = (what: string, octaves: number, perOctave: number): string =>
-  `${what} is ${octaves.toFixed(2)} octaves outside what was measured; ` +
-  (isUntested(perOctave)
-    ? 'too little was measured to leave whole octaves out, so a factor of 2 an octave is assumed'
-    : `an octave, left out, was off by × ${formatFactor(perOctave)} more`);
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {

@@ -2,11 +2,11 @@
  * Fits what the kernels of a class share on a device: the law, the variances of what deviates from it, and how wide
  * intervals must be for kernels and shapes that were left out. Only fitting imports it; predicting needs predictor.ts.
  */
+import { groups as groupBy } from 'd3-array';
 import type { Calibration, Predictor, Sample } from '../../schema/calibration.js';
 import { correctedSeconds, driftExponentOf, readCalibration, typicalSeconds } from '../../schema/drift.js';
 import { CONSTANTS } from '../constants.js';
 import { TERMS_VERSION, type KernelName } from '../../../kernels/registry.js';
-import type { TunedClass } from '../../../kernels/tuned.js';
 import { conformalQuantile, FEWEST_FOR_QUANTILE, kappaOf, lackPerOctave } from '../conformal.js';
 import { descend } from '../descend.js';
 import { fitLaw } from '../law.js';
@@ -79,14 +79,8 @@ const groupOf = (kernel: KernelName, variant: string, samples: readonly Sample[]
 });
 
 /** The groups of every class. A variant's calls are of one class. */
-function byClass(groups: readonly Group[]): Group[][] {
-  const classes = new Map<TunedClass, Group[]>();
-  for (const group of groups) {
-    const of = classOf({ ...group, shape: group.points[0]!.shape });
-    classes.set(of, [...(classes.get(of) ?? []), group]);
-  }
-  return [...classes.values()];
-}
+const byClass = (groups: readonly Group[]): Group[][] =>
+  groupBy(groups, (group) => classOf({ ...group, shape: group.points[0]!.shape })).map(([, all]) => all);
 
 /**
  * Variance of a shape's time around what was measured: every point is visited at two times far apart, and repetitions

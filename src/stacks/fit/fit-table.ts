@@ -3,6 +3,7 @@
  * measured points (kriging), the grid is filled and thinned, and half-widths are quantiles of the errors at points that
  * were left out: points at random, whole lines, whole configurations, whole octaves.
  */
+import { shuffler } from 'd3-array';
 import { CONSTANTS } from '../../cost/constants.js';
 import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../../cost/conformal.js';
 import { randomFrom } from '../../numbers/random.js';
@@ -58,7 +59,7 @@ export function fitTable(
     spec.axes.forEach((axis, i) => (shape[axis] = sizes[i]!));
     return shape;
   };
-  const timed = shuffle(rows).map(({ shape, seconds }) => {
+  const timed = shuffler(randomFrom(SEED))([...rows]).map(({ shape, seconds }) => {
     const sizes = spec.axes.map((axis) => shape[axis]!);
     return { sizes, work: spec.work(shapeOf(sizes)), seconds };
   });
@@ -232,16 +233,6 @@ const round = (x: number): number => Math.ceil(x * 1e4) / 1e4;
 function roundSeconds(x: number): number {
   const unit = 10 ** (Math.floor(Math.log10(x)) - 4);
   return Number((Math.ceil(x / unit) * unit).toPrecision(5));
-}
-
-function shuffle<T>(rows: readonly T[]): T[] {
-  const random = randomFrom(SEED);
-  const list = [...rows];
-  for (let i = list.length - 1; i > 0; i--) {
-    const j = Math.floor(random() * (i + 1));
-    [list[i], list[j]] = [list[j]!, list[i]!];
-  }
-  return list;
 }
 
 /** The first `most` indices that pass: the rows are in random order. */

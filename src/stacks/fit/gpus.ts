@@ -3,16 +3,12 @@ import { findDevice } from '../../devices/find.js';
 import type { ScreenRates } from '../import/screen.js';
 
 /** GPUs of one generation are alike: what one shows of another generation's, the next shows again. */
-const GENERATIONS: Readonly<Record<string, string>> = {
-  h100: 'Hopper',
-  h200: 'Hopper',
-  b200: 'Blackwell',
-  b300: 'Blackwell',
-  gb200: 'Blackwell',
-  gb300: 'Blackwell',
-};
+const GENERATIONS: readonly (readonly [string, readonly string[]])[] = [
+  ['Hopper', ['h100', 'h200']],
+  ['Blackwell', ['b200', 'b300', 'gb200', 'gb300']],
+];
 /** The generation of a measured GPU; its own id where it is the only one. */
-export const generationOf = (deviceId: string): string => GENERATIONS[deviceId] ?? deviceId;
+export const generationOf = (id: string): string => GENERATIONS.find(([, ids]) => ids.includes(id))?.[0] ?? id;
 
 /** GPUs with graphics memory (GDDR): serving stacks tune their kernels for those with stacked memory (HBM) first. */
 const CARDS: readonly string[] = ['l40s', 'rtx-4090', 'rtx-pro-6000'];

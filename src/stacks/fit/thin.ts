@@ -16,7 +16,7 @@ export function thinLines(grid: Grid, mostKnots: number): number[][] {
   for (;;) {
     const knots = knotsOf(kept);
     let best: { axis: number; at: number; cost: number; harm: number } | null = null;
-    kept.forEach((list, axis) => {
+    for (const [axis, list] of kept.entries())
       for (let at = 1; at + 1 < list.length; at++) {
         const [before, here, after] = [list[at - 1]!, list[at]!, list[at + 1]!];
         const harm =
@@ -26,10 +26,8 @@ export function thinLines(grid: Grid, mostKnots: number): number[][] {
         const cost = harm / grid.lines[axis]!.length / (knots / list.length);
         if (!best || cost < best.cost) best = { axis, at, cost, harm };
       }
-    });
-    const found = best as { axis: number; at: number; harm: number } | null;
-    if (!found || (knots <= mostKnots && found.harm > NEGLIGIBLE)) break;
-    kept[found.axis]!.splice(found.at, 1);
+    if (!best || (knots <= mostKnots && best.harm > NEGLIGIBLE)) break;
+    kept[best.axis]!.splice(best.at, 1);
   }
   return kept.map((list, axis) => list.map((i) => grid.lines[axis]![i]!));
 }
