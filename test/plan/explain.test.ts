@@ -147,6 +147,14 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
     expect(priceStep(c, there, 2, 500).high).toBeGreaterThan(priceStep(c, own, 2, 500).high);
   });
 
+  it('are of a path that the short table never shows, too', async () => {
+    const { request, report } = await planned({ device: 'h200', context: 4096 });
+    const e = explainRow(request, report, 'lla-21.33x/absorbed');
+    expect(e.batch).toBeGreaterThan(1);
+    const all = makePlan(request).plans.find((p) => p.id === e.planId)!;
+    expect(e.secondsPerStep).toEqual(all.knee!.secondsPerStep);
+  });
+
   it('are refused for rows that are not there, or take no time', async () => {
     const { request, report } = await planned({ device: 'h200', context: 4096 });
     expect(() => explainRow(request, report, 'no-such-row')).toThrow(UserError);

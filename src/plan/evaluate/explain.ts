@@ -2,7 +2,8 @@
 import { explainStep, type StepExplanation } from '../../cost/explain.js';
 import { UserError, show } from '../../errors.js';
 import { candidateOf } from '../ask/candidates.js';
-import { configurationOf, figuresAt } from './evaluate.js';
+import { configurationOf, evaluate, figuresAt } from './evaluate.js';
+import { operate } from './operating.js';
 import { representatives } from '../decide/representatives.js';
 import type { DecodeFigures, Plan, PlanReport, PlanRequest } from '../types.js';
 import { priceStep } from '../../cost/latency.js';
@@ -23,14 +24,17 @@ export interface Explained extends StepExplanation {
 export function explainRow(r: PlanRequest, report: PlanReport, row: string): Explained {
   const plan = rowOf(report, row);
   const candidate = candidateOf(r, plan.id);
-  const batch = (plan.knee ?? plan.decode).batch;
-  if (!candidate || !r.pricer || batch < 1)
+  // A path that a short table never shows is not priced with the others.
+  const c = candidate && configurationOf(r, candidate);
+  const run = plan.knee || !candidate || !c ? plan : operate(r, c, evaluate(r, candidate));
+  const batch = (run.knee ?? run.decode).batch;
+  if (!c || !r.pricer || batch < 1)
     throw new UserError(
       `--explain ${show(row)}: ` +
         (r.pricer ? 'not one sequence of it fits' : 'nothing is known about speed on this device'),
       r.pricer ? 'name a row that fits' : 'name a device of the catalogue with --device',
     );
-  const explained = explainStep(configurationOf(r, candidate), r.pricer, batch, r.contextTokens);
+  const explained = explainStep(c, r.pricer, batch, r.contextTokens);
   return { planId: plan.id, model: r.geometry.name, device: r.device.name, ...explained };
 }
 
