@@ -194,6 +194,8 @@ function settingsOf({ model, device, parallel, precision, server: s, workload, c
       maxNumSeqs: s.maxNumSeqs ?? (isRuntime(stack) && 'concurrency' in workload ? workload.concurrency : undefined),
       maxNumBatchedTokens: s.maxNumBatchedTokens,
       maxModelLen: s.maxModelLen,
+      batchWaitTimeoutIters: s.batchWaitTimeoutIters,
+      batchWaitMaxTokensRatio: s.batchWaitMaxTokensRatio,
       blockTokens: s.blockTokens,
       kvBlocks: s.kvBlocks,
       replicas: decode ?? replicas,

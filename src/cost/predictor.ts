@@ -236,8 +236,8 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
       because(
-        `this far from measured shapes × ${Math.exp(deviation).toFixed(3)} is expected; ${what}, left out, came within ` +
-          `theirs to the power of ${quantile.toFixed(2)}`,
+        `this far from measured shapes × ${Math.exp(deviation).toFixed(3)} is expected; ${what}, left out, came ` +
+          `within theirs to the power of ${quantile.toFixed(2)}`,
         between,
       );
       if (beyond > 0)

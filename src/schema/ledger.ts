@@ -185,6 +185,8 @@ const server = z.strictObject({
   maxNumSeqs: count.optional(),
   maxNumBatchedTokens: count.optional(),
   chunkTokens: count.optional(),
+  batchWaitTimeoutIters: count.optional(),
+  batchWaitMaxTokensRatio: share.optional(),
   maxModelLen: count.optional(),
   utilization: share.optional(),
   blockTokens: count.optional(),

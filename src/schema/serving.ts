@@ -125,6 +125,14 @@ export const SERVER_SETTINGS = {
     help: 'prompts take iterations of their own, and sequences wait [on for SGLang, else off]',
     choices: ['on', 'off'],
   },
+  batchWaitTimeoutIters: {
+    kind: 'number',
+    help: 'iterations that prompts wait for others while sequences decode (TRT-LLM batch_wait_timeout_iters) [0]',
+  },
+  batchWaitMaxTokensRatio: {
+    kind: 'number',
+    help: 'they wait no longer once an iteration has this share of --max-num-batched-tokens [0]',
+  },
   prefixCaching: { kind: 'text', help: 'keep blocks that later prompts may begin with [on]', choices: ['on', 'off'] },
   asyncScheduling: {
     kind: 'text',

@@ -24,7 +24,7 @@ import { longestLength, meanLength, shortestLength } from './workload/draws.js';
 import type { Source } from './engine.js';
 import type { Targets } from './metrics.js';
 import type { ReportedTargets } from './types.js';
-import { ROUTERS, type Router } from './scheduler/options.js';
+import { ROUTERS, type BatchWait, type Router } from './scheduler/options.js';
 import { readLengths, readObserved } from './workload/lengths.js';
 import { summarise, TraceSource } from './workload/trace.js';
 import { readSpeculation, type Speculation } from './speculation.js';
@@ -97,6 +97,7 @@ export interface ServerChoice {
   readonly kvBlocks: number | null;
   readonly chunkedPrefill: boolean;
   readonly promptsFirst: boolean;
+  readonly batchWait: BatchWait | null;
   readonly prefixCaching: boolean;
   /** The server schedules while the GPU works: its own time adds nothing to an iteration. */
   readonly asyncScheduling: boolean;
@@ -322,9 +323,19 @@ export function readServer(
       `--max-num-batched-tokens must be at least --max-num-seqs (${maxNumSeqs}), not ${maxNumBatchedTokens}`,
       'every sequence gets a token in each iteration: raise it, or lower --max-num-seqs',
     );
+  const iterations = whole('batchWaitTimeoutIters', 0, 10_000, 0);
+  const ratio = asked(s.batchWaitMaxTokensRatio)
+    ? parseNumber(s.batchWaitMaxTokensRatio, flag('batchWaitMaxTokensRatio'), { min: 0, max: 1 })
+    : 0;
+  if (iterations > 0 !== ratio > 0)
+    throw new UserError(
+      `${flag('batchWaitTimeoutIters')} and ${flag('batchWaitMaxTokensRatio')} work together`,
+      'give both, or neither',
+    );
   return {
     maxNumSeqs,
     maxNumBatchedTokens,
+    batchWait: iterations > 0 ? { iterations, tokens: ratio * maxNumBatchedTokens } : null,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
     blockTokens: whole('blockTokens', 1, 65_536, stack === 'vllm' || stack === 'sglang' || device.defaults ? 16 : 32),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,

@@ -8,10 +8,14 @@ import { attainableSeconds, bracketOf, type AttainableLaws } from './attainable.
 import { stackLabel } from './serving.js';
 import type { StackTable } from './stack-schema.js';
 
-/** Of all shapes of a table. @param errors log units, as all below */
+/** Of all shapes of a table. @param errors log units */
 export const single = (errors: number): string => `single shapes, left out, came within × ${formatFactor(errors)}`;
 
-/** Of a size between measured ones. @param share of the way from the nearer to their middle @param points as `single` */
+/**
+ * Of a size between measured ones.
+ * @param share of the way from the nearer to their middle
+ * @param points as `single`
+ */
 export function between(axis: StackTable['axes'][number], size: number, share: number, points: number): string {
   const { name, offLine } = axis;
   const whole = isUntested(offLine)
@@ -26,8 +30,8 @@ export function between(axis: StackTable['axes'][number], size: number, share: n
 
 /** Of heads that are priced as sequences of fewer. */
 export const moved = (axis: string, shape: OpShape, as: OpShape): string =>
-  `no shape has ${axis} ${shape[axis]}: it is priced as more sequences with ${as[axis]}; other numbers, priced so, were ` +
-  'off by that much more';
+  `no shape has ${axis} ${shape[axis]}: it is priced as more sequences with ${as[axis]}; ` +
+  'other numbers, priced so, were off by that much more';
 
 /** Of two sizes that were never measured together. */
 export const pair = (axes: readonly string[], sizes: readonly number[], errors: number): string =>

@@ -45,6 +45,7 @@ const server = fc.record({
   maxNumBatchedTokens: fc.constantFrom(64, 100, 512),
   chunkedPrefill: fc.boolean(),
   promptsFirst: fc.boolean(),
+  batchWait: fc.constantFrom(null, { iterations: 3, tokens: 50 }, { iterations: 20, tokens: 64 }),
   blocks: fc.constantFrom(70, 90, 200, 1000),
   blockTokens: fc.constantFrom(16, 32),
   sequenceBlocks: fc.constantFrom(0, 0, 1, 3),

@@ -28,6 +28,7 @@ const drawn = fc.record({
   chunkedPrefill: fc.boolean(),
   turns: fc.constantFrom('beside', 'first', 'in turns'),
   promptsRotate: fc.boolean(),
+  batchWait: fc.constantFrom(null, null, { iterations: 3, tokens: 6 }),
   blockTokens: fc.constantFrom(1, 4, 16),
   room: fc.integer({ min: 0, max: 14 }),
   sequenceBlocks: fc.constantFrom(0, 0, 2),
@@ -234,6 +235,35 @@ describe('a schedule', () => {
       { seed: SEED, numRuns: 100 },
     );
     expect(preemptions).toBeGreaterThan(50);
+  });
+
+  it('lets prompts wait for others while sequences decode, so many iterations or until they are enough', () => {
+    const beganOf = (prompts: number[], tokens: number): number[] => {
+      const requests = new Requests();
+      const queue = new WaitingQueue('fcfs', requests);
+      const come = (promptTokens: number, outputTokens: number): void =>
+        queue.push(requests.add({ ...emptyDraft(), promptTokens, outputTokens }));
+      come(4, 30);
+      const began: number[] = [];
+      let iteration = 0;
+      const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
+      const nothing = (): void => {};
+      const listener = { began: () => began.push(iteration), token: nothing, ended: nothing, prefilled: nothing };
+      const options = { ...SERVER, maxNumBatchedTokens: 64, prefillOnly: false, batchWait: { iterations: 5, tokens } };
+      const schedule = new CountedScheduler(options, requests, queue, listener, counts, KNOTS);
+      for (; schedule.begin(); schedule.end(), iteration++)
+        if (iteration === 0) prompts.forEach((length) => come(length, 1));
+        else if (iteration === 20) come(8, 1);
+      expect(queue.tokens).toBe(0);
+      return began;
+    };
+    // Nothing decodes at first; the second waits for five iterations from the one that it came to, and so does the last.
+    expect(beganOf([10], 20)).toEqual([0, 6, 26]);
+    // Two prompts and the sequence are enough.
+    expect(beganOf([10, 9], 20)).toEqual([0, 1, 1, 26]);
+    expect(beganOf([10, 8], 20)).toEqual([0, 6, 6, 26]);
+    // What no iteration holds is enough when it is full.
+    expect(beganOf([100], 64)).toEqual([0, 1, 26]);
   });
 
   it('gives prompts in turn a part of the budget, or one after another', () => {

@@ -59,9 +59,9 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const { floor } = e;
   const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
-    ? ` ${ends} set by whole servers: of published steps 90 % came within × ${formatFactor(widthOf(floor.leftOut))} of ` +
-      `their predictions in the worst group (${floor.leftOut.map(({ what }) => what).join(', ')}). Without them it ` +
-      `would take ${range(floor.kernels)}, and the wider end counts.`
+    ? ` ${ends} set by whole servers: of published steps 90 % came within × ${formatFactor(widthOf(floor.leftOut))} ` +
+      `of their predictions in the worst group (${floor.leftOut.map(({ what }) => what).join(', ')}). Without them ` +
+      `it would take ${range(floor.kernels)}, and the wider end counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
     ? ' (kernels that nobody measured are assumed to err alike: each counts its distance times the sum of theirs, ' +
@@ -86,7 +86,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
 }
 
 const LEFT_OUT =
-  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of what was left out.';
+  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of what was left ' +
+  'out.';
 
 /** Which ends of a step whole servers set. */
 type Ends = 'fast' | 'slow' | 'both';
@@ -180,8 +181,8 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
       ? [
-          `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, with the same factors; how ` +
-            'far the rule is off is in the width of whole servers',
+          `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, with the same factors; ` +
+            'how far the rule is off is in the width of whole servers',
         ]
       : []),
   ];

@@ -323,6 +323,11 @@ function exactnessWords(r: SimulationReport): string {
         `${formatNumber(100 * r.percentileError)} % of the exact ones, the others are exact`;
 }
 
+const batchWaitWords = ({ batchWait }: SimulationReport['server']): string =>
+  batchWait
+    ? `, prompts wait up to ${batchWait.iterations} iterations for ${formatNumber(batchWait.tokens)} tokens`
+    : '';
+
 function trust(r: SimulationReport): string[] {
   const { workload: w, server: s } = r;
   const notes = [
@@ -337,8 +342,8 @@ function trust(r: SimulationReport): string[] {
       ),
     `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an ` +
       `iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ` +
-      `${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}, prefix caching ` +
-      `${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
+      `${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}${batchWaitWords(s)}, ` +
+      `prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'

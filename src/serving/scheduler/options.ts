@@ -13,6 +13,14 @@ export const blocksOf = (
 export const ROUTERS = ['round-robin', 'least-loaded', 'shared-queue'] as const;
 export type Router = (typeof ROUTERS)[number];
 
+/** While sequences decode, prompts wait until there is enough to do (TRT-LLM, pyexecutor `_waiting_requests`). */
+export interface BatchWait {
+  /** Iterations that they wait at most. */
+  readonly iterations: number;
+  /** Tokens of an iteration that are enough. */
+  readonly tokens: number;
+}
+
 export interface ReplicaOptions {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
@@ -24,6 +32,8 @@ export interface ReplicaOptions {
   readonly inTurns?: boolean;
   /** Prompts that do not fit the budget take turns, and have all their blocks from the start (vllm-rlt). */
   readonly promptsRotate?: boolean;
+  /** Prompts wait for others, to be computed together. */
+  readonly batchWait?: BatchWait | null;
   readonly blockTokens: number;
   /** Blocks of the cache of one replica. */
   readonly blocks: number;

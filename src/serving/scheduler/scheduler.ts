@@ -68,6 +68,8 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   readonly chunkPasses: Int32Array;
   /** Prompts of which a part is done, and no chunk is worked on. */
   private partial: number[] = [];
+  /** Iterations that prompts have waited for others. */
+  private waited = 0;
 
   /** @param knots of the price of a sequence (batch.ts), among them the most tokens that a cache holds */
   constructor(
@@ -121,7 +123,8 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       const preempted = this.growSequences();
       const beside = inTurns ? 0 : this.decoding;
       const tokensTurn = inTurns && afterPrompts && this.decoding > 0;
-      this.schedulePrompts(tokensTurn ? 0 : most - batch.chunks.total - beside, preempted);
+      const none = tokensTurn || this.waitsForPrompts();
+      this.schedulePrompts(none ? 0 : most - batch.chunks.total - beside, preempted);
       if (inTurns) batch.paused = batch.chunks.count > 0;
     }
     return this.decoding + batch.chunks.count > 0;
@@ -154,6 +157,19 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     for (; this.needed() > this.pool.available; preempted = true) this.preempt(this.victim());
     this.beginTokens();
     return preempted;
+  }
+
+  /** Whether prompts wait for others in this iteration. */
+  private waitsForPrompts(): boolean {
+    const { options, requests, partial, waiting, decoding } = this;
+    const { batchWait: wait, maxNumSeqs, maxNumBatchedTokens: most } = options;
+    if (!wait || decoding === 0) return false;
+    const begun = partial.reduce((sum, slot) => sum + requests.target[slot]! - requests.computed[slot]!, 0);
+    const prompts = begun + (this.running.length < maxNumSeqs ? waiting.tokens : 0);
+    if (prompts === 0) return false;
+    const enough = decoding + Math.min(prompts, most - decoding) >= wait.tokens;
+    this.waited = enough || this.waited >= wait.iterations ? 0 : this.waited + 1;
+    return this.waited > 0;
   }
 
   private schedulePrompts(budget: number, preempted: boolean): void {
