@@ -257,7 +257,7 @@ describe('a schedule', () => {
       expect(queue.tokens).toBe(0);
       return began;
     };
-    // Nothing decodes at first; the second waits for five iterations from the one that it came to, and so does the last.
+    // Nothing decodes at first; the second waits for five iterations after it came, and so does the last.
     expect(beganOf([10], 20)).toEqual([0, 6, 26]);
     // Two prompts and the sequence are enough.
     expect(beganOf([10, 9], 20)).toEqual([0, 1, 1, 26]);
