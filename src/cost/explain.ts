@@ -162,10 +162,10 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'published steps on all GPUs, none of which it was fitted to, came within that of their predictions (those ' +
-            'on this GPU alone: Tested); ' +
+          'published steps on all GPUs, none of which this runtime was fitted to, came within that of their ' +
+            'predictions (those on this GPU alone: Tested); ' +
             `kernels and host alone would reach + ${formatMilliseconds(Math.sqrt(squared))} ms, with it the step ` +
-            `+ ${formatMilliseconds(half(step))} (logarithms are added in squares)`,
+            `+ ${formatMilliseconds(half(step))}`,
           runtime.spread,
         ),
       ),

@@ -236,8 +236,8 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
       because(
-        `this far from measured shapes × ${Math.exp(deviation).toFixed(3)} is expected; ${what}, left out, came ` +
-          `within theirs to the power of ${quantile.toFixed(2)}`,
+        `one deviation is × ${Math.exp(deviation).toFixed(3)} this far from measured shapes; ${what}, left out, came ` +
+          `within ${quantile.toFixed(2)} of theirs, the power that makes the width`,
         between,
       );
       if (beyond > 0)

@@ -19,12 +19,12 @@ export const single = (errors: number): string => `single shapes, left out, came
 export function between(axis: StackTable['axes'][number], size: number, share: number, points: number): string {
   const { name, offLine } = axis;
   const whole = isUntested(offLine)
-    ? `too few shapes of one ${name} to leave out, so a factor of 2 is assumed`
-    : `all shapes of one ${name} within × ${formatFactor(offLine)}`;
-  const way = share < 1 ? `${Math.round(100 * share)} % of the way (in logarithms) from the nearer to` : 'in';
+    ? `× 2 (assumed: too few shapes of one ${name} to leave out)`
+    : `× ${formatFactor(offLine)} (all shapes of one ${name}, left out)`;
+  const way = share < 1 ? `${Math.round(100 * share)} % of the way (in logarithms)` : 'all the way';
   return (
-    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured, ${way} their middle; ` +
-    `${single(points)}, ${whole}`
+    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured: ${way} from ` +
+    `× ${formatFactor(points)} (single shapes, left out) to ${whole}`
   );
 }
 
@@ -55,9 +55,9 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? 'each end is a law of its own; with each stack left out, its kernels came within both, on ' +
-      `${laws.gpus[call.class].join()} and GPUs of its form`
-    : 'each end is a law of its own; with each generation of GPUs left out, its kernels came within both';
+    ? `a fast and a slow law; kernels of each stack, left out, came between them, on ` +
+      `${laws.gpus[call.class].join()} and similar GPUs`
+    : 'a fast and a slow law; kernels of each generation of GPUs, left out, came between them';
   const { worst } = bracket;
   const furthest = worst ? `; furthest on the slow side was ${worst.slow}, on the fast side ${worst.fast}` : '';
   return {

@@ -61,7 +61,7 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const servers = floor
     ? ` ${ends} set by whole servers: of published steps 90 % came within × ${formatFactor(widthOf(floor.leftOut))} ` +
       `of their predictions in the worst group (${floor.leftOut.map(({ what }) => what).join(', ')}). Without them ` +
-      `it would take ${range(floor.kernels)}, and the wider end counts.`
+      `it would take ${range(floor.kernels)}; of each end the wider counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
     ? ' (kernels that nobody measured are assumed to err alike: each counts its distance times the sum of theirs, ' +
@@ -86,8 +86,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
 }
 
 const LEFT_OUT =
-  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of what was left ' +
-  'out.';
+  'Left out: taken from the data, predicted from the rest, compared. "Came within" and "came between" hold for ' +
+  '90 % of it.';
 
 /** Which ends of a step whole servers set. */
 type Ends = 'fast' | 'slow' | 'both';
@@ -177,7 +177,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
       : `data: none of this very call; its law was fitted to ${law.of ?? 'nothing'}`,
     ...widthLines(leftOut, seconds),
-    ...(of.fastEnd ? ['The fast end: bytes beyond the last cache at memory’s full rate.'] : []),
+    ...(of.fastEnd ? ['The fast end: what the L2 cannot hold, at the full bandwidth.'] : []),
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
       ? [
