@@ -17,7 +17,7 @@ import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
-import { isAsynchronous, takesPromptsFirst } from '../stacks/serving.js';
+import { isAsynchronous, reservesAnswer, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength } from './workload/draws.js';
@@ -97,6 +97,7 @@ export interface ServerChoice {
   readonly kvBlocks: number | null;
   readonly chunkedPrefill: boolean;
   readonly promptsFirst: boolean;
+  readonly reserveAnswer: boolean;
   readonly batchWait: BatchWait | null;
   readonly prefixCaching: boolean;
   /** The server schedules while the GPU works: its own time adds nothing to an iteration. */
@@ -341,6 +342,7 @@ export function readServer(
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),
+    reserveAnswer: reservesAnswer(stack),
     // What is cached of a token depends on its depth.
     prefixCaching:
       on('prefixCaching') &&

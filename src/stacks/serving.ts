@@ -103,6 +103,12 @@ const PROMPTS_FIRST: Readonly<Record<string, Served>> = {
   },
 };
 
+/**
+ * Whether a request begins only where it has room to its end: TRT-LLM's default policy (GUARANTEED_NO_EVICT, llmapi/llm_args.py
+ * CapacitySchedulerPolicy), and vllm-rlt's (docs/design.md, d40afb7).
+ */
+export const reservesAnswer = (stack: string | null): boolean => stack === 'trtllm' || stack === 'vllm-rlt';
+
 /** True where a stack runs prompts that have room before the next decode step. */
 export const takesPromptsFirst = (stack: string | null): boolean =>
   stack !== null && Object.hasOwn(PROMPTS_FIRST, stack);

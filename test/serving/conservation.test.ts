@@ -54,6 +54,7 @@ const server = fc.record({
   router: fc.constantFrom(...ROUTERS),
   replicas: fc.constantFrom(1, 1, 3),
   reserveFullPrompt: fc.boolean(),
+  reserveAnswer: fc.boolean(),
   split: fc.boolean(),
   sharing: fc.boolean(),
   seed: fc.nat(1e6),

@@ -35,6 +35,7 @@ const drawn = fc.record({
   capped: fc.boolean(),
   policy: fc.constantFrom(...POLICIES),
   reserveFullPrompt: fc.boolean(),
+  reserveAnswer: fc.constantFrom(false, false, true),
   batching: fc.constantFrom(...BATCHINGS),
   skippedKv: fc.constantFrom(...SKIPPED_KV),
 });
@@ -222,6 +223,8 @@ function check(d: Drawn): number {
   expect(counts.preemptions).toBe([...seen.values()].reduce((sum, { lost }) => sum + lost, 0));
   // Requests were given slots in the order in which they came.
   if (d.policy === 'fcfs') expect(order).toEqual([...order].sort((a, b) => requests.number[a]! - requests.number[b]!));
+  // Proposals need room beside.
+  if (d.reserveAnswer && !speculation) expect(counts.preemptions).toBe(0);
   return counts.preemptions;
 }
 

@@ -49,6 +49,11 @@ export interface ReplicaOptions {
   readonly policy: Policy;
   /** A request begins only where its whole prompt has room (vLLM: scheduler_reserve_full_isl). */
   readonly reserveFullPrompt: boolean;
+  /**
+   * A request begins only where it has room to its end beside all that run, which then lose nothing (TRT-LLM's
+   * GUARANTEED_NO_EVICT, its default; vllm-rlt).
+   */
+  readonly reserveAnswer?: boolean;
   /** Another replica decodes. */
   readonly prefillOnly: boolean;
   /** With prompts computed by other replicas: who gives the first token. */

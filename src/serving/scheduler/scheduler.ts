@@ -68,6 +68,8 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   readonly chunkPasses: Int32Array;
   /** Prompts of which a part is done, and no chunk is worked on. */
   private partial: number[] = [];
+  /** Blocks that those need to their end which have a place. */
+  private promised = 0;
   /** Iterations that prompts have waited for others. */
   private waited = 0;
 
@@ -219,7 +221,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       // Beside sequences come those that decode at once, and beside prompts no others.
       if (options.promptsFirst && comes === batch.paused) return this.limit;
       if (comes) {
-        if (this.blocksToBegin(slot, target) > pool.available) return NO_BLOCKS;
+        if (this.blocksToBegin(slot, target) > pool.available || this.breaksPromises(slot)) return NO_BLOCKS;
         this.open(slot);
         this.prefixes.useHits(slot, 0);
         if (options.firstTokenBy === 'decode' && this.emit(slot)) continue;
@@ -234,7 +236,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       const first = options.chunkedPrefill && !this.rotates ? Math.min(whole, budget) : whole;
       const shared = hits * pool.unitBlocks;
       const needed = this.blocksFor(options.reserveFullPrompt ? target : before + first) - shared;
-      if (needed > pool.available - this.prefixes.idleHits(slot, hits)) return NO_BLOCKS;
+      if (needed > pool.available - this.prefixes.idleHits(slot, hits) || this.breaksPromises(slot)) return NO_BLOCKS;
       this.open(slot);
       this.prefixes.useHits(slot, hits);
       pool.take(this.blocksFor(before + first) - shared);
@@ -253,6 +255,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   private open(slot: number): void {
     this.waiting.pop();
     this.running.push(slot);
+    this.promised += this.blocksToEnd(slot);
     this.requests.state[slot] = STATE.prefill;
     this.listener.began(slot);
   }
@@ -342,6 +345,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     prefixes.nameUnits(slot, length);
     pool.give(blocks - prefixes.leave(slot) * pool.unitBlocks);
     running.splice(running.lastIndexOf(slot), 1);
+    this.promised -= this.blocksToEnd(slot);
     requests.computed[slot] = 0;
     return length;
   }
@@ -358,6 +362,18 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
         return NONE;
       });
     return this.blocksFor(this.rotates ? target[slot]! : tokens);
+  }
+
+  /** Blocks that a request needs to its end. */
+  private blocksToEnd(slot: number): number {
+    const { prompt, output } = this.requests;
+    return this.blocksFor(prompt[slot]! + (this.options.prefillOnly ? 0 : output[slot]! - 1));
+  }
+
+  /** Whether one more may take blocks that those with a place were promised. */
+  private breaksPromises(slot: number): boolean {
+    const { options, running, pool, promised } = this;
+    return options.reserveAnswer === true && running.length > 0 && promised + this.blocksToEnd(slot) > pool.total;
   }
 
   /** Blocks that hold so many tokens of all loops. */
