@@ -104,8 +104,8 @@ const PROMPTS_FIRST: Readonly<Record<string, Served>> = {
 };
 
 /**
- * Whether a request begins only where it has room to its end: TRT-LLM's default policy (GUARANTEED_NO_EVICT, llmapi/llm_args.py
- * CapacitySchedulerPolicy), and vllm-rlt's (docs/design.md, d40afb7).
+ * Whether a request begins only where it has room to its end: TRT-LLM's default policy (GUARANTEED_NO_EVICT,
+ * llmapi/llm_args.py), and vllm-rlt's (docs/design.md, d40afb7).
  */
 export const reservesAnswer = (stack: string | null): boolean => stack === 'trtllm' || stack === 'vllm-rlt';
 
