@@ -162,10 +162,8 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'published steps on all GPUs, none of which this runtime was fitted to, came within that of their ' +
-            'predictions (those on this GPU alone: Tested); ' +
-            `kernels and host alone would reach + ${formatMilliseconds(Math.sqrt(squared))} ms, with it the step ` +
-            `+ ${formatMilliseconds(half(step))}`,
+          'its published steps on all GPUs, not used in fitting, came within that (on this GPU alone: Tested); slow end: ' +
+            `+ ${formatMilliseconds(Math.sqrt(squared))} ms without this, + ${formatMilliseconds(half(step))} with it`,
           runtime.spread,
         ),
       ),

@@ -237,7 +237,7 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     if (because) {
       because(
         `one deviation is × ${Math.exp(deviation).toFixed(3)} this far from measured shapes; ${what}, left out, came ` +
-          `within ${quantile.toFixed(2)} of theirs, the power that makes the width`,
+          `within ${quantile.toFixed(2)} deviations: that factor to this power`,
         between,
       );
       if (beyond > 0)
