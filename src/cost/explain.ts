@@ -162,8 +162,9 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'its published steps on all GPUs, not used in fitting, came within that (on this GPU alone: Tested); slow end: ' +
-            `+ ${formatMilliseconds(Math.sqrt(squared))} ms without this, + ${formatMilliseconds(half(step))} with it`,
+          'its published steps on all GPUs, not used in fitting, came within that (on this GPU alone: Tested); ' +
+            `slow end: + ${formatMilliseconds(Math.sqrt(squared))} ms without this, ` +
+            `+ ${formatMilliseconds(half(step))} with it`,
           runtime.spread,
         ),
       ),
