@@ -5,7 +5,6 @@ import { priceStep, type Host, type KernelShare, type Pricer, type StepPrice } f
 import { busySeconds, lawSeconds, type Law } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type Configuration } from '../schedule/schedule.js';
-import { formatMilliseconds } from '../numbers/units.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { Shape } from '../../kernels/spec.js';
@@ -162,9 +161,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'its published steps on all GPUs, not used in fitting, came within that (on this GPU alone: Tested); ' +
-            `slow end: + ${formatMilliseconds(Math.sqrt(squared))} ms without this, ` +
-            `+ ${formatMilliseconds(half(step))} with it`,
+          'its published steps on all GPUs, not used in fitting, came within that (on this GPU alone: Tested)',
           runtime.spread,
         ),
       ),

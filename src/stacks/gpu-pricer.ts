@@ -76,6 +76,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   });
   // A runtime may run a prompt's tokens as rows, which read one cache together.
   const cached = sources.runtime || !datasheet.l2Bytes ? Infinity : datasheet.l2Bytes / rates.memoryBytesPerSecond;
+  /** What the last cache cannot have kept comes from memory, whatever left-out errors allow. */
+  const leastOf = (floor: Floor): number => floor.memory - cached;
   /**
    * A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former, and no less
    * than that of its own tokens alone.
@@ -98,8 +100,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
-    // What the last cache cannot have kept comes from memory, whatever left-out errors allow.
-    const least = floor.memory - cached;
+    const least = leastOf(floor);
     if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor, least);
     const found = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor, least);
@@ -133,7 +134,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       if (!call) return NOTHING_TO_EXPLAIN;
       const { table } = call;
       const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
-      const byMemory = priced(call).low === floorOf(call).memory - cached;
+      const byMemory = priced(call).low === leastOf(floorOf(call));
       return {
         ...(found ?? explainAttainable(laws, call, rates)),
         ...(byMemory ? { fastEnd: 'memory' as const } : {}),

@@ -75,9 +75,9 @@ export class TablePredictor {
       places.push(place);
       const octaves = octavesFrom(axis.knots, size);
       octavesOutside += octaves;
-      widening += octaves * axis.perOctave;
-      const beyond = octaves * axis.perOctave;
-      if (octaves > 0) because?.(words.outside(`${axis.name} ${size}`, octaves, axis.perOctave), beyond, 'added');
+      const added = octaves * axis.perOctave;
+      widening += added;
+      if (octaves > 0) because?.(words.outside(`${axis.name} ${size}`, octaves, axis.perOctave), added, 'added');
       if (place.share > 0) onKnot = false;
       const off = octaves === 0 ? offLines(this.#measured[i]!, size) : 0;
       if (off > 0) {

@@ -103,11 +103,15 @@ const PROMPTS_FIRST: Readonly<Record<string, Served>> = {
   },
 };
 
-/**
- * Whether a request begins only where it has room to its end: TRT-LLM's default policy (GUARANTEED_NO_EVICT,
- * llmapi/llm_args.py), and vllm-rlt's (docs/design.md, d40afb7).
- */
-export const reservesAnswer = (stack: string | null): boolean => stack === 'trtllm' || stack === 'vllm-rlt';
+/** Servers that begin a request only where it has room to its end beside all that run, by default. */
+const RESERVES_ANSWER: Readonly<Record<string, Served>> = {
+  trtllm: { source: 'TensorRT-LLM, llmapi/llm_args.py: GUARANTEED_NO_EVICT', date: '2026-11-27' },
+  'vllm-rlt': { source: 'ThinkFlowLab/vllm-rlt d40afb7, docs/design.md', date: '2026-11-24' },
+};
+
+/** Whether a request begins only where it has room to its end. */
+export const reservesAnswer = (stack: string | null): boolean =>
+  stack !== null && Object.hasOwn(RESERVES_ANSWER, stack);
 
 /** True where a stack runs prompts that have room before the next decode step. */
 export const takesPromptsFirst = (stack: string | null): boolean =>

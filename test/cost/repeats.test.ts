@@ -44,14 +44,17 @@ describe(`measured shapes (LLA_SIM_SEED=${SEED})`, () => {
       const price = predictorsOf({ kernels: [{ kernel: 'rmsnorm', samples, predictors }] }, new Set()).get(
         predictorKey('rmsnorm', 'norm'),
       )!;
-      const between = price({ rows: 8, width: 64 * 10 + 32 });
-      const neighbours = [64 * 10, 64 * 11];
+      const spread = (width: number): number => {
+        const { low, high } = price({ rows: 8, width });
+        return high / low;
+      };
       for (const { rows, width, seconds } of truths) {
         const at = price({ rows, width });
         all++;
         if (at.low <= seconds && seconds <= at.high) inside++;
         expect(at.evidence).toBe('measured');
-        if (neighbours.includes(width)) expect(at.high / at.low).toBeLessThan(between.high / between.low);
+        if (width > 64) expect(spread(width)).toBeLessThan(spread(width - 32));
+        if (width < 64 * 20) expect(spread(width)).toBeLessThan(spread(width + 32));
       }
     }
     expect(inside / all).toBeGreaterThan(0.85);

@@ -68,6 +68,32 @@ describe('what a tuned kernel would do', () => {
   });
 });
 
+describe(`fast ends (seed ${seed})`, () => {
+  it('are no faster than memory delivers what the L2 cannot hold, and some are at that bound', async () => {
+    const random = randomFrom(seed);
+    let bound = 0;
+    for (const device of ['rtx-4090', 'l40s', 'h200', 'b200', 'a100-40']) {
+      const scenario = { device, model: random() < 0.5 ? 'ouro-1.4b' : 'nanbeige4.2-3b', codec: [...CODEC_KINDS] };
+      const { request } = prepare(scenario, await readSources(scenario));
+      const { memoryBytesPerSecond, l2Bytes } = findDevice(device);
+      for (const candidate of request.candidates) {
+        const c = configurationOf(request, candidate);
+        const [batch, context] = [2 ** Math.floor(8 * random()), 2 ** (9 + Math.floor(8 * random()))];
+        forEachOp(c, schedule(c, batch, context), (op) => {
+          const bytes = KERNELS[op.kernel].tuned(op.shape, op.variant)?.work.bytes ?? 0;
+          const least = (bytes - l2Bytes!) / memoryBytesPerSecond;
+          const { low, estimate } = request.pricer!.price(op);
+          expect(low, `${op.kernel} ${JSON.stringify(op.shape)}`).toBeGreaterThanOrEqual(
+            Math.min(estimate, least) - 1e-12,
+          );
+          if (least > 0 && Math.abs(low / least - 1) < 1e-9) bound++;
+        });
+      }
+    }
+    expect(bound).toBeGreaterThan(0);
+  });
+});
+
 describe('prompts that are taken position by position', () => {
   it.each(['final-loop', 'mean-loop'])('of %s cost the steps that decode them', async (kind) => {
     const scenario = { device: 'h200', codec: [kind], shared: ['all'] };

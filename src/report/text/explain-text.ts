@@ -77,7 +77,7 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
-    ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width)),
+    ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width, e.secondsPerStep)),
     ...(e.shareOfOthers > 0 ? [others] : []),
     ...(isLeftOut ? wrap(LEFT_OUT, width) : []),
     ...wrap(remedy(e), width),
@@ -119,13 +119,19 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
 /** Of a line that goes on. */
 const HANGING = '  ';
 
-function contribution(c: WidthContribution, place: number, width: number): string[] {
+function contribution(c: WidthContribution, place: number, width: number, step: Interval): string[] {
   const told = (head: string, lines: readonly string[]): string[] => [
     ...wrap(`${place}. ${share(c.shareOfWidth)}: ${head}`, width, INDENT),
     ...lines.flatMap((text) => wrap(text, width - INDENT.length, HANGING).map((line) => INDENT + line)),
   ];
-  if (c.kernel === 'server')
-    return told(`whole servers of ${c.by}, beyond their kernels and host`, widthLines(c.leftOut, null));
+  if (c.kernel === 'server') {
+    const whole = step.high - step.estimate;
+    const without = whole * Math.sqrt(1 - c.shareOfWidth);
+    return told(`whole servers of ${c.by}, beyond their kernels and host`, [
+      ...widthLines(c.leftOut, null),
+      `slow end: + ${time(without)} without this, + ${time(whole)} with it`,
+    ]);
+  }
   const seconds = c.seconds ? range(c.seconds) : '';
   if (c.kernel === 'step-overhead') {
     const { host } = c;
