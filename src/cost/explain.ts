@@ -161,7 +161,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       host: null,
       leftOut: leftOutOf((because) =>
         because(
-          'its published steps on all GPUs, not used in fitting, came within that (on this GPU alone: Tested)',
+          runtime.heldOut,
           runtime.spread,
         ),
       ),

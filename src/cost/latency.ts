@@ -55,8 +55,9 @@ export interface RuntimePrices {
   step(c: Configuration, kernels: Pricer, batch: number, context: number): StepPrice;
   prompt(c: Configuration, kernels: Pricer, plan: PromptPlan): SchedulePrice;
   readonly host: Host;
-  /** Half-width of whole steps that were held out, log seconds. */
+  /** Half-width of whole steps that were held out, log seconds, and which those are. */
   readonly spread: number;
+  readonly heldOut: string;
 }
 
 /** How fast a server's host launches kernels. */

@@ -235,9 +235,10 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const longer = Math.max(0, Math.log2(seconds / longest));
     const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
+      const [one, times] = [Math.exp(deviation).toFixed(3), quantile.toFixed(2)];
       because(
-        `one deviation is × ${Math.exp(deviation).toFixed(3)} this far from measured shapes; ${what}, left out, came ` +
-          `within ${quantile.toFixed(2)} deviations: that factor to this power`,
+        `the model's own standard deviation ${point >= 0 ? 'at a measured shape' : 'this far from measured shapes'} is ` +
+          `× ${one}; ${what} of all kernels, left out and predicted, came within ${times} of theirs: ${one}^${times}`,
         between,
       );
       if (beyond > 0)

@@ -9,7 +9,7 @@ import { stackLabel } from './serving.js';
 import type { StackTable } from './stack-schema.js';
 
 /** Of all shapes of a table. @param errors log units */
-export const single = (errors: number): string => `single shapes, left out, came within × ${formatFactor(errors)}`;
+export const single = (errors: number): string => `single shapes, left out and predicted, came within × ${formatFactor(errors)}`;
 
 /**
  * Of a size between measured ones.
@@ -21,17 +21,21 @@ export function between(axis: StackTable['axes'][number], size: number, share: n
   const whole = isUntested(offLine)
     ? `× 2 (assumed: too few shapes of one ${name} to leave out)`
     : `× ${formatFactor(offLine)} (all shapes of one ${name}, left out)`;
-  const way = share < 1 ? `${Math.round(100 * share)} % of the way (in logarithms)` : 'all the way';
+  const percent = `${Math.round(100 * share)} %`;
+  const [place, way] =
+    share < 1
+      ? [`at ${percent} of the distance from the nearer to their middle`, `as far (${percent}, in logarithms)`]
+      : ['in their middle', 'all the way'];
   return (
-    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured: ${way} from ` +
+    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured, ${place}: ${way} from ` +
     `× ${formatFactor(points)} (single shapes, left out) to ${whole}`
   );
 }
 
 /** Of heads that are priced as sequences of fewer. */
 export const moved = (axis: string, shape: OpShape, as: OpShape): string =>
-  `no shape has ${axis} ${shape[axis]}: it is priced as more sequences with ${as[axis]}; ` +
-  'other numbers, priced so, were off by that much more';
+  `the table has no shape of ${axis} ${shape[axis]}: it is priced as more sequences of ${as[axis]}; what it has, left ` +
+  'out and priced in this way, was off by that factor more';
 
 /** Of two sizes that were never measured together. */
 export const pair = (axes: readonly string[], sizes: readonly number[], errors: number): string =>
@@ -59,7 +63,7 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
       `${laws.gpus[call.class].join()} and similar GPUs`
     : 'a fast and a slow law; kernels of each generation of GPUs, left out, came between them';
   const { worst } = bracket;
-  const furthest = worst ? `; furthest on the slow side was ${worst.slow}, on the fast side ${worst.fast}` : '';
+  const furthest = worst ? `; the slow law is set by ${worst.slow}, the fast one by ${worst.fast}` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

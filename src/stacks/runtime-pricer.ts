@@ -119,8 +119,8 @@ function explained(
     const { slowdown, walked, least } = rule;
     const what =
       least > slowdown * estimate
-        ? `${attention} attention divides no sequence, so one unit walks ${Math.round(walked)} tokens alone, at the ` +
-          'pace of published steps'
+        ? `${attention} attention divides no sequence, so one unit of the GPU walks ${Math.round(walked)} tokens alone, ` +
+          'at a pace fitted to published steps'
         : `${attention} attention takes ${slowdown} times as long`;
     return { ...why, rule: { what, from: estimate } };
   };
@@ -134,6 +134,7 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
   return {
     host: { secondsPerLaunch: host, row: hostRow },
     spread: terms.spread,
+    heldOut: terms.source.heldOut.split(';')[0]!,
     step: (c, kernels, batch, context) => {
       const { loops, preludeLayers, codaLayers } = c.geometry;
       const rows = Math.max(1, Math.round(runtime.rowsOfPass(batch)));

@@ -35,7 +35,8 @@ export type AttentionTerms = z.infer<typeof attention>;
 
 const terms = z
   .strictObject({
-    source: z.record(z.string(), z.string().min(1)),
+    /** `heldOut`: before its first semicolon the words of an explanation. */
+    source: z.object({ heldOut: z.string().min(1) }).catchall(z.string().min(1)),
     /** The stack whose tables price its kernels where there are some. */
     kernels: z.string().min(1),
     /** It serves: tokens leave early, loops are replayed, sequences join between passes. Else one batch to its end. */

@@ -55,7 +55,7 @@ const sizes = (shape: Sizes, names: readonly string[] = Object.keys(shape)): str
 export function explainText(e: Explained, { width }: { readonly width: number }): string {
   const { kernels, share: ofTime } = e.weakest;
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
-  const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` for ${share(ofTime)} of the time (${some})`;
+  const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` for ${share(ofTime)} of its time (${some})`;
   const { floor } = e;
   const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
@@ -64,8 +64,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
       `it would take ${range(floor.kernels)}; of each end the wider counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? ' (kernels that nobody measured are assumed to err alike: each counts its distance times the sum of theirs, ' +
-      `${time(e.unmeasuredSeconds)})`
+    ? 'Kernels that nobody measured (attainable) are assumed to err together: the square of one is its distance times ' +
+      `the sum of theirs, ${time(e.unmeasuredSeconds)}.`
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
@@ -73,12 +73,13 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const head =
     `${e.planId} of ${e.model} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
     `${range(e.secondsPerStep)}, ${e.evidence}${weakest}.${servers} What makes ` +
-    `${floor ? 'the kernels' : 'it'} that unsure, with shares of the squared distance to the slow end${asOne}:`;
+    `${floor ? 'the kernels' : 'it'} that unsure, with shares of the squared distance to the slow end:`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
     ...wrap(head, width),
     ...e.contributions.flatMap((c, i) => contribution(c, i + 1, width, e.secondsPerStep)),
     ...(e.shareOfOthers > 0 ? [others] : []),
+    ...(asOne ? wrap(asOne, width) : []),
     ...(isLeftOut ? wrap(LEFT_OUT, width) : []),
     ...wrap(remedy(e), width),
     '',
@@ -112,7 +113,7 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
   const { kernel, call } = first;
   const which = ends === null ? 'it' : `the ${ends === 'fast' ? 'slow' : 'fast'} end`;
   const where =
-    call.data === null ? 'on this GPU at the sizes above' : `on this GPU at or near ${sizes(call.data.asked)}`;
+    call.data === null ? 'on this device at the sizes above' : `on this device at or near ${sizes(call.data.asked)}`;
   return [`To narrow ${which}: time ${kernel} ${where}; lla-sim import csv takes a table of it.`, ...rows].join(' ');
 }
 
@@ -129,7 +130,7 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
     const without = whole * Math.sqrt(1 - c.shareOfWidth);
     return told(`whole servers of ${c.by}, beyond their kernels and host`, [
       ...widthLines(c.leftOut, null),
-      `slow end: + ${time(without)} without this, + ${time(whole)} with it`,
+      `slow end: + ${time(without)} by kernels and host alone, + ${time(whole)} with this (their squares add)`,
     ]);
   }
   const seconds = c.seconds ? range(c.seconds) : '';
@@ -143,9 +144,9 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
     ]);
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
-  const head = `${c.kernel}, ${c.calls} calls, ${by}: ${seconds}`;
+  const head = `${c.kernel}, ${c.calls} calls, ${by}: ${seconds} together`;
   const widest = (times: number, one: Interval, which: string): string =>
-    `adds most: ${times} × ${range(one)}: ${which}`;
+    `of them add most ${times} × ${range(one)}: ${which}`;
   if (c.exchange) {
     const { kind, bytesEach, gpus, times } = c.exchange;
     const which = `${kind} of ${formatCount(bytesEach / F32_BYTES)} values over ${gpus} GPUs`;
@@ -170,14 +171,14 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   const decisive = all.filter((p) => p.seconds >= DECIDES_NOTHING * longest);
   const listed = decisive.map((p) => `${p.part} ${time(p.seconds)}`);
   const parts =
-    law.kind === 'sum' || listed.length < 2 ? listed : [`a little more than the longest of ${listed.join(', ')}`];
+    law.kind === 'sum' || listed.length < 2 ? listed : [`${listed.join(' and ')} side by side`];
   const sum = [...(first ? [`${first.part} ${time(first.seconds)}`] : []), ...parts].join(' + ');
   const alone = rule?.from ?? seconds.estimate;
   const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;
   const near =
     Math.abs(residual) < RESIDUAL_TOLD
       ? ''
-      : `; data near this call make it × ${formatFactor(residual)}, ${time(alone)}`;
+      : `; measured shapes move it × ${formatFactor(residual)}, to ${time(alone)}`;
   return [
     data
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
