@@ -159,12 +159,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
       call: null,
       exchange: null,
       host: null,
-      leftOut: leftOutOf((because) =>
-        because(
-          runtime.heldOut,
-          runtime.spread,
-        ),
-      ),
+      leftOut: leftOutOf((because) => because(runtime.heldOut, runtime.spread)),
     });
   contributions.sort((a, b) => b.shareOfWidth - a.shareOfWidth);
   const told = contributions.slice(0, TOLD).filter(({ shareOfWidth }, i) => i === 0 || shareOfWidth >= LEAST_TOLD);

@@ -9,7 +9,8 @@ import { stackLabel } from './serving.js';
 import type { StackTable } from './stack-schema.js';
 
 /** Of all shapes of a table. @param errors log units */
-export const single = (errors: number): string => `single shapes, left out and predicted, came within × ${formatFactor(errors)}`;
+export const single = (errors: number): string =>
+  `single shapes, left out and predicted, came within × ${formatFactor(errors)}`;
 
 /**
  * Of a size between measured ones.

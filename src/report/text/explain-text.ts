@@ -170,8 +170,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   const longest = Math.max(...all.map((p) => p.seconds));
   const decisive = all.filter((p) => p.seconds >= DECIDES_NOTHING * longest);
   const listed = decisive.map((p) => `${p.part} ${time(p.seconds)}`);
-  const parts =
-    law.kind === 'sum' || listed.length < 2 ? listed : [`${listed.join(' and ')} side by side`];
+  const parts = law.kind === 'sum' || listed.length < 2 ? listed : [`${listed.join(' and ')} side by side`];
   const sum = [...(first ? [`${first.part} ${time(first.seconds)}`] : []), ...parts].join(' + ');
   const alone = rule?.from ?? seconds.estimate;
   const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;
