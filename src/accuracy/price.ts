@@ -17,7 +17,7 @@ import type { Bound } from '../serving/price/price.js';
 import { blocksOf } from '../serving/scheduler/options.js';
 import { emptyDraft } from '../serving/scheduler/requests.js';
 import type { Metric, Run, RunFigures } from '../serving/types.js';
-import { join } from 'node:path';
+import { resolve } from 'node:path';
 import { questionsOf, type Question } from './question.js';
 
 /** Statistics that a prediction has, in the order in which one of a row is chosen to be compared. */
@@ -166,7 +166,7 @@ const spanning = (a: Interval | null, b: Interval | null): Interval | null =>
 /** The model of a row. */
 export const geometryOf = (row: Row, folder: string): Geometry => {
   if (isPreset(row.model)) return findPreset(row.model);
-  return readModelFile(join(folder, row.model));
+  return readModelFile(resolve(folder, row.model));
 };
 
 /** `--loops` where tokens take fewer than the model was trained with. */

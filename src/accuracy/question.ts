@@ -1,5 +1,5 @@
 /** What a user would ask for a row of the ledger: the row's own model, GPU, flags and load, and nothing else. */
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { CODEC_KINDS } from '../codecs/codec.js';
 import { isPreset } from '../geometry/presets.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -105,7 +105,7 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
   const geometry = readGeometry();
   if (w.kind === 'boot') return { by: 'memory', scenario };
   if (w.kind === 'trace')
-    return { by: 'simulate', scenario: { ...scenario, workload: { trace: join(folder, w.trace) } } };
+    return { by: 'simulate', scenario: { ...scenario, workload: { trace: resolve(folder, w.trace) } } };
   const [prompt, output] = [meanOf(w.inputTokens), meanOf(w.outputTokens)];
   if (prompt === null || output === null)
     return { by: 'nothing', why: 'the source does not say how long prompts and outputs are' };
@@ -207,7 +207,7 @@ function settingsOf({ model, device, parallel, precision, server: s, workload, c
     ...(stack === undefined || s.version === undefined ? {} : { serverVersion: s.version }),
   };
   return {
-    model: isPreset(model) ? model : join(folder, model),
+    model: isPreset(model) ? model : resolve(folder, model),
     device: device!,
     ...(codec === undefined
       ? { codec: ['full'] }

@@ -1,6 +1,6 @@
 /** Files of the ledger: read, merged and checked. The whole of a file is right, or all its mistakes are named. */
 import { existsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { DEVICES } from '../devices/catalogue.js';
 import { show, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
@@ -144,10 +144,10 @@ function checkNames(
   if (typeof name === 'string' && meant !== undefined && !name.includes(meant))
     note(`server ${show(name)} is not known; did you mean ${meant}?`);
   const trace = isObject(workload) && workload['kind'] === 'trace' ? workload['trace'] : undefined;
-  if (typeof trace === 'string' && !existsSync(join(folder, trace))) note(`trace ${show(trace)} does not exist`);
+  if (typeof trace === 'string' && !existsSync(resolve(folder, trace))) note(`trace ${show(trace)} does not exist`);
   if (typeof model !== 'string' || use === 'out-of-reach' || isPreset(model) || known.has(model)) return;
   try {
-    readModelFile(join(folder, model));
+    readModelFile(resolve(folder, model));
     known.add(model);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;

@@ -2,7 +2,7 @@
  * `accuracy`: the page is the program's, errors and intervals are what was measured, and a wrong ledger is refused
  * whole.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -152,6 +152,14 @@ describe('rows of one’s own', () => {
     const alone = await accuracy([ledger('fp8.json', [typed('fp8')])], null);
     expect(both.figures[1]!.predicted).toBe(alone.figures[0]!.predicted);
     expect(both.figures[1]!.predicted).toBeLessThan(both.figures[0]!.predicted);
+  });
+
+  it('name a model file beside the ledger, or anywhere by its whole path', async () => {
+    const carried = join(ROOT, 'ledger/models/qwen3-32b.json');
+    copyFileSync(carried, join(folder, 'own.json'));
+    const rows = ['own.json', carried].map((model, i) => ({ ...decode(4, 1, `m${i}`), model }));
+    const { figures } = await accuracy([ledger('models.json', rows)], null);
+    expect(figures[1]!.predicted).toBe(figures[0]!.predicted);
   });
 
   it('are refused in one line, with nothing printed, where one of them is wrong', async () => {
