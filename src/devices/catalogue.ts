@@ -4,7 +4,7 @@ import { APPLE } from './apple.js';
 import type { DeviceSpec } from './device.js';
 import { NVIDIA } from './nvidia.js';
 
-export { clockOf, memoryOf, SERVER_GPUS, type DeviceSpec } from './device.js';
+export { chipOf, clockOf, memoryOf, SERVER_GPUS, type DeviceSpec } from './device.js';
 
 /** Every accelerator that the planner knows by name. */
 export const DEVICES: readonly DeviceSpec[] = [...NVIDIA, ...AMD, ...APPLE];

@@ -35,7 +35,12 @@ export interface DeviceSpec {
   readonly adapterPattern: string;
   /** Where the figures come from, and the name that its driver figure was seen under where the two differ. */
   readonly source: string;
+  /** The device with the same chip, clocks and memory, by the datasheets of both: they differ in their link alone. */
+  readonly sameChipAs?: string;
 }
+
+/** The device whose measured kernels are this one's: itself, or the one with the same chip and memory. */
+export const chipOf = ({ id, sameChipAs }: Pick<DeviceSpec, 'id' | 'sameChipAs'>): string => sameChipAs ?? id;
 
 /** Memory of a device that plans count with: what its driver reports where that is known, else what is advertised. */
 export const memoryOf = ({ driverBytes, vramBytes }: Pick<DeviceSpec, 'driverBytes' | 'vramBytes'>): number =>

@@ -28,8 +28,10 @@ function nvidia(
   },
   link: readonly [name: string, gbPerSecondPerDirection: number, bridge?: { gpus: number; pcie: number }],
   source: string,
+  sameChipAs?: string,
 ): DeviceSpec {
   return {
+    ...(sameChipAs === undefined ? {} : { sameChipAs }),
     id,
     name: `NVIDIA ${name}`,
     vendor: 'nvidia',
@@ -106,6 +108,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 80, driverMib: 81_559, memory: 3350, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 200],
     'NVIDIA H800 datasheet (SXM: an H100 with NVLink at 400 GB/s both ways); nvidia-smi',
+    'h100',
   ),
   nvidia(
     'h800-pcie',
@@ -171,6 +174,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 80, driverMib: 81_920, memory: 2039, f32: 19.5, matrix: 312, sms: 108, l2Mib: 40, lanes: 64, fp8: false },
     ['NVLink 3', 200],
     'NVIDIA A800 datasheet (80GB SXM: an A100 with NVLink at 400 GB/s both ways); nvidia-smi',
+    'a100-80',
   ),
   nvidia(
     'a800-pcie',

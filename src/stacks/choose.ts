@@ -1,6 +1,6 @@
 /** Whose kernels price a plan: the rule, without the files. The browser page chooses by it too. */
 import type { Interval, ServerSpread } from '../cost/evidence.js';
-import type { DeviceSpec } from '../devices/catalogue.js';
+import { chipOf, type DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { lawsOf, type AttainableFile } from './attainable.js';
 import type { GpuSources } from './gpu-pricer.js';
@@ -119,6 +119,12 @@ function askedStack(
   );
 }
 
+/** Said where tables are of another GPU with the same chip. */
+export const otherCardNotes = ({ id }: DeviceSpec, { file }: StackTables): string[] =>
+  file.device === id
+    ? []
+    : [`kernel times are those of the ${file.device}, which has the same chip and memory; its link is not this one's`];
+
 /** Whether a server without tables of a GPU runs there. */
 export const runsOn = (stack: string, { vendor }: DeviceSpec): boolean =>
   isStack(stack) && (vendor === 'nvidia' || (vendor === 'amd' && stack !== 'trtllm'));
@@ -196,7 +202,8 @@ export function gpuSources(
   const walks = undivided || (stack !== null && !isRuntime(asked) && walksAlone(stack.file.stack, spec.id));
   return {
     ...(isRuntime(asked) ? { runtime: runtimeSource(runtimes, asked, spec.id) } : {}),
-    device: spec.id,
+    device: chipOf(spec),
+    otherLink: stack !== null && stack.file.device !== spec.id,
     stack,
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),

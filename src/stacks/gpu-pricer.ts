@@ -23,8 +23,10 @@ import { stackName, type ServerTime, type StackTables } from './serving.js';
 const F32_BYTES = 4;
 
 export interface GpuSources {
-  /** The GPU that is priced, by its id in the catalogue. */
+  /** The GPU whose kernels are the priced one's, by its id in the catalogue. */
   readonly device: string;
+  /** The priced one has another link than the GPU of the tables. */
+  readonly otherLink?: boolean;
   /** Tables of the stack that serves; null: all is priced as attainable. */
   readonly stack: StackTables | null;
   /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
@@ -112,7 +114,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
     const sum = listed('all-reduce', { gpus, bytes: sent });
     // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
-    const joined = link === null || link.mostGpus === null || gpus <= link.mostGpus;
+    const joined = !sources.otherLink && (link === null || link.mostGpus === null || gpus <= link.mostGpus);
     const call: TunedCall = {
       ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }),
       class: exchangeClass(link, gpus),

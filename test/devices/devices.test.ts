@@ -34,12 +34,23 @@ describe('device catalogue', () => {
     }
   });
 
+  it('has every figure of the device with the same chip, but those of the link', () => {
+    const twins = DEVICES.filter((d) => d.sameChipAs !== undefined);
+    expect(twins.map((d) => d.id)).toEqual(['h800', 'a800']);
+    for (const { id: _id, name: _name, adapterPattern: _pattern, source, sameChipAs, interconnect, ...d } of twins) {
+      const other = findDevice(sameChipAs!);
+      expect(other).toMatchObject(d);
+      expect(source).toContain(`: an ${other.name.split(' ')[1]} with NVLink at 400 GB/s`);
+      expect(interconnect!.bytesPerSecondPerDirection).toBeLessThan(other.interconnect!.bytesPerSecondPerDirection);
+    }
+  });
+
   // Against slips: what a datasheet says is kept twice.
   it('has the figures of golden/devices.txt', () => {
     const line = ({ interconnect: link, ...d }: DeviceSpec): string =>
       [d, link ?? {}]
         .flatMap((part) => Object.entries(part))
-        .filter(([name]) => !['adapterPattern', 'source'].includes(name))
+        .filter(([name]) => !['adapterPattern', 'source', 'sameChipAs'].includes(name))
         .map(([, value]) => String(value as string | number | boolean | null))
         .join(', ');
     expectGolden('devices.txt', DEVICES.map(line));

@@ -1,5 +1,6 @@
 /** Prices of GPUs by tables of serving stacks and by laws of tuned kernels. */
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
@@ -249,6 +250,27 @@ describe('the stack of a plan', () => {
     expect(stack).toBe('attainable');
     expect(plan.decode.evidence).toBe('attainable');
     expect(notes).toContain('all of them by NVIDIA');
+  });
+
+  it('takes the tables of the same chip, but not those of its link', async () => {
+    for (const [device, chip] of [
+      ['a800', 'a100-80'],
+      ['h800', 'h100'],
+    ] as const)
+      for (const stack of [undefined, 'sglang', join(CALIBRATIONS, `stacks/${chip}-vllm.json`)]) {
+        const asked = { context: 300 + (seed % 5000), batch: 4, ...(stack === undefined ? {} : { stack }) };
+        const step = async (of: object) => (await full({ ...asked, ...of })).plan.decode;
+        const [one, known] = [await step({ device }), await step({ device: chip })];
+        expect(one.secondsPerStep!.estimate).toBe(known.secondsPerStep!.estimate);
+        expect(one.evidence).toBe(known.evidence);
+        const sum = async (of: string) => {
+          const { request } = prepare({ ...asked, device: of }, await readSources({ ...asked, device: of }));
+          return request.pricer!.collective('all-reduce', 1e6, 2)!;
+        };
+        expect((await sum(device)).by).toBe('attainable');
+        expect((await sum(chip)).by).not.toBe('attainable');
+        expect((await full({ ...asked, device })).notes).toContain(`those of the ${chip}, which has the same chip`);
+      }
   });
 
   it('never shows as served what no stack runs', async () => {

@@ -2,7 +2,7 @@
  * What a scenario rests on: its model, its device, what was measured there. By one rule wherever files come from: from
  * folders on a machine (ask.ts), or from what a page carries.
  */
-import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
+import { chipOf, memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../../devices/find.js';
 import { UserError, show } from '../../errors.js';
 import { LIMITS } from '../../geometry/config.js';
@@ -10,7 +10,14 @@ import { withFloat8 } from '../../geometry/geometry.js';
 import { isPreset, withLoops } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
-import { decideStack, gpuSources, kernelsAlone, unservedNote, type KnownFiles } from '../../stacks/choose.js';
+import {
+  decideStack,
+  gpuSources,
+  kernelsAlone,
+  unservedNote,
+  otherCardNotes,
+  type KnownFiles,
+} from '../../stacks/choose.js';
 import type { GpuSources } from '../../stacks/gpu-pricer.js';
 import { listedAs, SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
 import { formatDecimalBytes, parseNumber } from '../../numbers/units.js';
@@ -202,20 +209,24 @@ async function chooseStack(
 ): Promise<ChosenStack> {
   const gpu = async (tables: StackTables | null, small = true, undivided = false): Promise<GpuSources> =>
     gpuSources(spec, tables, small ? await smallOperations(shelf, spec.id) : null, shelf.files(), asked, undivided);
-  await shelf.open(spec.id);
+  const chip = chipOf(spec);
+  await shelf.open(chip);
+  const from = (stack: string): string => (shelf.has(spec.id, stack) ? spec.id : chip);
   if (asked !== undefined && isPath(asked)) {
     const tables = await shelf.stackFile(asked);
-    if (tables.file.device !== spec.id)
+    if (![spec.id, chip].includes(tables.file.device))
       throw new UserError(
         `${show(asked)} holds times of ${tables.file.device}, not of ${spec.id}`,
         `leave --stack out, or plan for --device ${tables.file.device}`,
       );
+    notes.push(...otherCardNotes(spec, tables));
     return { stack: tables.file.stack, gpu: await gpu(tables) };
   }
-  const decided = decideStack(asked, spec, model, calibrated, (stack) => shelf.has(spec.id, stack));
+  const decided = decideStack(asked, spec, model, calibrated, (stack) => shelf.has(from(stack), stack));
   notes.push(...decided.notes);
   if (decided.stack === 'lla-sim') return { stack: decided.stack, gpu: null };
-  const tables = decided.tables === null ? null : await shelf.tables(spec.id, decided.tables);
+  const tables = decided.tables === null ? null : await shelf.tables(from(decided.tables), decided.tables);
+  if (tables) notes.push(...otherCardNotes(spec, tables));
   if (decided.unserved && tables) notes.push(unservedNote(model, tables));
   return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable', decided.undivided) };
 }
@@ -232,7 +243,7 @@ export const otherStacksOn = (
   chosen: GpuSources,
 ): readonly GpuSources[] =>
   STACKS.filter((stack) => stack !== chosen.stack?.file.stack).flatMap((stack) => {
-    const tables = shelf.bundled(spec.id, stack);
+    const tables = shelf.bundled(spec.id, stack) ?? shelf.bundled(chipOf(spec), stack);
     return tables ? [gpuSources(spec, tables, chosen.small, shelf.files())] : [];
   });
 

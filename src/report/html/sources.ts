@@ -1,10 +1,10 @@
 /** What a changed question rests on: tables that the page carries, where the command line reads files. */
 import { findDevice } from '../../devices/find.js';
-import { memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
+import { chipOf, memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { presetSource, type Sources } from '../../plan/ask/prepare.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
-import { decideStack, gpuSources, unservedNote } from '../../stacks/choose.js';
+import { decideStack, gpuSources, otherCardNotes, unservedNote } from '../../stacks/choose.js';
 import { otherStacksOn, tunedOn, type Shelf } from '../../plan/ask/sources.js';
 import { listedAs, SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
@@ -48,20 +48,22 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
     return shared;
   }
   const calibrated = other ? null : (own.calibration?.file ?? null);
-  const has = (name: string): boolean => found(data, spec.id, name) !== null;
+  const tablesOf = (name: string): StackTables | null => found(data, spec.id, name) ?? found(data, chipOf(spec), name);
+  const has = (name: string): boolean => tablesOf(name) !== null;
   const decided = decideStack(stack, spec, listedAs(own.model), calibrated, has);
   if (decided.stack === 'lla-sim') {
     return { ...own, attainable: tunedOn(carriedBy(data), spec), stackNotes: decided.notes };
   }
-  const tables = decided.tables === null ? null : found(data, spec.id, decided.tables);
+  const tables = decided.tables === null ? null : tablesOf(decided.tables);
   const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];
   const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
-  const unserved = decided.unserved && tables ? [unservedNote(listedAs(own.model), tables)] : [];
+  const notes = tables ? otherCardNotes(spec, tables) : [];
+  if (decided.unserved && tables) notes.push(unservedNote(listedAs(own.model), tables));
   return {
     ...shared,
     gpu: gpuSources(spec, tables, small, data.known.files, decided.stack, decided.undivided),
     stack: decided.stack,
-    stackNotes: [...decided.notes, ...unserved],
+    stackNotes: [...decided.notes, ...notes],
   };
 }
 
