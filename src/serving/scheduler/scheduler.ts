@@ -137,6 +137,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const { batch, loops } = this;
     const passes = batch.paused ? loops : this.passes;
     if (!batch.paused) this.endTokens();
+    if (batch.chunks.count === 0) return;
     const ended: number[] = [];
     this.sift((i) => {
       const done = this.chunkPasses[i]! + passes;
