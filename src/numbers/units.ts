@@ -50,6 +50,17 @@ export function parseBytes(text: string, subject: string, zero = false): number 
 }
 
 /**
+ * Bytes a second from `20GB/s`.
+ * @throws UserError as of bytes, and without the second
+ */
+export function parseRate(text: string, subject: string): number {
+  const bytes = /^(.*)\/s$/.exec(text.trim())?.[1];
+  if (bytes === undefined)
+    throw new UserError(`${subject} must be bytes a second, not ${show(text)}`, 'write for example 20GB/s');
+  return parseBytes(bytes, subject);
+}
+
+/**
  * Tokens from `4096`, `4k` (4096) or `1M` (1,048,576).
  * @throws UserError unless it comes to a whole number from 1 to 2^30
  */

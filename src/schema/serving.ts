@@ -171,6 +171,10 @@ export const SERVER_SETTINGS = {
     kind: 'number',
     help: 'further replicas that prefill alone; the cache then goes to those that decode [0]',
   },
+  transferRate: {
+    kind: 'text',
+    help: 'with --prefill-replicas: how fast a GPU sends the cache, such as 20GB/s [as published transfers, 0.4 to 49GB/s]',
+  },
 } as const satisfies Record<string, ServingSetting>;
 
 export type WorkloadName = keyof typeof WORKLOAD_SETTINGS;

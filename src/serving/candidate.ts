@@ -24,10 +24,8 @@ import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 import { whereItPays } from './price/round-price.js';
+import { transferRate } from './transfer.js';
 import type { Run, RunFigures } from './types.js';
-
-/** Between servers without a stated link: PCI Express 5 x16, or a network of 400 Gb/s; bytes per second. */
-const NETWORK_BYTES_PER_SECOND = 50e9;
 
 export interface Setting {
   readonly request: PlanRequest;
@@ -64,7 +62,7 @@ export class Service {
     candidate: Candidate,
     plan: Plan | undefined,
   ) {
-    const { request, link, workload, targets } = setting;
+    const { request, workload, targets } = setting;
     const c = configurationOf(request, candidate);
     this.id = candidateId(request.geometry, candidate, request.cacheType);
     // Nothing of a prompt that is taken in whole can be found again.
@@ -125,7 +123,7 @@ export class Service {
               prefillReplicas: server.prefillReplicas,
               bytesPerToken: bytesPerToken(layoutPerGpu(c)) * c.gpus,
               capTokens,
-              linkBytesPerSecond: (linkRate(link, 2) ?? NETWORK_BYTES_PER_SECOND) * c.gpus,
+              linkBytesPerSecond: this.sent('estimate'),
             },
     };
     const bytesOf = (loops: number): number =>
@@ -170,7 +168,9 @@ export class Service {
       if (!result.finished) partial = true;
     }
     const estimate = results.estimate!;
-    const run = this.describe({ low: estimate, high: estimate, ...results, estimate }, this.isSure(results.high));
+    const described = this.describe({ low: estimate, high: estimate, ...results, estimate }, this.isSure(results.high));
+    const run =
+      partial || !results.high ? described : { ...described, high: await this.slowest(described.high, requested) };
     const { depth, speculation } = this.setting.server;
     if (partial) return { run, partial };
     if (speculation)
@@ -180,6 +180,21 @@ export class Service {
       };
     if (depth === null) return { run, partial };
     return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn, requested) }, partial };
+  }
+
+  /** Caches that come slowly leave few sequences to decode: tokens are slowest where caches come as expected. */
+  private async slowest(high: RunFigures, requested: () => Requested): Promise<RunFigures> {
+    const { disaggregation } = this.options;
+    if (!disaggregation || this.setting.server.transferBytesPerSecond !== null) return high;
+    const options = this.runOptions('high', requested());
+    const { metrics } = await runInTurns({ ...options, server: { ...options.server, disaggregation } }, () => false);
+    const full = figuresOf(metrics);
+    const tokens = Object.entries(high).map(([name, value]) => {
+      const other = full[name as keyof RunFigures];
+      const slower = /_(tpot|itl)_ms$/.test(name) && typeof value === 'number' && typeof other === 'number';
+      return [name, slower ? Math.max(value, other) : value];
+    });
+    return Object.fromEntries(tokens) as unknown as RunFigures;
   }
 
   /** Whether other draws meet the targets at the slow end, too: as where a rate is searched (trial.ts). */
@@ -272,6 +287,12 @@ export class Service {
     return runtime ? new RuntimeLoopPricer(runtime, this.tables, bound) : new LoopCostPricer(this.tables, bound);
   }
 
+  /** Bytes of a replica's caches that are sent in a second. */
+  private sent(bound: Bound): number {
+    const { link, request, server } = this.setting;
+    return transferRate(server.transferBytesPerSecond, linkRate(link, 2), bound) * request.gpus;
+  }
+
   private runOptions(
     bound: Bound,
     { source, requests }: Requested,
@@ -281,8 +302,11 @@ export class Service {
     const { runtime, geometry, pricer } = this.setting.request;
     const { speculation } = asked;
     const depth = asked.depth ?? (runtime || speculation ? allLoops(geometry.loops) : null);
+    const { disaggregation } = options;
     return {
-      server: options,
+      server: disaggregation
+        ? { ...options, disaggregation: { ...disaggregation, linkBytesPerSecond: this.sent(bound) } }
+        : options,
       source,
       requests,
       pricer: new CostModelPricer(tables, bound),
@@ -296,7 +320,6 @@ export class Service {
               weightOf,
               inTurns: runtime !== undefined || speculation !== null,
               promptsRotate: runtime !== undefined,
-              firstTokenBy: runtime === undefined ? 'prefill' : 'decode',
               speculation,
             },
           }

@@ -51,7 +51,6 @@ export interface RunOptions {
     readonly weightOf: (loops: number) => number;
     readonly inTurns: boolean;
     readonly promptsRotate?: boolean;
-    readonly firstTokenBy: 'prefill' | 'decode';
     readonly speculation: Speculation | null;
   };
   /** Called for every request that ends. */
@@ -120,6 +119,8 @@ class Simulation implements Surroundings {
   private readonly server: ServerOptions;
   private turnOfPrefill = 0;
   private turnOfDecode = 0;
+  /** When a replica's link has sent or received all that it was given. */
+  private readonly linkFree: number[] = [];
   /** The request that the source announced, −1 where it has no more. */
   private announced = -1;
   /** Requests in the system, and when that changed. */
@@ -274,12 +275,22 @@ class Simulation implements Surroundings {
     metrics.transferSeconds += seconds;
     metrics.transfers++;
     requests.state[slot] = STATE.transfer;
-    this.tell(now + seconds, EVENT.transfer, slot);
+    const to = this.route(this.decoders, false);
+    to.outstanding++;
+    let done = this.occupy(requests.replica[slot]!, now, seconds);
+    // Of a queue that all share, whichever is free receives.
+    if (server.router !== 'shared-queue') done = Math.max(done, this.occupy(to.index, now, seconds));
+    requests.replica[slot] = to.index;
+    this.tell(done, EVENT.transfer, slot);
+  }
+
+  /** A replica's link does one transfer after another. @returns when it has done one more */
+  private occupy(replica: number, now: number, seconds: number): number {
+    return (this.linkFree[replica] = Math.max(now, this.linkFree[replica] ?? 0) + seconds);
   }
 
   private transferred(slot: number, now: number): void {
-    const replica = this.route(this.decoders, false);
-    replica.outstanding++;
+    const replica = this.replicas[this.requests.replica[slot]!]!;
     replica.schedule.waiting.push(slot);
     this.wake(replica, now);
   }

@@ -18,7 +18,7 @@ import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { serverDefaults } from '../stacks/server-memory.js';
 import { isAsynchronous, reservesAnswer, takesPromptsFirst } from '../stacks/serving.js';
-import { parseNumber, parseSeconds, parseTokens } from '../numbers/units.js';
+import { parseNumber, parseRate, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
 import { longestLength, meanLength, shortestLength } from './workload/draws.js';
 import type { Source } from './engine.js';
@@ -106,6 +106,8 @@ export interface ServerChoice {
   readonly replicas: number;
   readonly router: Router;
   readonly prefillReplicas: number;
+  /** Of the cache to replicas that decode, bytes a second of a GPU; null where nobody said. */
+  readonly transferBytesPerSecond: number | null;
   /** Null where every token takes all loops. */
   readonly depth: Depth | null;
   /** Null where tokens come one by one. */
@@ -333,6 +335,12 @@ export function readServer(
       `${flag('batchWaitTimeoutIters')} and ${flag('batchWaitMaxTokensRatio')} work together`,
       'give both, or neither',
     );
+  const prefillReplicas = whole('prefillReplicas', 0, 1024, 0);
+  if (asked(s.transferRate) && prefillReplicas === 0)
+    throw new UserError(
+      `${flag('transferRate')} is of a cache that other replicas prefill`,
+      `add ${flag('prefillReplicas')}, or leave it out`,
+    );
   return {
     maxNumSeqs,
     maxNumBatchedTokens,
@@ -354,7 +362,8 @@ export function readServer(
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
-    prefillReplicas: whole('prefillReplicas', 0, 1024, 0),
+    prefillReplicas,
+    transferBytesPerSecond: asked(s.transferRate) ? parseRate(String(s.transferRate), flag('transferRate')) : null,
     depth: readDepth(w, s, device.model, device.preset),
     speculation: readSpeculation(w, s, device.model, device.preset),
   };

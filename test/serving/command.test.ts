@@ -282,6 +282,32 @@ describe('settings', () => {
     );
   });
 
+  it('a cache is sent at the rate that is asked, else at those that were published, which throttle no token', async () => {
+    const split = ['--device', 'h200', '--codec', 'full', '--requests', '40', '--rate', '1', '--prompt-tokens', '2k'];
+    const ask = (...argv: string[]) => report(...split, '--output-tokens', '40', '--prefill-replicas', '1', ...argv);
+    const asked = await ask('--transfer-rate', '10GB/s');
+    // 24 layers of 4 loops, keys and values of 16 heads of 128, 2 bytes each.
+    expect(asked.runs[0]!.meanTransferSeconds).toBeCloseTo((2048 * 24 * 4 * 2 * 16 * 128 * 2) / 10e9, 9);
+    const published = await ask();
+    const [r] = published.runs;
+    expect(r!.meanTransferSeconds! / asked.runs[0]!.meanTransferSeconds!).toBeCloseTo(10 / 3, 9);
+    const notes = ({ notes: all }: SimulationReport): string => all.join('\n');
+    expect(notes(published)).toContain('0.4 to 49 GB/s each');
+    expect(notes(asked)).not.toContain('GB/s each');
+    // A request of 1.6 GB a second: what waits for the slowest link does not decode.
+    expect(r!.high.mean_ttft_ms!).toBeGreaterThan(20 * r!.estimate.mean_ttft_ms!);
+    const slowest = (await ask('--transfer-rate', '3GB/s')).runs[0]!.high;
+    expect(r!.high.mean_tpot_ms!).toBeGreaterThanOrEqual(slowest.mean_tpot_ms!);
+    for (const [argv, words] of [
+      [
+        ['--prefill-replicas', '1', '--transfer-rate', '10GB'],
+        'must be bytes a second, not "10GB"; write for example 20GB/s',
+      ],
+      [['--transfer-rate', '10GB/s'], 'is of a cache that other replicas prefill; add --prefill-replicas'],
+    ] as const)
+      expect((await inProcess('simulate', ...split, '--output-tokens', '40', ...argv)).err).toContain(words);
+  });
+
   it('requests that are longer than the cache meet no target', async () => {
     const long = ['--device', 'rtx-4090', '--codec', 'full', '--prompt-tokens', '30k', '--output-tokens', '10'];
     const r = await report(...long, '--requests', '5', '--find-rate');

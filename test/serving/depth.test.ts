@@ -28,7 +28,7 @@ const LOOP_PRICER: LoopPricer = {
   prompts: () => NaN,
   readsTogether: true,
 };
-const TOGETHER = { weightOf, inTurns: false, speculation: null, firstTokenBy: 'prefill' } as const;
+const TOGETHER = { weightOf, inTurns: false, speculation: null } as const;
 
 const requestsOf = (random: Random): GivenRequest[] => {
   let time = 0;
@@ -55,12 +55,7 @@ const serverOf = (random: Random): ServerOptions => {
   };
 };
 
-function ends(
-  server: ServerOptions,
-  requests: readonly GivenRequest[],
-  depth: Depth | null,
-  firstTokenBy: 'prefill' | 'decode' = 'prefill',
-): [Ended[], RunResult] {
+function ends(server: ServerOptions, requests: readonly GivenRequest[], depth: Depth | null): [Ended[], RunResult] {
   const all: Ended[] = [];
   const result = run({
     server,
@@ -70,7 +65,7 @@ function ends(
       const passes = LOOPS * passSeconds(lengthsOf(batch), chunks.total);
       return passes + outsideSeconds(size, chunks.total, size + chunks.ending);
     }),
-    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, ...TOGETHER, firstTokenBy } } : {}),
+    ...(depth ? { depth: { of: depth, pricer: LOOP_PRICER, ...TOGETHER } } : {}),
     onEnd: (ended) => all.push({ ...ended }),
   });
   return [all.sort((a, b) => a.number - b.number), result];
@@ -113,23 +108,18 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
     expect(preemptions).toBeGreaterThan(20);
   });
 
-  test('where the replica that decodes gives the first token, it comes after the transfer; the last as before', () => {
+  test('the replica that decodes gives the first token, after the transfer', () => {
     const random = randomOf(SEED + 2);
     for (let scenario = 0; scenario < 20; scenario++) {
-      // As many blocks as all need: where some are preempted, one that had its first token computes one token more.
-      const server = { ...serverOf(random), blocks: 1e4, disaggregation: SPLIT };
-      const requests = requestsOf(random).map((r) => ({ ...r, outputTokens: r.outputTokens + 1 }));
-      const depth = depthOf([0.25, 0.25, 0.25, 0.25], { skippedKv: 'copy' });
-      const [early] = ends(server, requests, depth);
-      const [late, { blocksInUse }] = ends(server, requests, depth, 'decode');
+      const server = { ...serverOf(random), disaggregation: SPLIT };
+      const requests = requestsOf(random);
+      const depth = random.pick([null, depthOf([0.25, 0.25, 0.25, 0.25], { skippedKv: 'copy' })]);
+      const [all, { blocksInUse }] = ends(server, requests, depth);
       expect(blocksInUse).toBe(0);
-      expect(late.length).toBe(early.length);
-      for (const [i, end] of late.entries()) {
+      for (const [i, end] of all.entries()) {
         const transfer = (requests[end.number]!.promptTokens * SPLIT.bytesPerToken) / SPLIT.linkBytesPerSecond;
         const what = `seed ${SEED}, scenario ${scenario}, request ${i}`;
-        expect(end.ttftSeconds, what).toBeGreaterThan(transfer + early[i]!.queueSeconds);
-        expect(end.ttftSeconds, what).toBeGreaterThanOrEqual(early[i]!.ttftSeconds);
-        expect(end.e2elSeconds, what).toBeCloseTo(early[i]!.e2elSeconds, 9);
+        expect(end.ttftSeconds, what).toBeGreaterThan(transfer + end.queueSeconds);
       }
     }
   });

@@ -5,6 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import { exponential, gamma, streamOf, type Uniform } from '../../src/serving/workload/draws.js';
 import { run } from '../../src/serving/engine.js';
+import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import { given, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
 const RUNS = 12;
@@ -32,6 +33,19 @@ function waits(rate: number, replicas: number, service: (uniform: Uniform) => nu
     expect(metrics.completed).toBe(REQUESTS);
     return metrics.queue.mean!;
   });
+}
+
+/** Requests that come at once, whose prompts end at once. */
+function sent(prefillReplicas: number, replicas: number, router: ServerOptions['router'] = 'round-robin'): number[] {
+  const ends: number[] = [];
+  const disaggregation = { prefillReplicas, bytesPerToken: 10, capTokens: Infinity, linkBytesPerSecond: 100 };
+  run({
+    server: { ...SERVER, maxNumSeqs: 8, replicas, router, disaggregation },
+    source: given(Array.from({ length: 6 }, () => ({ time: 0, promptTokens: 20, outputTokens: 2 }))),
+    pricer: pricerOf(() => 1e-6),
+    onEnd: ({ e2elSeconds }) => ends.push(Math.round(e2elSeconds * 1e3) / 1e3),
+  });
+  return ends;
 }
 
 function expectMean(values: readonly number[], wanted: number): void {
@@ -73,5 +87,17 @@ describe('waiting times', () => {
   it('M/M/c', () => {
     const c = 3;
     expectMean(waits(rho * c, c, exponential), erlangC(c, rho * c) / (c * (1 - rho)));
+  });
+});
+
+describe('caches that are sent, 2 s each', () => {
+  it('leave a replica, and reach one, one after another', () => {
+    expect(sent(1, 1)).toEqual([2, 4, 6, 8, 10, 12]);
+    // One sends.
+    expect(sent(1, 3)).toEqual([2, 4, 6, 8, 10, 12]);
+    // One receives.
+    expect(sent(3, 1)).toEqual([2, 4, 6, 8, 10, 12]);
+    expect(sent(2, 2).at(-1)).toBe(6);
+    expect(sent(1, 3, 'shared-queue')).toEqual([2, 4, 6, 8, 10, 12]);
   });
 });

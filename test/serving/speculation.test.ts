@@ -124,7 +124,6 @@ function served(
       pricer,
       weightOf: () => NaN,
       inTurns: true,
-      firstTokenBy: 'prefill',
       speculation: s,
     },
     onEnd: (e) => ended.push({ ...e }),

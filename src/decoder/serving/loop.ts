@@ -60,7 +60,7 @@ export const replicaOptions = (options: LoopOptions, sequences: number): Replica
 });
 
 /** How a server's rounds are scheduled: each is all loops of every sequence, in turn with prompts. */
-export const ROUNDS = { of: allLoops(1), weightOf: () => 1, inTurns: true, firstTokenBy: 'prefill' } as const;
+export const ROUNDS = { of: allLoops(1), weightOf: () => 1, inTurns: true } as const;
 
 export interface LoopRequest {
   /** Chosen by the caller; no two requests in the loop share it. */

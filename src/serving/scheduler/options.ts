@@ -54,10 +54,8 @@ export interface ReplicaOptions {
    * GUARANTEED_NO_EVICT, its default; vllm-rlt).
    */
   readonly reserveAnswer?: boolean;
-  /** Another replica decodes. */
+  /** Another replica decodes, and gives the first token. */
   readonly prefillOnly: boolean;
-  /** With prompts computed by other replicas: who gives the first token. */
-  readonly firstTokenBy?: 'prefill' | 'decode';
 }
 
 /** Prompts and tokens on separate replicas. */
@@ -67,6 +65,7 @@ interface Disaggregation {
   readonly bytesPerToken: number;
   /** Tokens of a sequence that are sent, at most (eviction). */
   readonly capTokens: number;
+  /** Of a replica, which sends or receives one sequence after another. */
   readonly linkBytesPerSecond: number;
 }
 

@@ -225,7 +225,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
         if (this.blocksToBegin(slot, target) > pool.available || this.breaksPromises(slot)) return NO_BLOCKS;
         this.open(slot);
         this.prefixes.useHits(slot, 0);
-        if (options.firstTokenBy === 'decode' && this.emit(slot)) continue;
+        if (this.emit(slot)) continue;
         this.decode(slot, target, true);
         budget--;
         continue;
@@ -292,12 +292,10 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       this.partial.push(slot);
       return;
     }
-    const { prefillOnly, firstTokenBy } = this.options;
-    if (!(prefillOnly && firstTokenBy === 'decode') && this.emit(slot)) return;
-    if (prefillOnly) {
+    if (this.options.prefillOnly) {
       this.release(slot);
       this.listener.prefilled(slot);
-    } else this.decode(slot, done, false);
+    } else if (!this.emit(slot)) this.decode(slot, done, false);
   }
 
   /** A request gets tokens at once. @returns true where its answer has ended */
