@@ -66,7 +66,7 @@ export interface CallExplanation {
   } | null;
   readonly leftOut: readonly LeftOut[];
   /** Where what was left out allows more than memory does, whose rate then is the fast end. */
-  readonly fastEnd?: 'memory';
+  readonly fastEnd?: { readonly memorySeconds: number; readonly cachedSeconds: number };
   /** What a server's own kernel does to that price, and the seconds before. */
   readonly rule?: { readonly what: string; readonly from: number };
 }

@@ -237,8 +237,9 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     if (because) {
       const [one, times] = [Math.exp(deviation).toFixed(3), quantile.toFixed(2)];
       because(
-        `the model's own standard deviation ${point >= 0 ? 'at a measured shape' : 'this far from measured shapes'} is ` +
-          `× ${one}; ${what} of all kernels, left out and predicted, came within ${times} of theirs: ${one}^${times}`,
+        `90 % of the ${what} that were left out, of all kernels, came within ${times} of the model's standard ` +
+          `deviations; ${point >= 0 ? 'at this measured shape' : 'this far from measured ones'} one is × ${one}: ` +
+          `${one}^${times}`,
         between,
       );
       if (beyond > 0)

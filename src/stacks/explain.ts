@@ -14,22 +14,26 @@ export const single = (errors: number): string =>
 
 /**
  * Of a size between measured ones.
+ * @param lines those two
  * @param share of the way from the nearer to their middle
  * @param points as `single`
  */
-export function between(axis: StackTable['axes'][number], size: number, share: number, points: number): string {
+export function between(
+  axis: StackTable['axes'][number],
+  size: number,
+  lines: readonly number[],
+  share: number,
+  points: number,
+): string {
   const { name, offLine } = axis;
   const whole = isUntested(offLine)
     ? `× 2 (assumed: too few shapes of one ${name} to leave out)`
     : `× ${formatFactor(offLine)} (all shapes of one ${name}, left out)`;
-  const percent = `${Math.round(100 * share)} %`;
-  const [place, way] =
-    share < 1
-      ? [`at ${percent} of the distance from the nearer to their middle`, `as far (${percent}, in logarithms)`]
-      : ['in their middle', 'all the way'];
+  const way = share < 1 ? `${Math.round(100 * share)} %` : 'all';
   return (
-    `no shape has ${name} ${formatNumber(size)}, which lies between two that were measured, ${place}: ${way} from ` +
-    `× ${formatFactor(points)} (single shapes, left out) to ${whole}`
+    `${name} ${formatNumber(size)} lies between ${lines.map(formatNumber).join(' and ')}, which were measured: ${way} ` +
+    `of the way, in logarithms, from the nearer to their middle, and so from × ${formatFactor(points)} (single ` +
+    `shapes, left out) to ${whole}`
   );
 }
 
@@ -60,11 +64,12 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
   const what = laws.own[call.class]
-    ? `a fast and a slow law; kernels of each stack, left out, came between them, on ` +
-      `${laws.gpus[call.class].join()} and similar GPUs`
-    : 'a fast and a slow law; kernels of each generation of GPUs, left out, came between them';
+    ? `a fast and a slow law, moved apart until 95 % of each stack's kernels, predicted without that stack, lay ` +
+      `between them on ${laws.gpus[call.class].join()} and similar GPUs`
+    : "a fast and a slow law, moved apart until 95 % of each generation's kernels, predicted without that generation " +
+      'of GPUs, lay between them';
   const { worst } = bracket;
-  const furthest = worst ? `; the slow law is set by ${worst.slow}, the fast one by ${worst.fast}` : '';
+  const furthest = worst ? `; furthest out were ${worst.slow} (slow) and ${worst.fast} (fast)` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

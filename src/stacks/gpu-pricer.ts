@@ -136,10 +136,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       if (!call) return NOTHING_TO_EXPLAIN;
       const { table } = call;
       const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
-      const byMemory = priced(call).low === leastOf(floorOf(call));
+      const floor = floorOf(call);
+      const byMemory = priced(call).low === leastOf(floor);
       return {
         ...(found ?? explainAttainable(laws, call, rates)),
-        ...(byMemory ? { fastEnd: 'memory' as const } : {}),
+        ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: cached } } : {}),
       };
     },
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },

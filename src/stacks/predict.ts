@@ -83,7 +83,7 @@ export class TablePredictor {
       if (off > 0) {
         const excess = Math.max(0, axis.offLine - points) * off;
         width = Math.max(width, points + excess);
-        because?.(words.between(axis, size, off, points), points + excess);
+        because?.(words.between(axis, size, neighboursOf(this.#measured[i]!, size), off, points), points + excess);
       }
     }
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
@@ -163,6 +163,12 @@ function pairsOf(pairs: readonly (readonly number[])[]): Map<number, Set<number>
 /** Half-width in log seconds of what lies between measured points, by how long the call takes. */
 export const widthAt = (widths: StackTable['widths'], law: number): number =>
   (widths.find((w) => law <= w.belowSeconds) ?? widths.at(-1)!).halfWidth;
+
+/** The measured sizes on both sides of one that lies between them. */
+const neighboursOf = (measured: readonly number[], size: number): readonly number[] => {
+  const above = measured.findIndex((line) => line > size);
+  return measured.slice(above - 1, above + 1);
+};
 
 /**
  * How far a size lies from measured ones: 0 on one of them, 1 halfway between two, where a line that was left out lies

@@ -64,8 +64,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
       `it would take ${range(floor.kernels)}; of each end the wider counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? 'Kernels that nobody measured (attainable) are assumed to err together: the square of one is its distance times ' +
-      `the sum of theirs, ${time(e.unmeasuredSeconds)}.`
+    ? 'Kernels that nobody measured (attainable) are assumed to err together: their distances to the slow end add up, ' +
+      `to ${time(e.unmeasuredSeconds)}, before they are squared, and each has its part of that square.`
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
@@ -87,8 +87,7 @@ export function explainText(e: Explained, { width }: { readonly width: number })
 }
 
 const LEFT_OUT =
-  'Left out: taken from the data, predicted from the rest, compared. "Came within" and "came between" hold for ' +
-  '90 % of it.';
+  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of it.';
 
 /** Which ends of a step whole servers set. */
 type Ends = 'fast' | 'slow' | 'both';
@@ -130,7 +129,7 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
     const without = whole * Math.sqrt(1 - c.shareOfWidth);
     return told(`whole servers of ${c.by}, beyond their kernels and host`, [
       ...widthLines(c.leftOut, null),
-      `slow end: + ${time(without)} by kernels and host alone, + ${time(whole)} with this (their squares add)`,
+      `slow end: + ${time(whole)}; kernels and host alone, + ${time(without)} (shares are of squares)`,
     ]);
   }
   const seconds = c.seconds ? range(c.seconds) : '';
@@ -146,7 +145,7 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
   const head = `${c.kernel}, ${c.calls} calls, ${by}: ${seconds} together`;
   const widest = (times: number, one: Interval, which: string): string =>
-    `of them add most ${times} × ${range(one)}: ${which}`;
+    `the widest, told below: ${times} of them, each ${range(one)}: ${which}`;
   if (c.exchange) {
     const { kind, bytesEach, gpus, times } = c.exchange;
     const which = `${kind} of ${formatCount(bytesEach / F32_BYTES)} values over ${gpus} GPUs`;
@@ -183,7 +182,12 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
       : `data: none of this very call; its law was fitted to ${law.of ?? 'nothing'}`,
     ...widthLines(leftOut, seconds),
-    ...(of.fastEnd ? ['The fast end: what the L2 cannot hold, at the full bandwidth.'] : []),
+    ...(of.fastEnd
+      ? [
+          `fast end: that of memory, whose bytes take ${time(of.fastEnd.memorySeconds)} at the full bandwidth, less ` +
+            `${time(of.fastEnd.cachedSeconds)} of what the L2 may hold`,
+        ]
+      : []),
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
       ? [
