@@ -237,8 +237,8 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     if (because) {
       const [one, times] = [Math.exp(deviation).toFixed(3), quantile.toFixed(2)];
       because(
-        `90 % of the ${what} that were left out, of all kernels, came within ${times} of the model's standard ` +
-          `deviations; ${point >= 0 ? 'at this measured shape' : 'this far from measured ones'} one is × ${one}: ` +
+        `the model's standard deviation ${point >= 0 ? 'at this measured shape' : 'this far from measured shapes'} is ` +
+          `× ${one}; of ${what} of all kernels, left out and predicted, 90 % came within ${times} such deviations: ` +
           `${one}^${times}`,
         between,
       );

@@ -8,6 +8,7 @@ export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
   'kv-blocks': 'KV blocks',
   'max-num-seqs': '--max-num-seqs',
   'token-budget': '--max-num-batched-tokens',
+  transfer: 'transfers of the cache',
   nothing: 'nothing',
 };
 

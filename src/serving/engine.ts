@@ -3,7 +3,7 @@ import { turn } from '../io/turn.js';
 import type { IterationPricer } from './scheduler/batch.js';
 import type { Depth } from './depth.js';
 import { loopedSeconds, rowsOf, type LoopPricer } from './price/loop-price.js';
-import { Metrics, type Ended } from './metrics.js';
+import { LIMITS, Metrics, type Ended } from './metrics.js';
 import { blocksOf, type ServerOptions } from './scheduler/options.js';
 import { Replica, type Surroundings } from './replica.js';
 import { CountedScheduler } from './scheduler/counted.js';
@@ -280,6 +280,7 @@ class Simulation implements Surroundings {
     let done = this.occupy(requests.replica[slot]!, now, seconds);
     // Of a queue that all share, whichever is free receives.
     if (server.router !== 'shared-queue') done = Math.max(done, this.occupy(to.index, now, seconds));
+    metrics.limitSeconds[LIMITS.indexOf('transfer')]! += done - now - seconds;
     requests.replica[slot] = to.index;
     this.tell(done, EVENT.transfer, slot);
   }

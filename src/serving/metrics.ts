@@ -9,8 +9,8 @@ import { Load, Misses } from './misses.js';
 import { Sketch } from './sketch.js';
 import { Timeline } from './timeline.js';
 
-/** Why a replica could not begin a request that waits for it. */
-export const LIMITS = ['kv-blocks', 'max-num-seqs', 'token-budget'] as const;
+/** Why a replica could not begin a request that waits for it; last that its cache waited to be sent there. */
+export const LIMITS = ['kv-blocks', 'max-num-seqs', 'token-budget', 'transfer'] as const;
 export type Limit = (typeof LIMITS)[number];
 
 export interface Targets {

@@ -63,13 +63,14 @@ const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - CONSTANT
 export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: Rates): CallExplanation {
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
-  const what = laws.own[call.class]
-    ? `a fast and a slow law, moved apart until 95 % of each stack's kernels, predicted without that stack, lay ` +
-      `between them on ${laws.gpus[call.class].join()} and similar GPUs`
-    : "a fast and a slow law, moved apart until 95 % of each generation's kernels, predicted without that generation " +
-      'of GPUs, lay between them';
+  const [group, where] = laws.own[call.class]
+    ? ['stack', `, on ${laws.gpus[call.class].join()} and similar GPUs`]
+    : ['generation of GPUs', ''];
+  const what =
+    `a fast and a slow law, fitted without one ${group} and widened until 95 % of its kernels lay between them; so for ` +
+    `each${where}`;
   const { worst } = bracket;
-  const furthest = worst ? `; furthest out were ${worst.slow} (slow) and ${worst.fast} (fast)` : '';
+  const furthest = worst ? `; ${worst.slow} set the slow end, ${worst.fast} the fast one` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

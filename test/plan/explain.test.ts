@@ -66,7 +66,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
           const most = call.law.parts.reduce((sum, part) => sum + part.seconds, 0);
           expect(call.law.seconds).toBeLessThanOrEqual(most * (1 + 1e-9));
           if (call.data) tables++;
-          if (call.leftOut.some(({ what }) => what.includes('measured shapes that were left out'))) fitted++;
+          if (call.leftOut.some(({ what }) => what.includes('measured shapes of all kernels, left out'))) fitted++;
         }
       }
     }

@@ -296,6 +296,7 @@ describe('settings', () => {
     expect(notes(asked)).not.toContain('GB/s each');
     // A request of 1.6 GB a second: what waits for the slowest link does not decode.
     expect(r!.high.mean_ttft_ms!).toBeGreaterThan(20 * r!.estimate.mean_ttft_ms!);
+    expect((await ask('--transfer-rate', '1GB/s')).runs[0]!.limitedBy).toBe('transfer');
     const slowest = (await ask('--transfer-rate', '3GB/s')).runs[0]!.high;
     expect(r!.high.mean_tpot_ms!).toBeGreaterThanOrEqual(slowest.mean_tpot_ms!);
     for (const [argv, words] of [

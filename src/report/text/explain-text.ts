@@ -64,8 +64,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
       `it would take ${range(floor.kernels)}; of each end the wider counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? 'Kernels that nobody measured (attainable) are assumed to err together: their distances to the slow end add up, ' +
-      `to ${time(e.unmeasuredSeconds)}, before they are squared, and each has its part of that square.`
+    ? 'Kernels that nobody measured (attainable) are assumed to err with one sign: their distances to the slow end add ' +
+      `up to ${time(e.unmeasuredSeconds)}, and a share is its distance times that, over the square of the step's.`
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
@@ -129,7 +129,7 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
     const without = whole * Math.sqrt(1 - c.shareOfWidth);
     return told(`whole servers of ${c.by}, beyond their kernels and host`, [
       ...widthLines(c.leftOut, null),
-      `slow end: + ${time(whole)}; kernels and host alone, + ${time(without)} (shares are of squares)`,
+      `slow end: + ${time(whole)} with this, + ${time(without)} without; its share is 1 less the square of their ratio`,
     ]);
   }
   const seconds = c.seconds ? range(c.seconds) : '';
