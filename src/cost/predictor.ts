@@ -235,10 +235,10 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
     const longer = Math.max(0, Math.log2(seconds / longest));
     const beyond = Math.min(HALF_WIDTH_LIMIT - between, model.kappaPerOctave * longer);
     if (because) {
+      const where = point >= 0 ? 'at this measured shape' : 'this far from measured shapes';
       const [one, times] = [Math.exp(deviation).toFixed(3), quantile.toFixed(2)];
       because(
-        `the model's standard deviation ${point >= 0 ? 'at this measured shape' : 'this far from measured shapes'} is ` +
-          `× ${one}; of ${what} of all kernels, left out and predicted, 90 % came within ${times} such deviations: ` +
+        `the model's standard deviation ${where} is × ${one}; of ${what} of all kernels, left out and predicted, 90 % came within ${times} such deviations: ` +
           `${one}^${times}`,
         between,
       );

@@ -19,7 +19,7 @@ import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload, reportedTargets, type ServerChoice } from './question.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
-import { TRANSFER_NOTE } from './transfer.js';
+import { TRANSFER_NOTE } from './price/transfer.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
 
 export interface SimulationOptions {

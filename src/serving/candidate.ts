@@ -24,7 +24,7 @@ import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 import { whereItPays } from './price/round-price.js';
-import { transferRate } from './transfer.js';
+import { transferRate } from './price/transfer.js';
 import type { Run, RunFigures } from './types.js';
 
 export interface Setting {

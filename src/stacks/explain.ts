@@ -31,16 +31,16 @@ export function between(
     : `× ${formatFactor(offLine)} (all shapes of one ${name}, left out)`;
   const way = share < 1 ? `${Math.round(100 * share)} %` : 'all';
   return (
-    `${name} ${formatNumber(size)} lies between ${lines.map(formatNumber).join(' and ')}, which were measured: ${way} ` +
-    `of the way, in logarithms, from the nearer to their middle, and so from × ${formatFactor(points)} (single ` +
+    `${name} ${formatNumber(size)} lies between ${lines.map(formatNumber).join(' and ')}, which were measured: ` +
+    `${way} of the way, in logarithms, from the nearer to their middle, and so from × ${formatFactor(points)} (single ` +
     `shapes, left out) to ${whole}`
   );
 }
 
 /** Of heads that are priced as sequences of fewer. */
 export const moved = (axis: string, shape: OpShape, as: OpShape): string =>
-  `the table has no shape of ${axis} ${shape[axis]}: it is priced as more sequences of ${as[axis]}; what it has, left ` +
-  'out and priced in this way, was off by that factor more';
+  `the table has no shape of ${axis} ${shape[axis]}: it is priced as more sequences of ${as[axis]}; what it has, ` +
+  'left out and priced in this way, was off by that factor more';
 
 /** Of two sizes that were never measured together. */
 export const pair = (axes: readonly string[], sizes: readonly number[], errors: number): string =>
@@ -67,8 +67,8 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
     ? ['stack', `, on ${laws.gpus[call.class].join()} and similar GPUs`]
     : ['generation of GPUs', ''];
   const what =
-    `a fast and a slow law, fitted without one ${group} and widened until 95 % of its kernels lay between them; so for ` +
-    `each${where}`;
+    `a fast and a slow law, fitted without one ${group} and widened until 95 % of its kernels lay between them; ` +
+    `so for each${where}`;
   const { worst } = bracket;
   const furthest = worst ? `; ${worst.slow} set the slow end, ${worst.fast} the fast one` : '';
   return {

@@ -119,8 +119,8 @@ function explained(
     const { slowdown, walked, least } = rule;
     const what =
       least > slowdown * estimate
-        ? `${attention} attention divides no sequence, so one unit of the GPU walks ${Math.round(walked)} tokens alone, ` +
-          'at a pace fitted to published steps'
+        ? `${attention} attention divides no sequence, so one unit of the GPU walks ${Math.round(walked)} tokens ` +
+          'alone, at a pace fitted to published steps'
         : `${attention} attention takes ${slowdown} times as long`;
     return { ...why, rule: { what, from: estimate } };
   };

@@ -282,7 +282,7 @@ describe('settings', () => {
     );
   });
 
-  it('a cache is sent at the rate that is asked, else at those that were published, which throttle no token', async () => {
+  it('a cache is sent at the rate that is asked, else at those that were published', async () => {
     const split = ['--device', 'h200', '--codec', 'full', '--requests', '40', '--rate', '1', '--prompt-tokens', '2k'];
     const ask = (...argv: string[]) => report(...split, '--output-tokens', '40', '--prefill-replicas', '1', ...argv);
     const asked = await ask('--transfer-rate', '10GB/s');

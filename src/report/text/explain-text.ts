@@ -64,8 +64,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
       `it would take ${range(floor.kernels)}; of each end the wider counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? 'Kernels that nobody measured (attainable) are assumed to err with one sign: their distances to the slow end add ' +
-      `up to ${time(e.unmeasuredSeconds)}, and a share is its distance times that, over the square of the step's.`
+    ? 'Kernels that nobody measured (attainable) are assumed to err with one sign: their distances to the slow end ' +
+      `add up to ${time(e.unmeasuredSeconds)}, and a share is its distance times that, over the square of the step's.`
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
