@@ -238,8 +238,8 @@ export function predictFrom(kernel: KernelName, variant: string, points: readonl
       const where = point >= 0 ? 'at this measured shape' : 'this far from measured shapes';
       const [one, times] = [Math.exp(deviation).toFixed(3), quantile.toFixed(2)];
       because(
-        `the model's standard deviation ${where} is × ${one}; of ${what} of all kernels, left out and predicted, 90 % came within ${times} such deviations: ` +
-          `${one}^${times}`,
+        `the model's standard deviation ${where} is × ${one}; of ${what} of all kernels, left out and predicted, ` +
+          `90 % came within ${times} such deviations: ${one}^${times}`,
         between,
       );
       if (beyond > 0)

@@ -32,8 +32,8 @@ export function between(
   const way = share < 1 ? `${Math.round(100 * share)} %` : 'all';
   return (
     `${name} ${formatNumber(size)} lies between ${lines.map(formatNumber).join(' and ')}, which were measured: ` +
-    `${way} of the way, in logarithms, from the nearer to their middle, and so from × ${formatFactor(points)} (single ` +
-    `shapes, left out) to ${whole}`
+    `${way} of the way, in logarithms, from the nearer to their middle, and so from ` +
+    `× ${formatFactor(points)} (single shapes, left out) to ${whole}`
   );
 }
 
