@@ -280,12 +280,11 @@ function combine(
     roofline: shares[4]! / sum,
   };
   for (const by in pricedBy) pricedBy[by]! /= estimate;
+  const fastest = Math.max(estimate - Math.sqrt(below2 + unmeasured.below ** 2), estimate * 1e-6);
   return {
     estimate,
-    low: Math.min(
-      Math.max(estimate - Math.sqrt(below2 + unmeasured.below ** 2), estimate * 1e-6),
-      estimate / leastFactor,
-    ),
+    // Whole servers may be slower than their kernels by any factor, and no faster than the device.
+    low: Math.min(fastest, Math.max(estimate / leastFactor, Math.min(estimate, floor?.memory ?? 0))),
     high: Math.max(estimate + Math.sqrt(above2 + unmeasured.above ** 2), estimate * leastFactor),
     evidence: wordFor(evidenceShare),
     evidenceShare,

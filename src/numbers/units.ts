@@ -81,7 +81,9 @@ export function parseTokens(text: string, subject: string): number {
  */
 export function parseSeconds(text: string, subject: string, long = false): number {
   const value = quantity(text, long ? LONG_SECOND_UNITS : SECOND_UNITS);
-  const hint = long ? 'write a number with s, m or h, such as 5m' : 'write a number with us, ms or s, such as 80ms';
+  const hint = long
+    ? 'write a number with ms, s, m or h, such as 500ms or 5m'
+    : 'write a number with us, ms or s, such as 80ms';
   if (value === undefined) throw new UserError(`${subject} must be a time with its unit, not ${show(text)}`, hint);
   if (!(value > 0) || value > 86_400)
     throw new UserError(`${subject} must be more than 0 and at most a day, not ${show(text)}`, hint);

@@ -165,11 +165,12 @@ export function findingWords(r: SimulationReport, usdPerHour: number | null): st
 const gpusFor = (r: SimulationReport, replicas: number): number => (replicas * gpusOf(r)) / r.server.replicas;
 
 /**
- * Replicas that the rate needs by the estimate, and their GPUs; where no rate was searched, those that were simulated.
+ * Replicas that the rate needs at the slow end, by the estimate where no number does there, and their GPUs; where no
+ * rate was searched, those that were simulated.
  */
 export function neededOf(r: SimulationReport): { readonly gpus: number; readonly replicas: number } {
   const found = r.candidates?.find((c) => c.id === r.runs[0]?.id)?.replicasFor;
-  const replicas = found ? found.replicas.estimate : r.server.replicas;
+  const replicas = found ? (found.replicas.high ?? found.replicas.estimate) : r.server.replicas;
   return { gpus: gpusFor(r, replicas), replicas };
 }
 

@@ -8,7 +8,15 @@ import { answerLines, type AnswerLine } from './text/answer-text.js';
 import { htmlTable, markdownTable, markdownText } from './tables.js';
 import { WAYS, waysNote, waysShown, waysWords } from './text/ways-table.js';
 import { left, right, type Column } from './text/text.js';
-import { findingWords, limitWords, machineWords, shownBetween, targetWords, verdictWords } from './simulation-words.js';
+import {
+  findingWords,
+  limitWords,
+  machineWords,
+  shownBetween,
+  targetWords,
+  unsureWords,
+  verdictWords,
+} from './simulation-words.js';
 
 export interface Simulated {
   /** The answer's plans; null where none is simulated. */
@@ -72,6 +80,7 @@ const rowsOf = ({ runs }: SimulationReport) => runs.flatMap((run) => METRICS.map
 /** What is simulated, then a sentence for each plan. */
 function sentences(r: SimulationReport): string[] {
   const { requests, requestsPerSecond: rate, label } = r.workload;
+  const unsure = unsureWords(r);
   return [
     `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ` +
       `${machineWords(r)}; targets: ${targetWords(r)}.`,
@@ -81,7 +90,8 @@ function sentences(r: SimulationReport): string[] {
         ? sustained.estimate === 0
           ? '; it meets them at no rate'
           : `; it meets them up to ${formatNumber(sustained.estimate)} a second, at the slow end ` +
-            (sustained.low === 0 ? 'surely at no rate' : `surely up to ${formatNumber(sustained.low)}`)
+            (sustained.low === 0 ? 'at no rate' : `up to ${formatNumber(sustained.low)}`) +
+            (unsure === null ? ', surely' : `; no rate is sure: ${unsure}`)
         : '';
       return `${run.id} (${run.servedBy ?? 'attainable'}) ${verdictWords(run, r)}${most}; ${limitWords(run, r)}.`;
     }),

@@ -4,6 +4,7 @@ import { type Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import type { Bound } from './price/price.js';
 import { replicasFor } from './replicas.js';
+import { leastFor } from './misses.js';
 import type { Least } from './question.js';
 import { look, trial, whole, type Trial } from './trial.js';
 import type { SustainedRate } from './types.js';
@@ -121,6 +122,16 @@ export async function findRate(
     atEstimate: null,
   } as const;
   if (service.options.blocks < 1) return { ...nothing, ...none, refused: 'nothing is left for the cache' };
+  const least = leastFor(1 - setting.targets.share);
+  if (workload.kind === 'trace' && workload.requests < least)
+    return {
+      ...nothing,
+      ...none,
+      missedFirst: null,
+      refused:
+        `${workload.requests} requests are too few to tell a rate that ${100 * setting.targets.share} % of them meet; give a ` +
+        `trace of at least ${least}, or a lower --percentile`,
+    };
   const estimate = search(service, setting, 'estimate', workload.requestsPerSecond ?? 1);
   if (await pause(1 / 3)) return null;
   if (estimate.rate === 0)

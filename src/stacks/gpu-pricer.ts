@@ -119,7 +119,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }),
       class: exchangeClass(link, gpus),
     };
-    return { call, rates: ratesOf(datasheet, rate), throughHost: throughHostSeconds(kind, sent, gpus, link) };
+    // What the tables have of the same chip with a faster link.
+    const onFasterLink =
+      sources.otherLink && kind === 'all-reduce' && sum.table ? priced({ ...sum, class: call.class }) : null;
+    const throughHost = throughHostSeconds(kind, sent, gpus, link);
+    return { call, rates: ratesOf(datasheet, rate), throughHost, onFasterLink };
   };
   return {
     price: eachVariant((kernel, variant) => {
@@ -154,7 +158,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     collective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
       if (!exchange) return null;
-      const price = priced(exchange.call, exchange.rates);
+      const price = noFaster(priced(exchange.call, exchange.rates), exchange.onFasterLink);
       return { ...price, high: Math.max(price.high, exchange.throughHost) };
     },
     explainCollective: (kind, bytes, gpus) => {
@@ -175,6 +179,17 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     source: named,
   };
 }
+
+/** A slower link takes no less at any end than a faster one did. */
+const noFaster = (price: Price, faster: Price | null): Price =>
+  faster
+    ? {
+        ...price,
+        estimate: Math.max(price.estimate, faster.estimate),
+        low: Math.max(price.low, faster.low),
+        high: Math.max(price.high, faster.high),
+      }
+    : price;
 
 const ratesOf = (d: Datasheet, linkBytesPerSecond: number | null): Rates => ({
   memoryBytesPerSecond: d.bytesPerSecond,

@@ -158,10 +158,9 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
     expect(text).toMatch(/At [1-4]: /);
     expect(text).toContain('--max-num-seqs 4 --max-model-len 32768 ');
   }
-  expect(page).toContain(
-    `${estimate} GPUs of ${estimate} replicas at $2.5 an hour each: $${2.5 * estimate} an hour, ` +
-      `$${formatCount(2.5 * estimate * 730)} a month`,
-  );
+  // What is bought is sure, where any number is.
+  const bought = high ?? estimate;
+  expect(page).toContain(`${bought} GPUs of ${bought} replicas at $2.5 an hour each: $${2.5 * bought} an hour, `);
 });
 
 it('prices all GPUs that the users need, not one replica', async () => {

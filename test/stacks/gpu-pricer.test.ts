@@ -268,9 +268,22 @@ describe('the stack of a plan', () => {
           return request.pricer!.collective('all-reduce', 1e6, 2)!;
         };
         expect((await sum(device)).by).toBe('attainable');
-        expect((await sum(chip)).by).not.toBe('attainable');
+        const faster = await sum(chip);
+        expect(faster.by).not.toBe('attainable');
+        const slower = await sum(device);
+        for (const end of ['low', 'estimate', 'high'] as const)
+          expect(slower[end], end).toBeGreaterThanOrEqual(faster[end]);
         expect((await full({ ...asked, device })).notes).toContain(`those of the ${chip}, which has the same chip`);
       }
+  });
+
+  it('is no faster than the memory, however far whole servers were off', async () => {
+    for (const device of ['l4', 'h100-pcie', 'mi300x', 'rtx-6000-ada']) {
+      const { plan } = await full({ device, context: 4096, batch: 4 });
+      const { secondsPerStep, floor } = plan.decode;
+      expect(secondsPerStep!.low, device).toBeGreaterThanOrEqual(floor!.memory);
+      expect(secondsPerStep!.low).toBeLessThan(secondsPerStep!.estimate);
+    }
   });
 
   it('never shows as served what no stack runs', async () => {

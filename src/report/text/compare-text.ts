@@ -114,7 +114,13 @@ function fullLabel({ plans }: PlanReport): string {
 function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
   if (bare.length === 0) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  return ['', ...wrap(`${names}: no price was given, so the fastest comes first, not the cheapest.`, width)];
+  return [
+    '',
+    ...wrap(
+      `${names}: no price was given. So what runs today comes first, then estimates, and of each the fastest, not the cheapest.`,
+      width,
+    ),
+  ];
 }
 
 /** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
