@@ -14,7 +14,7 @@ import type { Scenario } from '../../src/schema/settings.js';
 import { shownDecode } from '../../src/plan/words/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { formatCount, formatNumber } from '../../src/numbers/units.js';
+import { formatNumber } from '../../src/numbers/units.js';
 import { bundle, pageProgram, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
 import { blank, filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
