@@ -129,8 +129,8 @@ export async function findRate(
       ...none,
       missedFirst: null,
       refused:
-        `${workload.requests} requests are too few to tell a rate that ${100 * setting.targets.share} % of them meet; ` +
-        `give a trace of at least ${least}, or a lower --percentile`,
+        `${workload.requests} requests are too few to tell a rate that ${100 * setting.targets.share} % of ` +
+        `them meet; give a trace of at least ${least}, or a lower --percentile`,
     };
   const estimate = search(service, setting, 'estimate', workload.requestsPerSecond ?? 1);
   if (await pause(1 / 3)) return null;

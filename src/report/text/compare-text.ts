@@ -129,7 +129,10 @@ function reserveLines(reports: readonly PlanReport[], width: number): string[] {
   if (bare.length === 0 || bare.length === reports.length) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
   const why = `${names}: no server is known to run there, so no server's own memory is taken off, and more fits.`;
-  return ['', ...wrap(`${why} --reserve and --utilization set the same for all.`, width)];
+  const text =
+    `${names}: no price was given. So what runs today comes first, then estimates, and of each the fastest, not the ` +
+    'cheapest.';
+  return ['', ...wrap(text, width)];
 }
 
 const rate = (r: PlanReport, choice: Choice | null): string => {
