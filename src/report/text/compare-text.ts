@@ -114,13 +114,8 @@ function fullLabel({ plans }: PlanReport): string {
 function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
   if (bare.length === 0) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  return [
-    '',
-    ...wrap(
-      `${names}: no price was given. So what runs today comes first, then estimates, and of each the fastest, not the cheapest.`,
-      width,
-    ),
-  ];
+  const order = 'what runs today comes first, then estimates, and of each the fastest, not the cheapest';
+  return ['', ...wrap(`${names}: no price was given. So ${order}.`, width)];
 }
 
 /** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
@@ -129,10 +124,7 @@ function reserveLines(reports: readonly PlanReport[], width: number): string[] {
   if (bare.length === 0 || bare.length === reports.length) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
   const why = `${names}: no server is known to run there, so no server's own memory is taken off, and more fits.`;
-  const text =
-    `${names}: no price was given. So what runs today comes first, then estimates, and of each the fastest, not the ` +
-    'cheapest.';
-  return ['', ...wrap(text, width)];
+  return ['', ...wrap(`${why} --reserve and --utilization set the same for all.`, width)];
 }
 
 const rate = (r: PlanReport, choice: Choice | null): string => {
