@@ -26,9 +26,11 @@ describe('the interval of a step', () => {
       const random = randomFrom(SEED);
       for (let i = 0; i < 20; i++) {
         const [batch, context] = [1 + Math.floor(64 * random()), 1 + Math.floor(16_384 * random())];
-        const { estimate, low, high } = priceStep(c, request.pricer!, batch, context);
+        const { estimate, low, high, floor } = priceStep(c, request.pricer!, batch, context);
         expect(Math.log(high / estimate), `${batch} × ${context}`).toBeGreaterThanOrEqual(step * (1 - 1e-9));
-        expect(Math.log(estimate / low), `${batch} × ${context}`).toBeGreaterThanOrEqual(step * (1 - 1e-9));
+        // But no faster than the device's memory.
+        const fastest = Math.max(estimate * Math.exp(-step), floor?.memory ?? 0);
+        expect(low, `${batch} × ${context}`).toBeLessThanOrEqual(fastest * (1 + 1e-9));
       }
     },
   );
