@@ -34,7 +34,7 @@ const fileOf = (count: number, visit: number) => {
   return { truths, kernels: [{ kernel: 'rmsnorm', samples }] };
 };
 
-/** Beside a gap whose other end repeats well, one seed in some hundred has a point that is 0.4 % less sure than the gap. */
+/** One seed in some hundred has a point that is 0.4 % less sure than the gap beside it. */
 const RIM = 1.02;
 
 describe(`measured shapes (LLA_SIM_SEED=${SEED})`, () => {
