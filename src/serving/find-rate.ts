@@ -127,7 +127,6 @@ export async function findRate(
     return {
       ...nothing,
       ...none,
-      missedFirst: null,
       refused:
         `${workload.requests} requests are too few to tell a rate that ${100 * setting.targets.share} % of ` +
         `them meet; give a trace of at least ${least}, or a lower --percentile`,

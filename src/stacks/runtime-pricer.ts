@@ -134,7 +134,7 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
   return {
     host: { secondsPerLaunch: host, row: hostRow },
     spread: terms.spread,
-    heldOut: terms.source.heldOut.split(';')[0]!,
+    heldOut: terms.source.heldOut,
     step: (c, kernels, batch, context) => {
       const { loops, preludeLayers, codaLayers } = c.geometry;
       const rows = Math.max(1, Math.round(runtime.rowsOfPass(batch)));

@@ -35,7 +35,7 @@ export type AttentionTerms = z.infer<typeof attention>;
 
 const terms = z
   .strictObject({
-    /** `heldOut`: before its first semicolon the words of an explanation. */
+    /** `heldOut`: whence `spread`, as `--explain` says it. */
     source: z.object({ heldOut: z.string().min(1) }).catchall(z.string().min(1)),
     /** The stack whose tables price its kernels where there are some. */
     kernels: z.string().min(1),

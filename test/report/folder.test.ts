@@ -14,7 +14,7 @@ import type { Scenario } from '../../src/schema/settings.js';
 import { shownDecode } from '../../src/plan/words/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { formatNumber } from '../../src/numbers/units.js';
+import { formatCount, formatNumber } from '../../src/numbers/units.js';
 import { bundle, pageProgram, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
 import { blank, filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
@@ -160,7 +160,10 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
   }
   // What is bought is sure, where any number is.
   const bought = high ?? estimate;
-  expect(page).toContain(`${bought} GPUs of ${bought} replicas at $2.5 an hour each: $${2.5 * bought} an hour, `);
+  expect(page).toContain(
+    `${bought} GPUs of ${bought} replicas at $2.5 an hour each: $${2.5 * bought} an hour, ` +
+      `$${formatCount(2.5 * bought * 730)} a month`,
+  );
 });
 
 it('prices all GPUs that the users need, not one replica', async () => {
