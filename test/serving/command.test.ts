@@ -365,6 +365,11 @@ describe('settings', () => {
     expect(slow.completed).toBe(3);
     expect(slow.estimate.duration / fast.estimate.duration).toBeCloseTo(10, 0);
     expect((await report(scenario, '--trace', trace, '--rate', '3')).estimate.duration).toBeLessThan(2);
+    const [found] = (await report(scenario, '--trace', trace, '--find-rate')).candidates!;
+    expect(found!.refused).toBe(
+      '3 requests are too few to tell a rate that 99 % of them meet; give a trace of at least 436, or a lower ' +
+        '--percentile',
+    );
   });
 });
 
