@@ -170,7 +170,9 @@ export class Service {
     const estimate = results.estimate!;
     const described = this.describe({ low: estimate, high: estimate, ...results, estimate }, this.isSure(results.high));
     const run =
-      partial || !results.high ? described : { ...described, high: await this.slowest(described.high, requested) };
+      partial || !results.high
+        ? described
+        : { ...described, high: await this.slowest(described.high, requested, turn) };
     const { depth, speculation } = this.setting.server;
     if (partial) return { run, partial };
     if (speculation)
@@ -183,12 +185,17 @@ export class Service {
   }
 
   /** Caches that come slowly leave few sequences to decode: tokens are slowest where caches come as expected. */
-  private async slowest(high: RunFigures, requested: () => Requested): Promise<RunFigures> {
+  private async slowest(
+    high: RunFigures,
+    requested: () => Requested,
+    turn: (done: number) => boolean,
+  ): Promise<RunFigures> {
     const { disaggregation } = this.options;
     if (!disaggregation || this.setting.server.transferBytesPerSecond !== null) return high;
     const options = this.runOptions('high', requested());
-    const { metrics } = await runInTurns({ ...options, server: { ...options.server, disaggregation } }, () => false);
-    const full = figuresOf(metrics);
+    const result = await runInTurns({ ...options, server: { ...options.server, disaggregation } }, () => turn(1));
+    if (!result.finished) return high;
+    const full = figuresOf(result.metrics);
     const tokens = Object.entries(high).map(([name, value]) => {
       const other = full[name as keyof RunFigures];
       const slower = /_(tpot|itl)_ms$/.test(name) && typeof value === 'number' && typeof other === 'number';

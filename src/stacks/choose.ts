@@ -202,8 +202,8 @@ export function gpuSources(
   const walks = undivided || (stack !== null && !isRuntime(asked) && walksAlone(stack.file.stack, spec.id));
   return {
     ...(isRuntime(asked) ? { runtime: runtimeSource(runtimes, asked, spec.id) } : {}),
-    device: chipOf(spec),
-    otherLink: stack !== null && stack.file.device !== spec.id,
+    device: spec.id,
+    chip: chipOf(spec),
     stack,
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),

@@ -23,10 +23,10 @@ import { stackName, type ServerTime, type StackTables } from './serving.js';
 const F32_BYTES = 4;
 
 export interface GpuSources {
-  /** The GPU whose kernels are the priced one's, by its id in the catalogue. */
+  /** The GPU that is priced, by its id in the catalogue. */
   readonly device: string;
-  /** The priced one has another link than the GPU of the tables. */
-  readonly otherLink?: boolean;
+  /** The one whose kernels are its own (devices/device.ts, `chipOf`). */
+  readonly chip: string;
   /** Tables of the stack that serves; null: all is priced as attainable. */
   readonly stack: StackTables | null;
   /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
@@ -54,6 +54,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const smallTables = small && new StackPredictor(small.file);
   const named = stack ? stackName(stack.file) : ATTAINABLE;
   const rates = ratesOf(datasheet, linkRate(link, 2));
+  // Those of the same chip are of a faster link.
+  const otherLink = stack !== null && stack.file.device !== sources.device;
   const free: Price = {
     estimate: 0,
     low: 0,
@@ -69,7 +71,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     if (own) return { found: own, by: named };
     const other = smallTables?.predict(op, shape);
     if (!other || !small) return null;
-    const borrowed = small.file.device !== sources.device;
+    const borrowed = small.file.device !== sources.chip;
     return { found: borrowed ? { ...other, evidence: 'extrapolated' } : other, by: stackName(small.file) };
   };
   const floorOf = ({ work }: TunedCall): Floor => ({
@@ -114,16 +116,16 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
     const sum = listed('all-reduce', { gpus, bytes: sent });
     // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
-    const joined = !sources.otherLink && (link === null || link.mostGpus === null || gpus <= link.mostGpus);
+    const joined = !otherLink && (link === null || link.mostGpus === null || gpus <= link.mostGpus);
     const call: TunedCall = {
       ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }),
       class: exchangeClass(link, gpus),
     };
-    // What the tables have of the same chip with a faster link.
-    const onFasterLink =
-      sources.otherLink && kind === 'all-reduce' && sum.table ? priced({ ...sum, class: call.class }) : null;
+    const own = ratesOf(datasheet, rate);
+    const byLaw = priced(call, own);
+    const faster = otherLink && kind === 'all-reduce' ? priced({ ...sum, class: call.class }, own) : null;
     const throughHost = throughHostSeconds(kind, sent, gpus, link);
-    return { call, rates: ratesOf(datasheet, rate), throughHost, onFasterLink };
+    return { call, rates: own, throughHost, byLaw, price: noFaster(byLaw, faster) };
   };
   return {
     price: eachVariant((kernel, variant) => {
@@ -158,23 +160,24 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     collective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
       if (!exchange) return null;
-      const price = noFaster(priced(exchange.call, exchange.rates), exchange.onFasterLink);
-      return { ...price, high: Math.max(price.high, exchange.throughHost) };
+      const { price, throughHost } = exchange;
+      return { ...price, high: Math.max(price.high, throughHost) };
     },
     explainCollective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
       if (!exchange) return null;
-      const { call, throughHost } = exchange;
-      const { estimate, high } = priced(call, exchange.rates);
+      const { call, throughHost, byLaw, price } = exchange;
+      const { estimate, high } = price;
       const found = call.table && tables?.explain(call.table.op, call.table.shape);
       const explained = found ?? explainAttainable(laws, call, exchange.rates);
-      if (throughHost <= high) return explained;
-      const slowest: LeftOut = {
-        what: 'it may be as slow as the slowest exchange through a host that was published',
-        halfWidth: Math.log(throughHost / estimate),
-        enters: 'instead',
+      const instead = (what: string, slow: number): CallExplanation => {
+        const leftOut: LeftOut = { what, halfWidth: Math.log(slow / estimate), enters: 'instead' };
+        return { ...explained, leftOut: [...explained.leftOut, leftOut] };
       };
-      return { ...explained, leftOut: [...explained.leftOut, slowest] };
+      if (throughHost > high)
+        return instead('it may be as slow as the slowest exchange through a host that was published', throughHost);
+      if (high === byLaw.high && estimate === byLaw.estimate) return explained;
+      return instead('by law, and no faster than the same chip was measured with a faster link', high);
     },
     source: named,
   };

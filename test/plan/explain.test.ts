@@ -76,7 +76,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('explain an exchange by its law or table, and what a host may add', async () => {
-    for (const device of ['mi300x', 'rtx-4090', 'l40s', 'rtx-pro-6000']) {
+    for (const device of ['mi300x', 'rtx-4090', 'l40s', 'rtx-pro-6000', 'a800', 'h800']) {
       const { request, report } = await planned({ device, gpus: 2, model: 'ouro-1.4b', context: 1000, batch: 1 });
       const e = explainRow(request, report, 'full');
       const { exchange } = e.contributions.find(({ kernel }) => kernel === 'collective')!;
