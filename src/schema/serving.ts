@@ -174,7 +174,7 @@ export const SERVER_SETTINGS = {
   transferRate: {
     kind: 'text',
     help:
-      'with --prefill-replicas: how fast a GPU sends the cache, such as 20GB/s [as published transfers, 0.4 to ' +
+      'with --prefill-replicas: how fast each GPU sends the cache, such as 20GB/s [as published transfers, 0.4 to ' +
       '49GB/s]',
   },
 } as const satisfies Record<string, ServingSetting>;

@@ -338,8 +338,8 @@ export function readServer(
   const prefillReplicas = whole('prefillReplicas', 0, 1024, 0);
   if (asked(s.transferRate) && prefillReplicas === 0)
     throw new UserError(
-      `${flag('transferRate')} is of a cache that other replicas prefill`,
-      `add ${flag('prefillReplicas')}, or leave it out`,
+      `${flag('transferRate')} needs replicas that prefill`,
+      `add for example ${flag('prefillReplicas')} 1, or leave ${flag('transferRate')} out`,
     );
   return {
     maxNumSeqs,

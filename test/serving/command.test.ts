@@ -304,7 +304,10 @@ describe('settings', () => {
         ['--prefill-replicas', '1', '--transfer-rate', '10GB'],
         'must be bytes a second, not "10GB"; write for example 20GB/s',
       ],
-      [['--transfer-rate', '10GB/s'], 'is of a cache that other replicas prefill; add --prefill-replicas'],
+      [
+        ['--transfer-rate', '10GB/s'],
+        'needs replicas that prefill; add for example --prefill-replicas 1, or leave --transfer-rate out',
+      ],
     ] as const)
       expect((await inProcess('simulate', ...split, '--output-tokens', '40', ...argv)).err).toContain(words);
   });

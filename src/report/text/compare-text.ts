@@ -114,8 +114,8 @@ function fullLabel({ plans }: PlanReport): string {
 function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
   if (bare.length === 0) return [];
   const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  const order = 'what runs today comes first, then estimates, and of each the fastest, not the cheapest';
-  return ['', ...wrap(`${names}: no price was given. So ${order}.`, width)];
+  const how = 'so by speed, not cost: first what runs today, then estimates. --usd-per-hour takes one a device';
+  return ['', ...wrap(`${names}: no price, ${how}.`, width)];
 }
 
 /** Says which lines count without a server's own memory, where others count with it; none where all are alike. */

@@ -142,6 +142,14 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
 
 const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
 
+/** Both ends in the unit of the longer one. */
+const span = (fast: number | null, slow: number | null): string => {
+  const inSeconds = millis(fast).endsWith('s') || millis(slow).endsWith('s');
+  return inSeconds && fast !== null && slow !== null
+    ? `${formatNumber(fast / 1e3)}–${formatNumber(slow / 1e3)}s`
+    : `${millis(fast)}–${millis(slow)}`;
+};
+
 function runTable(runs: readonly Run[]): string[] {
   const list: Column<Run>[] = [
     left('candidate', (s) => s.id),
@@ -192,7 +200,7 @@ function percentiles(run: Run | undefined): string[] {
         cell('p90'),
         cell('p95'),
         cell('p99'),
-        right('p99 fast–slow', ([, key]) => `${millis(shownOf(low, 'p99', key))}–${millis(shownOf(high, 'p99', key))}`),
+        right('p99 fast–slow', ([, key]) => span(shownOf(low, 'p99', key), shownOf(high, 'p99', key))),
       ],
       METRICS,
     ),
@@ -347,8 +355,8 @@ function trust(r: SimulationReport): string[] {
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
-      : 'fast–slow: every iteration takes the low, or the high end of its interval; in parentheses the least and ' +
-        'the most of these runs and the estimate',
+      : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval; in parentheses ' +
+        'the least and the most of these runs and the estimate',
     ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
     ...[fewWords(shownRuns(r))].flatMap((words) => (words === null ? [] : [words])),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,

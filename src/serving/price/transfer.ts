@@ -22,4 +22,4 @@ export const transferRate = (asked: number | null, link: number | null, bound: B
 /** Said where published rates stand in for a server's own. */
 export const TRANSFER_NOTE =
   `the cache goes to the GPUs that decode at ${PUBLISHED.high / 1e9} to ${PUBLISHED.low / 1e9} GB/s each, as ` +
-  'published transfers by NIXL did; --transfer-rate takes what your server logs';
+  'published transfers by NIXL did; --transfer-rate sets what you measured';
