@@ -37,7 +37,12 @@ export async function planFleets(
   if (format === 'json') await print(asJson(fleetJson(planned)), output);
   if (planned.every((p) => p.fleet.rows.length === 0)) {
     const [{ scenario, sources, reports }] = planned as [(typeof planned)[number]];
-    const near = planned.flatMap((p) => p.reports.flatMap((r) => r.nearest ?? []));
+    const several = planned.length > 1;
+    const near = planned.flatMap((p) =>
+      p.reports.flatMap(({ nearest: one, device }) =>
+        one ? [{ chance: one.chance, text: several ? `  ${device.name}:\n${one.text}` : one.text }] : [],
+      ),
+    );
     const nearest = near.sort((a, b) => (b.chance ?? 0) - (a.chance ?? 0))[0]?.text;
     const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
     throw new UserError(

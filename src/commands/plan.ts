@@ -157,8 +157,7 @@ export async function planScenario(
   const solved = reports.filter(hasSolution);
   if (solved.length === 0) {
     if (format === 'json') await print(json(planned), output);
-    const [{ report, scenario: asked, sources }] = planned as [Planned];
-    throw await noSolutionError(report, asked, sources);
+    throw await noSolutionError(planned as [Planned, ...Planned[]]);
   }
   await print(await renderAll(planned, format, args, output), output);
   return EXIT.ok;
@@ -172,10 +171,7 @@ async function printRanking(planned: readonly Planned[], format: Format, output:
   const reports = await Promise.all(planned.map(({ report }) => ranked(report, sources)));
   const solved = planned.some(({ report }) => hasSolution(report));
   if (format === 'json') await print(asJson(plansJson(reports)), output);
-  if (!solved) {
-    const [{ report, scenario, sources }] = planned as [Planned];
-    throw await noSolutionError(report, scenario, sources);
-  }
+  if (!solved) throw await noSolutionError(planned as [Planned, ...Planned[]]);
   if (format !== 'json') await print(reports.map((r) => rankedText(r, terminal(output))).join('\n'), output);
   return EXIT.ok;
 }

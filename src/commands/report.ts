@@ -74,7 +74,7 @@ async function run(args: Args): Promise<ExitCode> {
   });
   writeFolder(folder, files);
   if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);
-  if (!hasSolution(view.report)) throw await noSolutionError(view.report, scenario, sources);
+  if (!hasSolution(view.report)) throw await noSolutionError([{ report: view.report, scenario, sources }]);
   return EXIT.ok;
 }
 

@@ -184,6 +184,7 @@ async function readServed(args: Args): Promise<Scenario> {
     asked['trace'] !== undefined ? {} : asked['arrivals'] === 'closed' || rate === undefined ? others : requests;
   const workload: Workload = { ...(depth === undefined ? {} : { depth }), ...kept, ...asked };
   refuseIdle(asked, workload);
+  refusePlanned(args);
   return {
     ...scenario,
     workload,
@@ -202,6 +203,20 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
   for (const [name, means, cure] of rules)
     if (asked[name] !== undefined && !means)
       throw new UserError(`--${servingFlag(name)} means nothing for these requests`, `${cure}, or leave it out`);
+}
+
+/** Settings of a plan, which a run of requests has no use for, and what says it here. */
+const PLANNED_ONLY = {
+  ctx: 'lengths are those of the requests: write --prompt-tokens and --output-tokens, or --max-model-len',
+  batch: 'sequences begin as requests come: write --max-num-seqs for the most at once',
+  confidence: 'targets are met by a share of the requests: write --percentile',
+  'page-tokens': 'a server has blocks: write --block-tokens',
+} as const;
+
+/** @throws UserError for a flag that changes a plan alone */
+function refusePlanned(args: Args): void {
+  for (const [flag, instead] of Object.entries(PLANNED_ONLY))
+    if (args.flags[flag] !== undefined) throw new UserError(`--${flag} changes plans, not simulations`, instead);
 }
 
 /** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */
@@ -229,10 +244,8 @@ async function progressing<T>(
 
 /** @throws UserError where nothing was simulated long enough to draw */
 async function draw(report: SimulationReport, file: string): Promise<void> {
-  const { servingTimeline } = await import('../report/pictures/serving.js');
-  const { servingPercentiles } = await import('../report/pictures/serving.js');
-  const { servingRate } = await import('../report/pictures/serving.js');
-  const { servingWays } = await import('../report/pictures/serving.js');
+  const { servingPercentiles, servingRate, servingTimeline, servingWays } =
+    await import('../report/pictures/serving.js');
   const pictures = report.ways
     ? ([[file, servingWays(report)]] as const)
     : report.candidates
@@ -297,15 +310,8 @@ async function inProcesses(
   const worker = async (): Promise<void> => {
     while (next <= of && failed === null && !progress(done / of, `${done} of ${of} shards`)) {
       const index = next++;
-      const own = [
-        '--shard',
-        `${index}/${of}`,
-        '--format',
-        'json',
-        '--output',
-        join(folder, `${index}.json`),
-        '--quiet',
-      ];
+      const file = join(folder, `${index}.json`);
+      const own = ['--shard', `${index}/${of}`, '--format', 'json', '--output', file, '--quiet'];
       const { code, text } = await finished(program, [...asked, ...own]);
       if (code !== EXIT.ok && code !== EXIT.interrupted) failed ??= errorOf(code, text);
       done++;
@@ -382,14 +388,6 @@ const CSV_HEADER = 'request,arrival_s,prompt_tokens,output_tokens,queue_s,ttft_s
 
 const csvLine = (e: Ended): string =>
   [
-    e.number,
-    e.arrival,
-    e.promptTokens,
-    e.outputTokens,
-    e.queueSeconds,
-    e.ttftSeconds,
-    e.tpotSeconds ?? '',
-    e.e2elSeconds,
-    e.preemptions,
-    e.replica,
+    ...[e.number, e.arrival, e.promptTokens, e.outputTokens, e.queueSeconds, e.ttftSeconds, e.tpotSeconds ?? ''],
+    ...[e.e2elSeconds, e.preemptions, e.replica],
   ].join(',');

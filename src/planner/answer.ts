@@ -48,7 +48,7 @@ export async function answersTo(
     answered.push({
       scenario: one,
       view,
-      failure: failed ? await noSolutionError(view.report, one, sources) : null,
+      failure: failed ? await noSolutionError([{ report: view.report, scenario: one, sources }]) : null,
       nearest: near?.groups ?? [],
     });
   }

@@ -5,19 +5,58 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 
-/** Why a question has no answer, and what would help. */
-export async function noSolutionError(report: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {
-  const hint =
-    report.removed.length > 0
-      ? 'relax a target, or take a larger GPU or a shorter context'
-      : keptTooMuch(report)
-        ? 'lower --reserve, raise --utilization, or take a larger GPU'
-        : (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources);
-  return new UserError(noSolution(report), hint, EXIT.noSolution);
+/** A plan without an answer, and what it was asked. */
+export interface Unsolved {
+  readonly report: PlanReport;
+  readonly scenario: Scenario;
+  readonly sources: Sources;
+}
+
+const RELAX = 'relax a target, or take a larger GPU or a shorter context';
+
+/** Why a question has no answer, and what would help; of several devices, contexts or cache types, why none has. */
+export async function noSolutionError(unsolved: readonly [Unsolved, ...Unsolved[]]): Promise<UserError> {
+  const [first] = unsolved;
+  if (unsolved.length === 1) return new UserError(noSolution(first.report), await hintOf(first), EXIT.noSolution);
+  const lines = await Promise.all(unsolved.map(async (one) => `${nameIn(unsolved, one)}: ${await oneLine(one)}`));
+  const targets = unsolved.some(({ report }) => report.removed.length > 0);
+  return targets
+    ? new UserError(
+        'no plan meets the targets',
+        `what comes closest on each:\n  ${lines.join('\n  ')}`,
+        EXIT.noSolution,
+      )
+    : new UserError('nothing fits', `what each lacks:\n  ${lines.join('\n  ')}`, EXIT.noSolution);
+}
+
+async function hintOf({ report, scenario, sources }: Unsolved): Promise<string> {
+  if (report.removed.length > 0) return RELAX;
+  if (keptTooMuch(report)) return 'lower --reserve, raise --utilization, or take a larger GPU';
+  return (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources);
+}
+
+/** A device, with what else tells it from the others. */
+function nameIn(all: readonly Unsolved[], { report }: Unsolved): string {
+  const differ = (of: (r: PlanReport) => unknown): boolean => new Set(all.map((one) => of(one.report))).size > 1;
+  return [
+    report.device.name,
+    ...(differ((r) => r.contextTokens) ? [`${report.contextTokens} tokens`] : []),
+    ...(differ((r) => r.settings.cacheType) ? [report.settings.cacheType] : []),
+  ].join(', ');
+}
+
+/** Why this one has no answer: what comes closest, or what does not fit and what would. */
+async function oneLine(one: Unsolved): Promise<string> {
+  const { report } = one;
+  if (report.removed.length === 0) return `${shortfall(report)}; ${await hintOf(one)}`;
+  const near = report.nearest?.text.split('\n').map((line) => line.trim());
+  return near
+    ? `${near[0]?.replace('closest: ', '')}; ${near.at(-1)}`
+    : `${report.removed[0]?.target}: ${report.removed[0]?.reason}`;
 }
 
 /** The largest part of memory when not one sequence fits. */
-function nothingFits(report: PlanReport): string {
+function shortfall(report: PlanReport): string {
   const smallest = report.plans.filter((p) => !p.beside).reduce((a, b) => (need(b) < need(a) ? b : a));
   const { memory } = smallest;
   const have =
@@ -29,7 +68,7 @@ function nothingFits(report: PlanReport): string {
     `one sequence ${formatDecimalBytes(memory.kvBytesPerSequence + memory.workspaceBytesPerSequence)}`,
   ];
   return (
-    `nothing fits: ${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens ` +
+    `${have} cannot hold even ${smallest.id} with one sequence of ${report.contextTokens} tokens ` +
     `(${parts.join(', ')})`
   );
 }
@@ -46,7 +85,7 @@ const need = ({ memory }: Plan): number =>
 
 /** Why no plan is left: nothing fits, or which target removed how many rows. */
 function noSolution(report: PlanReport): string {
-  if (report.removed.length === 0) return nothingFits(report);
+  if (report.removed.length === 0) return `nothing fits: ${shortfall(report)}`;
   const byTarget = new Map<string, Set<string>>();
   for (const r of report.removed) byTarget.set(r.target, (byTarget.get(r.target) ?? new Set()).add(r.id));
   const all = new Set(report.removed.map((r) => r.id)).size;

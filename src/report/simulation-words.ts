@@ -60,6 +60,7 @@ export function testedWords({ tested, device }: Pick<SimulationReport, 'tested' 
   if (device.stack === 'lla-sim') return null;
   const { 'first token': first, step } = tested;
   if (!first && !step) return UNTESTED;
+  if (first && first === step) return testedText(first);
   return [
     first ? testedText(first) : 'no published first token judges these',
     // One sentence where both are of the same servers.

@@ -142,7 +142,7 @@ export const SERVER_SETTINGS = {
   policy: {
     kind: 'text',
     help: 'who is served first [fcfs]',
-    choices: ['fcfs', 'priority', 'shortest-prompt'],
+    choices: ['fcfs', 'shortest-prompt'],
   },
   depthBatching: {
     kind: 'text',

@@ -174,7 +174,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     notes: [
       // Shards are asked together (merge.ts).
       ...(o.findRate && !o.shard ? frontEndOf(rates, server) : []),
-      ...leftOut(plan, o, all),
+      ...leftOut(plan, o, all, server),
       ...takenWhole(chosen, server),
       ...(server.prefillReplicas > 0 && server.transferBytesPerSecond === null ? [TRANSFER_NOTE] : []),
       ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, workload.requestsPerSecond ?? 0, server)),
@@ -224,18 +224,43 @@ function takenWhole(chosen: readonly Plan[], server: ServerChoice): string[] {
     : [];
 }
 
+/** How a server lets tokens leave early, or proposes others. */
+type Ways = Pick<ServerChoice, 'depth' | 'speculation'>;
+
+/**
+ * Whether a server takes a plan: not with prompts that go position by position, codecs that miss what a token that left
+ * early did not compute, and caches whose proposals cannot be verified.
+ */
+const goes = ({ codec, eviction }: Plan, { depth, speculation }: Ways): boolean =>
+  !takesPositions(codec) &&
+  (depth === null || refusedSkipping(codec, depth.skippedKv) === null) &&
+  (speculation === null || verificationRefusal(codec, eviction, speculation) === undefined);
+
 /** Says what else the question names, where not all of it is simulated. */
-function leftOut(plan: PlanReport, o: SimulationOptions, chosen: readonly Plan[]): string[] {
+function leftOut(plan: PlanReport, o: SimulationOptions, chosen: readonly Plan[], server: Ways): string[] {
   const known = new Set(chosen.map((p) => p.id));
   const others = plan.plans.filter((p) => !known.has(p.id));
   if (o.only || o.findRate || others.length === 0) return [];
-  const names = `${others
-    .slice(0, 2)
-    .map((p) => p.id)
-    .join(', ')}${others.length > 2 ? ', …' : ''}`;
+  const names = (plans: readonly Plan[]): string =>
+    plans
+      .slice(0, 2)
+      .map((p) => p.id)
+      .join(', ') + (plans.length > 2 ? ', …' : '');
+  const refused = others.filter((p) => !goes(p, server));
+  const open = others.filter((p) => goes(p, server));
   return [
-    `${chosen.length} of ${plan.plans.length} plans are simulated, not ${names}: choose with --codec, --ratio and ` +
-      '--path',
+    ...(open.length === 0
+      ? []
+      : [
+          `${chosen.length} of ${plan.plans.length} plans are simulated, not ${names(open)}: choose with --codec, ` +
+            '--ratio and --path',
+        ]),
+    ...(refused.length === 0
+      ? []
+      : [
+          `${refused.length} of ${plan.plans.length} plans cannot run on this server: ${names(refused)}; simulated ` +
+            'alone, each says why',
+        ]),
   ];
 }
 
@@ -263,20 +288,9 @@ export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
  * a few, a path each of a few codecs, or the recommended one and the full cache.
  * @param server whose tokens may leave early, or be proposed
  */
-export function choose(
-  plan: PlanReport,
-  r: PlanRequest,
-  { depth, speculation }: Pick<ServerChoice, 'depth' | 'speculation'>,
-  all: boolean,
-): Plan[] {
-  // A server refuses prompts that go position by position, codecs that miss what a token that left early did not
-  // compute, and caches whose proposals cannot be verified: they are left out, unless nothing else was asked for.
-  const together = plan.plans.filter(
-    ({ codec, eviction }) =>
-      !takesPositions(codec) &&
-      (depth === null || refusedSkipping(codec, depth.skippedKv) === null) &&
-      (speculation === null || verificationRefusal(codec, eviction, speculation) === undefined),
-  );
+export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: boolean): Plan[] {
+  // What the server refuses is left out, unless nothing else was asked for.
+  const together = plan.plans.filter((p) => goes(p, server));
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = plans.filter(
     (p) =>

@@ -66,6 +66,8 @@ interface Words {
   readonly flags: Readonly<Partial<Record<Setting, string>>>;
   /** Value of the flag for an fp8 cache; null: it is no flag of the command. */
   readonly fp8: string | null;
+  /** Variable without which it refuses contexts beyond the model's positions. */
+  readonly longer?: string;
   readonly source: ServeCommand['source'];
 }
 
@@ -88,6 +90,7 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
       overrides: '--hf-overrides',
     },
     fp8: 'fp8',
+    longer: 'VLLM_ALLOW_LONG_MAX_MODEL_LEN',
     source: {
       documentation: 'docs.vllm.ai/en/latest/configuration/engine_args',
       version: 'commit 002f10e',
@@ -106,6 +109,7 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
       remoteCode: '--trust-remote-code',
     },
     fp8: 'fp8_e4m3',
+    longer: 'SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN',
     source: {
       documentation: 'docs.sglang.io/advanced_features/server_arguments',
       version: 'latest',
@@ -219,7 +223,14 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     const value = values[setting];
     return flag === undefined || value === undefined ? [] : [{ flag, value }];
   });
-  const line = [...words.program, hub, ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value]))];
+  const isLonger = words.longer !== undefined && request.contextTokens > hosted.geometry.maxPositions;
+  const environment = isLonger ? [`${words.longer}=1`] : [];
+  const line = [
+    ...environment,
+    ...words.program,
+    hub,
+    ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value])),
+  ];
   return {
     line: line.join(' '),
     flags,

@@ -192,6 +192,21 @@ describe('streams and exit codes', () => {
     }
     const json = run('plan', ...asked, '--format', 'json');
     expect(json.code).toBe(3);
+    // Of several devices, or contexts, each is told by its name.
+    for (const [flags, names] of [
+      [
+        ['--tpot', '1us'],
+        ['NVIDIA H100 SXM 80GB: ', 'NVIDIA L4: '],
+      ],
+      [
+        ['--ctx', '64M,128M', '--codec', 'full'],
+        ['H100 SXM 80GB, 67108864 tokens: ', 'L4, 134217728 tokens: '],
+      ],
+    ] as const) {
+      const several = await inProcess('plan', '--device', 'h100,l4', ...flags);
+      expect(several.code).toBe(3);
+      for (const name of names) expect(several.err.split(name), name).toHaveLength(2);
+    }
     expect((expectSoundJson(json.out) as { plans: unknown[]; removed: unknown[] }).plans).toEqual([]);
   });
   it('a reader that goes away is no defect', () => {

@@ -25,9 +25,30 @@ it.each([
   expect(said.includes('without --codec')).toBe(scenario.codec !== undefined);
 });
 
+it('8-bit weights alone, or on fewer GPUs than 16-bit ones need', async () => {
+  const model = 'ledger/models/qwen3-32b.json';
+  const gpus = (said: string): number => Number(/--gpus (\d+) --weight-type fp8/.exec(said)?.[1] ?? 1);
+  for (const [device, needs] of [
+    ['l40s', 1],
+    ['rtx-4090', 2],
+  ] as const) {
+    const said = await words({ model, device, context: 8192 });
+    expect(said).toContain('--weight-type fp8');
+    expect(gpus(said), said).toBe(needs);
+    const small: Scenario = { model, device, context: 8192, weightType: 'fp8' };
+    expect([await fits({ ...small, gpus: needs }), needs > 1 && (await fits({ ...small, gpus: needs / 2 }))]).toEqual([
+      true,
+      false,
+    ]);
+  }
+  expect(await words({ model, device: 'l4', context: 8192, weightType: 'fp8' })).not.toContain('weight-type');
+});
+
 it('names nothing that does not help', async () => {
   expect(await words({ device: 'h100', context: '1M', codec: ['full'] })).not.toContain('--gpus');
   expect(await words({ vram: '64MB' })).toBe('take a larger GPU');
   // What cannot be asked of a model does not hide why nothing fits.
-  expect(await words({ model: 'iquest-coder-v1-40b-loop', device: 'l4' })).toBe('what fits: --gpus 8');
+  expect(await words({ model: 'iquest-coder-v1-40b-loop', device: 'l4' })).toBe(
+    'what fits: --gpus 8; or --gpus 4 --weight-type fp8',
+  );
 });

@@ -1,7 +1,14 @@
 /** What plans say of figures that judge: the nearest ones, priced as the question is. */
 import { describe, expect, it } from 'vitest';
 import { judgedGroups } from '../../src/plan/ask/stacks.js';
-import { faredWords, testedOf, testedText, type JudgedFigure, type JudgedGroup } from '../../src/plan/ask/tested.js';
+import {
+  faredWords,
+  testedOf,
+  testedSimulation,
+  testedText,
+  type JudgedFigure,
+  type JudgedGroup,
+} from '../../src/plan/ask/tested.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 describe(`figures of others (seed ${SEED})`, () => {
@@ -179,6 +186,13 @@ describe(`figures of others (seed ${SEED})`, () => {
       });
       expect(early?.on).toMatch(/\(vLLM 0\.6\) on mi300x/);
       expect(early?.otherVersions?.on).toBe('vLLM 0.10');
+      // Nor do its first tokens and steps speak for a simulation of today's.
+      const question = { stack: 'attainable', device: { id: 'mi300x' }, geometry: { loops: 4 } };
+      for (const version of [null, '0.6.3']) {
+        const simulated = testedSimulation(judgedGroups(), { ...question, server: { stack: 'vllm', version } });
+        expect(simulated.step?.on).toMatch(version === null ? /vLLM 0\.10/ : /vLLM 0\.6/);
+        expect(simulated.step === simulated['first token']).toBe(version === null);
+      }
     });
   });
 });

@@ -330,7 +330,11 @@ describe('settings', () => {
       estimate: { total_input_tokens: 200 * 60 * 1024, total_output_tokens: 1000 },
       server: { maxModelLen: 60 * 1024 + 5 },
     });
-    expect((await ask('--prompt-tokens', '100k', '--output-tokens', '5', '--ctx', '128k')).completed).toBe(200);
+    expect((await ask('--prompt-tokens', '100k', '--output-tokens', '5', '--max-model-len', '128k')).completed).toBe(
+      200,
+    );
+    for (const flag of ['--ctx', '--batch', '--confidence', '--page-tokens'])
+      expect(await simulate('--device', 'h200', flag, '1')).toMatchObject({ code: 2, out: '' });
     // Half of the lengths are longer than what is taken. Users whose request is refused ask again.
     const drawn = ['--prompt-tokens', 'uniform:1-2000', '--output-tokens', '5', '--max-model-len', '1000'];
     for (const users of [[], ['--arrivals', 'closed', '--users', '1']]) {

@@ -28,7 +28,6 @@ function requestsOf(seed: number, count: number, sharing: boolean): GivenRequest
       time,
       promptTokens,
       outputTokens: 1 + Math.floor(uniform() * 120),
-      priority: Math.floor(uniform() * 3),
       hashes: sharing ? hashes : null,
     };
   });

@@ -36,7 +36,6 @@ const requestsOf = (random: Random): GivenRequest[] => {
     time: (time += random.whole(0, 9000) * 1e-6 + 1e-7),
     promptTokens: random.whole(1, 60),
     outputTokens: random.whole(1, 40),
-    priority: random.whole(0, 3),
   }));
 };
 
@@ -86,7 +85,7 @@ describe(`tokens that leave early (LLA_SIM_SEED=${SEED})`, () => {
     const random = randomOf(SEED);
     let preemptions = 0;
     for (let scenario = 0; scenario < 30; scenario++) {
-      const policy = random.pick(['fcfs', 'priority', 'shortest-prompt'] as const);
+      const policy = random.pick(['fcfs', 'shortest-prompt'] as const);
       const server = {
         ...serverOf(random),
         policy,

@@ -42,7 +42,7 @@ export function given(requests: Iterable<GivenRequest>): Source {
     next: (draft) => {
       const { value, done } = left.next() as IteratorResult<GivenRequest, undefined>;
       if (done || !value) return false;
-      Object.assign(draft, { priority: 0, session: -1, turn: 0, hashes: null }, value);
+      Object.assign(draft, { session: -1, turn: 0, hashes: null }, value);
       return true;
     },
     after: () => false,

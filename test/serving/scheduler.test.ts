@@ -46,7 +46,6 @@ interface Seen {
   readonly slot: number;
   readonly prompt: number;
   readonly output: number;
-  readonly priority: number;
   /** How often it got and lost a place. */
   began: number;
   lost: number;
@@ -150,12 +149,11 @@ function check(d: Drawn): number {
       ...emptyDraft(),
       promptTokens: random.whole(1, 60),
       outputTokens: random.whole(1, 40),
-      priority: random.whole(0, 3),
     };
     const slot = requests.add(draft);
-    const [prompt, output, priority] = [draft.promptTokens, draft.outputTokens, draft.priority];
+    const [prompt, output] = [draft.promptTokens, draft.outputTokens];
     const none = { began: 0, lost: 0, tokens: 0, ended: false, cached: 0, held: 0, passes: 0 };
-    seen.set(slot, { slot, prompt, output, priority, ...none });
+    seen.set(slot, { slot, prompt, output, ...none });
     queue.push(slot);
   };
   const isDone = (): boolean => [...seen.values()].every(({ ended }) => ended);

@@ -97,7 +97,6 @@ const requestsOf = (random: Random, between: number): GivenRequest[] => {
     time: (time += between * random.whole(1, 9)),
     promptTokens: random.pick([1, 20, 60]),
     outputTokens: random.pick([1, 7, 40]),
-    priority: 0,
   }));
 };
 

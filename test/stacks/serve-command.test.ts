@@ -66,6 +66,15 @@ describe('the command of a server', () => {
     expect(stays?.notes).toEqual([]);
   });
 
+  it('contexts beyond the model’s positions are allowed by the server’s own variable', () => {
+    const { maxPositions } = HOSTED.geometry;
+    const lineAt = (stack: string, contextTokens: number) =>
+      serveCommand({ ...BASE, stack, model: 'nanbeige4.2-3b', contextTokens })?.line;
+    expect(lineAt('vllm', maxPositions)).toMatch(/^vllm serve /);
+    expect(lineAt('vllm', maxPositions + 1)).toMatch(/^VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve /);
+    expect(lineAt('sglang', maxPositions + 1)).toMatch(/^SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 python /);
+  });
+
   it('prompts that are read whole fit into one iteration', () => {
     const hosted = { ...HOSTED, geometry: findPreset('hrm-text-1b') };
     const line = serveCommand({ ...BASE, model: 'hrm-text-1b', hosted })?.line;

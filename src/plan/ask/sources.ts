@@ -118,8 +118,8 @@ export function withChosenLoops(source: ModelSource, loops: Scenario['loops']): 
   return geometry === source.geometry ? source : { geometry, publishedAs: null };
 }
 
-/** @throws UserError where the file's weights are quantised already */
-function withWeights(source: ModelSource, asked: Scenario['weightType']): ModelSource {
+/** A model with weights of the asked type. @throws UserError where the file's weights are quantised already */
+export function withWeights(source: ModelSource, asked: Scenario['weightType']): ModelSource {
   if (asked === undefined) return source;
   const { geometry } = source;
   if (asked !== 'fp8') throw new UserError(`--weight-type must be fp8, not ${show(asked)}`, 'write --weight-type fp8');

@@ -81,10 +81,20 @@ export interface TestedQuestion {
   readonly device: { readonly id: string | null };
 }
 
-export const testedSimulation = (groups: readonly JudgedGroup[], question: TestedQuestion): TestedSimulation => ({
-  'first token': testedOf(groups, question, ['first token']),
-  step: testedOf(groups, question, ['step']),
-});
+/**
+ * Figures of first tokens and of steps. Where those are of a server's earlier engine alone, and a plan has figures of
+ * today's, these: they are nearer.
+ */
+export function testedSimulation(groups: readonly JudgedGroup[], question: TestedQuestion): TestedSimulation {
+  const earlier = (kinds: readonly string[]): boolean =>
+    nearestGroups(groups, question, kinds)?.groups.every(isEarlier) === true;
+  const planned = earlier(PLANNED) ? null : testedOf(groups, question);
+  const of = (kind: string): Tested | null =>
+    (earlier([kind]) ? planned : null) ?? testedOf(groups, question, [kind]);
+  return { 'first token': of('first token'), step: of('step') };
+}
+
+const isEarlier = (g: JudgedGroup): boolean => isEarlierEngine({ stack: g.server, version: g.version });
 
 const makerOf = (id: string | null): DeviceSpec['vendor'] | undefined => DEVICES.find((d) => d.id === id)?.vendor;
 
@@ -223,7 +233,6 @@ function byVersion(
     figures += g.figures.length;
   }
   // Of an earlier engine nothing is told beside today's.
-  const isEarlier = (g: JudgedGroup): boolean => isEarlierEngine({ stack: g.server, version: g.version });
   const others = sorted.slice(nearest.length);
   return { nearest, others: nearest.every(isEarlier) ? others : others.filter((g) => !isEarlier(g)) };
 }

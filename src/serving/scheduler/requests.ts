@@ -6,8 +6,6 @@ export interface Draft {
   time: number;
   promptTokens: number;
   outputTokens: number;
-  /** A smaller number is served first, where the policy is `priority`. */
-  priority: number;
   /** Number of the conversation, −1 for none. */
   session: number;
   turn: number;
@@ -22,7 +20,6 @@ export const emptyDraft = (): Draft => ({
   time: 0,
   promptTokens: 0,
   outputTokens: 0,
-  priority: 0,
   session: -1,
   turn: 0,
   hashes: null,
@@ -43,7 +40,6 @@ export class Requests {
   arrival = new Float64Array(64);
   prompt = new Int32Array(64);
   output = new Int32Array(64);
-  priority = new Float64Array(64);
   session = new Int32Array(64);
   turn = new Int32Array(64);
   state = new Uint8Array(64);
@@ -83,7 +79,6 @@ export class Requests {
     this.arrival[slot] = draft.time;
     this.prompt[slot] = draft.promptTokens;
     this.output[slot] = draft.outputTokens;
-    this.priority[slot] = draft.priority;
     this.session[slot] = draft.session;
     this.turn[slot] = draft.turn;
     this.hashes[slot] = draft.hashes;
@@ -118,7 +113,6 @@ export class Requests {
     this.arrival = longer(this.arrival);
     this.prompt = longer(this.prompt);
     this.output = longer(this.output);
-    this.priority = longer(this.priority);
     this.session = longer(this.session);
     this.turn = longer(this.turn);
     this.state = longer(this.state);

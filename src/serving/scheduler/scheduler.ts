@@ -157,7 +157,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
   private growSequences(): boolean {
     let preempted = false;
-    for (; this.needed() > this.pool.available; preempted = true) this.preempt(this.victim());
+    for (; this.needed() > this.pool.available; preempted = true) this.preempt(this.running.at(-1)!);
     this.beginTokens();
     return preempted;
   }
@@ -311,16 +311,6 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   protected complete(slot: number): void {
     this.release(slot);
     this.listener.ended(slot);
-  }
-
-  /** The sequence that is preempted: the last one that began, or the least urgent. */
-  private victim(): number {
-    const { requests, running } = this;
-    if (this.options.policy !== 'priority') return running.at(-1)!;
-    return running.reduceRight((a, b) => {
-      const more = requests.priority[b]! - requests.priority[a]!;
-      return more > 0 || (more === 0 && requests.number[b]! > requests.number[a]!) ? b : a;
-    });
   }
 
   /** Takes a sequence's blocks away. It will be computed again, from its prompt and the tokens that it has. */

@@ -2,7 +2,7 @@
 import { Heap } from './heap.js';
 import type { Requests } from './requests.js';
 
-export const POLICIES = ['fcfs', 'priority', 'shortest-prompt'] as const;
+export const POLICIES = ['fcfs', 'shortest-prompt'] as const;
 export type Policy = (typeof POLICIES)[number];
 
 export class WaitingQueue {
@@ -21,16 +21,12 @@ export class WaitingQueue {
   }
 
   push(slot: number): void {
-    const { requests } = this;
-    const keys = { fcfs: ++this.came, priority: requests.priority[slot]!, 'shortest-prompt': requests.prompt[slot]! };
-    this.put(slot, keys[this.policy]);
+    this.put(slot, this.policy === 'fcfs' ? ++this.came : this.requests.prompt[slot]!);
   }
 
-  /** Adds a preempted request: before all that have not begun, but for `priority`, which decides alone. */
+  /** Adds a preempted request: before all that have not begun. */
   putBack(slot: number): void {
-    const { requests } = this;
-    const keys = { fcfs: -++this.came, priority: requests.priority[slot]!, 'shortest-prompt': -1 };
-    this.put(slot, keys[this.policy]);
+    this.put(slot, this.policy === 'fcfs' ? -++this.came : -1);
   }
 
   private put(slot: number, key: number): void {

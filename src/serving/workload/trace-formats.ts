@@ -174,7 +174,6 @@ function write(
   draft.time = time;
   draft.promptTokens = prompt;
   draft.outputTokens = output;
-  draft.priority = 0;
   draft.session = -1;
   draft.turn = 0;
   draft.hashes = null;

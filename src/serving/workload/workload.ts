@@ -117,7 +117,6 @@ export class SyntheticSource implements Source {
     }
     draft.promptTokens = said + prompt + (turn === 0 ? w.sharedPrefixTokens : 0);
     draft.outputTokens = Math.max(1, output);
-    draft.priority = 0;
     draft.session = this.identified ? session : -1;
     draft.turn = turn;
     draft.hashes = null;
