@@ -89,8 +89,7 @@ export function testedSimulation(groups: readonly JudgedGroup[], question: Teste
   const earlier = (kinds: readonly string[]): boolean =>
     nearestGroups(groups, question, kinds)?.groups.every(isEarlier) === true;
   const planned = earlier(PLANNED) ? null : testedOf(groups, question);
-  const of = (kind: string): Tested | null =>
-    (earlier([kind]) ? planned : null) ?? testedOf(groups, question, [kind]);
+  const of = (kind: string): Tested | null => (earlier([kind]) ? planned : null) ?? testedOf(groups, question, [kind]);
   return { 'first token': of('first token'), step: of('step') };
 }
 
