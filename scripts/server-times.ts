@@ -190,8 +190,12 @@ async function spreads(
   /** The group that sets a width of steps, as explanations name it. */
   const worst = (groups: readonly Group[], of: 'free' | 'leftOut'): string => {
     const { stack, device, file, rows, isFree } = [...groups].sort((a, b) => b[of].step - a[of].step)[0]!;
-    const by = of === 'leftOut' || !isFree.step ? ', priced by the times of another server' : '';
-    const among = groups.length > 1 ? `; the worst of ${groups.length} groups` : '';
+    const other = Object.keys(fitted).find((name) => name !== stack && name !== 'all')!;
+    const by =
+      of === 'leftOut' || !isFree.step
+        ? `, with the time that ${STACK_LABELS[other]} takes around its kernels, as these rows had set its own`
+        : '';
+    const among = groups.length > 1 ? `; the worst of ${groups.length} such groups` : '';
     return `${STACK_LABELS[stack]} on ${device}, ${rows} rows of ${file}${by}${among}`;
   };
   const all = {

@@ -130,9 +130,14 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
   // A host that is slower than its GPU hides what kernels take.
   const ofKernels = sumOf(step.byKernel.filter(isKernel));
   const shown = step.ofKernels && ofKernels > 0 ? half(step.ofKernels) ** 2 / ofKernels : 1;
-  const squares = step.byKernel.map((g) => squareOf(g) * (isKernel(g) ? shown : 1));
-  const squared = squares.reduce((sum, square) => sum + square, 0);
+  const own = step.byKernel.map((g) => squareOf(g) * (isKernel(g) ? shown : 1));
+  const sumOwn = own.reduce((sum, square) => sum + square, 0);
   const { runtime } = pricer;
+  const squared = runtime && sumOwn > 0 ? withoutSpread(step, runtime.spread) ** 2 : sumOwn;
+  // Ends of a host and of its kernels add: what that is more than in quadrature is the host's.
+  const ofHost = own.reduce((sum, square, i) => sum + (isKernel(step.byKernel[i]!) ? 0 : square), 0);
+  const more = ofHost > 0 ? (ofHost + squared - sumOwn) / ofHost : 1;
+  const squares = own.map((square, i) => square * (isKernel(step.byKernel[i]!) ? 1 : more));
   const whole = Math.max(squared, runtime ? half(step) ** 2 : 0, Number.MIN_VALUE);
   const calls = mostAddingCalls(c, pricer, batch, contextTokens);
   const exchanges = mostAddingExchanges(c, pricer, batch, contextTokens);
@@ -185,6 +190,10 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
     shareOfOthers: contributions.slice(told.length).reduce((sum, { shareOfWidth }) => sum + shareOfWidth, 0),
   };
 }
+
+/** The distance to the slow end before whole servers are added: their logarithms are, in quadrature. */
+const withoutSpread = ({ estimate, high }: Interval, spread: number): number =>
+  estimate * Math.expm1(Math.sqrt(Math.max(0, Math.log(high / estimate) ** 2 - spread ** 2)));
 
 /** What whole servers that were left out were off by, where that sets the interval (cost/latency.ts, `combine`). */
 function floorOf(

@@ -31,16 +31,16 @@ export function between(
     : `× ${formatFactor(offLine)} (all shapes of one ${name}, left out)`;
   const way = share < 1 ? `${Math.round(100 * share)} %` : 'all';
   return (
-    `${name} ${formatNumber(size)} lies between ${lines.map(formatNumber).join(' and ')}, which were measured: ` +
-    `${way} of the way, in logarithms, from the nearer to their middle, and so from ` +
+    `${name} ${formatNumber(size)} lies between ${lines.map(formatNumber).join(' and ')}, which were measured, ` +
+    `${way} of the way from the nearer one to halfway, in logarithms: so much of the way from ` +
     `× ${formatFactor(points)} (single shapes, left out) to ${whole}`
   );
 }
 
 /** Of heads that are priced as sequences of fewer. */
 export const moved = (axis: string, shape: OpShape, as: OpShape): string =>
-  `the table has no shape of ${axis} ${shape[axis]}: it is priced as more sequences of ${as[axis]}; what it has, ` +
-  'left out and priced in this way, was off by that factor more';
+  `the table has no call of ${axis} ${shape[axis]}: this one is priced as more sequences of ${axis} ${as[axis]}; calls ` +
+  'that it has, left out and priced so, were off by that factor more than single shapes';
 
 /** Of two sizes that were never measured together. */
 export const pair = (axes: readonly string[], sizes: readonly number[], errors: number): string =>
@@ -63,14 +63,13 @@ const isUntested = (halfWidth: number): boolean => Math.abs(halfWidth - CONSTANT
 export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: Rates): CallExplanation {
   const { bracket, work } = bracketOf(laws, call);
   const { estimate, high } = attainableSeconds(laws, call, rates);
-  const [group, where] = laws.own[call.class]
-    ? ['stack', `, on ${laws.gpus[call.class].join()} and similar GPUs`]
-    : ['generation of GPUs', ''];
+  const own = laws.own[call.class] !== undefined;
+  const group = own ? 'server' : 'generation of GPUs';
   const what =
-    `a fast and a slow law, fitted without one ${group} and widened until 95 % of its kernels lay between them; ` +
-    `so for each${where}`;
+    `a fast and a slow law, fitted without one ${group}, were moved apart until 95 % of its kernels lay between them` +
+    `${own ? `, on ${laws.gpus[call.class].join()} and on others of its form` : ''}; each was left out in turn`;
   const { worst } = bracket;
-  const furthest = worst ? `; ${worst.slow} set the slow end, ${worst.fast} the fast one` : '';
+  const furthest = worst ? `, and ${worst.slow} asked for the slow end, ${worst.fast} for the fast one` : '';
   return {
     law: {
       ...lawParts(bracket.middle, work, rates, call.inside),

@@ -221,7 +221,7 @@ export class StackPredictor {
     if (!found) return null;
     const why = found.explain(shape);
     const { repository } = this.file.sources[found.table.source]!;
-    return { ...why, data: why.data && { ...why.data, source: repository } };
+    return { ...why, data: why.data && { ...why.data, source: `${repository} on ${this.file.device}` } };
   }
 
   #find(op: OpClass, shape: OpShape): TablePredictor | null {

@@ -67,7 +67,7 @@ export const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
   const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
   return hostRow === null
     ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as ` +
-        'others do), and steps depend on it more than on the GPU'
+        'others do); a step takes as long as the slower of host and GPU'
     : `${name} launches a kernel in ${estimate} µs, as a host beside this GPU did in the ledger (${hostRow}); ` +
         'another host may take half of that or twice as long';
 };

@@ -55,7 +55,8 @@ const sizes = (shape: Sizes, names: readonly string[] = Object.keys(shape)): str
 export function explainText(e: Explained, { width }: { readonly width: number }): string {
   const { kernels, share: ofTime } = e.weakest;
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
-  const weakest = ofTime > ALL || e.evidence === 'measured' ? '' : ` for ${share(ofTime)} of its time (${some})`;
+  const isAll = ofTime > ALL || e.evidence === 'measured';
+  const word = isAll ? e.evidence : `called ${e.evidence} as ${share(ofTime)} of its time is (${some})`;
   const { floor } = e;
   const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
@@ -64,15 +65,16 @@ export function explainText(e: Explained, { width }: { readonly width: number })
       `it would take ${range(floor.kernels)}; of each end the wider counts.`
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
-    ? 'Kernels that nobody measured (attainable) are assumed to err with one sign: their distances to the slow end ' +
-      `add up to ${time(e.unmeasuredSeconds)}, and a share is its distance times that, over the square of the step's.`
+    ? 'Attainable is what tuned kernels would take, which nobody measured: slower ones may lie outside. They are ' +
+      `assumed to err with one sign: their distances to the slow end add up to ${time(e.unmeasuredSeconds)}, and a ` +
+      "share is its distance times that, over the square of the step's."
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
   );
   const head =
     `${e.planId} of ${e.model} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
-    `${range(e.secondsPerStep)}, ${e.evidence}${weakest}.${servers} What makes ` +
+    `${range(e.secondsPerStep)}, ${word}.${servers} What makes ` +
     `${floor ? 'the kernels' : 'it'} that unsure, with shares of the squared distance to the slow end:`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
@@ -107,13 +109,17 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
   const [first] = contributions;
   const ends = floor ? endsOf(floor.kernels, secondsPerStep) : null;
   const isServer = first?.kernel === 'server' || first?.kernel === 'step-overhead';
-  const rows = ends !== null || isServer ? ['To check: rows of your own server (lla-sim accuracy --ledger).'] : [];
+  const rows =
+    ends !== null || isServer
+      ? ['Rows of your own server check these times, and narrow nothing (lla-sim accuracy --ledger).']
+      : [];
   if (ends === 'both' || isServer || !first?.call) return rows.join('');
-  const { kernel, call } = first;
+  const { kernel } = first;
   const which = ends === null ? 'it' : `the ${ends === 'fast' ? 'slow' : 'fast'} end`;
-  const where =
-    call.data === null ? 'on this device at the sizes above' : `on this device at or near ${sizes(call.data.asked)}`;
-  return [`To narrow ${which}: time ${kernel} ${where}; lla-sim import csv takes a table of it.`, ...rows].join(' ');
+  return [
+    `To narrow ${which}: time ${kernel} on this device at the sizes above; lla-sim import csv takes a table of it.`,
+    ...rows,
+  ].join(' ');
 }
 
 /** Of a line that goes on. */
@@ -129,23 +135,23 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
     const without = whole * Math.sqrt(1 - c.shareOfWidth);
     return told(`whole servers of ${c.by}, beyond their kernels and host`, [
       ...widthLines(c.leftOut, null),
-      `slow end: + ${time(whole)} with this, + ${time(without)} without; its share is 1 less the square of their ratio`,
+      `slow end: + ${time(whole)} with this, + ${time(without)} without; its share is 1 − (without ÷ with)²`,
     ]);
   }
   const seconds = c.seconds ? range(c.seconds) : '';
   if (c.kernel === 'step-overhead') {
     const { host } = c;
-    const most = c.seconds?.estimate === 0 ? `0 to ${time(c.seconds.high)}, mostly hidden behind the GPU` : seconds;
+    const most = c.seconds?.estimate === 0 ? `0 to ${time(c.seconds.high)} beside the GPU's` : seconds;
     return told(`the server’s own work, ${c.by}, ${c.evidence}: ${most}`, [
       host
         ? `data: its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`
-        : 'data: published steps of its servers, of which 80 % lay inside',
+        : 'data: what published steps of its servers took beyond their kernels: 80 % of them lie in that range',
     ]);
   }
   const by = c.by === c.evidence ? c.by : `by ${c.by}, ${c.evidence}`;
   const head = `${c.kernel}, ${c.calls} calls, ${by}: ${seconds} together`;
   const widest = (times: number, one: Interval, which: string): string =>
-    `the widest, told below: ${times} of them, each ${range(one)}: ${which}`;
+    `${times === c.calls ? 'all alike' : `the ${times} that add most`}, each ${range(one)}: ${which}`;
   if (c.exchange) {
     const { kind, bytesEach, gpus, times } = c.exchange;
     const which = `${kind} of ${formatCount(bytesEach / F32_BYTES)} values over ${gpus} GPUs`;
@@ -170,7 +176,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   const decisive = all.filter((p) => p.seconds >= DECIDES_NOTHING * longest);
   const listed = decisive.map((p) => `${p.part} ${time(p.seconds)}`);
   const parts = law.kind === 'sum' || listed.length < 2 ? listed : [`${listed.join(' and ')} side by side`];
-  const sum = [...(first ? [`${first.part} ${time(first.seconds)}`] : []), ...parts].join(' + ');
+  const sum = [...(first ? [`launch ${time(first.seconds)}`] : []), ...parts].join(' + ');
   const alone = rule?.from ?? seconds.estimate;
   const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;
   const near =
@@ -192,7 +198,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
     ...(rule
       ? [
           `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, with the same factors; ` +
-            'how far the rule is off is in the width of whole servers',
+            'how far this is off counts in the width of whole servers, not here',
         ]
       : []),
   ];
