@@ -2,9 +2,9 @@
  * Fits the laws of attainable times to stack files: quantile regression (pinball loss on the logarithm) at both ends
  * and the middle, in the clock of the reference GPU, then widened by what held-out stacks, or GPUs, show to be missing.
  */
-import { classSpec, FP8_BYTES } from '../kernels/op-classes.js';
+import { classSpec } from '../kernels/op-classes.js';
 import { findDevice } from '../src/devices/find.js';
-import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../kernels/op-class.js';
+import type { OpWork, Rates } from '../kernels/op-class.js';
 import { tunedClass, type TunedClass } from '../kernels/tuned.js';
 import { bracketAt, exchangeClass, paceOf, type Bracket } from '../src/stacks/attainable.js';
 import { generationOf, ratesOf } from '../src/stacks/fit/gpus.js';
@@ -15,6 +15,7 @@ import { descend } from '../src/cost/descend.js';
 import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../src/cost/law.js';
 import { unpack } from '../src/stacks/pack.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
+import { maybeWarmBytes, SHARE_THAT_MATTERS } from '../src/stacks/warm.js';
 
 /** A measured time of a tuned kernel. */
 export interface Measured {
@@ -33,23 +34,6 @@ export interface Measured {
 const SLOWEST_FLOOR = 50e-6;
 /** Query heads a KV head beyond which kernels of the tables are another kind: no looped model has more. */
 const MOST_GROUP = 8;
-/** Repeated measurements may find a cache in the L2 that is smaller than so many times its size. */
-const L2_MULTIPLE = 2.5;
-/** Copies of their weights on which products are timed in turn, by repository; one where it is not listed. */
-const WEIGHT_COPIES: Readonly<Record<string, number>> = { 'ai-dynamo/aiconfigurator': 6 };
-/** Where memory takes less than this share of a call's time, a warm cache hardly matters. */
-const SHARE_THAT_MATTERS = 0.25;
-
-/** Bytes of a call that an L2 may hold when it is repeated. */
-function maybeWarmBytes(op: TunedClass, shape: OpShape, work: OpWork, l2Bytes: number, copies: number): number {
-  const fits = L2_MULTIPLE * l2Bytes;
-  if (work.onLink || op === 'small') return 0;
-  if (op !== 'product' && op !== 'product-fp8') return (work.cacheBytes ?? work.bytes) <= fits ? work.bytes : 0;
-  const weights = (op === 'product' ? STORAGE_BYTES : FP8_BYTES) * shape['inner']! * shape['columns']!;
-  const activations = work.bytes - weights;
-  if (copies * weights + activations <= fits) return work.bytes;
-  return activations <= fits ? activations : 0;
-}
 
 /** A kernel that is so many times faster with at least as much of all work leaves most of the GPU idle with less. */
 const IDLE = 2;
@@ -83,7 +67,7 @@ export function timesOf(file: StackFile, table: StackFile['tables'][number]): Me
   const device = findDevice(file.device);
   const kind = table.op === 'all-reduce' ? exchangeClass(device.interconnect, 2) : tunedClass(table.op);
   const pace = paceOf(device, kind);
-  const copies = WEIGHT_COPIES[file.sources[table.source]!.repository] ?? 1;
+  const { repository } = file.sources[table.source]!;
   const kernels = classSpec(table.op);
   const residuals = unpack(table.residuals);
   const filled = table.filledRuns.flatMap((run, i) => Array.from({ length: run }, () => i % 2 === 1));
@@ -93,7 +77,7 @@ export function timesOf(file: StackFile, table: StackFile['tables'][number]): Me
     kernels.axes.forEach((axis, j) => (shape[axis] = sizes[j]!));
     const work = kernels.work(shape);
     const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
-    const warm = maybeWarmBytes(kind, shape, work, l2Bytes, copies) / file.rates.memoryBytesPerSecond;
+    const warm = maybeWarmBytes(kind, shape, work, l2Bytes, repository) / file.rates.memoryBytesPerSecond;
     if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
     const { stack } = file;
     const name = [file.device, stack, table.op, ...Object.values(table.fixed)].join(' ');

@@ -27,12 +27,14 @@ export interface QuantisedWeights {
   readonly name: string;
   /** 8-bit floats with a scale a tensor or row, which kernels multiply as they are. */
   readonly float8?: true;
+  /** A server makes them as it loads weights in 16 bits: another model than the one that is stored. */
+  readonly whenLoaded?: true;
 }
 
 /** Layers whose weights a server quantises to 8-bit floats as it loads them; tables stay as they are. */
 export const withFloat8 = (g: Geometry): Geometry => ({
   ...g,
-  quantised: { layerBits: 8, tableBits: 8 * WEIGHT_BYTES[g.weightType], name: 'fp8', float8: true },
+  quantised: { layerBits: 8, tableBits: 8 * WEIGHT_BYTES[g.weightType], name: 'fp8', float8: true, whenLoaded: true },
 });
 
 /** The shape of a looped model: counts, and widths in scalars. */

@@ -37,6 +37,10 @@ export function between(
   );
 }
 
+/** Of a time that a repeated measurement may make, and a step does not. */
+export const WARM =
+  'the L2 may have held what a repeated measurement reads again: a step may take as long as the law alone says';
+
 /** Of heads that are priced as sequences of fewer. */
 export const moved = (axis: string, shape: OpShape, as: OpShape): string =>
   `the table has no call of ${axis} ${shape[axis]}: this one is priced as more sequences of ${axis} ${as[axis]}; calls ` +

@@ -17,6 +17,7 @@ import { attainableSeconds, exchangeClass, type AttainableLaws } from './attaina
 import { explainAttainable } from './explain.js';
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
+import { fromMemoryBytes } from './warm.js';
 import { stackName, type ServerTime, type StackTables } from './serving.js';
 
 /** Bytes of an f32 activation in our schedules; stacks exchange bf16. */
@@ -80,8 +81,14 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   });
   // A runtime may run a prompt's tokens as rows, which read one cache together.
   const cached = sources.runtime || !datasheet.l2Bytes ? Infinity : datasheet.l2Bytes / rates.memoryBytesPerSecond;
-  /** What the last cache cannot have kept comes from memory, whatever left-out errors allow. */
-  const leastOf = (floor: Floor): number => floor.memory - cached;
+  /**
+   * Weights and a decoding cache come from memory, whatever left-out errors allow; of what else a call reads, all that
+   * the last cache cannot have kept.
+   */
+  const leastOf = (call: TunedCall, floor: Floor): number => {
+    const streamed = cached === Infinity ? null : fromMemoryBytes(call);
+    return streamed === null ? floor.memory - cached : streamed / rates.memoryBytesPerSecond;
+  };
   /**
    * A chunk's time: that of all tokens up to its end less that of those before it, as sure as the former, and no less
    * than that of its own tokens alone.
@@ -104,7 +111,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
-    const least = leastOf(floor);
+    const least = leastOf(call, floor);
     if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor, least);
     const found = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor, least);
@@ -143,10 +150,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const { table } = call;
       const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
       const floor = floorOf(call);
-      const byMemory = priced(call).low === leastOf(floor);
+      const least = leastOf(call, floor);
+      const byMemory = priced(call).low === least;
       return {
         ...(found ?? explainAttainable(laws, call, rates)),
-        ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: cached } } : {}),
+        ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: floor.memory - least } } : {}),
       };
     },
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
@@ -209,4 +217,7 @@ const asPrice = (
   by: string,
   floor: Floor,
   least: number,
-): Price => ({ estimate, low: Math.max(low, Math.min(estimate, least)), high, evidence, octavesOutside, by, floor });
+): Price => {
+  const at = Math.max(estimate, least);
+  return { estimate: at, low: Math.max(low, least), high: Math.max(at, high), evidence, octavesOutside, by, floor };
+};

@@ -8,6 +8,9 @@ import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } fr
 import * as words from './explain.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
+import { DEVICES } from '../devices/catalogue.js';
+import { tunedClass } from '../../kernels/tuned.js';
+import { warmBytes } from './warm.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 
@@ -31,9 +34,11 @@ export class TablePredictor {
   readonly #filled: Uint8Array;
   readonly #fixed: readonly (readonly [string, number])[];
 
+  /** @param timed the L2 of the GPU that was timed, and the repository that did; none is taken to be warm without */
   constructor(
     readonly table: StackTable,
     readonly rates: Rates,
+    private readonly timed: { readonly l2Bytes: number; readonly by: string } | null = null,
   ) {
     this.#grid = {
       lines: table.axes.map((axis) => axis.knots),
@@ -59,7 +64,8 @@ export class TablePredictor {
     const moved = this.#moveHeads(shape);
     if (moved.shape !== shape) because?.(words.moved(spec.axes[0]!, shape, moved.shape), moved.widening, 'added');
     const sizes = spec.axes.map((name) => moved.shape[name]!);
-    const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
+    const work = spec.work(this.#whole(moved.shape));
+    const law = lawSeconds(table.law, work, this.rates);
 
     const places: Place[] = [];
     let widening = moved.widening;
@@ -86,7 +92,10 @@ export class TablePredictor {
         because?.(words.between(axis, size, neighboursOf(this.#measured[i]!, size), off, points), points + excess);
       }
     }
-    const estimate = law * Math.exp(interpolateAt(this.#grid, places));
+    const known = law * Math.exp(interpolateAt(this.#grid, places));
+    const cold = this.#coldSeconds(this.#whole(shape), known);
+    // Faster than memory is certainly warm, and tells nothing of a step.
+    const estimate = known >= cold ? known : Math.max(law, cold);
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     // A size that no table has is told by its own line above.
     const areLines = this.#measured[0]!.includes(sizes[0]!) && this.#measured[1]?.includes(sizes[1]!) === true;
@@ -100,14 +109,33 @@ export class TablePredictor {
     widening += late;
     const half = width + widening;
     const measured =
-      moved.shape === shape && onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
+      moved.shape === shape &&
+      onKnot &&
+      cold <= known &&
+      octavesOutside === 0 &&
+      this.#filled[this.#indexOf(sizes)] === 0;
+    const high = estimate * Math.exp(half);
+    if (cold > 0 && law > high) because?.(words.WARM, Math.log(law / estimate), 'instead');
     return {
       estimate,
-      low: estimate * Math.exp(-half),
-      high: estimate * Math.exp(half),
+      low: Math.max(estimate * Math.exp(-half), cold),
+      // Where weights or a cache were warm, the law of those that were not is the slow end.
+      high: Math.max(high, cold > 0 ? law : 0),
       evidence: octavesOutside > 0 ? 'extrapolated' : measured ? 'measured' : 'interpolated',
       octavesOutside,
     };
+  }
+
+  /**
+   * Where that time may be one of a repeated call, whose weights or cache are in the L2, the least that reading them
+   * from memory takes, as a step does; else 0.
+   */
+  #coldSeconds(shape: OpShape, seconds: number): number {
+    const { timed, rates, table } = this;
+    if (timed === null) return 0;
+    const [of, work] = [tunedClass(table.op), classSpec(table.op).work(shape)];
+    const warm = warmBytes(of, shape, work, { ...timed, rates, seconds });
+    return warm / rates.memoryBytesPerSecond;
   }
 
   /** Why that price. */
@@ -117,8 +145,10 @@ export class TablePredictor {
     const points = knotSizes(this.#grid.lines)
       .filter((_, i) => this.#filled[i] === 0)
       .map((sizes) => Object.fromEntries(spec.axes.map((axis, j) => [axis, sizes[j]!])));
+    const law = lawParts(table.law, spec.work(this.#whole(shape)), this.rates);
+    const { estimate } = this.predict(shape);
     return {
-      law: lawParts(table.law, spec.work(this.#whole(shape)), this.rates),
+      law: estimate === law.seconds && this.#coldSeconds(this.#whole(shape), 0) > 0 ? { ...law, warm: true } : law,
       data: nearestOf(points, this.#moveHeads(shape).shape, spec.axes),
       leftOut: leftOutOf((because) => this.predict(shape, because)),
     };
@@ -188,9 +218,11 @@ const octavesFrom = (knots: readonly number[], size: number): number => {
 /** Unpacked tables: plans of one file share them, and a plan asks few of a file's tables. */
 const UNPACKED = new WeakMap<StackTable, TablePredictor>();
 
-function predictorOf(table: StackTable, rates: Rates): TablePredictor {
+function predictorOf(table: StackTable, { rates, device, sources }: StackFile): TablePredictor {
   let known = UNPACKED.get(table);
-  if (!known) UNPACKED.set(table, (known = new TablePredictor(table, rates)));
+  const l2Bytes = DEVICES.find(({ id }) => id === device)?.l2Bytes ?? null;
+  const timed = l2Bytes === null ? null : { l2Bytes, by: sources[table.source]!.repository };
+  if (!known) UNPACKED.set(table, (known = new TablePredictor(table, rates, timed)));
   return known;
 }
 
@@ -226,6 +258,6 @@ export class StackPredictor {
 
   #find(op: OpClass, shape: OpShape): TablePredictor | null {
     const found = this.#tables.get(op)?.find(({ fixed }) => fixed.every(([name, size]) => shape[name] === size));
-    return found ? predictorOf(found.table, this.file.rates) : null;
+    return found ? predictorOf(found.table, this.file) : null;
   }
 }

@@ -195,8 +195,8 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     (trained && HUB_OF_LOOPS[named]) ?? HUB[named] ?? (modelType === undefined && !trained ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const fp8 = request.cacheType === 'fp8';
-  // A checkpoint that is stored in 8-bit floats says so itself.
-  const quantises = hub !== UNNAMED && hosted.geometry.quantised !== undefined;
+  // A checkpoint that is stored in fewer bits says so itself.
+  const quantises = hosted.geometry.quantised?.whenLoaded === true;
   if (hub === undefined || (fp8 && words.fp8 === null)) return null;
   if (quantises && words.flags.weightType === undefined) return null;
   if (!fp8 && request.cacheType !== 'f16' && request.cacheType !== 'bf16') return null;

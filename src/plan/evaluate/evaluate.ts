@@ -68,14 +68,14 @@ const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
 
 /** The model without any loss, whatever is published of it. */
 const isItself = (
-  { choice: { storage }, geometry, publishedAs }: Pick<PlanRequest, 'choice' | 'geometry' | 'publishedAs'>,
+  { choice: { storage }, geometry }: Pick<PlanRequest, 'choice' | 'geometry'>,
   c: Candidate,
 ): boolean =>
   isUncompressed(c.codec) &&
   c.eviction === null &&
   (storage === 'f16' || storage === 'f32') &&
-  // A preset is a checkpoint in 16 bits; what a server rounds as it loads is another model.
-  !(geometry.quantised && publishedAs !== null);
+  // What a server rounds as it loads is another model.
+  !geometry.quantised?.whenLoaded;
 
 /** Whether the working memory of steps and prompts lies in what the server reserves. */
 export const isWithinReserve = (r: Pick<PlanRequest, 'choice' | 'server'>, c: Candidate): boolean =>

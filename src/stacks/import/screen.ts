@@ -6,10 +6,9 @@ import { classSpec } from '../../../kernels/op-classes.js';
 import type { OpWork, Rates } from '../../../kernels/op-class.js';
 import type { MeasuredTime } from '../fit/fit-table.js';
 import { PEAK_MARGIN } from '../../cost/law.js';
+import { L2_MULTIPLE } from '../warm.js';
 import type { RawTable } from './raw-table.js';
 
-/** Caches below this multiple of the L2 may be read from it when a kernel is timed again and again. */
-const L2_MULTIPLE = 2.5;
 /** Share of rows that a table may lose. */
 const MOST_DROPPED = 0.05;
 
