@@ -19,7 +19,7 @@ import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload, reportedTargets, type ServerChoice } from './question.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
-import { TRANSFER_NOTE } from './price/transfer.js';
+import { transferNotes } from './price/transfer.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
 
 export interface SimulationOptions {
@@ -176,7 +176,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       ...(o.findRate && !o.shard ? frontEndOf(rates, server) : []),
       ...leftOut(plan, o, all, server),
       ...takenWhole(chosen, server),
-      ...(server.prefillReplicas > 0 && server.transferBytesPerSecond === null ? [TRANSFER_NOTE] : []),
+      ...transferNotes(server),
       ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, workload.requestsPerSecond ?? 0, server)),
       ...request.notes,
     ],

@@ -4,17 +4,18 @@
  */
 import type { Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
-import { served } from '../plan/decide/decide.js';
+import { served } from '../plan/decide/served.js';
 import type { FleetRow, PlannedFleet } from '../plan/decide/fleet.js';
 import type { Plan } from '../plan/types.js';
 import { isUnfit } from '../plan/decide/representatives.js';
-import type { Workload } from '../schema/serving.js';
+import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { settle } from './answer.js';
 import { Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import { enoughFor } from './misses.js';
 import type { Bound } from './price/price.js';
+import { transferNotes } from './price/transfer.js';
 import { reportedTargets, type Requested } from './question.js';
 import { trial } from './trial.js';
 import type { FleetService, SimulatedFleet } from './types.js';
@@ -28,6 +29,10 @@ function ofUsers({ arrivals: _a, rate: _r, burstiness: _b, trace, speedUp: _s, l
   return { ...w, arrivals: 'closed', users: 1, ...(lengthsOf === undefined ? {} : { lengthsOf }) };
 }
 
+/** Replicas that are simulated together: one, or with those that prefill as many as the question says. */
+const together = (server: Server | undefined): string =>
+  Number(server?.prefillReplicas ?? 0) > 0 ? String(server?.replicas ?? 1) : '1';
+
 /**
  * Chooses by simulation, on every number of GPUs that may share the model: of the plans that run today the one that
  * serves the users with the fewest GPUs, and of the others one that needs fewer still.
@@ -40,7 +45,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
         ...scenario,
         gpus: report.settings.gpus,
         workload: ofUsers(scenario.workload ?? {}),
-        server: { ...scenario.server, replicas: 1 },
+        server: { ...scenario.server, replicas: together(scenario.server) },
       },
       sources,
       { skipBad: false },
@@ -64,7 +69,8 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
     workload: workload.lengthsLabel,
     thinkSeconds: workload.thinkSeconds,
     targets: reportedTargets(targets, scenario),
-    prefillReplicas: server.prefillReplicas,
+    together: { replicas: server.replicas, prefillReplicas: server.prefillReplicas },
+    notes: transferNotes(server),
     tried: { today: today.map((row) => row.name), unwritten: unwritten.map((row) => row.name) },
     deploy,
     upside: best === deploy ? null : best,
@@ -89,40 +95,45 @@ function serviceOf(
   if (!plan || !candidate || isUnfit(plan) || plan.maxBatch.exact < 1) return null;
   const service = new Service(setting, candidate, plan);
   if (service.options.blocks < 1) return null;
-  const gpusOfReplica = request.gpus * (1 + server.prefillReplicas);
+  // A group is a replica, or with those that prefill the question's replicas.
+  const gpusOfGroup = request.gpus * (server.replicas + server.prefillReplicas);
   const requested = (n: number): Requested =>
     setting.workload.closed!(n, rampOf(setting), enoughFor(1 - setting.targets.share));
   const meets = (bound: Bound, n: number): boolean => trial(service, setting.targets, bound, requested(n)).meets;
   if (known?.slowEnd) {
-    const fewer = Math.ceil(known.gpus / gpusOfReplica) - 1;
+    const fewer = Math.ceil(known.gpus / gpusOfGroup) - 1;
     if (fewer < 1 || !meets('high', Math.ceil(users / fewer))) return null;
   }
-  const most = (bound: Bound): number => mostUsers(users, row.mostUsersPerReplica, (n) => meets(bound, n));
+  const most = (bound: Bound): number =>
+    mostUsers(users, row.mostUsersPerReplica * server.replicas, (n) => meets(bound, n));
   const sure = most('high');
   if (sure === 0 && onlySure) return null;
   const bound = sure > 0 ? 'high' : 'estimate';
-  const mostOfReplica = sure > 0 ? sure : most('estimate');
-  if (mostOfReplica === 0) return null;
-  let replicas = Math.ceil(users / mostOfReplica);
+  const mostOfGroup = sure > 0 ? sure : most('estimate');
+  if (mostOfGroup === 0) return null;
+  let groups = Math.ceil(users / mostOfGroup);
   // Fewer users than one that meets the targets meet them too, but for chance.
-  while (replicas < users && !meets(bound, Math.ceil(users / replicas))) replicas++;
-  const usersPerReplica = Math.ceil(users / replicas);
-  const figures = (of: Bound) => figuresOf(service.run(of, requested(usersPerReplica), () => false).metrics);
-  const gpus = replicas * gpusOfReplica;
+  while (groups < users && !meets(bound, Math.ceil(users / groups))) groups++;
+  const usersPerGroup = Math.ceil(users / groups);
+  const figures = (of: Bound) => figuresOf(service.run(of, requested(usersPerGroup), () => false).metrics);
+  const gpus = groups * gpusOfGroup;
   if (known && known.slowEnd === sure > 0 && known.gpus <= gpus) return null;
+  const estimate = figures('estimate');
   return {
     planId: row.planId,
     name: row.name,
     servedBy: service.servedBy,
     tensorParallel: request.gpus,
-    usersPerReplica,
-    mostUsersPerReplica: mostOfReplica,
-    replicas,
+    usersPerReplica: Math.ceil(usersPerGroup / server.replicas),
+    mostUsersPerReplica: Math.floor(mostOfGroup / server.replicas),
+    replicas: groups * server.replicas,
+    prefillReplicas: groups * server.prefillReplicas,
     gpus,
     usdPerHour: request.usdPerHour === null ? null : request.usdPerHour * gpus,
     slowEnd: sure > 0,
     serve: served(request, plan, server).serve ?? null,
-    estimate: figures('estimate'),
+    outputTokensPerSecond: groups * estimate.output_throughput,
+    estimate,
     high: figures('high'),
   };
 }

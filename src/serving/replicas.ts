@@ -5,10 +5,7 @@ import type { Bound } from './price/price.js';
 import { trial, whole } from './trial.js';
 import type { SustainedRate } from './types.js';
 
-/**
- * Most replicas that are simulated together. More are counted in proportion to what was found for those of the
- * question: each has requests that come more evenly than those of one replica alone.
- */
+/** Most replicas that are simulated together. Of more, equal parts are: requests come more evenly to the whole. */
 const MOST_TOGETHER = 32;
 
 /**
@@ -30,25 +27,30 @@ export function replicasFor(
   const unit = server.prefillReplicas === 0 ? 1 : server.replicas;
   const least = whole(setting, service);
   const found = { low: rates.high, estimate: rates.estimate, high: rates.low };
-  const serve = (bound: Bound, units: number): boolean => {
+  const serve = (bound: Bound, units: number, asked: number): boolean => {
     // So many have been searched for their highest rate.
-    if (units * unit === server.replicas) return wanted <= found[bound];
-    return trial(service, targets, bound, workload.source(bound === 'high' ? wanted * (1 + margin) : wanted, least), {
+    if (units * unit === server.replicas) return asked <= found[bound];
+    return trial(service, targets, bound, workload.source(bound === 'high' ? asked * (1 + margin) : asked, least), {
       ...server,
       replicas: units * unit,
       prefillReplicas: units * server.prefillReplicas,
     }).meets;
   };
+  const proportionOf = (asked: number, rate: number): number =>
+    Math.max(1, Math.ceil((asked * server.replicas) / unit / rate - 1e-9));
   const fewest = (bound: Bound, rate: number, known: number): number => {
-    const proportion = Math.max(1, Math.ceil((wanted * server.replicas) / unit / rate - 1e-9));
-    if (proportion * unit > MOST_TOGETHER) return Math.max(known, proportion * unit);
-    let units = Math.max(known / unit, proportion);
-    if (serve(bound, units)) while (units * unit > known && units > 1 && serve(bound, units - 1)) units--;
+    // Of more than are simulated together each part serves its share.
+    const parts = Math.ceil((proportionOf(wanted, rate) * unit) / MOST_TOGETHER);
+    const asked = wanted / parts;
+    const leastUnits = Math.ceil(known / parts / unit);
+    const proportion = proportionOf(asked, rate);
+    let units = Math.max(leastUnits, proportion);
+    if (serve(bound, units, asked)) while (units > Math.max(1, leastUnits) && serve(bound, units - 1, asked)) units--;
     else {
       units++;
-      while (units < 2 * proportion + 2 && !serve(bound, units)) units++;
+      while (units < 2 * proportion + 2 && !serve(bound, units, asked)) units++;
     }
-    return units * unit;
+    return Math.max(known, parts * units * unit);
   };
   const low = fewest('low', rates.high, 0);
   const estimate = fewest('estimate', rates.estimate, low);

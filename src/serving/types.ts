@@ -176,6 +176,9 @@ export interface FleetService {
   /** For whom the targets are met. */
   readonly mostUsersPerReplica: number;
   readonly replicas: number;
+  /** Further ones, that prefill for them. */
+  readonly prefillReplicas: number;
+  /** Of all replicas. */
   readonly gpus: number;
   /** Of all GPUs; null without a price. */
   readonly usdPerHour: number | null;
@@ -183,7 +186,9 @@ export interface FleetService {
   readonly slowEnd: boolean;
   /** The command of a replica; null where no stack is known to run it. */
   readonly serve: string | null;
-  /** Of one replica with its users. */
+  /** Of all replicas. */
+  readonly outputTokensPerSecond: number;
+  /** Of replicas that are simulated together, with their users: one, or the question's where others prefill. */
   readonly estimate: RunFigures;
   readonly high: RunFigures;
 }
@@ -204,8 +209,10 @@ export interface SimulatedFleet {
   readonly workload: string;
   readonly thinkSeconds: number;
   readonly targets: ReportedTargets;
-  /** Further replicas that prefill, for each that decodes. */
-  readonly prefillReplicas: number;
+  /** Of replicas that are simulated together: those that decode, and further ones that prefill. */
+  readonly together: { readonly replicas: number; readonly prefillReplicas: number };
+  /** What was assumed of the server that the question leaves open. */
+  readonly notes: readonly string[];
   /** Plans that were simulated: those that run today, and those whose kernels would have to be written. */
   readonly tried: { readonly today: readonly string[]; readonly unwritten: readonly string[] };
   readonly deploy: FleetService | null;

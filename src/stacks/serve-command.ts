@@ -27,6 +27,16 @@ export interface ServeRequest {
   readonly runtime: Pick<RuntimeChoice, 'attentionName' | 'execution' | 'asynchronous'> | null;
   /** Proposals of its first loops; null without. */
   readonly speculation: { readonly draftTokens: number; readonly draftLoops: number } | null;
+  /** What it is to do otherwise than by default. */
+  readonly unlike: {
+    readonly batchedTokens?: number;
+    readonly chunked?: false;
+    readonly prefixCaching?: false;
+    readonly asynchronous?: false;
+    readonly blockTokens?: number;
+    /** Caches go from servers that prefill to others. */
+    readonly apart?: true;
+  };
 }
 
 interface ServeFlag {
@@ -57,6 +67,11 @@ type Setting =
   | 'attention'
   | 'graphs'
   | 'asynchronous'
+  | 'wholePrompts'
+  | 'noPrefixes'
+  | 'synchronous'
+  | 'blockTokens'
+  | 'apart'
   | 'draftTokens'
   | 'draftLoops';
 
@@ -82,6 +97,11 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
       sequences: '--max-num-seqs',
       context: '--max-model-len',
       batchedTokens: '--max-num-batched-tokens',
+      wholePrompts: '--no-enable-chunked-prefill',
+      noPrefixes: '--no-enable-prefix-caching',
+      synchronous: '--no-async-scheduling',
+      blockTokens: '--block-size',
+      apart: '--kv-transfer-config',
       memory: '--gpu-memory-utilization',
       gpus: '--tensor-parallel-size',
       cacheType: '--kv-cache-dtype',
@@ -102,6 +122,10 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
     flags: {
       sequences: '--max-running-requests',
       context: '--context-length',
+      batchedTokens: '--chunked-prefill-size',
+      noPrefixes: '--disable-radix-cache',
+      synchronous: '--disable-overlap-schedule',
+      blockTokens: '--page-size',
       memory: '--mem-fraction-static',
       gpus: '--tp-size',
       cacheType: '--kv-cache-dtype',
@@ -121,6 +145,7 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
     flags: {
       sequences: '--max_batch_size',
       context: '--max_seq_len',
+      batchedTokens: '--max_num_tokens',
       memory: '--kv_cache_free_gpu_memory_fraction',
       gpus: '--tp_size',
       remoteCode: '--trust_remote_code',
@@ -168,6 +193,9 @@ const HUB: Readonly<Record<string, string>> = {
 /** The checkpoint whose scores with fewer loops are published, where it is another. */
 const HUB_OF_LOOPS: Readonly<Record<string, string>> = { 'ouro-2.6b': 'ByteDance/Ouro-2.6B' };
 
+/** vLLM's connector whose transfers were published (docs.vllm.ai/en/latest/features/nixl_connector_usage). */
+const NIXL = `'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'`;
+
 /** Stands for a model that was read from a file, whose weights lie elsewhere. */
 const UNNAMED = 'MODEL';
 
@@ -185,7 +213,7 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  * @returns null where the stack does not exist or does not run the model, or cannot store the cache so
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
-  const { stack, model, hosted, runtime, speculation } = request;
+  const { stack, model, hosted, runtime, speculation, unlike } = request;
   if (!isServer(stack) || model === null) return null;
   const listed = servedBy(model, stack);
   if (listed === null) return null;
@@ -204,7 +232,17 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     sequences: String(request.sequences),
     context: String(request.contextTokens),
     // A prompt that is read whole has to fit into one iteration.
-    batchedTokens: hosted.geometry.promptsBothWays ? String(Math.max(2048, request.contextTokens)) : undefined,
+    batchedTokens:
+      unlike.batchedTokens !== undefined
+        ? String(unlike.batchedTokens)
+        : hosted.geometry.promptsBothWays && stack !== 'sglang'
+          ? String(Math.max(2048, request.contextTokens))
+          : undefined,
+    wholePrompts: unlike.chunked === false ? null : undefined,
+    noPrefixes: unlike.prefixCaching === false ? null : undefined,
+    synchronous: unlike.asynchronous === false && !runtime ? null : undefined,
+    blockTokens: unlike.blockTokens === undefined ? undefined : String(unlike.blockTokens),
+    apart: unlike.apart ? NIXL : undefined,
     memory: memoryValue(request),
     gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
     cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
@@ -238,6 +276,8 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     notes: [
       ...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []),
       ...(listed.until === undefined ? [] : [lastWith(listed.until, stack)]),
+      ...(unlike.apart && words.flags.apart ? ['so each, and a proxy that sends prompts to those that prefill'] : []),
+      ...missingNotes(unlike, words),
       ...notesOf(request),
     ],
   };
@@ -258,6 +298,18 @@ export const checkpointNote = (model: string | null): string | null =>
  */
 const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest): string =>
   thousandths(stack === 'trtllm' ? trtllmFreeShare(hosted, utilization, reserveBytes) : utilization);
+
+/** What was simulated and no flag of the command says. */
+function missingNotes(unlike: ServeRequest['unlike'], { flags }: Words): string[] {
+  const missing = [
+    ...(unlike.chunked === false && !flags.wholePrompts ? ['prompts in whole'] : []),
+    ...(unlike.prefixCaching === false && !flags.noPrefixes ? ['no prefix cache'] : []),
+    ...(unlike.asynchronous === false && !flags.synchronous ? ['scheduling between steps'] : []),
+    ...(unlike.blockTokens !== undefined && !flags.blockTokens ? [`blocks of ${unlike.blockTokens} tokens`] : []),
+    ...(unlike.apart && !flags.apart ? ['prefill apart'] : []),
+  ];
+  return missing.length === 0 ? [] : [`${missing.join(', ')}: set in its own configuration, not here`];
+}
 
 /** Later versions refuse the model, so that the newest one does not start. */
 const lastWith = (version: string, stack: string): string => `needs ${stack}<=${version}`;

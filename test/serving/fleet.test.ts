@@ -74,3 +74,23 @@ it('a plan that gives not one user the targets serves nobody', async () => {
     fleetText(planned.fleet, planned.reports[0] as PlanReport, { width: 400, colour: false, best: true }, found),
   ).toContain('not one user gets the targets on any number of GPUs');
 });
+
+it('with replicas that prefill, groups as the question has them: all of their GPUs are counted and told', async () => {
+  const server = { replicas: 2, prefillReplicas: 1, transferRate: '25GB/s' };
+  const { ratio: _ratio, ...others } = SCENARIO;
+  const full: Scenario = { ...others, codec: ['full'], path: ['full'] };
+  const { planned, found } = await simulated({ ...full, server }, 90);
+  const deploy = found.deploy!;
+  expect(deploy.replicas).toBe(2 * deploy.prefillReplicas);
+  expect(deploy.gpus).toBe(deploy.replicas + deploy.prefillReplicas);
+  expect(deploy.usersPerReplica * deploy.replicas).toBeGreaterThanOrEqual(90);
+  expect(deploy.outputTokensPerSecond).toBeCloseTo(deploy.prefillReplicas * deploy.estimate.output_throughput, 6);
+  const text = (of: SimulatedFleet): string =>
+    fleetText(planned.fleet, planned.reports[0] as PlanReport, { width: 400, colour: false, best: false }, of);
+  expect(text(found)).toContain(`${deploy.replicas} replicas and ${deploy.prefillReplicas} more to prefill of 1 GPU`);
+  expect(text(found)).toContain('NixlConnector');
+  expect(text(found)).not.toContain('--transfer-rate');
+  const { transferRate: _rate, ...open } = server;
+  const assumed = await simulated({ ...full, server: open }, 2);
+  expect(text(assumed.found)).toContain('--transfer-rate sets what you measured');
+});

@@ -24,6 +24,7 @@ const BASE: ServeRequest = {
   server: serverMemory({ stack: 'vllm', version: '0.24.0', name: 'vLLM 0.24.0' }, HOSTED),
   runtime: null,
   speculation: null,
+  unlike: {},
 };
 
 describe('a model read from a file', () => {
@@ -73,6 +74,25 @@ describe('the command of a server', () => {
     expect(lineAt('vllm', maxPositions)).toMatch(/^vllm serve /);
     expect(lineAt('vllm', maxPositions + 1)).toMatch(/^VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve /);
     expect(lineAt('sglang', maxPositions + 1)).toMatch(/^SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 python /);
+  });
+
+  it('says what a server is to do otherwise than by default, or that its command cannot', () => {
+    const unlike = {
+      batchedTokens: 512,
+      chunked: false,
+      prefixCaching: false,
+      asynchronous: false,
+      blockTokens: 32,
+      apart: true,
+    } as const;
+    const of = (stack: string) => serveCommand({ ...BASE, stack, model: 'nanbeige4.2-3b', unlike })!;
+    const [vllm, sglang] = [of('vllm'), of('sglang')];
+    for (const words of ['batched-tokens 512', 'no-enable-chunked', 'no-enable-prefix', 'no-async', 'block-size 32'])
+      expect(vllm.line).toContain(`-${words}`);
+    expect(vllm.line).toContain(`--kv-transfer-config '{"kv_connector":"NixlConnector"`);
+    expect(vllm.notes.join()).not.toContain('not here');
+    expect(sglang.line).toContain('--chunked-prefill-size 512 --disable-radix-cache --disable-overlap-schedule');
+    expect(sglang.notes).toContainEqual('prompts in whole, prefill apart: set in its own configuration, not here');
   });
 
   it('prompts that are read whole fit into one iteration', () => {

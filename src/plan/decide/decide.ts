@@ -2,11 +2,11 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
-import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { isRuntime, listedAs, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
+import { served } from './served.js';
 import { risksOf } from './risks.js';
 import type { Alternative, Answer, Choice } from '../answer-types.js';
 import type { Plan, PlanRequest } from '../types.js';
@@ -14,7 +14,7 @@ import type { Plan, PlanRequest } from '../types.js';
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
 const MATERIAL = 1.1;
 
-type Asked = Pick<
+export type Asked = Pick<
   PlanRequest,
   | 'geometry'
   | 'publishedAs'
@@ -221,32 +221,6 @@ function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recom
 /** Every plan that an answer names. */
 export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternatives }: Answer): Choice[] =>
   [deploy, upside, unsure, fallback, fails, ...alternatives].filter((c) => c !== null);
-
-/** The server's words for a plan, where a stack runs it. @param as set so; unless given at the operating batch */
-export function served(
-  r: Asked,
-  p: Plan,
-  as: Pick<ServeRequest, 'speculation'> & { readonly maxNumSeqs: number; readonly maxModelLen: number } = {
-    maxNumSeqs: r.mostSequences ?? (p.knee ?? p.decode).batch,
-    maxModelLen: r.contextTokens,
-    speculation: null,
-  },
-): Pick<Answer, 'serve'> {
-  const command = serveCommand({
-    stack: r.servingStack ?? '',
-    model: listedAs(r),
-    sequences: as.maxNumSeqs,
-    contextTokens: as.maxModelLen,
-    cacheType: p.cacheType,
-    hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
-    utilization: r.utilization,
-    reserveBytes: r.reserveBytes,
-    server: r.server,
-    runtime: r.runtime?.choice ?? null,
-    speculation: as.speculation,
-  });
-  return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
-}
 
 function choiceOf(r: Asked, p: Plan): Choice {
   const quality = verdictOn(p, r.keep);

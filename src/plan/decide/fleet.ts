@@ -6,7 +6,8 @@ import { parseNumber } from '../../numbers/units.js';
 import { prepare, type Sources } from '../ask/prepare.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin } from '../evaluate/chance.js';
-import { likelySpeed, served, verdictOn } from './decide.js';
+import { likelySpeed, verdictOn } from './decide.js';
+import { served } from './served.js';
 import { configurationOf } from '../evaluate/evaluate.js';
 import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
@@ -147,7 +148,7 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
 
 /** The server is set to as many users as a replica serves: routers do not divide them evenly. */
 const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefined =>
-  served(r, plan, { maxNumSeqs: row.mostUsersPerReplica, maxModelLen: r.contextTokens, speculation: null }).serve;
+  served({ ...r, mostSequences: row.mostUsersPerReplica }, plan).serve;
 
 /** The step of a replica with the users that it has. */
 function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance'> | null {

@@ -21,7 +21,10 @@ export function risksOf(
   if (r.device.calibration?.software === true)
     add('software-adapter', `times are those of a software adapter: they say nothing about a GPU`);
   if (r.geometry.quantised?.whenLoaded)
-    add('weights-unknown', `nothing is published about ${r.geometry.name} with weights in ${r.geometry.quantised.name}`);
+    add(
+      'weights-unknown',
+      `nothing is published about ${r.geometry.name} with weights in ${r.geometry.quantised.name}`,
+    );
   const estimated = plans.find(
     (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),
   );

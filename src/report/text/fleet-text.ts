@@ -93,8 +93,9 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
       'Risk',
       [
         ...(upside ? [upsideRisk(report, upside.name)] : []),
-        'replicas are simulated apart, each with its own users; lla-sim simulate has bursts, routers and all ' +
-          'percentiles',
+        ...simulated.notes,
+        `${togetherWords(simulated)} simulated apart, each with its own users; lla-sim simulate has bursts, routers ` +
+          'and all percentiles',
       ].join('; '),
     ],
   ];
@@ -163,7 +164,7 @@ const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `$
 
 /** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s (estimate 0.2 s), …`. */
 function serviceWords(row: FleetService, device: string): string {
-  const { estimate, high, slowEnd, replicas } = row;
+  const { estimate, high, slowEnd, outputTokensPerSecond: rate } = row;
   const pair = (metric: 'ttft' | 'tpot'): string => {
     const words = (f: RunFigures): string => {
       const ms = shownOf(f, 'p99', metric);
@@ -175,7 +176,7 @@ function serviceWords(row: FleetService, device: string): string {
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
   return (
     `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('ttft')}, p99 ` +
-    `TPOT ${pair('tpot')}, ${brief(estimate.output_throughput * replicas)} output tok/s${usd}. One replica serves ` +
+    `TPOT ${pair('tpot')}, ${brief(rate)} output tok/s${usd}. One replica serves ` +
     `${row.mostUsersPerReplica}` +
     (slowEnd
       ? ', even if every step takes the slow end of its interval'
@@ -236,19 +237,28 @@ const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): 
  * @param why a replica takes no second user
  */
 function shapeWords(
-  row: Pick<FleetRow, 'name' | 'servedBy' | 'replicas' | 'tensorParallel' | 'usersPerReplica'>,
+  row: Pick<FleetRow, 'name' | 'servedBy' | 'replicas' | 'tensorParallel' | 'usersPerReplica'> &
+    Partial<Pick<FleetService, 'prefillReplicas'>>,
   why: string,
 ): string {
-  const { replicas, tensorParallel: degree } = row;
+  const { replicas, prefillReplicas: prefill = 0, tensorParallel: degree } = row;
   const plan = `${row.name}${row.servedBy ? ` on ${row.servedBy}` : ''}`;
-  if (replicas > 1 && row.usersPerReplica === 1)
+  if (replicas > 1 && row.usersPerReplica === 1 && prefill === 0)
     return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
-  const shape = `${replicas} replica${replicas === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}`;
+  const shape =
+    `${replicas} replica${replicas === 1 ? '' : 's'}${prefill === 0 ? '' : ` and ${prefill} more to prefill`} of ` +
+    `${degree} GPU${degree === 1 ? '' : 's'}`;
   return (
-    `: ${replicas === 1 && degree === 1 ? '' : `${shape}, `}${plan}, ` +
+    `: ${replicas === 1 && degree === 1 && prefill === 0 ? '' : `${shape}, `}${plan}, ` +
     `${usersWords(row)}${replicas === 1 ? '' : ' each'}`
   );
 }
+
+/** `replicas are`, or with those that prefill `groups of 2 replicas and 1 more that prefills are`. */
+const togetherWords = ({ together: { replicas, prefillReplicas: prefill } }: SimulatedFleet): string =>
+  prefill === 0
+    ? 'replicas are'
+    : `groups of ${replicas} replica${replicas === 1 ? '' : 's'} and ${prefill} more that prefill${prefill === 1 ? 's' : ''} are`;
 
 /** Why a replica takes no second user. */
 const WHY_ONE: Readonly<Record<FleetRow['limitedBy'], string>> = {

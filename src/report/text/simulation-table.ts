@@ -114,8 +114,11 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     const { low, estimate, high } = s.requestsPerSecond;
     if (s.refused !== null) return `${s.id}: ${s.refused}`;
     const replicas = s.replicasFor;
+    const most = replicas?.replicas.high ?? null;
+    const apart = (r.server.prefillReplicas * (most ?? 0)) / r.server.replicas;
     const need = replicas
-      ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ${replicas.replicas.high ?? 'unknown'} of them`
+      ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ${most ?? 'unknown'} of them` +
+        (apart > 0 ? ` and ${apart} more that prefill` : '')
       : '';
     const usd = s.usdPerMillionOutputTokens;
     const price =

@@ -1,0 +1,63 @@
+/** A plan as the server that runs it is started. */
+import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
+import { serverDefaults } from '../../stacks/server-memory.js';
+import { listedAs } from '../../stacks/serving.js';
+import type { Answer } from '../answer-types.js';
+import type { Plan } from '../types.js';
+import type { Asked } from './decide.js';
+
+/** How a server was simulated. */
+interface Simulated extends Pick<ServeRequest, 'speculation'> {
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  readonly maxModelLen: number;
+  readonly blockTokens: number;
+  readonly chunkedPrefill: boolean;
+  readonly prefixCaching: boolean;
+  readonly asyncScheduling: boolean;
+  readonly prefillReplicas: number;
+}
+
+/** The server's words for a plan, where a stack runs it. @param as it was simulated; else at the operating batch */
+export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Answer, 'serve'> {
+  const command = serveCommand({
+    stack: r.servingStack ?? '',
+    model: listedAs(r),
+    sequences: as?.maxNumSeqs ?? r.mostSequences ?? (p.knee ?? p.decode).batch,
+    contextTokens: Math.min(as?.maxModelLen ?? r.contextTokens, as ? mostTokens(r, p) : Infinity),
+    cacheType: p.cacheType,
+    hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
+    utilization: r.utilization,
+    reserveBytes: r.reserveBytes,
+    server: r.server,
+    runtime: r.runtime?.choice ?? null,
+    speculation: as?.speculation ?? null,
+    unlike: as && !r.runtime ? unlikeDefaults(r, as) : {},
+  });
+  return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
+}
+
+/** Tokens of one sequence that the cache holds: servers refuse to start with a longer one. */
+function mostTokens({ contextTokens }: Asked, { memory }: Plan): number {
+  const { usableBytes, weightsBytes, codecBytes, kvBytesPerSequence } = memory;
+  return Math.floor((usableBytes - weightsBytes - codecBytes) / (kvBytesPerSequence / contextTokens));
+}
+
+/** Tokens of a block of vLLM's and SGLang's cache, unless it is said. */
+const USUAL_BLOCK = 16;
+
+/** What was simulated and a server does not do by default. */
+function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated): ServeRequest['unlike'] {
+  const usual = serverDefaults(servingStack, device.vramBytes, device.id ?? '');
+  const readsWhole = geometry.promptsBothWays === true;
+  return {
+    ...(as.maxNumBatchedTokens === Math.max(usual.batchedTokens, as.maxNumSeqs)
+      ? {}
+      : { batchedTokens: as.maxNumBatchedTokens }),
+    ...(as.chunkedPrefill || readsWhole ? {} : { chunked: false }),
+    ...(as.prefixCaching || readsWhole || as.speculation ? {} : { prefixCaching: false }),
+    ...(as.asyncScheduling ? {} : { asynchronous: false }),
+    ...(as.blockTokens === USUAL_BLOCK || servingStack === 'trtllm' ? {} : { blockTokens: as.blockTokens }),
+    ...(as.prefillReplicas > 0 ? { apart: true } : {}),
+  };
+}
