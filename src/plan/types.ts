@@ -80,6 +80,8 @@ export interface PlanRequest {
   readonly pricer: Pricer | null;
   /** The program around the kernels, where the pricer counts it. */
   readonly runtime?: Runtime;
+  /** Loops that tokens take in the mean, where its runtime lets them leave early (`--depth`). */
+  readonly meanLoops?: number;
   /** What tuned kernels reach on the device, beside a calibration that prices: a slow kernel is no slow codec. */
   readonly attainable?: Pricer;
   /** Tuned kernels under the same server, beside a stack's tables that price. */

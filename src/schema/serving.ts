@@ -146,14 +146,14 @@ export const SERVER_SETTINGS = {
   },
   depthBatching: {
     kind: 'text',
-    help: 'with --depth: whether a token that leaves waits for the step to end, or makes room in the next loop [steps]',
+    help: 'with --depth: whether a token that leaves waits for the step to end, or makes room in the next loop [steps; vllm-rlt loops]',
     choices: ['steps', 'loops'],
   },
   skippedKv: {
     kind: 'text',
     help:
       "with --depth: keys and values of loops left out are recomputed, copies of the last loop's, or shared " +
-      '[recompute]',
+      '[recompute; vllm-rlt copy]',
     choices: ['recompute', 'copy', 'share'],
   },
   draftTokens: {

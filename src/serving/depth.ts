@@ -117,6 +117,7 @@ export function readDepth(
   s: Server,
   { loops, loopsInRow }: Pick<Geometry, 'loops' | 'loopsInRow'>,
   preset: string | null,
+  isOwn: boolean,
 ): Depth | null {
   for (const name of ['depthBatching', 'skippedKv'] as const)
     if (asked(s[name]) && !asked(w.depth))
@@ -135,8 +136,8 @@ export function readDepth(
     throw new UserError('--depth does not go with --prefix-caching on', 'leave one of them out');
   return {
     probabilities,
-    batching: choice('depth-batching', s.depthBatching, BATCHINGS),
-    skippedKv: choice('skipped-kv', s.skippedKv, SKIPPED_KV),
+    batching: choice('depth-batching', s.depthBatching ?? (isOwn ? 'loops' : undefined), BATCHINGS),
+    skippedKv: choice('skipped-kv', s.skippedKv ?? (isOwn ? 'copy' : undefined), SKIPPED_KV),
     seed: asked(w.seed) ? Number(w.seed) : 1,
     recorded: recordedDepths(String(w.depth), loops),
     published: namedDepths(String(w.depth), preset),

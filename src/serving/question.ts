@@ -364,7 +364,7 @@ export function readServer(
     router: choice('router', s.router, ROUTERS),
     prefillReplicas,
     transferBytesPerSecond: asked(s.transferRate) ? parseRate(String(s.transferRate), flag('transferRate')) : null,
-    depth: readDepth(w, s, device.model, device.preset),
+    depth: readDepth(w, s, device.model, device.preset, device.defaults !== null),
     speculation: readSpeculation(w, s, device.model, device.preset),
   };
 }

@@ -127,7 +127,8 @@ function explained(
 }
 
 /** Loops that tokens take on average. */
-const meanOf = (shares: readonly number[]): number => shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
+export const meanLoops = (shares: readonly number[]): number =>
+  shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
 
 function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): RuntimePrices {
   const { host, hostRow, terms } = runtime.source;
@@ -141,7 +142,7 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
       const parts = partsOf(c, kernels, batch, context);
       const core = rows === batch ? parts.core : partsOf(c, kernels, rows, context).core;
       const alike = shares === null || shares.includes(1);
-      const mean = shares === null ? loops : meanOf(shares);
+      const mean = shares === null ? loops : meanLoops(shares);
       const passes = (mean * batch) / rows;
       // Sequences that are in step pass their boundaries together; else in each pass some do.
       const boundaries = alike && rows === batch ? 1 : passes * (1 - (1 - 1 / mean) ** rows);

@@ -78,7 +78,7 @@ function streamedBytes(kernel: string, variant: string, s: Readonly<Record<strin
 }
 
 describe(`fast ends (seed ${seed})`, () => {
-  it('are no faster than memory delivers weights, caches, and what else the L2 cannot hold, and some are at that bound', async () => {
+  it('are no faster than memory delivers weights, caches, what else no L2 holds; some are at that bound', async () => {
     const random = randomFrom(seed);
     let bound = 0;
     for (const device of ['rtx-4090', 'l40s', 'h200', 'b200', 'a100-40']) {

@@ -19,7 +19,7 @@ import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
 import { tunedAlone, UNDIVIDED } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
-import { underRuntime } from '../../stacks/runtime-pricer.js';
+import { meanLoops, underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import { attendsInOneCall, isAsynchronous, isEarlierEngine, type StackTables } from '../../stacks/serving.js';
 import { listed } from '../words/words.js';
@@ -165,10 +165,15 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         'and widths those of a server that nobody measured',
     );
   const runtime = runtimeOf(scenario, sources, question.gpus);
+  const shares = depthOf(scenario, geometry, publishedAs);
+  if (shares && !runtime)
+    notes.push(
+      '--depth changes no time of a plan: of servers only vllm-rlt lets tokens leave early (--stack vllm-rlt)',
+    );
   const pricer =
     found && spec && runtime
       ? underRuntime(found, runtime, spec, {
-          shares: depthOf(scenario, geometry, publishedAs),
+          shares,
           chunkTokens: parseNumber(
             scenario.server?.maxNumBatchedTokens ?? runtime.source.terms.defaults.maxNumBatchedTokens,
             '--max-num-batched-tokens',
@@ -226,7 +231,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(fidelity ? { fidelity } : {}),
       device,
       pricer,
-      ...(runtime ? { runtime } : {}),
+      ...(runtime ? { runtime, ...(shares ? { meanLoops: meanLoops(shares) } : {}) } : {}),
       ...(spec && sources.gpu?.stack && !runtime
         ? {
             tuned: tunedOn(spec, sources.gpu),

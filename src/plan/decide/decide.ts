@@ -3,7 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { isRuntime, listedAs, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
-import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
 import { served } from './served.js';
@@ -28,6 +28,7 @@ export type Asked = Pick<
   | 'batch'
   | 'stack'
   | 'servingStack'
+  | 'meanLoops'
   | 'pricer'
   | 'server'
   | 'runtime'
@@ -291,7 +292,9 @@ function questionOf(r: Asked): string {
   const { device, gpus } = r;
   const size = formatDecimalBytes(device.vramBytes);
   const gpu = `${gpus === 1 ? 'one' : `${gpus} ×`} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
-  return `${r.geometry.name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${wantedWords(r)}`;
+  const { name, loops } = r.geometry;
+  const early = r.meanLoops === undefined ? '' : `, ${formatNumber(r.meanLoops)} of ${loops} loops a token`;
+  return `${name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${early}${wantedWords(r)}`;
 }
 
 /** Why nothing is recommended, or not with confidence; null where a measured plan is. */

@@ -11,7 +11,7 @@ const SLOW_TOKENS_PER_SECOND = 10;
 
 /** The risks of these plans; each once. */
 export function risksOf(
-  r: Pick<PlanRequest, 'contextTokens' | 'device' | 'geometry' | 'publishedAs'>,
+  r: Pick<PlanRequest, 'contextTokens' | 'device' | 'geometry' | 'publishedAs' | 'meanLoops'>,
   plans: readonly Plan[],
 ): Warning[] {
   const risks: Warning[] = [];
@@ -24,6 +24,12 @@ export function risksOf(
     add(
       'weights-unknown',
       `nothing is published about ${r.geometry.name} with weights in ${r.geometry.quantised.name}`,
+    );
+  if (r.meanLoops !== undefined)
+    add(
+      'exits-early',
+      'tokens leave before their last loop (--depth), and scores are those of all loops; lla-sim simulate --find-rate ' +
+        '--ways says what is known of answers with it',
     );
   const estimated = plans.find(
     (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),

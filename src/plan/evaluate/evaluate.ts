@@ -67,10 +67,7 @@ const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
   isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
 
 /** The model without any loss, whatever is published of it. */
-const isItself = (
-  { choice: { storage }, geometry }: Pick<PlanRequest, 'choice' | 'geometry'>,
-  c: Candidate,
-): boolean =>
+const isItself = ({ choice: { storage }, geometry }: Pick<PlanRequest, 'choice' | 'geometry'>, c: Candidate): boolean =>
   isUncompressed(c.codec) &&
   c.eviction === null &&
   (storage === 'f16' || storage === 'f32') &&

@@ -182,7 +182,8 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   const near =
     Math.abs(residual) < RESIDUAL_TOLD
       ? law.warm
-        ? ', and by that alone: measured calls of this size were faster than memory, as the L2 held what they read again'
+        ? ', and by that alone: measured calls of this size were faster than memory, as the L2 held what they ' +
+          'read again'
         : ''
       : `; measured shapes move it × ${formatFactor(residual)}, to ${time(alone)}`;
   return [

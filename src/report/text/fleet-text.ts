@@ -258,7 +258,8 @@ function shapeWords(
 const togetherWords = ({ together: { replicas, prefillReplicas: prefill } }: SimulatedFleet): string =>
   prefill === 0
     ? 'replicas are'
-    : `groups of ${replicas} replica${replicas === 1 ? '' : 's'} and ${prefill} more that prefill${prefill === 1 ? 's' : ''} are`;
+    : `groups of ${replicas} replica${replicas === 1 ? '' : 's'} and ${prefill} more that ` +
+      `prefill${prefill === 1 ? 's' : ''} are`;
 
 /** Why a replica takes no second user. */
 const WHY_ONE: Readonly<Record<FleetRow['limitedBy'], string>> = {
