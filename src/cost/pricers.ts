@@ -29,21 +29,31 @@ export interface Link {
 }
 
 /**
- * Exchanges through a host, at their slowest: NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to 41 of 64
+ * Exchanges through a host, at their slowest and fastest: NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to 41 of 64
  * GB/s, and took 24 to 48 µs for 32 KB (voipmonitor/rtx6kpro 29f3863, hardware/pcie-bandwidth.md and
  * optimization/nccl-tuning.md); vLLM's own exchange takes 5 µs where GPUs reach each other's memory.
  */
-const SLOW_HOST = { seconds: 48e-6, shareOfRate: 22.2 / 64 } as const;
+const HOSTS = {
+  slowest: { seconds: 48e-6, shareOfRate: 22.2 / 64 },
+  fastest: { seconds: 5e-6, shareOfRate: 41 / 64 },
+} as const;
 
 /** Whether GPUs that exchange are joined by the server's board, not by links of their own. */
 export const throughHost = (link: Pick<Link, 'throughHost' | 'mostGpus'> | null, gpus: number): boolean =>
   link !== null && (link.throughHost || (link.mostGpus !== null && gpus > link.mostGpus));
 
-/** Longest that such an exchange takes; 0 where no host is in the way. @param bytes of the result, as sent */
-export function throughHostSeconds(kind: CollectiveKind, bytes: number, gpus: number, link: Link | null): number {
+/** Ends of such an exchange; null where no host is in the way. @param bytes of the result, as sent */
+export function throughHostSeconds(
+  kind: CollectiveKind,
+  bytes: number,
+  gpus: number,
+  link: Link | null,
+): Readonly<Record<keyof typeof HOSTS, number>> | null {
   const rate = linkRate(link, gpus);
-  if (rate === null || !throughHost(link, gpus)) return 0;
-  return SLOW_HOST.seconds + sentBytes(kind, bytes, gpus) / rate / SLOW_HOST.shareOfRate;
+  if (rate === null || !throughHost(link, gpus)) return null;
+  const of = ({ seconds, shareOfRate }: { readonly seconds: number; readonly shareOfRate: number }): number =>
+    seconds + sentBytes(kind, bytes, gpus) / rate / shareOfRate;
+  return { slowest: of(HOSTS.slowest), fastest: of(HOSTS.fastest) };
 }
 
 /**
@@ -77,7 +87,7 @@ function exchange(kind: CollectiveKind, bytes: number, gpus: number, link: Link 
   return {
     estimate: COLLECTIVE_LATENCY.estimate + seconds / 0.7,
     low: COLLECTIVE_LATENCY.low + seconds,
-    high: Math.max(COLLECTIVE_LATENCY.high + seconds / 0.4, throughHostSeconds(kind, bytes, gpus, link)),
+    high: Math.max(COLLECTIVE_LATENCY.high + seconds / 0.4, throughHostSeconds(kind, bytes, gpus, link)?.slowest ?? 0),
     evidence: 'roofline',
     octavesOutside: 0,
     by: 'roofline',

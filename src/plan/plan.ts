@@ -1,4 +1,5 @@
 /** The main question: what fits, how fast, how good, and what to take. */
+import type { Answer } from './answer-types.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
@@ -63,7 +64,7 @@ export function makePlan(
   const plans = ranked.map((p) =>
     early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },
   );
-  answer = withPrompts(r, plans, answer);
+  answer = withRemoved(withPrompts(r, plans, answer), removed);
   const g = r.geometry;
   const report = {
     schema: 'lla-sim/plan' as const,
@@ -107,6 +108,14 @@ export function decidedAgain(r: PlanRequest, report: PlanReport, simulated: Serv
     answer: withSlowKernels(r, report.plans, decide(r, report.plans, simulated)),
   };
   return { ...planned, warnings: warningsOf(planned) };
+}
+
+/** Where a target removed the full cache, that is why nothing is deployed, whatever keeps the others. */
+function withRemoved(answer: Answer, removed: readonly Removed[]): Answer {
+  const full = removed.find(({ id, target }) => id.startsWith('full/') && target.startsWith('--t'));
+  return answer.deploy || answer.reason === null || !full
+    ? answer
+    : { ...answer, reason: `the full cache misses ${full.target} (${full.reason}), and of others ${answer.reason}` };
 }
 
 /** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */

@@ -144,6 +144,13 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     }
     if (partial && i < chosen.length) break;
   }
+  if (runs.length > 0 && !partial && runs.every((run) => run.completed === 0 && run.rejected > 0))
+    throw new UserError(
+      `every request is refused: all are longer than the cache of ${runs.map((run) => run.id).join(', ')}, or than ` +
+        '--max-model-len',
+      'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio',
+      EXIT.noSolution,
+    );
   const report: SimulationReport = {
     schema: 'lla-sim/simulation',
     schemaVersion: 1,

@@ -168,8 +168,10 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     collective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
       if (!exchange) return null;
-      const { price, throughHost } = exchange;
-      return { ...price, high: Math.max(price.high, throughHost) };
+      const { price, throughHost: ends } = exchange;
+      return ends
+        ? { ...price, low: Math.min(price.low, ends.fastest), high: Math.max(price.high, ends.slowest) }
+        : price;
     },
     explainCollective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
@@ -182,8 +184,11 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
         const leftOut: LeftOut = { what, halfWidth: Math.log(slow / estimate), enters: 'instead' };
         return { ...explained, leftOut: [...explained.leftOut, leftOut] };
       };
-      if (throughHost > high)
-        return instead('it may be as slow as the slowest exchange through a host that was published', throughHost);
+      if (throughHost && (throughHost.slowest > high || throughHost.fastest < price.low))
+        return instead(
+          'hosts differ: it may be as slow, or as fast, as the exchanges through one that were published',
+          Math.max(throughHost.slowest, high),
+        );
       if (high === byLaw.high && estimate === byLaw.estimate) return explained;
       return instead('by law, and no faster than the same chip was measured with a faster link', high);
     },

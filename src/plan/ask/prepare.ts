@@ -19,6 +19,7 @@ import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
 import { tunedAlone, UNDIVIDED } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
+import { readingFewerBits } from '../../stacks/fewer-bits.js';
 import { meanLoops, underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import { attendsInOneCall, isAsynchronous, isEarlierEngine, type StackTables } from '../../stacks/serving.js';
@@ -158,7 +159,9 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       : pricer;
   const host = hostOf(sources, scenario);
   const tabled = choosePricer(sources, notes);
-  const found = tabled && ofEngine(host, tabled, sources.gpu?.spreadOfOthers);
+  const stored = geometry.quantised;
+  const read = tabled && stored && !stored.float8 ? readingFewerBits(tabled, stored) : tabled;
+  const found = read && ofEngine(host, read, sources.gpu?.spreadOfOthers);
   if (host && isEarlierEngine(host))
     notes.push(
       `${host.name} has vLLM’s first engine: what its host takes is not known, so times are those of today’s engine, ` +

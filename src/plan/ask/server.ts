@@ -1,5 +1,5 @@
 /** The server of a question: which one, its runtime, and what it keeps for itself. */
-import { UserError } from '../../errors.js';
+import { show, UserError } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
 import { runsOn } from '../../stacks/choose.js';
 import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
@@ -100,12 +100,18 @@ export interface Host {
   readonly name: string;
 }
 
+/** @throws UserError for what is no version */
+function readVersion(text: string): string {
+  if (/^\d+(\.\d+)*[\w.+-]*$/.test(text)) return text;
+  throw new UserError(`--server-version must be one such as 0.19.1, not ${show(text)}`, 'correct it, or leave it out');
+}
+
 /**
  * The server whose rules hold: whose memory a plan reserves, and whose scheduler a simulation has. Without tables it is
  * the stack that is asked for, else the one that usually serves the model.
  */
 export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: Scenario): Host | null {
-  const version = server?.serverVersion === undefined ? null : String(server.serverVersion);
+  const version = server?.serverVersion === undefined ? null : readVersion(String(server.serverVersion));
   const file = gpu?.stack?.file;
   if (gpu?.runtime) return { stack: gpu.runtime.name, version: null, name: stackLabel(gpu.runtime.name) };
   if (file) {

@@ -77,8 +77,10 @@ export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: Model
     throw new UserError('--stack needs a device of the catalogue', 'name it with --device');
   const gpu = chosen?.gpu ?? null;
   const used = gpu ? null : loaded;
+  if (gpu && model.geometry.weightType === 'f32')
+    notes.push('weights are stored in 32 bits; servers load them in 16 (--dtype auto), and so they are counted');
   return {
-    model,
+    model: gpu ? asServed(model) : model,
     device: { ...device, calibration: describeCalibration(used) },
     spec,
     calibration: used && { file: used.file, content: used.calibration, stale: await shelf.stale(used.calibration) },
@@ -130,6 +132,10 @@ export function withWeights(source: ModelSource, asked: Scenario['weightType']):
     );
   return { ...source, geometry: withFloat8(geometry) };
 }
+
+/** Servers' kernels read weights in 16 bits. */
+const asServed = (source: ModelSource): ModelSource =>
+  source.geometry.weightType === 'f32' ? { ...source, geometry: { ...source.geometry, weightType: 'bf16' } } : source;
 
 interface ChosenDevice {
   device: DeviceChoice;

@@ -104,8 +104,12 @@ const LEAST_FIGURES = 4;
 export const mostlyOutside = (tested: TestedSimulation): (typeof SIMULATED)[number][] =>
   SIMULATED.filter((kind) => {
     const of = tested[kind];
-    return of !== null && of.figures >= LEAST_FIGURES && 2 * of.inside < of.figures;
+    return of !== null && isMostlyOutside(of);
   });
+
+/** Most of enough figures lie outside their intervals. */
+export const isMostlyOutside = ({ figures, inside }: Tested): boolean =>
+  figures >= LEAST_FIGURES && 2 * inside < figures;
 
 /** @returns null where no figure of the server, nor of the GPU where no server prices, judges */
 export function testedOf(

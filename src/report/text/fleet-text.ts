@@ -1,4 +1,5 @@
 /** A fleet in words: how many GPUs, how they are divided, and the table of codecs. */
+import { isMostlyOutside } from '../../plan/ask/tested.js';
 import pc from 'picocolors';
 import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
@@ -190,15 +191,15 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
   const text: [AnswerLine['label'], string | null][] = [
     ['Enough', enoughWords(fleet, deploy, device)],
-    ['Deploy', deploy ? rowWords(deploy, device) : `nothing with confidence: ${none}`],
+    ['Deploy', deploy ? rowWords(deploy, report) : `nothing with confidence: ${none}`],
     [
       'Instead',
       deploy && eightGpus && eightGpus.oneReplica > 0
         ? `8 GPUs that share the model serve ${eightGpus.oneReplica}, 8 that each hold it ${eightGpus.eightReplicas}`
         : null,
     ],
-    ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, device)],
-    [upsideName(fleet, report), upside && rowWords(upside, device)],
+    ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, report)],
+    [upsideName(fleet, report), upside && rowWords(upside, report)],
     ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
     ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],
     ['Tested', testedWords(report)],
@@ -273,11 +274,13 @@ const commandWords = ({ serve, replicas }: { readonly serve: string | null; read
   serve === null || replicas === 1 ? serve : `${serve}; so on each of ${replicas} replicas`;
 
 /** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (…), at most 18`. */
-function rowWords(row: FleetRow, device: string): string {
+function rowWords(row: FleetRow, { device: gpu, tested }: PlanReport): string {
   const { secondsPerStep: s } = row;
+  const device = gpu.id ?? gpu.name;
+  const sure = tested && isMostlyOutside(tested) ? ' by intervals that most published figures missed' : '';
   const time = s
     ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ` +
-      `${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure`})`
+      `${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure${sure}`})`
     : '';
   const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
