@@ -192,6 +192,15 @@ describe('targets', () => {
     }
   });
 
+  it('a target of time that removes the full cache is named as why nothing is deployed', async () => {
+    const { answer, removed } = await planOf({ model: 'hrm-text-1b', device: 'l4', context: 4096, tpot: '60ms' });
+    const missed = removed.find(({ id }) => id === 'full/full')!.reason;
+    expect(answer.deploy).toBeNull();
+    expect(answer.reason).toBe(
+      `the full cache misses --tpot 60ms (${missed}), and of others nothing is published about these plans' quality`,
+    );
+  });
+
   it('reliable retrieval: 4× to 32k, 5.33× to 64k, 21.33× none', async () => {
     const report = await planOf({
       codec: ['lla'],

@@ -340,6 +340,10 @@ describe('settings', () => {
     expect((await ask('--prompt-tokens', '100k', '--output-tokens', '5', '--max-model-len', '128k')).completed).toBe(
       200,
     );
+    // A cache that holds none of them serves nobody; a version is a number.
+    const none = await simulate('--device', 'rtx-5090', '--codec', 'full', '--requests', '50', ...long);
+    expect([none.code, none.err]).toEqual([3, expect.stringContaining('every request is refused')]);
+    expect((await simulate('--device', 'h200', '--codec', 'full', '--server-version', 'new')).code).toBe(2);
     for (const flag of ['--ctx', '--batch', '--confidence', '--page-tokens'])
       expect(await simulate('--device', 'h200', flag, '1')).toMatchObject({ code: 2, out: '' });
     // Half of the lengths are longer than what is taken. Users whose request is refused ask again.

@@ -123,10 +123,31 @@ describe('--weight-type fp8', () => {
       const step = async (more: object): Promise<number> =>
         (await of('f16', { ...more, batch: 4 })).plans[0]!.decode.secondsPerStep!.estimate;
       const asked = await step({ model: write(null), weightType: 'fp8' });
+      // What a server rounds is not the stored model: its command says so, and its quality is unknown.
+      const rounded = await of('f16', { model: write(null), weightType: 'fp8' });
+      expect(rounded.answer.serve).toContain(' --quantization fp8');
+      expect([rounded.answer.verdict, keepsLabel(rounded.plans[0] as Plan)]).toEqual(['not-recommended', 'unknown']);
       const stored = write({ quant_method: 'fp8', activation_scheme: 'dynamic' });
       expect(await step({ model: stored })).toBe(asked);
+      const whole = await of('f16', { model: stored });
+      expect(whole.answer.serve).not.toContain('--quantization');
+      expect(keepsLabel(whole.plans[0] as Plan)).toBe('100 %');
       expectBadInput(await inProcess('plan', '--device', 'h200', '--model', stored, '--weight-type', 'fp8'));
       expectBadInput(await inProcess('plan', '--device', 'b300', '--stack', 'vllm-rlt', '--weight-type', 'fp8'));
+      // Servers load weights of 32 bits in 16, and their kernels read those.
+      writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...OURO, torch_dtype: 'float32' }));
+      const wide = await of('f16', { model: join(folder, 'config.json') });
+      const usual = await of('f16', { model: write(null) });
+      expect(wide.model.weightsBytes).toBe(usual.model.weightsBytes);
+      expect(wide.notes.join()).toContain('weights are stored in 32 bits');
+      // Kernels that read fewer bits were not measured: the fast end is that of their bytes.
+      const timeOf = async (model: string) => (await of('f16', { model, batch: 1 })).plans[0]!.decode;
+      const few = write({ quant_method: 'awq', bits: 4, group_size: 128 });
+      const awq = await timeOf(few);
+      const plain = await timeOf(write(null));
+      expect(awq.secondsPerStep!.estimate).toBe(plain.secondsPerStep!.estimate);
+      expect(awq.secondsPerStep!.low).toBeLessThan(0.8 * plain.secondsPerStep!.low);
+      expect(awq.secondsPerStep!.low).toBeGreaterThan(awq.floor!.memory);
       // Blocks of 128 × 128 have kernels of their own, which nobody priced here.
       const blocks = write({ quant_method: 'fp8', weight_block_size: [128, 128] });
       expect(await step({ model: blocks })).toBe(await step({ model: write(null) }));

@@ -9,6 +9,7 @@ import { priceStep } from '../../src/cost/latency.js';
 import { clockOf, DEVICES } from '../../src/devices/catalogue.js';
 import { findDevice } from '../../src/devices/find.js';
 import { findPreset } from '../../src/geometry/presets.js';
+import { plan } from '../../src/index.js';
 import { prepare } from '../../src/plan/ask/prepare.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
@@ -197,6 +198,14 @@ describe('steps', () => {
     const batch = random.whole(8, 64);
     const all = await stepOf({}, batch, 1000);
     const early = await stepOf({ workload: { depth: '0,0.5,0.3,0.2' } }, batch, 1000);
+    const told = await plan({
+      device: 'b300',
+      stack: 'vllm-rlt',
+      codec: ['full'],
+      workload: { depth: '0,0.5,0.3,0.2' },
+    });
+    expect(told.answer.question).toContain('2.7 of 4 loops a token');
+    expect(told.answer.risks.map(({ code }) => code)).toContain('exits-early');
     expect(early.estimate, `seed ${SEED}`).toBeLessThan(all.estimate);
     expect(early.estimate, `seed ${SEED}`).toBeGreaterThan((2.7 / 4) * all.estimate);
   });
