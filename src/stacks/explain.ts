@@ -43,8 +43,8 @@ export const WARM =
 
 /** Of heads that are priced as sequences of fewer. */
 export const moved = (axis: string, shape: OpShape, as: OpShape): string =>
-  `the table has no call of ${axis} ${shape[axis]}: this one is priced as more sequences of ${axis} ${as[axis]}; calls ` +
-  'that it has, left out and priced so, were off by that factor more than single shapes';
+  `the table has no call of ${axis} ${shape[axis]}: this one is priced as more sequences of ${axis} ${as[axis]}; ` +
+  'calls that it has, left out and priced so, were off by that factor more than single shapes';
 
 /** Of two sizes that were never measured together. */
 export const pair = (axes: readonly string[], sizes: readonly number[], errors: number): string =>

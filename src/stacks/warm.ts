@@ -41,7 +41,7 @@ export const SHARE_THAT_MATTERS = 0.25;
 /** Classes whose weights or cache a step reads from memory, whatever a repeated measurement did. */
 const FROM_MEMORY: readonly TunedClass[] = ['product', 'product-fp8', 'decode-attention', 'latent-attention'];
 
-/** Bytes of weights or cache that a step reads from memory, where a time may be one of having them in the L2; else 0. */
+/** Bytes of weights or cache that a step reads from memory, where a measurement may have had them in the L2; else 0. */
 export function warmBytes(
   of: TunedClass,
   shape: OpShape,

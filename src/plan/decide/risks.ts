@@ -28,8 +28,8 @@ export function risksOf(
   if (r.meanLoops !== undefined)
     add(
       'exits-early',
-      'tokens leave before their last loop (--depth), and scores are those of all loops; lla-sim simulate --find-rate ' +
-        '--ways says what is known of answers with it',
+      'tokens leave before their last loop (--depth), and scores are those of all loops; lla-sim simulate ' +
+        '--find-rate --ways says what is known of answers with it',
     );
   const estimated = plans.find(
     (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),
