@@ -185,6 +185,8 @@ async function readServed(args: Args): Promise<Scenario> {
   const workload: Workload = { ...(depth === undefined ? {} : { depth }), ...kept, ...asked };
   refuseIdle(asked, workload);
   refusePlanned(args);
+  if (isSet(args, 'skip-bad') && workload.trace === undefined)
+    throw new UserError('--skip-bad is about lines of a trace', 'name one with --trace, or leave it out');
   return {
     ...scenario,
     workload,
@@ -198,6 +200,7 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
     ['users', w.arrivals === 'closed', 'add --arrivals closed'],
     ['burstiness', w.arrivals === 'gamma', 'add --arrivals gamma'],
     ['think', w.arrivals === 'closed' || Number(w.turns ?? 1) > 1, 'add --arrivals closed or --turns'],
+    ['ramp', w.arrivals === 'closed', 'add --arrivals closed'],
   ];
   if (w.trace !== undefined) return;
   for (const [name, means, cure] of rules)

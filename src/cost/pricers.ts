@@ -29,8 +29,8 @@ export interface Link {
 }
 
 /**
- * Exchanges through a host, at their slowest and fastest: NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to 41 of 64
- * GB/s, and took 24 to 48 µs for 32 KB (voipmonitor/rtx6kpro 29f3863, hardware/pcie-bandwidth.md and
+ * Exchanges through a host, at their slowest and fastest: NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to
+ * 41 of 64 GB/s, and took 24 to 48 µs for 32 KB (voipmonitor/rtx6kpro 29f3863, hardware/pcie-bandwidth.md and
  * optimization/nccl-tuning.md); vLLM's own exchange takes 5 µs where GPUs reach each other's memory.
  */
 const HOSTS = {

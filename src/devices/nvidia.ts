@@ -127,6 +127,14 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'NVIDIA H20 datasheet (its f32 rate is 11 % more than 78 units do at the 1.98 GHz of the driver); nvidia-smi',
   ),
   nvidia(
+    'gh200',
+    'GH200',
+    'gh200(?! 144)[^,]*',
+    { vramGb: 96, driverMib: null, memory: 4000, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
+    ['NVLink 4', 450, { gpus: 32, pcie: 50 }],
+    'NVIDIA GH200 Grace Hopper datasheet (96 GB HBM3); racks of 32, joined by InfiniBand of 400 Gb/s',
+  ),
+  nvidia(
     'h20-3e',
     'H20-3e 141GB',
     'h20-3e',

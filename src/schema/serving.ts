@@ -146,7 +146,9 @@ export const SERVER_SETTINGS = {
   },
   depthBatching: {
     kind: 'text',
-    help: 'with --depth: whether a token that leaves waits for the step to end, or makes room in the next loop [steps; vllm-rlt loops]',
+    help:
+      'with --depth: whether a token that leaves waits for the step to end, or makes room in the next loop [steps; ' +
+      'vllm-rlt loops]',
     choices: ['steps', 'loops'],
   },
   skippedKv: {
