@@ -10,7 +10,7 @@ import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid
 import { lawSeconds } from '../cost/law.js';
 import { DEVICES } from '../devices/catalogue.js';
 import { tunedClass } from '../../kernels/tuned.js';
-import { warmBytes } from './warm.js';
+import { isFromMemory, warmBytes } from './warm.js';
 import { unpack } from './pack.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 
@@ -219,11 +219,14 @@ const octavesFrom = (knots: readonly number[], size: number): number => {
 const UNPACKED = new WeakMap<StackTable, TablePredictor>();
 
 function predictorOf(table: StackTable, { rates, device, sources }: StackFile): TablePredictor {
-  let known = UNPACKED.get(table);
-  const l2Bytes = DEVICES.find(({ id }) => id === device)?.l2Bytes ?? null;
-  const timed = l2Bytes === null ? null : { l2Bytes, by: sources[table.source]!.repository };
-  if (!known) UNPACKED.set(table, (known = new TablePredictor(table, rates, timed)));
-  return known;
+  const known = UNPACKED.get(table);
+  if (known) return known;
+  const l2Bytes = DEVICES.find(({ id }) => id === device)?.l2Bytes;
+  const timed =
+    l2Bytes && isFromMemory(tunedClass(table.op)) ? { l2Bytes, by: sources[table.source]!.repository } : null;
+  const made = new TablePredictor(table, rates, timed);
+  UNPACKED.set(table, made);
+  return made;
 }
 
 /** All tables of one file. */

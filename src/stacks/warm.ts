@@ -21,7 +21,7 @@ function streamedBytes(of: TunedClass, shape: OpShape, work: OpWork): number {
 
 /** The same of a call of a step, as a table names it; null where others than weights and a decoding cache are read. */
 export const fromMemoryBytes = ({ class: of, table }: TunedCall): number | null =>
-  table && FROM_MEMORY.includes(of) ? streamedBytes(of, table.shape, classSpec(table.op).work(table.shape)) : null;
+  table && isFromMemory(of) ? streamedBytes(of, table.shape, classSpec(table.op).work(table.shape)) : null;
 
 /** Bytes of a call that the L2 may hold when it is timed again and again. @param by the repository that timed it */
 export function maybeWarmBytes(of: TunedClass, shape: OpShape, work: OpWork, l2Bytes: number, by: string): number {
@@ -40,6 +40,7 @@ export const SHARE_THAT_MATTERS = 0.25;
 
 /** Classes whose weights or cache a step reads from memory, whatever a repeated measurement did. */
 const FROM_MEMORY: readonly TunedClass[] = ['product', 'product-fp8', 'decode-attention', 'latent-attention'];
+export const isFromMemory = (of: TunedClass): boolean => FROM_MEMORY.includes(of);
 
 /** Bytes of weights or cache that a step reads from memory, where a measurement may have had them in the L2; else 0. */
 export function warmBytes(
@@ -48,6 +49,6 @@ export function warmBytes(
   work: OpWork,
   { l2Bytes, by, rates, seconds }: { l2Bytes: number; by: string; rates: Rates; seconds: number },
 ): number {
-  if (!FROM_MEMORY.includes(of) || work.bytes <= SHARE_THAT_MATTERS * seconds * rates.memoryBytesPerSecond) return 0;
+  if (!isFromMemory(of) || work.bytes <= SHARE_THAT_MATTERS * seconds * rates.memoryBytesPerSecond) return 0;
   return maybeWarmBytes(of, shape, work, l2Bytes, by) === work.bytes ? streamedBytes(of, shape, work) : 0;
 }
