@@ -6,7 +6,7 @@ import type { Run, SimulatedFleet, SimulationReport, WayRow } from '../serving/t
 import { html, type Html } from './html/html.js';
 import { answerLines, type AnswerLine } from './text/answer-text.js';
 import { htmlTable, markdownTable, markdownText } from './tables.js';
-import { WAYS, waysNote, waysShown, waysWords } from './text/ways-table.js';
+import { waysColumns, waysNote, waysShown, waysWords } from './text/ways-table.js';
 import { left, right, type Column } from './text/text.js';
 import {
   findingWords,
@@ -124,7 +124,7 @@ ${
   report.ways
     ? html`<h3>${WAYS_TITLE}</h3>
 ${paragraphs(waysWords(report.ways))}
-${htmlTable(WAYS_TITLE, WAYS, waysShown(report.ways).rows)}
+${htmlTable(WAYS_TITLE, waysColumns(report.ways), waysShown(report.ways).rows)}
 ${paragraphs(waysNotes(report, report.ways))}`
     : ''
 }
@@ -149,7 +149,7 @@ export function simulationMarkdown(simulated: Simulated): string[] {
                 `### ${WAYS_TITLE}`,
                 '',
                 ...paragraphs(waysWords(report.ways)),
-                ...markdownTable(WAYS, waysShown(report.ways).rows),
+                ...markdownTable(waysColumns(report.ways), waysShown(report.ways).rows),
                 '',
                 ...paragraphs(waysNotes(report, report.ways)),
               ]

@@ -8,10 +8,8 @@ import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } fr
 import * as words from './explain.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
 import { lawSeconds } from '../cost/law.js';
-import { DEVICES } from '../devices/catalogue.js';
-import { tunedClass } from '../../kernels/tuned.js';
-import { isFromMemory, warmBytes } from './warm.js';
 import { unpack } from './pack.js';
+import { explainedInAStep, inAStep } from './warm.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 
 export interface StackPrice {
@@ -34,11 +32,9 @@ export class TablePredictor {
   readonly #filled: Uint8Array;
   readonly #fixed: readonly (readonly [string, number])[];
 
-  /** @param timed the L2 of the GPU that was timed, and the repository that did; none is taken to be warm without */
   constructor(
     readonly table: StackTable,
     readonly rates: Rates,
-    private readonly timed: { readonly l2Bytes: number; readonly by: string } | null = null,
   ) {
     this.#grid = {
       lines: table.axes.map((axis) => axis.knots),
@@ -64,8 +60,7 @@ export class TablePredictor {
     const moved = this.#moveHeads(shape);
     if (moved.shape !== shape) because?.(words.moved(spec.axes[0]!, shape, moved.shape), moved.widening, 'added');
     const sizes = spec.axes.map((name) => moved.shape[name]!);
-    const work = spec.work(this.#whole(moved.shape));
-    const law = lawSeconds(table.law, work, this.rates);
+    const law = lawSeconds(table.law, spec.work(this.#whole(moved.shape)), this.rates);
 
     const places: Place[] = [];
     let widening = moved.widening;
@@ -92,10 +87,7 @@ export class TablePredictor {
         because?.(words.between(axis, size, neighboursOf(this.#measured[i]!, size), off, points), points + excess);
       }
     }
-    const known = law * Math.exp(interpolateAt(this.#grid, places));
-    const cold = this.#coldSeconds(this.#whole(shape), known);
-    // Faster than memory is certainly warm, and tells nothing of a step.
-    const estimate = known >= cold ? known : Math.max(law, cold);
+    const estimate = law * Math.exp(interpolateAt(this.#grid, places));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     // A size that no table has is told by its own line above.
     const areLines = this.#measured[0]!.includes(sizes[0]!) && this.#measured[1]?.includes(sizes[1]!) === true;
@@ -109,33 +101,14 @@ export class TablePredictor {
     widening += late;
     const half = width + widening;
     const measured =
-      moved.shape === shape &&
-      onKnot &&
-      cold <= known &&
-      octavesOutside === 0 &&
-      this.#filled[this.#indexOf(sizes)] === 0;
-    const high = estimate * Math.exp(half);
-    if (cold > 0 && law > high) because?.(words.WARM, Math.log(law / estimate), 'instead');
+      moved.shape === shape && onKnot && octavesOutside === 0 && this.#filled[this.#indexOf(sizes)] === 0;
     return {
       estimate,
-      low: Math.max(estimate * Math.exp(-half), cold),
-      // Where weights or a cache were warm, the law of those that were not is the slow end.
-      high: Math.max(high, cold > 0 ? law : 0),
+      low: estimate * Math.exp(-half),
+      high: estimate * Math.exp(half),
       evidence: octavesOutside > 0 ? 'extrapolated' : measured ? 'measured' : 'interpolated',
       octavesOutside,
     };
-  }
-
-  /**
-   * Where that time may be one of a repeated call, whose weights or cache are in the L2, the least that reading them
-   * from memory takes, as a step does; else 0.
-   */
-  #coldSeconds(shape: OpShape, seconds: number): number {
-    const { timed, rates, table } = this;
-    if (timed === null) return 0;
-    const [of, work] = [tunedClass(table.op), classSpec(table.op).work(shape)];
-    const warm = warmBytes(of, shape, work, { ...timed, rates, seconds });
-    return warm / rates.memoryBytesPerSecond;
   }
 
   /** Why that price. */
@@ -145,10 +118,8 @@ export class TablePredictor {
     const points = knotSizes(this.#grid.lines)
       .filter((_, i) => this.#filled[i] === 0)
       .map((sizes) => Object.fromEntries(spec.axes.map((axis, j) => [axis, sizes[j]!])));
-    const law = lawParts(table.law, spec.work(this.#whole(shape)), this.rates);
-    const { estimate } = this.predict(shape);
     return {
-      law: estimate === law.seconds && this.#coldSeconds(this.#whole(shape), 0) > 0 ? { ...law, warm: true } : law,
+      law: lawParts(table.law, spec.work(this.#whole(shape)), this.rates),
       data: nearestOf(points, this.#moveHeads(shape).shape, spec.axes),
       leftOut: leftOutOf((because) => this.predict(shape, because)),
     };
@@ -218,36 +189,17 @@ const octavesFrom = (knots: readonly number[], size: number): number => {
 /** Unpacked tables: plans of one file share them, and a plan asks few of a file's tables. */
 const UNPACKED = new WeakMap<StackTable, TablePredictor>();
 
-function predictorOf(table: StackTable, { rates, device, sources }: StackFile): TablePredictor {
-  const known = UNPACKED.get(table);
-  if (known) return known;
-  const l2Bytes = DEVICES.find(({ id }) => id === device)?.l2Bytes;
-  const timed =
-    l2Bytes && isFromMemory(tunedClass(table.op)) ? { l2Bytes, by: sources[table.source]!.repository } : null;
-  const made = new TablePredictor(table, rates, timed);
-  UNPACKED.set(table, made);
-  return made;
-}
-
 /** All tables of one file. */
 export class StackPredictor {
-  /** Tables of each class, with their fixed sizes. */
-  readonly #tables = new Map<OpClass, { readonly table: StackTable; readonly fixed: [string, number][] }[]>();
-
-  constructor(readonly file: StackFile) {
-    for (const table of file.tables) {
-      const same = this.#tables.get(table.op) ?? [];
-      same.push({ table, fixed: Object.entries(table.fixed) });
-      this.#tables.set(table.op, same);
-    }
-  }
+  constructor(readonly file: StackFile) {}
 
   /**
    * Time of one call, or null where no table holds this class at these fixed sizes (another head width is another
    * kernel).
    */
   predict(op: OpClass, shape: OpShape): StackPrice | null {
-    return this.#find(op, shape)?.predict(shape) ?? null;
+    const found = this.#find(op, shape);
+    return found && inAStep(this.file, found.table, shape, found.predict(shape));
   }
 
   /** Why that time; null where `predict` knows none. */
@@ -256,11 +208,15 @@ export class StackPredictor {
     if (!found) return null;
     const why = found.explain(shape);
     const { repository } = this.file.sources[found.table.source]!;
-    return { ...why, data: why.data && { ...why.data, source: `${repository} on ${this.file.device}` } };
+    const told = { ...why, data: why.data && { ...why.data, source: `${repository} on ${this.file.device}` } };
+    return explainedInAStep(this.file, found.table, shape, found.predict(shape), told);
   }
 
   #find(op: OpClass, shape: OpShape): TablePredictor | null {
-    const found = this.#tables.get(op)?.find(({ fixed }) => fixed.every(([name, size]) => shape[name] === size));
-    return found ? predictorOf(found.table, this.file) : null;
+    const isAsked = ({ op: of, fixed }: StackTable): boolean =>
+      of === op && Object.entries(fixed).every(([name, size]) => shape[name] === size);
+    const found = this.file.tables.find(isAsked);
+    if (found && !UNPACKED.has(found)) UNPACKED.set(found, new TablePredictor(found, this.file.rates));
+    return (found && UNPACKED.get(found)) ?? null;
   }
 }

@@ -3,8 +3,14 @@
  * weights or the same sequences' cache it reads gigabytes.
  */
 import { classSpec, FP8_BYTES } from '../../kernels/op-classes.js';
-import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../../kernels/op-class.js';
-import type { TunedCall, TunedClass } from '../../kernels/tuned.js';
+import { STORAGE_BYTES, type OpShape, type OpWork } from '../../kernels/op-class.js';
+import { tunedClass, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
+import type { CallExplanation } from '../cost/explain.js';
+import { lawSeconds } from '../cost/law.js';
+import { DEVICES } from '../devices/catalogue.js';
+import { WARM } from './explain.js';
+import type { StackPrice } from './predict.js';
+import type { StackFile, StackTable } from './stack-schema.js';
 
 /** Below this multiple of the L2 some of it may be there. */
 export const L2_MULTIPLE = 2.5;
@@ -40,15 +46,51 @@ export const SHARE_THAT_MATTERS = 0.25;
 
 /** Classes whose weights or cache a step reads from memory, whatever a repeated measurement did. */
 const FROM_MEMORY: readonly TunedClass[] = ['product', 'product-fp8', 'decode-attention', 'latent-attention'];
-export const isFromMemory = (of: TunedClass): boolean => FROM_MEMORY.includes(of);
+const isFromMemory = (of: TunedClass): boolean => FROM_MEMORY.includes(of);
 
-/** Bytes of weights or cache that a step reads from memory, where a measurement may have had them in the L2; else 0. */
-export function warmBytes(
-  of: TunedClass,
+/**
+ * The least that reading weights or a cache from memory takes, as a step does, where a time may be one of a repeated
+ * measurement that had them in the L2; else 0.
+ */
+function coldSeconds({ device, rates, sources }: StackFile, table: StackTable, shape: OpShape, known: number): number {
+  const of = tunedClass(table.op);
+  const l2Bytes = DEVICES.find(({ id }) => id === device)?.l2Bytes;
+  if (!l2Bytes || !isFromMemory(of)) return 0;
+  const work = classSpec(table.op).work(shape);
+  if (work.bytes <= SHARE_THAT_MATTERS * known * rates.memoryBytesPerSecond) return 0;
+  const isWarm = maybeWarmBytes(of, shape, work, l2Bytes, sources[table.source]!.repository) === work.bytes;
+  return isWarm ? streamedBytes(of, shape, work) / rates.memoryBytesPerSecond : 0;
+}
+
+/**
+ * A table's price as a step has it. What is faster than memory is certainly warm, and its law alone prices it; what
+ * may be warm has the law as its slow end.
+ */
+export function inAStep(file: StackFile, table: StackTable, shape: OpShape, price: StackPrice): StackPrice {
+  const cold = coldSeconds(file, table, shape, price.estimate);
+  if (cold === 0) return price;
+  const law = lawSeconds(table.law, classSpec(table.op).work(shape), file.rates);
+  const estimate = price.estimate >= cold ? price.estimate : Math.max(law, cold);
+  const by = estimate / price.estimate;
+  return {
+    ...price,
+    estimate,
+    low: Math.max(by * price.low, cold),
+    high: Math.max(by * price.high, law),
+    evidence: by > 1 && price.evidence === 'measured' ? 'interpolated' : price.evidence,
+  };
+}
+
+/** The same of an explanation of that price. */
+export function explainedInAStep(
+  file: StackFile,
+  table: StackTable,
   shape: OpShape,
-  work: OpWork,
-  { l2Bytes, by, rates, seconds }: { l2Bytes: number; by: string; rates: Rates; seconds: number },
-): number {
-  if (!isFromMemory(of) || work.bytes <= SHARE_THAT_MATTERS * seconds * rates.memoryBytesPerSecond) return 0;
-  return maybeWarmBytes(of, shape, work, l2Bytes, by) === work.bytes ? streamedBytes(of, shape, work) : 0;
+  price: StackPrice,
+  why: CallExplanation,
+): CallExplanation {
+  const { estimate, high } = inAStep(file, table, shape, price);
+  if (estimate > price.estimate) return { ...why, law: { ...why.law, warm: true } };
+  if (high <= price.high) return why;
+  return { ...why, leftOut: [...why.leftOut, { what: WARM, halfWidth: Math.log(high / estimate), enters: 'instead' }] };
 }

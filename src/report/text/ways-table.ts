@@ -11,7 +11,13 @@ const millis = (ms: number | null | undefined): string =>
 const keepsWords = ({ share, of }: WayRow['quality']): string =>
   share === null ? 'unknown' : `${Math.round(100 * share)} %${of === null ? '' : ' †'}`;
 
-export const WAYS: readonly Column<WayRow>[] = [
+/** At the rate that is sure. */
+const PRICE: Column<WayRow> = right('$/Mtok', (r) => {
+  const usd = r.usdPerMillionOutputTokens?.high ?? null;
+  return usd === null ? '–' : formatNumber(usd);
+});
+
+const WAYS: readonly Column<WayRow>[] = [
   left('', (r) => (r.onFront ? '*' : '')),
   left('tokens come', (r) => r.way),
   left('cache', (r) => r.id),
@@ -23,6 +29,10 @@ export const WAYS: readonly Column<WayRow>[] = [
   right('keeps', (r) => keepsWords(r.quality)),
   left('needs', (r) => r.needs),
 ];
+
+/** With prices where there are any. */
+export const waysColumns = (rows: readonly WayRow[]): readonly Column<WayRow>[] =>
+  rows.some((r) => r.usdPerMillionOutputTokens !== null) ? [...WAYS.slice(0, -1), PRICE, ...WAYS.slice(-1)] : WAYS;
 
 const described = (r: WayRow): string =>
   `${r.way} with ${r.id}, ${formatNumber(r.requestsPerSecond.low)} requests a second (estimate ` +
@@ -74,7 +84,7 @@ export function waysTables(all: readonly WayRow[], width: number): string[] {
   return [
     ...groups
       .filter(([, own]) => own.length > 0)
-      .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(WAYS, own)]),
+      .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(waysColumns(rows), own)]),
     ...(rows.length > 0 ? ['', ...wrap(waysNote(rows), width)] : []),
     ...others.flatMap((words, i) => [...(i > 0 || rows.length > 0 ? [''] : []), ...wrap(words, width)]),
   ];
