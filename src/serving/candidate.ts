@@ -207,7 +207,7 @@ export class Service {
   /** Whether other draws meet the targets at the slow end, too: as where a rate is searched (trial.ts). */
   private isSure(slow: RunResult | undefined): boolean {
     const { workload, targets } = this.setting;
-    if (!slow?.finished || slow.metrics.tpot.count === 0) return false;
+    if (!slow?.finished || (targets.tpotAsked && slow.metrics.tpot.count === 0)) return false;
     const allowed = 1 - targets.share + 1e-9;
     const { misses, load } = slow.metrics;
     if (misses.atMost > allowed) return false;

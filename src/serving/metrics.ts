@@ -16,6 +16,8 @@ export type Limit = (typeof LIMITS)[number];
 export interface Targets {
   readonly ttftSeconds: number;
   readonly tpotSeconds: number;
+  /** The user asked for it: then requests without a second token, of which it is not known, do not meet it. */
+  readonly tpotAsked?: boolean;
   /** Share of the requests that must meet them, such as 0.99. */
   readonly share: number;
 }

@@ -377,6 +377,7 @@ export function readTargets(s: Pick<Scenario, 'ttft' | 'tpot' | 'percentile'>): 
   return {
     ttftSeconds: parseSeconds(String(s.ttft ?? DEFAULT_TARGETS.ttft), '--ttft', true),
     tpotSeconds: parseSeconds(String(s.tpot ?? DEFAULT_TARGETS.tpot), '--tpot'),
+    tpotAsked: s.tpot !== undefined,
     share: parseNumber(s.percentile ?? DEFAULT_TARGETS.percentile, '--percentile', { min: 1, max: 99.99 }) / 100,
   };
 }

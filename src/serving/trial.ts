@@ -71,7 +71,7 @@ export function trial(
   const meets = finished && few;
   return {
     // Without a second token nothing is known about the time between tokens.
-    meets: meets && metrics.tpot.count > 0,
+    meets: meets && (metrics.tpot.count > 0 || !targets.tpotAsked),
     // A request that is refused has no first token.
     missed: meets ? null : metrics.lateFirst + metrics.rejected >= metrics.slowTokens ? 'ttft' : 'tpot',
     figures: figuresOf(metrics),

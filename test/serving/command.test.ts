@@ -367,11 +367,15 @@ describe('settings', () => {
   });
 
   it('without a second token TPOT is not known, and its target is not met', async () => {
-    const one = ['--device', 'h200', '--codec', 'full', '--requests', '60', '--output-tokens', '1'];
+    const open = ['--device', 'h200', '--codec', 'full', '--requests', '60', '--output-tokens', '1'];
+    const one = [...open, '--tpot', '80ms'];
     const { out } = await simulate(...one);
     expect(out).toContain('p95 TPOT – ms');
     expect(out.replace(/\s+/g, ' ')).toContain('does not meet the targets: no request has a second token');
     expect((await report(...one, '--find-rate')).candidates![0]).toMatchObject({ requestsPerSecond: { estimate: 0 } });
+    // Where nobody asked for it, first tokens decide.
+    expect((await simulate(...open)).out.replace(/\s+/g, ' ')).toMatch(/: meets the targets/);
+    expect((await report(...open, '--find-rate')).candidates![0]!.requestsPerSecond.low).toBeGreaterThan(0);
   });
 
   it('a trace replaces the requests of a scenario, faster where that is asked', async () => {
