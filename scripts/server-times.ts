@@ -193,7 +193,8 @@ async function spreads(
     const other = Object.keys(fitted).find((name) => name !== stack && name !== 'all')!;
     const by =
       of === 'leftOut' || !isFree.step
-        ? `, with the time that ${STACK_LABELS[other]} takes around its kernels, as these rows had set its own`
+        ? `; the server’s time around its kernels taken from ${STACK_LABELS[other]}, as these rows had set that of ` +
+          `${STACK_LABELS[stack]}`
         : '';
     const among = groups.length > 1 ? `; the worst of ${groups.length} such groups` : '';
     return `${STACK_LABELS[stack]} on ${device}, ${rows} rows of ${file}${by}${among}`;

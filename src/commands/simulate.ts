@@ -219,7 +219,7 @@ const PLANNED_ONLY = {
 /** @throws UserError for a flag that changes a plan alone */
 function refusePlanned(args: Args): void {
   for (const [flag, instead] of Object.entries(PLANNED_ONLY))
-    if (args.flags[flag] !== undefined) throw new UserError(`--${flag} changes plans, not simulations`, instead);
+    if (args.flags[flag] !== undefined) throw new UserError(`--${flag} is for plan alone`, instead);
 }
 
 /** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */

@@ -115,7 +115,7 @@ function withRemoved(answer: Answer, removed: readonly Removed[]): Answer {
   const full = removed.find(({ id, target }) => id.startsWith('full/') && target.startsWith('--t'));
   return answer.deploy || answer.reason === null || !full
     ? answer
-    : { ...answer, reason: `the full cache misses ${full.target} (${full.reason}), and of others ${answer.reason}` };
+    : { ...answer, reason: `the full cache misses ${full.target} (${full.reason}); of the others ${answer.reason}` };
 }
 
 /** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */

@@ -276,7 +276,7 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     notes: [
       ...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []),
       ...(listed.until === undefined ? [] : [lastWith(listed.until, stack)]),
-      ...(unlike.apart && words.flags.apart ? ['so each, and a proxy that sends prompts to those that prefill'] : []),
+      ...(unlike.apart && words.flags.apart ? ['a proxy sends prompts to those that prefill'] : []),
       ...missingNotes(unlike, words),
       ...notesOf(request),
     ],

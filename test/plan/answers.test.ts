@@ -197,7 +197,7 @@ describe('targets', () => {
     const missed = removed.find(({ id }) => id === 'full/full')!.reason;
     expect(answer.deploy).toBeNull();
     expect(answer.reason).toBe(
-      `the full cache misses --tpot 60ms (${missed}), and of others nothing is published about these plans' quality`,
+      `the full cache misses --tpot 60ms (${missed}); of the others nothing is published about these plans' quality`,
     );
   });
 

@@ -87,7 +87,9 @@ it('with replicas that prefill, groups as the question has them: all of their GP
   expect(deploy.outputTokensPerSecond).toBeCloseTo(deploy.prefillReplicas * deploy.estimate.output_throughput, 6);
   const text = (of: SimulatedFleet): string =>
     fleetText(planned.fleet, planned.reports[0] as PlanReport, { width: 400, colour: false, best: false }, of);
-  expect(text(found)).toContain(`${deploy.replicas} replicas and ${deploy.prefillReplicas} more to prefill of 1 GPU`);
+  expect(text(found)).toContain(
+    `${deploy.gpus} replicas of 1 GPU (${deploy.replicas} decode, ${deploy.prefillReplicas} prefill)`,
+  );
   expect(text(found)).toContain('NixlConnector');
   expect(text(found)).not.toContain('--transfer-rate');
   const { transferRate: _rate, ...open } = server;

@@ -15,6 +15,7 @@ export interface Explained extends StepExplanation {
   readonly model: string;
   /** The GPU, by name. */
   readonly device: string;
+  readonly gpus: number;
 }
 
 /**
@@ -35,7 +36,7 @@ export function explainRow(r: PlanRequest, report: PlanReport, row: string): Exp
       r.pricer ? 'name a row that fits' : 'name a device of the catalogue with --device',
     );
   const explained = explainStep(c, r.pricer, batch, r.contextTokens);
-  return { planId: plan.id, model: r.geometry.name, device: r.device.name, ...explained };
+  return { planId: plan.id, model: r.geometry.name, device: r.device.name, gpus: r.gpus, ...explained };
 }
 
 function rowOf({ plans }: PlanReport, row: string): Plan {

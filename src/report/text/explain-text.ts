@@ -56,7 +56,7 @@ export function explainText(e: Explained, { width }: { readonly width: number })
   const { kernels, share: ofTime } = e.weakest;
   const some = kernels.length > NAMED ? `${kernels.slice(0, NAMED).join(', ')} …` : kernels.join(', ');
   const isAll = ofTime > ALL || e.evidence === 'measured';
-  const word = isAll ? e.evidence : `called ${e.evidence} as ${share(ofTime)} of its time is (${some})`;
+  const word = isAll ? e.evidence : `${e.evidence}, as ${share(ofTime)} of its time is that or less sure (${some})`;
   const { floor } = e;
   const ends = floor && FLOOR_ENDS[endsOf(floor.kernels, e.secondsPerStep)];
   const servers = floor
@@ -66,15 +66,15 @@ export function explainText(e: Explained, { width }: { readonly width: number })
     : '';
   const asOne = e.contributions.some(({ evidence }) => isEstimate(evidence))
     ? 'Attainable is what tuned kernels would take, which nobody measured: slower ones may lie outside. They are ' +
-      `assumed to err with one sign: their distances to the slow end add up to ${time(e.unmeasuredSeconds)}, and a ` +
+      `assumed to err all to one side: their distances to the slow end add up to ${time(e.unmeasuredSeconds)}, and a ` +
       "share is its distance times that, over the square of the step's."
     : '';
   const isLeftOut = e.contributions.some(({ leftOut, call, exchange }) =>
     [...leftOut, ...(call?.leftOut ?? []), ...(exchange?.leftOut ?? [])].some(({ what }) => what.includes('left out')),
   );
   const head =
-    `${e.planId} of ${e.model} on ${e.device}, ${e.batch} sequences of ${e.contextTokens} tokens: a step takes ` +
-    `${range(e.secondsPerStep)}, ${word}.${servers} What makes ` +
+    `${e.planId} of ${e.model} on ${e.gpus > 1 ? `${e.gpus} × ` : ''}${e.device}, ${e.batch} sequences of ` +
+    `${e.contextTokens} tokens: a step takes ${range(e.secondsPerStep)}, ${word}.${servers} What makes ` +
     `${floor ? 'the kernels' : 'it'} that unsure, with shares of the squared distance to the slow end:`;
   const others = `${e.contributions.length + 1}. ${share(e.shareOfOthers)}: all others`;
   return [
@@ -89,7 +89,8 @@ export function explainText(e: Explained, { width }: { readonly width: number })
 }
 
 const LEFT_OUT =
-  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of it.';
+  'Left out: taken from the data, predicted from the rest, compared. "Came within" holds for 90 % of it, unless ' +
+  'another share is told.';
 
 /** Which ends of a step whole servers set. */
 type Ends = 'fast' | 'slow' | 'both';
@@ -175,7 +176,10 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   const longest = Math.max(...all.map((p) => p.seconds));
   const decisive = all.filter((p) => p.seconds >= DECIDES_NOTHING * longest);
   const listed = decisive.map((p) => `${p.part} ${time(p.seconds)}`);
-  const parts = law.kind === 'sum' || listed.length < 2 ? listed : [`${listed.join(' and ')} side by side`];
+  const parts =
+    law.kind === 'sum' || listed.length < 2
+      ? listed
+      : [`${listed.join(' and ')} side by side (their fourth powers add)`];
   const sum = [...(first ? [`launch ${time(first.seconds)}`] : []), ...parts].join(' + ');
   const alone = rule?.from ?? seconds.estimate;
   const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;

@@ -247,20 +247,17 @@ function shapeWords(
   if (replicas > 1 && row.usersPerReplica === 1 && prefill === 0)
     return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
   const shape =
-    `${replicas} replica${replicas === 1 ? '' : 's'}${prefill === 0 ? '' : ` and ${prefill} more to prefill`} of ` +
-    `${degree} GPU${degree === 1 ? '' : 's'}`;
+    `${replicas + prefill} replica${replicas + prefill === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}` +
+    (prefill === 0 ? '' : ` (${replicas} decode, ${prefill} prefill)`);
   return (
     `: ${replicas === 1 && degree === 1 && prefill === 0 ? '' : `${shape}, `}${plan}, ` +
     `${usersWords(row)}${replicas === 1 ? '' : ' each'}`
   );
 }
 
-/** `replicas are`, or with those that prefill `groups of 2 replicas and 1 more that prefills are`. */
+/** `replicas are`, or with those that prefill `groups of 2 decoding and 1 prefilling replicas are`. */
 const togetherWords = ({ together: { replicas, prefillReplicas: prefill } }: SimulatedFleet): string =>
-  prefill === 0
-    ? 'replicas are'
-    : `groups of ${replicas} replica${replicas === 1 ? '' : 's'} and ${prefill} more that ` +
-      `prefill${prefill === 1 ? 's' : ''} are`;
+  prefill === 0 ? 'replicas are' : `groups of ${replicas} decoding and ${prefill} prefilling replicas are`;
 
 /** Why a replica takes no second user. */
 const WHY_ONE: Readonly<Record<FleetRow['limitedBy'], string>> = {
@@ -270,8 +267,10 @@ const WHY_ONE: Readonly<Record<FleetRow['limitedBy'], string>> = {
 };
 
 /** The command of one replica. */
-const commandWords = ({ serve, replicas }: { readonly serve: string | null; readonly replicas: number }) =>
-  serve === null || replicas === 1 ? serve : `${serve}; so on each of ${replicas} replicas`;
+const commandWords = ({ serve, ...of }: Partial<FleetService> & Pick<FleetService, 'serve' | 'replicas'>) => {
+  const all = of.replicas + (of.prefillReplicas ?? 0);
+  return serve === null || all === 1 ? serve : `${serve}; so on each of ${all} replicas`;
+};
 
 /** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (…), at most 18`. */
 function rowWords(row: FleetRow, { device: gpu, tested }: PlanReport): string {
