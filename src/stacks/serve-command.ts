@@ -304,7 +304,6 @@ function missingNotes(unlike: ServeRequest['unlike'], { flags }: Words): string[
   const missing = [
     ...(unlike.chunked === false && !flags.wholePrompts ? ['prompts in whole'] : []),
     ...(unlike.prefixCaching === false && !flags.noPrefixes ? ['no prefix cache'] : []),
-    ...(unlike.asynchronous === false && !flags.synchronous ? ['scheduling between steps'] : []),
     ...(unlike.blockTokens !== undefined && !flags.blockTokens ? [`blocks of ${unlike.blockTokens} tokens`] : []),
     ...(unlike.apart && !flags.apart ? ['prefill apart'] : []),
   ];

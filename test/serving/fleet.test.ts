@@ -96,3 +96,17 @@ it('with replicas that prefill, groups as the question has them: all of their GP
   const assumed = await simulated({ ...full, server: open }, 2);
   expect(text(assumed.found)).toContain('--transfer-rate sets what you measured');
 });
+
+it('a server that is simulated as it is by default is started without further options', async () => {
+  for (const stack of ['vllm', 'sglang', 'trtllm']) {
+    const { found } = await simulated(
+      {
+        ...{ device: 'h200', model: 'ledger/models/llama-3.1-8b.json', codec: ['full'], stack, tpot: '50ms' },
+        workload: { rate: 1, promptTokens: 200, outputTokens: 20, requests: 50 },
+      },
+      4,
+    );
+    expect(found.deploy!.serve, stack).toMatch(/MODEL/);
+    expect(found.deploy!.serve, stack).not.toMatch(/not here|batched|chunked|max_num_tokens|--no-|disable|block|page/);
+  }
+});

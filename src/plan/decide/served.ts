@@ -43,8 +43,8 @@ function mostTokens({ contextTokens }: Asked, { memory }: Plan): number {
   return Math.floor((usableBytes - weightsBytes - codecBytes) / (kvBytesPerSequence / contextTokens));
 }
 
-/** Tokens of a block of vLLM's and SGLang's cache, unless it is said. */
-const USUAL_BLOCK = 16;
+/** Tokens of a block of a server's cache, unless it is said: TRT-LLM's, and others'. */
+const USUAL_BLOCKS = { trtllm: 32, others: 16 } as const;
 
 /** What was simulated and a server does not do by default. */
 function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated): ServeRequest['unlike'] {
@@ -57,7 +57,9 @@ function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated
     ...(as.chunkedPrefill || readsWhole ? {} : { chunked: false }),
     ...(as.prefixCaching || readsWhole || as.speculation ? {} : { prefixCaching: false }),
     ...(as.asyncScheduling ? {} : { asynchronous: false }),
-    ...(as.blockTokens === USUAL_BLOCK || servingStack === 'trtllm' ? {} : { blockTokens: as.blockTokens }),
+    ...(as.blockTokens === USUAL_BLOCKS[servingStack === 'trtllm' ? 'trtllm' : 'others']
+      ? {}
+      : { blockTokens: as.blockTokens }),
     ...(as.prefillReplicas > 0 ? { apart: true } : {}),
   };
 }
