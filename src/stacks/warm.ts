@@ -48,14 +48,17 @@ export const SHARE_THAT_MATTERS = 0.25;
 const FROM_MEMORY: readonly TunedClass[] = ['product', 'product-fp8', 'decode-attention', 'latent-attention'];
 const isFromMemory = (of: TunedClass): boolean => FROM_MEMORY.includes(of);
 
+const L2_BYTES = new Map<string, number>();
+
 /**
  * The least that reading weights or a cache from memory takes, as a step does, where a time may be one of a repeated
  * measurement that had them in the L2; else 0.
  */
 function coldSeconds({ device, rates, sources }: StackFile, table: StackTable, shape: OpShape, known: number): number {
   const of = tunedClass(table.op);
-  const l2Bytes = DEVICES.find(({ id }) => id === device)?.l2Bytes;
-  if (!l2Bytes || !isFromMemory(of)) return 0;
+  if (!isFromMemory(of)) return 0;
+  if (!L2_BYTES.has(device)) L2_BYTES.set(device, DEVICES.find(({ id }) => id === device)?.l2Bytes ?? 0);
+  const l2Bytes = L2_BYTES.get(device)!;
   const work = classSpec(table.op).work(shape);
   if (work.bytes <= SHARE_THAT_MATTERS * known * rates.memoryBytesPerSecond) return 0;
   const isWarm = maybeWarmBytes(of, shape, work, l2Bytes, sources[table.source]!.repository) === work.bytes;
