@@ -390,7 +390,5 @@ async function render(
 const CSV_HEADER = 'request,arrival_s,prompt_tokens,output_tokens,queue_s,ttft_s,tpot_s,e2el_s,preemptions,replica';
 
 const csvLine = (e: Ended): string =>
-  [
-    ...[e.number, e.arrival, e.promptTokens, e.outputTokens, e.queueSeconds, e.ttftSeconds, e.tpotSeconds ?? ''],
-    ...[e.e2elSeconds, e.preemptions, e.replica],
-  ].join(',');
+  `${e.number},${e.arrival},${e.promptTokens},${e.outputTokens},${e.queueSeconds},${e.ttftSeconds},` +
+  `${e.tpotSeconds ?? ''},${e.e2elSeconds},${e.preemptions},${e.replica}`;

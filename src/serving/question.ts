@@ -16,7 +16,7 @@ import {
 import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
-import { serverDefaults } from '../stacks/server-memory.js';
+import { serverDefaults, usualBlockTokens } from '../stacks/server-memory.js';
 import { isAsynchronous, reservesAnswer, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseRate, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
@@ -346,7 +346,7 @@ export function readServer(
     maxNumBatchedTokens,
     batchWait: iterations > 0 ? { iterations, tokens: ratio * maxNumBatchedTokens } : null,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
-    blockTokens: whole('blockTokens', 1, 65_536, stack === 'vllm' || stack === 'sglang' || device.defaults ? 16 : 32),
+    blockTokens: whole('blockTokens', 1, 65_536, device.defaults ? 16 : usualBlockTokens(stack)),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),

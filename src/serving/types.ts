@@ -210,7 +210,8 @@ export interface SimulatedFleet {
   readonly thinkSeconds: number;
   readonly targets: ReportedTargets;
   /** Of replicas that are simulated together: those that decode, and further ones that prefill. */
-  readonly together: { readonly replicas: number; readonly prefillReplicas: number };
+  readonly replicas: number;
+  readonly prefillReplicas: number;
   /** What was assumed of the server that the question leaves open. */
   readonly notes: readonly string[];
   /** Plans that were simulated: those that run today, and those whose kernels would have to be written. */

@@ -79,6 +79,9 @@ export const serverDefaults = (
       ? TRTLLM_DEFAULTS
       : vllmDefaults(vramBytes, device);
 
+/** Tokens of a block of a server's cache; of what is no server those of our own pages. */
+export const usualBlockTokens = (stack: string | null): number => (stack === 'vllm' || stack === 'sglang' ? 16 : 32);
+
 /** CUDA context and libraries: aiconfigurator's measured 551 MB, before it was raised for safety. */
 const CONTEXT_BYTES = 551 * MIB;
 /** What CUDA does not show of the memory that the driver reports: on H100 81,559 MiB against 79.19 GiB. */

@@ -18,10 +18,11 @@ export const L2_MULTIPLE = 2.5;
 /** Copies of their weights on which products are timed in turn, by repository; one where it is not listed. */
 const WEIGHT_COPIES: Readonly<Record<string, number>> = { 'ai-dynamo/aiconfigurator': 6 };
 
+const isProduct = (of: TunedClass): boolean => of === 'product' || of === 'product-fp8';
+
 /** Bytes of weights or cache that a call reads once; 0 of what reads activations alone. */
 function streamedBytes(of: TunedClass, shape: OpShape, work: OpWork): number {
-  if (of === 'product' || of === 'product-fp8')
-    return (of === 'product' ? STORAGE_BYTES : FP8_BYTES) * shape['inner']! * shape['columns']!;
+  if (isProduct(of)) return (of === 'product' ? STORAGE_BYTES : FP8_BYTES) * shape['inner']! * shape['columns']!;
   return of === 'small' || work.onLink ? 0 : (work.cacheBytes ?? work.bytes);
 }
 
@@ -34,8 +35,7 @@ export function maybeWarmBytes(of: TunedClass, shape: OpShape, work: OpWork, l2B
   const fits = L2_MULTIPLE * l2Bytes;
   const streamed = streamedBytes(of, shape, work);
   if (streamed === 0) return 0;
-  const isProduct = of === 'product' || of === 'product-fp8';
-  if (!isProduct) return streamed <= fits ? work.bytes : 0;
+  if (!isProduct(of)) return streamed <= fits ? work.bytes : 0;
   const activations = work.bytes - streamed;
   if ((WEIGHT_COPIES[by] ?? 1) * streamed + activations <= fits) return work.bytes;
   return activations <= fits ? activations : 0;
@@ -48,7 +48,7 @@ export const SHARE_THAT_MATTERS = 0.25;
 const FROM_MEMORY: readonly TunedClass[] = ['product', 'product-fp8', 'decode-attention', 'latent-attention'];
 const isFromMemory = (of: TunedClass): boolean => FROM_MEMORY.includes(of);
 
-const L2_BYTES = new Map<string, number>();
+const L2_BYTES = new Map(DEVICES.map(({ id, l2Bytes }) => [id, l2Bytes ?? 0]));
 
 /**
  * The least that reading weights or a cache from memory takes, as a step does, where a time may be one of a repeated
@@ -57,11 +57,10 @@ const L2_BYTES = new Map<string, number>();
 function coldSeconds({ device, rates, sources }: StackFile, table: StackTable, shape: OpShape, known: number): number {
   const of = tunedClass(table.op);
   if (!isFromMemory(of)) return 0;
-  if (!L2_BYTES.has(device)) L2_BYTES.set(device, DEVICES.find(({ id }) => id === device)?.l2Bytes ?? 0);
-  const l2Bytes = L2_BYTES.get(device)!;
   const work = classSpec(table.op).work(shape);
   if (work.bytes <= SHARE_THAT_MATTERS * known * rates.memoryBytesPerSecond) return 0;
-  const isWarm = maybeWarmBytes(of, shape, work, l2Bytes, sources[table.source]!.repository) === work.bytes;
+  const isWarm =
+    maybeWarmBytes(of, shape, work, L2_BYTES.get(device) ?? 0, sources[table.source]!.repository) === work.bytes;
   return isWarm ? streamedBytes(of, shape, work) / rates.memoryBytesPerSecond : 0;
 }
 

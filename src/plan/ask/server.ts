@@ -102,7 +102,7 @@ export interface Host {
 
 /** @throws UserError for what is no version */
 function readVersion(text: string): string {
-  if (/^\d+(\.\d+)*[\w.+-]*$/.test(text)) return text;
+  if (/^\d[\w.+-]*$/.test(text)) return text;
   throw new UserError(`--server-version must be one such as 0.19.1, not ${show(text)}`, 'correct it, or leave it out');
 }
 

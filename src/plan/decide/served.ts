@@ -1,6 +1,6 @@
 /** A plan as the server that runs it is started. */
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
-import { serverDefaults } from '../../stacks/server-memory.js';
+import { serverDefaults, usualBlockTokens } from '../../stacks/server-memory.js';
 import { listedAs } from '../../stacks/serving.js';
 import type { Answer } from '../answer-types.js';
 import type { Plan } from '../types.js';
@@ -43,9 +43,6 @@ function mostTokens({ contextTokens }: Asked, { memory }: Plan): number {
   return Math.floor((usableBytes - weightsBytes - codecBytes) / (kvBytesPerSequence / contextTokens));
 }
 
-/** Tokens of a block of a server's cache, unless it is said: TRT-LLM's, and others'. */
-const USUAL_BLOCKS = { trtllm: 32, others: 16 } as const;
-
 /** What was simulated and a server does not do by default. */
 function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated): ServeRequest['unlike'] {
   const usual = serverDefaults(servingStack, device.vramBytes, device.id ?? '');
@@ -57,9 +54,7 @@ function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated
     ...(as.chunkedPrefill || readsWhole ? {} : { chunked: false }),
     ...(as.prefixCaching || readsWhole || as.speculation ? {} : { prefixCaching: false }),
     ...(as.asyncScheduling ? {} : { asynchronous: false }),
-    ...(as.blockTokens === USUAL_BLOCKS[servingStack === 'trtllm' ? 'trtllm' : 'others']
-      ? {}
-      : { blockTokens: as.blockTokens }),
+    ...(as.blockTokens === usualBlockTokens(servingStack) ? {} : { blockTokens: as.blockTokens }),
     ...(as.prefillReplicas > 0 ? { apart: true } : {}),
   };
 }

@@ -256,7 +256,7 @@ function shapeWords(
 }
 
 /** `replicas are`, or with those that prefill `groups of 2 decoding and 1 prefilling replicas are`. */
-const togetherWords = ({ together: { replicas, prefillReplicas: prefill } }: SimulatedFleet): string =>
+const togetherWords = ({ replicas, prefillReplicas: prefill }: SimulatedFleet): string =>
   prefill === 0 ? 'replicas are' : `groups of ${replicas} decoding and ${prefill} prefilling replicas are`;
 
 /** Why a replica takes no second user. */
