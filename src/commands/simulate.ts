@@ -13,7 +13,7 @@ import {
   type Workload,
   type WorkloadName,
 } from '../schema/serving.js';
-import type { Scenario, Setting } from '../schema/settings.js';
+import { PLANNED_ONLY, type Scenario, type Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
@@ -207,14 +207,6 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
     if (asked[name] !== undefined && !means)
       throw new UserError(`--${servingFlag(name)} means nothing for these requests`, `${cure}, or leave it out`);
 }
-
-/** Settings of a plan, which a run of requests has no use for, and what says it here. */
-const PLANNED_ONLY = {
-  ctx: 'lengths are those of the requests: write --prompt-tokens and --output-tokens, or --max-model-len',
-  batch: 'sequences begin as requests come: write --max-num-seqs for the most at once',
-  confidence: 'targets are met by a share of the requests: write --percentile',
-  'page-tokens': 'a server has blocks: write --block-tokens',
-} as const;
 
 /** @throws UserError for a flag that changes a plan alone */
 function refusePlanned(args: Args): void {

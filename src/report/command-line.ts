@@ -1,6 +1,6 @@
 /** The command that gives the same answer as a page, whole: it needs no file that the reader does not have. */
 import { FIELDS } from '../schema/fields.js';
-import type { Scenario } from '../schema/settings.js';
+import { PLANNED_ONLY, type Scenario } from '../schema/settings.js';
 
 /** A word as a POSIX shell takes it. */
 export const shellWord = (text: string): string =>
@@ -13,11 +13,11 @@ function flagsOf(flag: string, value: unknown): string[] {
   return [flag, String(value)];
 }
 
-/** `lla-sim plan --flags` with a flag for each field of the scenario; `simulate` takes those of requests and server. */
+/** `lla-sim plan --flags` with a flag for each field of the scenario; `simulate` takes those that it knows. */
 export function commandLine(scenario: Scenario, command: 'plan' | 'simulate' = 'plan'): string {
   const words = ['lla-sim', command];
-  for (const { flag, part, name } of FIELDS.values()) {
-    if (part !== null && command === 'plan') continue;
+  for (const { key, flag, part, name } of FIELDS.values()) {
+    if (command === 'plan' ? part !== null : key in PLANNED_ONLY) continue;
     const holder = (part === null ? scenario : scenario[part]) as Readonly<Record<string, unknown>> | undefined;
     const value = holder?.[name];
     if (value !== undefined) words.push(...flagsOf(flag, value));

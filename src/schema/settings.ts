@@ -305,6 +305,14 @@ export type Scenario = { readonly [K in SettingName]?: Value<(typeof SETTINGS)[K
   readonly server?: Server;
 };
 
+/** Settings of a plan, which a run of requests has no use for, and what says it here. */
+export const PLANNED_ONLY = {
+  ctx: 'lengths are those of the requests: write --prompt-tokens and --output-tokens, or --max-model-len',
+  batch: 'sequences begin as requests come: write --max-num-seqs for the most at once',
+  confidence: 'targets are met by a share of the requests: write --percentile',
+  'page-tokens': 'a server has blocks: write --block-tokens',
+} satisfies Readonly<Record<string, string>>;
+
 /** `pageTokens` -> `page-tokens`, `context` -> `ctx`. */
 export function flagOf(name: SettingName): string {
   const setting: Setting = SETTINGS[name];

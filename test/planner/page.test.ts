@@ -181,6 +181,8 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await page.waitForSelector('#p-served-text pre', { timeout: 30_000 });
     const command = (await page.locator('#p-served-text code').innerText()).split(' ');
     expect(command.join(' ')).toContain('--requests 300');
+    // A plan's context is none of a run of requests, and the command would be refused.
+    expect(command.join(' ')).not.toContain('--ctx');
     const cli = await inProcess('simulate', ...command.slice(2));
     expect(wordsOf(await page.locator('#p-served-text pre').innerText())).toBe(wordsOf(cli.out));
     expect(await page.locator('#p-served canvas').count()).toBe(2);
