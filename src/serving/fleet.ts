@@ -3,10 +3,12 @@
  * replicas of their own.
  */
 import type { Sources } from '../plan/ask/prepare.js';
+import { linkRate } from '../cost/pricers.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { served } from '../plan/decide/served.js';
 import type { FleetRow, PlannedFleet } from '../plan/decide/fleet.js';
 import type { Plan } from '../plan/types.js';
+import { formatDecimalBytes } from '../numbers/units.js';
 import { isUnfit } from '../plan/decide/representatives.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
@@ -15,8 +17,8 @@ import { Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import { enoughFor } from './misses.js';
 import type { Bound } from './price/price.js';
-import { transferNotes } from './price/transfer.js';
-import { reportedTargets, type Requested } from './question.js';
+import { transferNotes, transferRate, transfersUnknown } from './price/transfer.js';
+import { reportedTargets, type Requested, type ServerChoice } from './question.js';
 import { trial } from './trial.js';
 import type { FleetService, SimulatedFleet } from './types.js';
 
@@ -53,11 +55,18 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
   );
   const { workload, targets, server, tested } = settings[0]!.setting;
   /** @param sure plans that meet the targets by the estimate alone do not count */
-  const fewest = (rows: readonly FleetRow[], known: FleetService | null, sure: boolean): FleetService | null => {
+  const fewest = (
+    rows: readonly FleetRow[],
+    known: FleetService | null,
+    sure: boolean,
+    changed: Partial<ServerChoice> = {},
+  ): FleetService | null => {
     let best = known;
     for (const row of rows)
-      for (const { setting, plan } of settings)
+      for (const { setting: asked, plan } of settings) {
+        const setting = { ...asked, server: { ...asked.server, ...changed } };
         best = serviceOf(fleet.users, row, setting, plan.plans, { known: best, onlySure: sure }) ?? best;
+      }
     return best;
   };
   const kept = fleet.cheapest === null ? fleet.rows.filter((row) => row.quality === 'kept') : [];
@@ -65,19 +74,31 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
   const unwritten = kept.filter((row) => row.servedBy === null);
   const deploy = fewest(today, null, false);
   const best = fewest(unwritten, deploy, deploy !== null);
+  // What nobody measured here may decide: the other end of it is told beside.
+  const fastest = transferRate(null, linkRate(settings[0]!.setting.link, 2), 'low');
+  const tuned = transfersUnknown(server) ? fewest(today, null, false, { transferBytesPerSecond: fastest }) : null;
   return {
     workload: workload.lengthsLabel,
     thinkSeconds: workload.thinkSeconds,
     targets: reportedTargets(targets, scenario),
     replicas: server.replicas,
     prefillReplicas: server.prefillReplicas,
-    notes: transferNotes(server),
+    notes: [...transferNotes(server), ...tunedNotes(tuned, deploy, fastest)],
     tried: { today: today.map((row) => row.name), unwritten: unwritten.map((row) => row.name) },
     deploy,
     upside: best === deploy ? null : best,
     tested,
   };
 }
+
+/** Fewer GPUs where the cache goes as fast as the fastest published transfer: a reason to measure before buying. */
+const tunedNotes = (tuned: FleetService | null, deploy: FleetService | null, bytesPerSecond: number): string[] =>
+  tuned === null || (deploy !== null && tuned.gpus >= deploy.gpus)
+    ? []
+    : [
+        `at ${formatDecimalBytes(bytesPerSecond)}/s ${tuned.gpus} GPUs serve these users ` +
+          `${tuned.slowEnd ? 'even if every step takes the slow end' : 'by the estimate'}: measure yours before you buy`,
+      ];
 
 /**
  * The fewest replicas that serve the users; null where not one user gets the targets, and where it is no better than

@@ -166,7 +166,7 @@ describe('streams and exit codes', () => {
       ['plan', '--vram', '80GB', '--ctx', '1e99'],
       ['plan', 'no.yaml'],
       ['models', 'x'],
-      ['plan', '--device', 'h200', '--output', '/nonexistent/x'],
+      ['plan', '--device', 'h200', '--output', '/dev/null/x'],
     ])
       expectBadInput(await inProcess(command, ...args));
     for (const args of [['plna'], ['plan', '--vram', '80GB', '--nope'], ['__proto__'], ['constructor']])

@@ -47,7 +47,7 @@ describe('lla-sim paper', () => {
       ['--calibration', 'none.json'],
       ['--calibration', llvmpipe],
       ['x'],
-      ['--output', '/nonexistent/x'],
+      ['--output', '/dev/null/x'],
     ])
       expectBadInput(await inProcess('paper', ...args));
     expectBadInput(program.run(['paper', '--nope']));

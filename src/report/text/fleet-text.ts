@@ -163,7 +163,7 @@ const groupedWords = ({ gpus, tensorParallel: n }: Pick<FleetRow, 'gpus' | 'tens
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 
-/** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s (estimate 0.2 s), …`. */
+/** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s at the slow end, 0.2 s by …`. */
 function serviceWords(row: FleetService, device: string): string {
   const { estimate, high, slowEnd, outputTokensPerSecond: rate } = row;
   const pair = (metric: 'ttft' | 'tpot'): string => {
@@ -172,7 +172,8 @@ function serviceWords(row: FleetService, device: string): string {
       return ms === null ? 'unknown of so few requests' : shortSeconds(ms / 1e3);
     };
     const [sure, likely] = [words(high), words(estimate)];
-    return slowEnd ? `${sure} (estimate ${likely})` : `${likely} by the estimate, ${sure} at the slow end`;
+    const ends = [`${sure} at the slow end`, `${likely} by the estimate`];
+    return (slowEnd ? ends : ends.reverse()).join(', ');
   };
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
   return (

@@ -19,12 +19,18 @@ const PUBLISHED: Readonly<Record<Bound, number>> = { low: 49e9, estimate: 3e9, h
 export const transferRate = (asked: number | null, link: number | null, bound: Bound): number =>
   asked ?? Math.min(link ?? Infinity, PUBLISHED[bound]);
 
-/** Says where published rates stand in for a server's own. */
-export const transferNotes = (server: {
+interface Transferring {
   readonly prefillReplicas: number;
   readonly transferBytesPerSecond: number | null;
-}): string[] =>
-  server.prefillReplicas > 0 && server.transferBytesPerSecond === null
+}
+
+/** Published rates stand in for a server's own. */
+export const transfersUnknown = (server: Transferring): boolean =>
+  server.prefillReplicas > 0 && server.transferBytesPerSecond === null;
+
+/** Says where published rates stand in for a server's own. */
+export const transferNotes = (server: Transferring): string[] =>
+  transfersUnknown(server)
     ? [
         `the cache goes to the GPUs that decode at ${PUBLISHED.high / 1e9} to ${PUBLISHED.low / 1e9} GB/s each, as ` +
           'published transfers by NIXL did; --transfer-rate sets what you measured',
