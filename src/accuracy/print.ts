@@ -2,6 +2,7 @@
 import { csvCell, markdownText } from '../report/tables.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatError, percent } from '../numbers/units.js';
+import { RUNTIMES, STACKS } from '../stacks/serving.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
 
 const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
@@ -53,6 +54,7 @@ export function accuracyTable(report: AccuracyReport, width: number): string {
     ...part('Rows that fit', 'model', fits(report.kinds)),
     ...part('Not possible without a cached prompt', 'campaign', report.cachedPrompts),
     ...unpriced(report, width),
+    ...standIns(report, width),
     '',
     ...wrap(LEGEND, width),
     ...wrap(verdict(report), width),
@@ -75,6 +77,16 @@ function unpriced({ notPriced }: AccuracyReport, width: number): string[] {
     ...(more > 0 ? [`${more} more: --format markdown lists them`] : []),
   ];
 }
+
+/** Servers without prices of their own, which others' stand in for. */
+function standIns({ figures }: AccuracyReport, width: number): string[] {
+  const names = [...new Set(figures.map((f) => f.serverName))].filter((name) => !PRICED.includes(name)).sort();
+  return names.length === 0
+    ? []
+    : ['', ...wrap(`No prices of ${names.join(', ')}: those of a server that the GPU has tables of stand in.`, width)];
+}
+
+const PRICED: readonly string[] = [...STACKS, ...RUNTIMES];
 
 /** Figures of time below which nothing is said, and the share that intervals of 90 % should hold, a few aside. */
 const FEWEST = 3;

@@ -103,6 +103,9 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
   const { workload: w } = row;
   const scenario = settingsOf(row, folder);
   const geometry = readGeometry();
+  const { weights } = row.precision;
+  if (FEWER_BITS.includes(weights) && !geometry.quantised)
+    return { by: 'nothing', why: `weights in ${weights}: name a model file that says how they are stored` };
   if (w.kind === 'boot') return { by: 'memory', scenario };
   if (w.kind === 'trace')
     return { by: 'simulate', scenario: { ...scenario, workload: { trace: resolve(folder, w.trace) } } };
@@ -175,6 +178,9 @@ function unpriced({ use, because, device, deviceName, codec, workload: w }: Row)
 }
 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
+
+/** Of which a server has several forms: a model's config.json says which. */
+const FEWER_BITS: readonly string[] = ['int8', 'int4', 'nvfp4'] satisfies Row['precision']['weights'][];
 
 type Compressed = NonNullable<Row['codec']>;
 

@@ -4,6 +4,7 @@ import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { PACKAGE_ROOT } from '../io/root.js';
+import { turn } from '../io/turn.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
@@ -151,6 +152,8 @@ export async function accuracy(
       judged.push(...figures);
       if (figures.length > 0) priced++;
     }
+    // Lets a signal come through: a row takes up to a second.
+    await turn();
     if (progress((i + 1) / asked.length)) break;
   }
   return reportOf(judged, needsOf(all), asked.length, priced, [...missing.values()]);

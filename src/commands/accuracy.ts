@@ -30,7 +30,7 @@ export const accuracyCommand: Command = {
     ...OUTPUT,
   },
   examples: [
-    ['accuracy', 'published rows of real servers beside their predictions, in half a minute'],
+    ['accuracy', 'published rows of real servers beside their predictions, in a minute or two'],
     ['accuracy --only h100 --format csv', 'figure by figure'],
     ['accuracy --ledger mine.json --tolerance 10%', 'three rows of your own server: whether to believe the tool'],
   ],
@@ -64,7 +64,13 @@ async function run(args: Args): Promise<ExitCode> {
   }
   await print(await render(report, format), outputOf(args));
   if (stopped) return EXIT.interrupted;
-  const beyond = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind) && k.median > tolerance);
+  if (tolerance === Infinity) return EXIT.ok;
+  const timed = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind));
+  if (timed.length === 0) {
+    if (!quiet) process.stderr.write('--tolerance judged nothing: no time of a row that judges was priced\n');
+    return EXIT.outsideTolerance;
+  }
+  const beyond = timed.filter((k) => k.median > tolerance);
   if (beyond.length === 0) return EXIT.ok;
   const words = beyond.map(({ kind, name, median }) => {
     const models = name === 'looped' ? 'that loop' : name;

@@ -29,14 +29,19 @@ export interface Link {
 }
 
 /**
- * Exchanges through a host, at their slowest and fastest: NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to
- * 41 of 64 GB/s, and took 24 to 48 µs for 32 KB (voipmonitor/rtx6kpro 29f3863, hardware/pcie-bandwidth.md and
- * optimization/nccl-tuning.md); vLLM's own exchange takes 5 µs where GPUs reach each other's memory.
+ * Exchanges through a host. NCCL on machines with RTX PRO 6000 over PCIe 5.0 moved 22 to 41 of 64 GB/s, and took 24 to
+ * 48 µs for 32 KB (voipmonitor/rtx6kpro 29f3863, hardware/pcie-bandwidth.md and optimization/nccl-tuning.md); vLLM's
+ * own exchange takes 5 µs where GPUs reach each other's memory. Slower was only the machine of the tables of L40S, from
+ * three GPUs on: 3.7 of 32 GB/s among four, 1.4 and up to 90 µs among eight (AIConfigurator).
  */
 const HOSTS = {
-  slowest: { seconds: 48e-6, shareOfRate: 22.2 / 64 },
-  fastest: { seconds: 5e-6, shareOfRate: 41 / 64 },
-} as const;
+  slowest: (gpus: number) => ({ seconds: 90e-6, shareOfRate: gpus <= 2 ? 22.2 / 64 : gpus <= 4 ? 3.7 / 32 : 1.4 / 32 }),
+  slow: (_: number) => ({ seconds: 48e-6, shareOfRate: 22.2 / 64 }),
+  fastest: (_: number) => ({ seconds: 5e-6, shareOfRate: 41 / 64 }),
+};
+
+/** Seconds of an exchange at the ends of what was published, and on the slowest machine but one. */
+export type HostEnds = Readonly<Record<keyof typeof HOSTS, number>>;
 
 /** Whether GPUs that exchange are joined by the server's board, not by links of their own. */
 export const throughHost = (link: Pick<Link, 'throughHost' | 'mostGpus'> | null, gpus: number): boolean =>
@@ -48,12 +53,14 @@ export function throughHostSeconds(
   bytes: number,
   gpus: number,
   link: Link | null,
-): Readonly<Record<keyof typeof HOSTS, number>> | null {
+): HostEnds | null {
   const rate = linkRate(link, gpus);
   if (rate === null || !throughHost(link, gpus)) return null;
-  const of = ({ seconds, shareOfRate }: { readonly seconds: number; readonly shareOfRate: number }): number =>
-    seconds + sentBytes(kind, bytes, gpus) / rate / shareOfRate;
-  return { slowest: of(HOSTS.slowest), fastest: of(HOSTS.fastest) };
+  const of = (host: keyof typeof HOSTS): number => {
+    const { seconds, shareOfRate } = HOSTS[host](gpus);
+    return seconds + sentBytes(kind, bytes, gpus) / rate / shareOfRate;
+  };
+  return { slowest: of('slowest'), slow: of('slow'), fastest: of('fastest') };
 }
 
 /**

@@ -108,6 +108,8 @@ export interface PlanRequest {
   /** Largest binding of the device, bytes; Infinity where it is not known. */
   readonly bindingBytes: number;
   readonly prefill: PrefillKind;
+  /** Tokens of a prompt that are worked on at once; absent: as lla-sim's decoder has it. */
+  readonly promptChunkTokens?: number;
   /** Sequences decoded together; null: as many as fit. */
   readonly batch: number | null;
   /** Sequences that the scenario's server runs at once, where it says so: no larger batch is recommended. */

@@ -303,21 +303,27 @@ class Simulation implements Surroundings {
     const outputTokens = requests.output[slot]!;
     const promptTokens = requests.prompt[slot]!;
     const first = requests.firstToken[slot]!;
+    const queueSeconds = requests.scheduled[slot]! - arrival;
     const firstToken = first - arrival + this.requestSeconds;
     const factor = this.options.firstTokenFactor ?? 1;
+    // The fast end has no first token before its request was scheduled.
+    const further = (factor < 1 ? firstToken - queueSeconds : firstToken) * (factor - 1);
+    const ttftSeconds = firstToken + further;
+    const e2elSeconds = now - arrival + this.requestSeconds + further;
     metrics.end({
       number: requests.number[slot]!,
       arrival,
       promptTokens,
       outputTokens,
-      queueSeconds: requests.scheduled[slot]! - arrival,
-      ttftSeconds: firstToken * factor,
+      queueSeconds,
+      ttftSeconds,
       tpotSeconds: outputTokens > 1 ? (now - first) / (outputTokens - 1) : null,
-      e2elSeconds: now - arrival + this.requestSeconds + firstToken * (factor - 1),
+      e2elSeconds,
       preemptions: requests.preemptions[slot]!,
       replica: requests.replica[slot]!,
     });
-    this.follow(slot, now, false);
+    // Whoever waits for the answer has it later than the scheduler: never before it is done.
+    this.follow(slot, Math.max(now, arrival + e2elSeconds), false);
   }
 
   /** Frees the place of a request that ended, and takes the one that follows it. */

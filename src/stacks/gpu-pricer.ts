@@ -5,7 +5,7 @@
 import { besidePrompts } from '../cost/beside-prompts.js';
 import type { Floor, Interval, Price, ServerSpread } from '../cost/evidence.js';
 import type { Pricer } from '../cost/latency.js';
-import { eachVariant, linkRate, remembering, throughHostSeconds, type Link } from '../cost/pricers.js';
+import { eachVariant, linkRate, remembering, throughHostSeconds, type HostEnds, type Link } from '../cost/pricers.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';
@@ -113,7 +113,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const whole = table && predicted(table.op, table.shape);
     const least = leastOf(call, floor);
     if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor, least);
-    const found = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
+    const chunk = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
+    const found = chunk.octavesOutside > 0 ? noWider(chunk, attainableSeconds(laws, call, at)) : chunk;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor, least);
   };
   /** An exchange as a call, and the longest that it takes through a host; null where the link is unknown. */
@@ -169,9 +170,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const exchange = exchangeOf(kind, bytes, gpus);
       if (!exchange) return null;
       const { price, throughHost: ends } = exchange;
-      return ends
-        ? { ...price, low: Math.min(price.low, ends.fastest), high: Math.max(price.high, ends.slowest) }
-        : price;
+      return ends ? onHosts(price, ends) : price;
     },
     explainCollective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
@@ -180,20 +179,45 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const { estimate, high } = price;
       const found = call.table && tables?.explain(call.table.op, call.table.shape);
       const explained = found ?? explainAttainable(laws, call, exchange.rates);
-      const instead = (what: string, slow: number): CallExplanation => {
-        const leftOut: LeftOut = { what, halfWidth: Math.log(slow / estimate), enters: 'instead' };
+      const instead = (what: string, slow: number, middle = estimate): CallExplanation => {
+        const leftOut: LeftOut = { what, halfWidth: Math.log(slow / middle), enters: 'instead' };
         return { ...explained, leftOut: [...explained.leftOut, leftOut] };
       };
-      if (throughHost && (throughHost.slowest > high || throughHost.fastest < price.low))
+      if (throughHost) {
+        const onAny = onHosts(price, throughHost);
         return instead(
-          'hosts differ: it may be as slow, or as fast, as the exchanges through one that were published',
-          Math.max(throughHost.slowest, high),
+          onAny.estimate < estimate
+            ? 'hosts differ: the estimate lies between this GPU’s table, of the slowest machine that was published, ' +
+                'and the next'
+            : 'hosts differ: it may be as slow, or as fast, as the exchanges through one that were published',
+          onAny.high,
+          onAny.estimate,
         );
+      }
       if (high === byLaw.high && estimate === byLaw.estimate) return explained;
       return instead('by law, and no faster than the same chip was measured with a faster link', high);
     },
     source: named,
   };
+}
+
+/** Far outside its sizes a table says no less than the law of tables that are not there at all. */
+const noWider = (found: StackPrice, law: Interval): StackPrice => ({
+  ...found,
+  low: Math.max(found.low, found.estimate * Math.min(1, law.low / law.estimate)),
+  high: Math.min(found.high, found.estimate * Math.max(1, law.high / law.estimate)),
+});
+
+/**
+ * An exchange through a host, of which nobody knows which it is. A table is of one machine: where that was slower than
+ * all others, the estimate lies between. What no table tells takes as long as the published ones did.
+ */
+function onHosts(price: Price, { slowest, slow, fastest }: HostEnds): Price {
+  const low = Math.min(price.low, fastest);
+  if (price.evidence === 'attainable')
+    return { ...price, low, estimate: Math.min(slow, Math.max(fastest, price.estimate)), high: slowest };
+  const estimate = price.estimate > slow ? Math.sqrt(price.estimate * slow) : price.estimate;
+  return { ...price, low, estimate, high: Math.max(price.high, slow) };
 }
 
 /** A slower link takes no less at any end than a faster one did. */

@@ -178,7 +178,7 @@ describeGpu('bench --against', (device) => {
           '--kernel',
           'swiglu',
           '--budget',
-          '60s',
+          '15s',
           '--format',
           'markdown',
           '--quiet',

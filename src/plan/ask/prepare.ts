@@ -27,7 +27,7 @@ import { listed } from '../words/words.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { Candidate, DeviceChoice, PlanReport, PlanRequest } from '../types.js';
-import { hostOf, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
+import { hostOf, promptChunkTokens, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
@@ -234,6 +234,15 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(fidelity ? { fidelity } : {}),
       device,
       pricer,
+      // lla-sim's own decoder, which calibrations are of, takes fewer.
+      ...(sources.gpu && !runtime
+        ? {
+            promptChunkTokens: promptChunkTokens(scenario, host, device, {
+              geometry,
+              contextTokens: question.contextTokens,
+            }),
+          }
+        : {}),
       ...(runtime ? { runtime, ...(shares ? { meanLoops: meanLoops(shares) } : {}) } : {}),
       ...(spec && sources.gpu?.stack && !runtime
         ? {

@@ -3,7 +3,7 @@ import { show, UserError } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
 import { runsOn } from '../../stacks/choose.js';
 import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
-import { serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
+import { serverDefaults, serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/serving.js';
 import {
   isAsynchronous,
@@ -14,6 +14,7 @@ import {
   usualStack,
   RUNTIMES,
 } from '../../stacks/serving.js';
+import type { PlanRequest } from '../types.js';
 import type { Sources, ModelSource } from './prepare.js';
 
 /** @throws UserError for what the server does not do, and for settings of a runtime without one */
@@ -79,19 +80,33 @@ export const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
 export function serverOf(sources: Sources, gpus: number, scenario: Scenario): ServerMemory | null {
   const { device, model } = sources;
   const { server } = scenario;
-  const whole = (value: string | number | undefined): number | undefined =>
-    value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
   const hosted = {
     geometry: model.geometry,
     gpus,
     vramBytes: device.vramBytes,
     device: device.id ?? '',
-    sequences: whole(server?.maxNumSeqs),
-    batchedTokens: whole(server?.maxNumBatchedTokens),
+    sequences: wholeNumber(server?.maxNumSeqs),
+    batchedTokens: wholeNumber(server?.maxNumBatchedTokens),
   };
   const host = hostOf(sources, scenario);
   return host && serverMemory(host, hosted);
 }
+
+/** Tokens of a prompt that the server takes in at once: its limit of an iteration, or all where each reads all. */
+export function promptChunkTokens(
+  { server }: Scenario,
+  host: Host | null,
+  { vramBytes, id }: PlanRequest['device'],
+  { geometry: { promptsBothWays }, contextTokens }: Pick<PlanRequest, 'geometry' | 'contextTokens'>,
+): number {
+  const { sequences, batchedTokens } = serverDefaults(host?.stack ?? null, vramBytes, id ?? '');
+  const most = wholeNumber(server?.maxNumBatchedTokens) ?? batchedTokens;
+  const atOnce = Math.max(most, wholeNumber(server?.maxNumSeqs) ?? sequences);
+  return promptsBothWays ? Math.max(atOnce, contextTokens) : atOnce;
+}
+
+const wholeNumber = (value: string | number | undefined): number | undefined =>
+  value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
 
 /** A server as it is named; its version is null for today's. */
 export interface Host {

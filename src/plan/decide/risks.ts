@@ -100,14 +100,16 @@ export function withPrompts({ targets }: Pick<PlanRequest, 'targets'>, plans: re
   const { batch, secondsPerStep: step } = p?.knee ?? { batch: 0, secondsPerStep: null };
   const prompt = p?.prefill.secondsPerPrompt;
   if (!p || target === null || !step || !prompt || step.estimate >= target) return answer;
-  const tokens = (batch * prompt.estimate) / (target - step.estimate);
+  // At the slow end, where a step of it leaves time for prompts.
+  const end = step.high < target ? 'high' : 'estimate';
+  const tokens = (batch * prompt[end]) / (target - step[end]);
   if (tokens <= SHORT_ANSWER) return answer;
   const digit = 10 ** Math.max(0, Math.floor(Math.log10(tokens)) - 1);
   const own: Warning = {
     code: 'prompts-between',
     message:
-      `beside prompts ${short(p)} keeps to --tpot where answers have ${digit * Math.ceil(tokens / digit)} tokens or ` +
-      'more',
+      `beside prompts ${short(p)} keeps to --tpot ${end === 'high' ? '' : 'by the estimate '}where answers have ` +
+      `${digit * Math.ceil(tokens / digit)} tokens or more`,
   };
   const [gravest, ...others] = answer.risks;
   return { ...answer, risks: [...(gravest ? [gravest] : []), own, ...others] };

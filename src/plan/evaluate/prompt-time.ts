@@ -44,11 +44,12 @@ export function promptPricer(r: PlanRequest): PromptPricer {
 }
 
 function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
-  const { pricer, prefill: method, contextTokens: promptTokens } = r;
+  const { pricer, prefill: method, contextTokens: promptTokens, promptChunkTokens: chunkTokens } = r;
   if (!pricer) return notPriced('nothing is known about the speed of this device');
   const { estimate, low, high, evidence, evidenceShare, pricedBy, octavesOutside } = pricePrompt(c, pricer, {
     method,
     promptTokens,
+    ...(chunkTokens === undefined ? {} : { chunkTokens }),
   });
   return {
     secondsPerPrompt: { estimate, low, high },

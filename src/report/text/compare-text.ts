@@ -21,7 +21,7 @@ const figuresOf = (report: PlanReport, choice: Choice | null) => {
 };
 
 /**
- * What runs today before what does not.
+ * What runs today before what does not, by the slow end: the estimate of a wide interval says little.
  * @param priced all have a price: the cheapest comes first, else the fastest
  */
 function order(a: PlanReport, b: PlanReport, priced: boolean): number {
@@ -29,7 +29,7 @@ function order(a: PlanReport, b: PlanReport, priced: boolean): number {
     ['deploy', 'estimates-only', 'not-recommended', 'nothing'].indexOf(answer.verdict);
   const value = (r: PlanReport): number => {
     const d = figuresOf(r, leadOf(r));
-    return priced ? (d?.usdPerMillionTokens?.estimate ?? Number.MAX_VALUE) : -(d?.tokensPerSecond?.estimate ?? 0);
+    return priced ? (d?.usdPerMillionTokens?.high ?? Number.MAX_VALUE) : -(d?.tokensPerSecond?.low ?? 0);
   };
   return rank(a) - rank(b) || value(a) - value(b);
 }
@@ -146,7 +146,7 @@ function othersWords(runs: readonly PlanReport[], priced: boolean): string[] {
   const [first, ...rest] = runs as [PlanReport, ...PlanReport[]];
   if (first.answer.deploy === null && first.answer.upside === null) return [];
   const name = ({ device }: PlanReport): string => device.id ?? device.name;
-  const speed = (r: PlanReport): number => figuresOf(r, leadOf(r))?.tokensPerSecond?.estimate ?? 0;
+  const speed = (r: PlanReport): number => figuresOf(r, leadOf(r))?.tokensPerSecond?.low ?? 0;
   const share = (r: PlanReport): string => `${Math.floor((100 * speed(r)) / speed(first))} %`;
   const hour = (r: PlanReport): number => r.settings.usdPerHour ?? 0;
   const others = rest.filter((r) => name(r) !== name(first));
