@@ -64,6 +64,9 @@ export const calibrateCommand: Command = {
 
 async function run(args: Args): Promise<ExitCode> {
   const page = textFlag(args, 'page');
+  const idle = page === null ? undefined : ['budget', 'resume', 'output', 'tune'].find((flag) => args.flags[flag]);
+  if (idle !== undefined)
+    throw new UserError(`--${idle} changes nothing of a page, which is asked where it measures`, `leave --${idle} out`);
   if (page !== null) return writePage(page, isSet(args, 'quiet'));
   const budgetText = textFlag(args, 'budget') ?? '5m';
   const budgetSeconds = parseSeconds(budgetText, '--budget', true);

@@ -51,7 +51,11 @@ async function run(args: Args): Promise<ExitCode> {
       `write lla-sim import with one of ${SOURCES.join(', ')}, ${CALIBRATION}`,
     );
   const path = args.secondPositional;
-  if (path === null) throw new UserError('the folder of the tables is not given', `write lla-sim import ${source} DIR`);
+  if (path === null)
+    throw new UserError(
+      'the tables to import are not given',
+      `write lla-sim import ${source} ${source === 'csv' ? 'FILE' : 'DIR'}`,
+    );
   const output = textFlag(args, 'output');
   if (output === null) throw new UserError('the file to write is not given', 'add --output FILE');
   const { stack, device, version, kinds } = find(source, path, args);
@@ -63,7 +67,7 @@ async function run(args: Args): Promise<ExitCode> {
   if (tables.every((table) => table.rows.length < FEWEST))
     throw new UserError(
       `${show(path)} holds no table that can be used: ${notes[0] ?? `fewer than ${FEWEST} shapes of each class`}`,
-      'choose another version, stack or GPU',
+      source === 'csv' ? `measure at least ${FEWEST} shapes of a class` : 'choose another version, stack or GPU',
     );
   const newest = tables
     .map((table) => table.source.version)
@@ -121,6 +125,9 @@ interface Found {
 function find(source: Source, path: string, args: Args): Found {
   const version = textFlag(args, 'version');
   if (source === 'csv') {
+    for (const flag of ['gpu', 'commit'])
+      if (textFlag(args, flag) !== null)
+        throw new UserError(`--${flag} says nothing to import csv`, `leave --${flag} out`);
     const stack = needed(args, 'stack', 'name whose kernels they are');
     const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };

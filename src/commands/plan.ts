@@ -13,7 +13,7 @@ import type { PlanReport } from '../plan/types.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { plansJson, type PlanJson, type Sweep } from '../report/plan-json.js';
 import { planTable, WIDTH } from '../report/text/plan-table.js';
-import { readBounds } from '../schema/setting-text.js';
+import { readBounds, settingText } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
   OUTPUT,
@@ -285,7 +285,7 @@ async function fieldsOf(named: string): Promise<Scenario> {
 }
 
 /** The scenario file's fields, or a link's, and these overridden by flags. */
-export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario }> {
+export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario; changed: string }> {
   const fromFile: Scenario = args.positional === null ? {} : await fieldsOf(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
@@ -294,7 +294,17 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
     flags[name] =
       setting.kind === 'bounds' ? readBounds(value as readonly string[], `--${flagOf(name)}`, setting.example) : value;
   }
-  return { scenario: { ...overridden(fromFile, flags as Scenario), ...(flags as Scenario) }, fromFile };
+  const others = (Object.keys(flags) as SettingName[]).filter((name) => fromFile[name] !== undefined);
+  const changed = others.map((name) => `--${flagOf(name)} ${settingText(flags[name] as never)}`).join(' ');
+  const kept = renamed(overridden(fromFile, flags as Scenario), changed);
+  return { scenario: { ...kept, ...(flags as Scenario) }, fromFile, changed };
+}
+
+/** A file's words are of its own settings: others are named, and what describes it goes. */
+function renamed(fromFile: Scenario, changed: string): Scenario {
+  if (changed === '') return fromFile;
+  const { description: _description, name, ...rest } = fromFile;
+  return name === undefined ? rest : { ...rest, name: `${name}, with ${changed}` };
 }
 
 /** What a file says of compressed codecs is overridden where `--codec` names none. */

@@ -35,7 +35,7 @@ export const reportCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const quiet = isSet(args, 'quiet');
   const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
-  const { scenario } = await readScenario(args);
+  const { scenario, changed } = await readScenario(args);
   const [{ viewOf }, { refuseOthers, reportFiles, writeFolder }, { pageScript }] = await Promise.all([
     import('../report/view.js'),
     import('../report/folder.js'),
@@ -58,7 +58,8 @@ async function run(args: Args): Promise<ExitCode> {
   const { paperPart } = await import('../paper/part.js');
   const { claimsPart } = await import('../report/claims.js');
   const { codecsPart } = await import('../ranking/report-part.js');
-  const subject = args.positional === null ? view.report.answer.question : basename(args.positional);
+  const file = args.positional === null ? null : basename(args.positional);
+  const subject = file === null ? view.report.answer.question : changed === '' ? file : `${file} with ${changed}`;
   if (!isSet(args, 'overwrite')) refuseOthers(folder, subject);
   const codecs = await codecsPart(scenario, view.report.contextTokens);
   const files = reportFiles({

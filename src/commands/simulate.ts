@@ -124,6 +124,8 @@ async function run(args: Args): Promise<ExitCode> {
       '--ways needs --find-rate, and goes with neither --shard nor --format csv',
       'write simulate SCENARIO --find-rate --ways',
     );
+  if (textFlag(args, 'cores') !== null && !findRate)
+    throw new UserError('--cores is for --find-rate: one run takes one core', 'add --find-rate, or leave it out');
   const shard = readShard(textFlag(args, 'shard'));
   if (shard && (!findRate || format !== 'json'))
     throw new UserError(

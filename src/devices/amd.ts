@@ -4,6 +4,12 @@ import type { DeviceSpec } from './device.js';
 const GB = 1e9;
 const TERA = 1e12;
 
+const GIB = 2 ** 30;
+/** What MI300X's driver keeps of its 192 GiB, by rocm-smi. */
+const KEPT_BYTES = 2 ** 24;
+/** Stacks of memory hold powers of two, whatever the box says: what a driver like MI300X's has of so many GiB. */
+const inStacks = (gib: number): number => gib * GIB - KEPT_BYTES;
+
 /**
  * An AMD accelerator. Infinity Fabric joins each pair by a link of its own (`perPeer`, GB/s in one direction): `peers`
  * of them on a device, and beyond that many neighbours PCI Express.
@@ -63,7 +69,7 @@ export const AMD: readonly DeviceSpec[] = [
     'mi300x',
     {
       vramGb: 192,
-      driverBytes: 206_141_652_992,
+      driverBytes: inStacks(192),
       memory: 5300,
       f32: 163.4,
       matrix: 1307.4,
@@ -81,7 +87,7 @@ export const AMD: readonly DeviceSpec[] = [
     'mi325x',
     {
       vramGb: 256,
-      driverBytes: null,
+      driverBytes: inStacks(256),
       memory: 6000,
       f32: 163.4,
       matrix: 1307.4,
@@ -99,7 +105,7 @@ export const AMD: readonly DeviceSpec[] = [
     'mi355x',
     {
       vramGb: 288,
-      driverBytes: null,
+      driverBytes: inStacks(288),
       memory: 8000,
       f32: 157.3,
       matrix: 2516.6,
@@ -117,7 +123,7 @@ export const AMD: readonly DeviceSpec[] = [
     'mi210',
     {
       vramGb: 64,
-      driverBytes: null,
+      driverBytes: inStacks(64),
       memory: 1600,
       f32: 22.6,
       matrix: 181,

@@ -73,9 +73,9 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'h200-nvl',
     'H200 NVL',
     'h200 nvl',
-    { vramGb: 141, driverMib: null, memory: 4800, f32: 60, matrix: 835, sms: 132, l2Mib: 50 },
+    { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 60, matrix: 835, sms: 132, l2Mib: 50 },
     ['NVLink bridge', 450, { gpus: 4, pcie: 64 }],
-    'NVIDIA H200 datasheet (NVL)',
+    'NVIDIA H200 datasheet (NVL); nvidia-smi',
   ),
   nvidia(
     'h100',
@@ -130,9 +130,9 @@ export const NVIDIA: readonly DeviceSpec[] = [
     'gh200',
     'GH200',
     'gh200(?! 144)[^,]*',
-    { vramGb: 96, driverMib: null, memory: 4000, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
+    { vramGb: 96, driverMib: 97_871, memory: 4000, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 450, { gpus: 32, pcie: 50 }],
-    'NVIDIA GH200 Grace Hopper datasheet (96 GB HBM3); racks of 32, joined by InfiniBand of 400 Gb/s',
+    'NVIDIA GH200 Grace Hopper datasheet (96 GB HBM3); nvidia-smi; racks of 32, joined by InfiniBand of 400 Gb/s',
   ),
   nvidia(
     'h20-3e',

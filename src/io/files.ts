@@ -6,7 +6,7 @@ import { printable, UserError, show } from '../errors.js';
 /** A path as shown to people: relative to the working directory where it lies below it, and printable. */
 export function displayPath(path: string): string {
   const near = relative(process.cwd(), path);
-  return printable(near.startsWith('..') ? path : near);
+  return printable(near === '' ? '.' : near.startsWith('..') ? path : near);
 }
 
 /** Bytes read at once. */

@@ -136,8 +136,15 @@ function checkNames(
   known: Set<string>,
   note: (what: string) => void,
 ): void {
-  if (typeof device === 'string' && !DEVICES.some((d) => d.id === device))
-    note(`device ${show(device)} is not in the catalogue; name it as deviceName`);
+  if (typeof device === 'string' && !DEVICES.some((d) => d.id === device)) {
+    const near = nearestName(
+      device,
+      DEVICES.map((d) => d.id),
+    );
+    note(
+      `device ${show(device)} is not in the catalogue; ${near === undefined ? '' : `did you mean ${near}? Else `}name it as deviceName`,
+    );
+  }
   const name = isObject(server) ? server['name'] : undefined;
   const meant = typeof name === 'string' && !SERVERS.includes(name) ? nearestName(name, SERVERS) : undefined;
   // `vllm-ascend` is a server of its own, `vlm` is none.

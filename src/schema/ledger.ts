@@ -254,7 +254,12 @@ function inconsistencies(row: z.infer<typeof rowSchema>): { field: string; what:
   else {
     const groups = prefill === undefined ? (replicas ?? 1) : prefill + (decode as number);
     if (groups * tensor !== row.gpus)
-      found.push({ field: 'gpus', what: `must be the ${groups * tensor} of parallel, not ${row.gpus}` });
+      found.push({
+        field: 'gpus',
+        what: row.parallel
+          ? `must be the ${groups * tensor} of parallel, not ${row.gpus}`
+          : `${row.gpus} need parallel, such as {"tensor": ${row.gpus}}`,
+      });
   }
   const timed = Object.keys(row.figures).find((name) => !MEMORY.includes(name));
   if (row.workload.kind === 'boot' && timed !== undefined)

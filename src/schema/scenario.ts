@@ -21,7 +21,11 @@ const FIELD: Record<Setting['kind'], z.ZodType> = {
     .min(1)
     .max(4096),
   amount: z.union([word, number], { error: (i) => `must be a number or text with a unit, ${received(i.input)}` }),
-  number: z.union([number, word], { error: (i) => `must be a number, ${received(i.input)}` }),
+  number: z
+    .union([number, word], { error: (i) => `must be a number, ${received(i.input)}` })
+    .refine((value) => Number(String(value).replace(/%$/, '')) >= 0, {
+      error: (i) => `must be a number of 0 or more, ${received(i.input)}`,
+    }),
   list: z.union(
     [
       z

@@ -225,6 +225,7 @@ const SPECTRA_WINDOWS = 16;
 async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
   const seed = seedFlag(args);
   const picture = textFlag(args, 'picture');
+  if (picture !== null) checkWritable(picture, '--picture');
   const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
   const loaded = teacherOf(args);
   let device;

@@ -348,7 +348,9 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.servingStack === null)
     return isRuntime(r.stack ?? undefined)
       ? `${r.stack} was never measured on ${r.device.name} or its like`
-      : `no kernels of a serving stack were measured on ${r.device.name}`;
+      : r.stack === 'attainable'
+        ? '--stack attainable leaves the kernels of serving stacks out'
+        : `no kernels of a serving stack were measured on ${r.device.name}`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
   if (!full)
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
@@ -359,5 +361,7 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
     ? 'the full cache does not fit (one sequence takes ' +
         `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
         `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
-    : `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`;
+    : STACKS.some((stack) => stack === r.servingStack)
+      ? `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`
+      : `the times are of ${stackLabel(r.servingStack)}, which is not known to run ${r.geometry.name}`;
 }

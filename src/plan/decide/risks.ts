@@ -74,7 +74,7 @@ export function risksOf(
         'partly-estimated',
         `${Math.round((share.attainable + share.roofline) * 100)} % of the time of ${short(p)} is estimated`,
       );
-    if (p.decode.evidence === 'extrapolated')
+    if (point.evidence === 'extrapolated')
       add('extrapolated', `the time of ${short(p)} lies outside the sizes that were measured`);
     const [other] = kept?.others ?? [];
     if (kept && other && other.share < kept.share)

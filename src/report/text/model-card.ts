@@ -22,7 +22,7 @@ import type { QualityFigure } from '../../quality/figure.js';
 import { publishedFor, teacherOf } from '../../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import type { ModelSource } from '../../plan/ask/prepare.js';
-import { columns, left, right, wrap, type Column } from './text.js';
+import { columns, left, right, shareText, wrap, type Column } from './text.js';
 import { layersTimesLoops } from './words.js';
 
 interface CachedBy {
@@ -138,9 +138,6 @@ const value = (f: QualityFigure, v: number): string => {
   return f.unit === 'tokens' ? formatTokens(v) : v.toFixed(Math.max(2, (String(v).split('.')[1] ?? '').length));
 };
 
-/** To the nearest per cent, as the paper prints shares. Plans round down: there a share is held against `--keep`. */
-const nearestShare = (share: number): string => `${Math.round(share * 100)} %`;
-
 const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   left(
     '  task',
@@ -149,7 +146,7 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   ),
   right('value', (f) => value(f, f.value)),
   right('teacher', (f) => (f.teacher === null ? '–' : value(f, f.teacher))),
-  right('kept', (f) => (f.share === null ? '–' : nearestShare(f.share))),
+  right('kept', (f) => (f.share === null ? '–' : shareText(f.share))),
   left(
     'table',
     (f) =>
@@ -166,7 +163,7 @@ export function modelCardTable(card: ModelCard, width: number): string {
     ...wrap(
       `${g.heads} query and ${g.kvHeads} KV heads of width ${g.headDim}; hidden ${g.hidden}, ${g.mlp} MLP ` +
         `${g.mlpHidden}, vocabulary ${g.vocab}${g.tiedEmbeddings ? ' (tied)' : ''}; ${formatTokens(g.maxPositions)} ` +
-        `positions; ${formatNumber(g.parameters / 1e9)} B parameters in ${g.weightType}`,
+        `positions; ${formatNumber(g.parameters / (g.parameters < 1e7 ? 1e6 : 1e9))} ${g.parameters < 1e7 ? 'M' : 'B'} parameters in ${g.weightType}`,
       width,
     ),
     ...wrap(`Source: ${g.source}`, width),

@@ -146,6 +146,10 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
 const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
 
 /** Both ends in the unit of the longer one. */
+/** Waiting may be shorter at the slow end, where fewer requests come at once. */
+const ascending = (a: number | null, b: number | null): [number | null, number | null] =>
+  a !== null && b !== null && a > b ? [b, a] : [a, b];
+
 const span = (fast: number | null, slow: number | null): string => {
   const inSeconds = millis(fast).endsWith('s') || millis(slow).endsWith('s');
   return inSeconds && fast !== null && slow !== null
@@ -203,7 +207,7 @@ function percentiles(run: Run | undefined): string[] {
         cell('p90'),
         cell('p95'),
         cell('p99'),
-        right('p99 fast–slow', ([, key]) => span(shownOf(low, 'p99', key), shownOf(high, 'p99', key))),
+        right('p99 fast–slow', ([, key]) => span(...ascending(shownOf(low, 'p99', key), shownOf(high, 'p99', key)))),
       ],
       METRICS,
     ),
