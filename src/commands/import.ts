@@ -12,7 +12,7 @@ import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmser
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
 import { makeStackFile } from '../stacks/fit/stack-file.js';
 import { VIDUR_GPUS, vidurTables } from '../stacks/import/vidur.js';
-import { isSet, option, OUTPUT, outputOf, textFlag, toggle, type Args, type Command } from './command.js';
+import { isSet, option, outputOf, textFlag, toggle, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
 const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
@@ -30,7 +30,7 @@ export const importCommand: Command = {
     device: option('CSV: the device that was measured, as in models --devices'),
     check: toggle('calibration: judge the file, and write nothing'),
     commit: option("the checkout's commit, where its folder does not record it"),
-    ...OUTPUT,
+    output: option('the stack file to write', 'Output', { short: 'o' }),
   },
   examples: [
     ['import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json', 'newer tables than those carried'],

@@ -2,7 +2,7 @@
 import { asJson, onInterrupt, print, ProgressLine, timeText } from './output.js';
 import { readBudget } from '../io/budget.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { PRESET_NAMES } from '../geometry/presets.js';
+import { findPreset, PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../io/files.js';
 import { openDevice, type Device } from '../gpu/index.js';
 import { parseBytes } from '../numbers/units.js';
@@ -80,6 +80,8 @@ async function run(args: Args): Promise<ExitCode> {
   );
   const seed = seedFlag(args, String(Date.now() % 2 ** 31));
   const sections = choicesFlag<Section>(args, 'only') ?? (serving ? [] : SECTIONS);
+  // Before a device is opened, and minutes of other sections.
+  findPreset(textFlag(args, 'model') ?? 'ouro-1.4b');
   const vram = textFlag(args, 'vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
   const [output, pictureFile] = [textFlag(args, 'output'), textFlag(args, 'picture')];

@@ -90,6 +90,8 @@ export interface PlanRequest {
   readonly otherStacks?: () => readonly { readonly stack: string; readonly pricer: Pricer }[];
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
+  /** `--stack attainable`: tables of the device, if there are any, are left out. */
+  readonly tablesLeftOut?: true;
   /** Whose server would run a full cache, where one is known. */
   readonly servingStack: string | null;
   readonly contextTokens: number;

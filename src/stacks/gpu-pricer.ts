@@ -135,6 +135,20 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const throughHost = throughHostSeconds(kind, sent, gpus, link);
     return { call, rates: own, throughHost, byLaw, price: noFaster(byLaw, faster) };
   };
+  type Exchange = NonNullable<ReturnType<typeof exchangeOf>>;
+  /** Its price where it goes through a host, of which there are others. */
+  const onAnyHost = (
+    { price, throughHost: ends }: Exchange,
+    kind: CollectiveKind,
+    bytes: number,
+    gpus: number,
+  ): Price => {
+    if (!ends) return price;
+    const own = onHosts(price, ends);
+    // A gather sends half of what a sum does, which the tables of a machine have.
+    const sum = kind === 'all-gather' ? exchangeOf('all-reduce', bytes, gpus) : null;
+    return sum && sum.price.evidence !== 'attainable' ? noSlower(own, onHosts(sum.price, ends)) : own;
+  };
   return {
     price: eachVariant((kernel, variant) => {
       const spec = KERNELS[kernel];
@@ -152,9 +166,13 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
       const floor = floorOf(call);
       const least = leastOf(call, floor);
-      const byMemory = priced(call).low === least;
+      const { low, estimate, high, octavesOutside } = priced(call);
+      const byMemory = low === least;
+      const own = table && octavesOutside > 0 ? predicted(table.op, table.shape)?.found : undefined;
+      const capped = own !== undefined && own.high / own.estimate > (high / estimate) * (1 + 1e-9);
       return {
         ...(found ?? explainAttainable(laws, call, rates)),
+        ...(found && capped ? { leftOut: [...found.leftOut, noWiderThan(high / estimate)] } : {}),
         ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: floor.memory - least } } : {}),
       };
     },
@@ -168,9 +186,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     units: stack && datasheet.units ? datasheet.units : null,
     collective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
-      if (!exchange) return null;
-      const { price, throughHost: ends } = exchange;
-      return ends ? onHosts(price, ends) : price;
+      return exchange && onAnyHost(exchange, kind, bytes, gpus);
     },
     explainCollective: (kind, bytes, gpus) => {
       const exchange = exchangeOf(kind, bytes, gpus);
@@ -184,7 +200,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
         return { ...explained, leftOut: [...explained.leftOut, leftOut] };
       };
       if (throughHost) {
-        const onAny = onHosts(price, throughHost);
+        const onAny = onAnyHost(exchange, kind, bytes, gpus);
         return instead(
           onAny.estimate < estimate
             ? 'hosts differ: the estimate lies between this GPU’s table, of the slowest machine that was published, ' +
@@ -206,6 +222,12 @@ const noWider = (found: StackPrice, law: Interval): StackPrice => ({
   ...found,
   low: Math.max(found.low, found.estimate * Math.min(1, law.low / law.estimate)),
   high: Math.min(found.high, found.estimate * Math.max(1, law.high / law.estimate)),
+});
+
+const noWiderThan = (factor: number): LeftOut => ({
+  what: 'so far outside, the law of tuned kernels that prices GPUs without tables is surer',
+  halfWidth: Math.log(factor),
+  enters: 'instead',
 });
 
 /**
@@ -230,6 +252,13 @@ const noFaster = (price: Price, faster: Price | null): Price =>
         high: Math.max(price.high, faster.high),
       }
     : price;
+
+const noSlower = (price: Price, other: Price): Price => ({
+  ...price,
+  low: Math.min(price.low, other.low),
+  estimate: Math.min(price.estimate, other.estimate),
+  high: Math.min(price.high, other.high),
+});
 
 const ratesOf = (d: Datasheet, linkBytesPerSecond: number | null): Rates => ({
   memoryBytesPerSecond: d.bytesPerSecond,

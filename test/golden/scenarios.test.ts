@@ -84,7 +84,10 @@ describe('scenarios', () => {
 
   it('a flag overrides the file, a file says what it is', async () => {
     const o = await plan(join(SCENARIOS, 'chat-h200.yaml'), '--ctx', '8k', '--format', 'json');
-    expect(JSON.parse(o.out)).toMatchObject({ contextTokens: 8192, scenario: { name: 'Chat on one H200' } });
+    expect(JSON.parse(o.out)).toMatchObject({
+      contextTokens: 8192,
+      scenario: { name: 'Chat on one H200, with --ctx 8k' },
+    });
     for (const name of names)
       expect(readFileSync(join(SCENARIOS, `${name}.yaml`), 'utf8')).toMatch(/^name: .+\ndescription: >\n/);
   });

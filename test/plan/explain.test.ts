@@ -91,7 +91,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
   it('tell a sum of a table and a gather of a law apart', async () => {
     const scenario: Scenario = {
       device: 'rtx-pro-6000',
-      gpus: 2,
+      gpus: 8,
       model: 'ledger/models/qwen3-32b.json',
       batch: 100,
       context: 1000,

@@ -255,6 +255,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
+      ...(scenario.stack === 'attainable' ? { tablesLeftOut: true } : {}),
       servingStack: servingStack(sources, scenario),
       tested: testedOf(sources.judged ?? [], {
         stack: sources.stack,

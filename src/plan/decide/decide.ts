@@ -28,6 +28,7 @@ export type Asked = Pick<
   | 'batch'
   | 'stack'
   | 'servingStack'
+  | 'tablesLeftOut'
   | 'meanLoops'
   | 'pricer'
   | 'server'
@@ -348,7 +349,7 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.servingStack === null)
     return isRuntime(r.stack ?? undefined)
       ? `${r.stack} was never measured on ${r.device.name} or its like`
-      : r.stack === 'attainable'
+      : r.tablesLeftOut
         ? '--stack attainable leaves the kernels of serving stacks out'
         : `no kernels of a serving stack were measured on ${r.device.name}`;
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
