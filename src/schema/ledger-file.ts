@@ -141,9 +141,8 @@ function checkNames(
       device,
       DEVICES.map((d) => d.id),
     );
-    note(
-      `device ${show(device)} is not in the catalogue; ${near === undefined ? '' : `did you mean ${near}? Else `}name it as deviceName`,
-    );
+    const meant = near === undefined ? '' : `did you mean ${near}? Else `;
+    note(`device ${show(device)} is not in the catalogue; ${meant}name it as deviceName`);
   }
   const name = isObject(server) ? server['name'] : undefined;
   const meant = typeof name === 'string' && !SERVERS.includes(name) ? nearestName(name, SERVERS) : undefined;

@@ -5,7 +5,7 @@ import { verificationRefusal } from '../codecs/verification.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence, ServerSpread } from '../cost/evidence.js';
-import { linkRate, type Link } from '../cost/pricers.js';
+import { linkRate, type Link } from '../cost/exchange.js';
 import { candidateId } from '../plan/ask/candidates.js';
 import type { TestedSimulation } from '../plan/ask/tested.js';
 import { configurationOf, isWithinReserve, usableBytes } from '../plan/evaluate/evaluate.js';

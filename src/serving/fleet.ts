@@ -3,7 +3,7 @@
  * replicas of their own.
  */
 import type { Sources } from '../plan/ask/prepare.js';
-import { linkRate } from '../cost/pricers.js';
+import { linkRate } from '../cost/exchange.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { served } from '../plan/decide/served.js';
 import type { FleetRow, PlannedFleet } from '../plan/decide/fleet.js';
@@ -97,7 +97,7 @@ const tunedNotes = (tuned: FleetService | null, deploy: FleetService | null, byt
     ? []
     : [
         `at ${formatDecimalBytes(bytesPerSecond)}/s ${tuned.gpus} GPUs serve these users ` +
-          `${tuned.slowEnd ? 'even if every step takes the slow end' : 'by the estimate'}: measure yours before you buy`,
+          `${tuned.slowEnd ? 'even with slow steps' : 'by the estimate'}: measure yours before you buy`,
       ];
 
 /**

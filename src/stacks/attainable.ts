@@ -9,7 +9,7 @@ import type { Interval } from '../cost/evidence.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
-import { throughHost } from '../cost/pricers.js';
+import { throughHost } from '../cost/exchange.js';
 import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {

@@ -5,7 +5,8 @@
 import { besidePrompts } from '../cost/beside-prompts.js';
 import type { Floor, Interval, Price, ServerSpread } from '../cost/evidence.js';
 import type { Pricer } from '../cost/latency.js';
-import { eachVariant, linkRate, remembering, throughHostSeconds, type HostEnds, type Link } from '../cost/pricers.js';
+import { eachVariant, remembering } from '../cost/pricers.js';
+import { linkRate, throughHostSeconds, type HostEnds, type Link } from '../cost/exchange.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';

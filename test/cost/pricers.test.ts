@@ -1,7 +1,8 @@
 /** What joins GPUs, what a step's evidence says of its overhead, and remembered prices. */
 import { describe, expect, it } from 'vitest';
 import { priceStep } from '../../src/cost/latency.js';
-import { datasheetPricer, linkRate, measuredPricer, remembering, type Link } from '../../src/cost/pricers.js';
+import { datasheetPricer, measuredPricer, remembering } from '../../src/cost/pricers.js';
+import { linkRate, type Link } from '../../src/cost/exchange.js';
 import { rooflinePrice } from '../../src/cost/roofline.js';
 import { findDevice } from '../../src/devices/find.js';
 import { randomFrom } from '../../src/numbers/random.js';

@@ -163,7 +163,7 @@ const groupedWords = ({ gpus, tensorParallel: n }: Pick<FleetRow, 'gpus' | 'tens
 
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 
-/** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s at the slow end, 0.2 s by …`. */
+/** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s at the slow end, …`. */
 function serviceWords(row: FleetService, device: string): string {
   const { estimate, high, slowEnd, outputTokensPerSecond: rate } = row;
   const pair = (metric: 'ttft' | 'tpot'): string => {

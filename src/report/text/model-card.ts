@@ -155,6 +155,8 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   ),
 ];
 
+const parametersText = (n: number): string => (n < 1e7 ? `${formatNumber(n / 1e6)} M` : `${formatNumber(n / 1e9)} B`);
+
 /** The card for a terminal. @param width in columns, of paragraphs */
 export function modelCardTable(card: ModelCard, width: number): string {
   const { model: g, quality, contradictions } = card;
@@ -163,7 +165,7 @@ export function modelCardTable(card: ModelCard, width: number): string {
     ...wrap(
       `${g.heads} query and ${g.kvHeads} KV heads of width ${g.headDim}; hidden ${g.hidden}, ${g.mlp} MLP ` +
         `${g.mlpHidden}, vocabulary ${g.vocab}${g.tiedEmbeddings ? ' (tied)' : ''}; ${formatTokens(g.maxPositions)} ` +
-        `positions; ${formatNumber(g.parameters / (g.parameters < 1e7 ? 1e6 : 1e9))} ${g.parameters < 1e7 ? 'M' : 'B'} parameters in ${g.weightType}`,
+        `positions; ${parametersText(g.parameters)} parameters in ${g.weightType}`,
       width,
     ),
     ...wrap(`Source: ${g.source}`, width),
