@@ -1,5 +1,6 @@
 /** Several plans side by side: what each device, context or cache type would be deployed with. */
 import pc from 'picocolors';
+import type { Interval } from '../../cost/evidence.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Choice } from '../../plan/answer-types.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
@@ -193,9 +194,10 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;
   const apart = x.low > y.high || y.low > x.high;
+  const slowEnd = ({ low, high }: Interval): string => (priced ? `$${brief(high)}` : `${brief(low)} tok/s`);
   return (
     `${start}${price}; next ${name(second)}, ` +
     `${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${behind(first, second)}` +
-    (apart ? '' : ' (their intervals overlap)')
+    (apart ? '' : ` (their intervals overlap; at the slow end ${slowEnd(x)} and ${slowEnd(y)})`)
   );
 }
