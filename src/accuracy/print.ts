@@ -78,12 +78,15 @@ function unpriced({ notPriced }: AccuracyReport, width: number): string[] {
   ];
 }
 
-/** Servers without prices of their own, which others' stand in for. */
+/** Servers without tables of their own, which are priced with others'. */
 function standIns({ figures }: AccuracyReport, width: number): string[] {
   const names = [...new Set(figures.map((f) => f.serverName))].filter((name) => !PRICED.includes(name)).sort();
   return names.length === 0
     ? []
-    : ['', ...wrap(`No prices of ${names.join(', ')}: those of a server that the GPU has tables of stand in.`, width)];
+    : [
+        '',
+        ...wrap(`${names.join(', ')}: no tables of its own, so priced with another server's for the same GPU.`, width),
+      ];
 }
 
 const PRICED: readonly string[] = [...STACKS, ...RUNTIMES];

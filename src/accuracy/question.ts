@@ -179,7 +179,7 @@ function unpriced({ use, because, device, deviceName, codec, workload: w }: Row)
 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
 
-/** Of which a server has several forms: a model's config.json says which. */
+/** Weights that servers store in several ways; the model's config.json says which. */
 const FEWER_BITS: readonly string[] = ['int8', 'int4', 'nvfp4'] satisfies Row['precision']['weights'][];
 
 type Compressed = NonNullable<Row['codec']>;

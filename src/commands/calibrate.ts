@@ -66,7 +66,10 @@ async function run(args: Args): Promise<ExitCode> {
   const page = textFlag(args, 'page');
   const idle = page === null ? undefined : ['budget', 'resume', 'output', 'tune'].find((flag) => args.flags[flag]);
   if (idle !== undefined)
-    throw new UserError(`--${idle} changes nothing of a page, which is asked where it measures`, `leave --${idle} out`);
+    throw new UserError(
+      `--${idle} has no effect with --page: the page asks for it in the browser`,
+      `leave --${idle} out`,
+    );
   if (page !== null) return writePage(page, isSet(args, 'quiet'));
   const budgetText = textFlag(args, 'budget') ?? '5m';
   const budgetSeconds = parseSeconds(budgetText, '--budget', true);

@@ -127,7 +127,7 @@ function find(source: Source, path: string, args: Args): Found {
   if (source === 'csv') {
     for (const flag of ['gpu', 'commit'])
       if (textFlag(args, flag) !== null)
-        throw new UserError(`--${flag} says nothing to import csv`, `leave --${flag} out`);
+        throw new UserError(`--${flag} does not apply to import csv`, `leave --${flag} out`);
     const stack = needed(args, 'stack', 'name whose kernels they are');
     const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };

@@ -63,9 +63,9 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
     const command = commands.get(name);
     parser.command(name, help, (y) => (command ? declare(y, name, { help, command, all: true }) : y));
   }
-  parser.completion('completion', 'shell completion script (bash, zsh)', completer(argv, commands));
+  parser.completion('completion', 'completion script for the shell in $SHELL (bash, zsh)', completer(argv, commands));
   // With a callback for what is printed yargs prints the script, goes on, and finds no such command.
-  if (argv.length === 1 && argv[0] === 'completion') return void parser.showCompletionScript();
+  if (argv[0] === 'completion' && !argv.includes('--help')) return void parser.showCompletionScript();
   await output(parser, argv.length === 0 ? ['--help'] : argv);
   if (argv.length === 0) throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
 }

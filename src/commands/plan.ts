@@ -284,8 +284,12 @@ async function fieldsOf(named: string): Promise<Scenario> {
   return scenario;
 }
 
-/** The scenario file's fields, or a link's, and these overridden by flags. */
-export async function readScenario(args: Args): Promise<{ scenario: Scenario; fromFile: Scenario; changed: string }> {
+/** What a scenario's name gets where flags change what its file says. */
+const WITH = ', with --';
+const NAME_CHARACTERS = 200;
+
+/** The scenario file's fields, or a link's, and these overridden by flags; `changed`: flags that change it. */
+export async function readScenario(args: Args): Promise<{ scenario: Scenario; changed: string }> {
   const fromFile: Scenario = args.positional === null ? {} : await fieldsOf(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
@@ -294,17 +298,19 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; fr
     flags[name] =
       setting.kind === 'bounds' ? readBounds(value as readonly string[], `--${flagOf(name)}`, setting.example) : value;
   }
-  const others = (Object.keys(flags) as SettingName[]).filter((name) => fromFile[name] !== undefined);
-  const changed = others.map((name) => `--${flagOf(name)} ${settingText(flags[name] as never)}`).join(' ');
+  const textOf = (value: unknown): string => (value === undefined ? '' : settingText(value as never));
+  const others = (Object.keys(flags) as SettingName[]).filter((name) => textOf(flags[name]) !== textOf(fromFile[name]));
+  const changed = others.map((name) => `--${flagOf(name)} ${textOf(flags[name])}`).join(' ');
   const kept = renamed(overridden(fromFile, flags as Scenario), changed);
-  return { scenario: { ...kept, ...(flags as Scenario) }, fromFile, changed };
+  return { scenario: { ...kept, ...(flags as Scenario) }, changed };
 }
 
 /** A file's words are of its own settings: others are named, and what describes it goes. */
 function renamed(fromFile: Scenario, changed: string): Scenario {
   if (changed === '') return fromFile;
   const { description: _description, name, ...rest } = fromFile;
-  return name === undefined ? rest : { ...rest, name: `${name}, with ${changed}` };
+  if (name === undefined) return rest;
+  return { ...rest, name: `${name.split(WITH)[0]!}, with ${changed}`.slice(0, NAME_CHARACTERS) };
 }
 
 /** What a file says of compressed codecs is overridden where `--codec` names none. */

@@ -21,9 +21,10 @@ export interface Link {
  * own exchange takes 5 µs where GPUs reach each other's memory. Slower was only the machine of the tables of L40S, from
  * three GPUs on: 3.7 of 32 GB/s among four, 1.4 and up to 90 µs among eight (AIConfigurator).
  */
+const SLOW_HOST = { seconds: 48e-6, shareOfRate: 22.2 / 64 } as const;
 const HOSTS = {
-  slowest: (gpus: number) => ({ seconds: 90e-6, shareOfRate: gpus <= 2 ? 22.2 / 64 : gpus <= 4 ? 3.7 / 32 : 1.4 / 32 }),
-  slow: (_: number) => ({ seconds: 48e-6, shareOfRate: 22.2 / 64 }),
+  slowest: (gpus: number) => (gpus <= 2 ? SLOW_HOST : { seconds: 90e-6, shareOfRate: gpus <= 4 ? 3.7 / 32 : 1.4 / 32 }),
+  slow: (_: number) => SLOW_HOST,
   fastest: (_: number) => ({ seconds: 5e-6, shareOfRate: 41 / 64 }),
 };
 

@@ -118,7 +118,7 @@ const warmedUp = (
 ): string =>
   good >= (all * targets.percentile) / 100
     ? ''
-    : ', once it is full: its first requests, a seventh of them, do not count';
+    : '; the first seventh of the requests, while the server fills up, is not counted';
 
 const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets' | 'tested'>): string => {
   const unsure = unsureWords({ tested });

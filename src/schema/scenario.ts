@@ -21,11 +21,7 @@ const FIELD: Record<Setting['kind'], z.ZodType> = {
     .min(1)
     .max(4096),
   amount: z.union([word, number], { error: (i) => `must be a number or text with a unit, ${received(i.input)}` }),
-  number: z
-    .union([number, word], { error: (i) => `must be a number, ${received(i.input)}` })
-    .refine((value) => Number(String(value).replace(/%$/, '')) >= 0, {
-      error: (i) => `must be a number of 0 or more, ${received(i.input)}`,
-    }),
+  number: z.union([number, word], { error: (i) => `must be a number, ${received(i.input)}` }),
   list: z.union(
     [
       z
@@ -52,19 +48,36 @@ function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
   return type.describe(setting.help).optional();
 }
 
+/** A plan does not read these, and would not say what is wrong with them. */
+const served = (type: z.ZodType): z.ZodType =>
+  type.refine((value) => value === undefined || Number(value) >= 0, {
+    error: (i) => `must be a number of 0 or more, ${received(i.input)}`,
+  });
+
 const fieldsOf = <K extends string>(settings: Readonly<Record<K, Omit<Setting, 'group'>>>): Record<K, z.ZodType> =>
   Object.fromEntries(Object.entries<Omit<Setting, 'group'>>(settings).map(([n, s]) => [n, fieldOf(s)])) as Record<
     K,
     z.ZodType
   >;
 
+/** The same, with numbers that are numbers. */
+function servedFieldsOf<K extends string>(settings: Readonly<Record<K, Omit<Setting, 'group'>>>): Record<K, z.ZodType> {
+  const fields = fieldsOf(settings);
+  for (const [name, { kind }] of Object.entries<Omit<Setting, 'group'>>(settings))
+    if (kind === 'number') fields[name as K] = served(fields[name as K]);
+  return fields;
+}
+
 /** The schema of a scenario file. */
 export const scenarioSchema = z.strictObject({
   name: z.string().max(200).describe('shown in reports').optional(),
   description: z.string().max(4000).describe('what the scenario stands for').optional(),
   ...fieldsOf<SettingName>(SETTINGS),
-  workload: z.strictObject(fieldsOf(WORKLOAD_SETTINGS)).describe('requests that lla-sim simulate serves').optional(),
-  server: z.strictObject(fieldsOf(SERVER_SETTINGS)).describe('how lla-sim simulate serves them').optional(),
+  workload: z
+    .strictObject(servedFieldsOf(WORKLOAD_SETTINGS))
+    .describe('requests that lla-sim simulate serves')
+    .optional(),
+  server: z.strictObject(servedFieldsOf(SERVER_SETTINGS)).describe('how lla-sim simulate serves them').optional(),
 });
 
 /** JSON Schema of a scenario file, for editors (`schemas/scenario.schema.json`). */

@@ -322,7 +322,7 @@ class Simulation implements Surroundings {
       preemptions: requests.preemptions[slot]!,
       replica: requests.replica[slot]!,
     });
-    // Whoever waits for the answer has it later than the scheduler: never before it is done.
+    // A user has the answer after the scheduler is done with it; at the fast end not before.
     this.follow(slot, Math.max(now, arrival + e2elSeconds), false);
   }
 

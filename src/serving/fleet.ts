@@ -18,7 +18,7 @@ import { figuresOf } from './figures.js';
 import { enoughFor } from './misses.js';
 import type { Bound } from './price/price.js';
 import { transferNotes, transferRate, transfersUnknown } from './price/transfer.js';
-import { reportedTargets, type Requested, type ServerChoice } from './question.js';
+import { reportedTargets, type Requested } from './question.js';
 import { trial } from './trial.js';
 import type { FleetService, SimulatedFleet } from './types.js';
 
@@ -59,14 +59,12 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
     rows: readonly FleetRow[],
     known: FleetService | null,
     sure: boolean,
-    changed: Partial<ServerChoice> = {},
+    served = settings,
   ): FleetService | null => {
     let best = known;
     for (const row of rows)
-      for (const { setting: asked, plan } of settings) {
-        const setting = { ...asked, server: { ...asked.server, ...changed } };
+      for (const { setting, plan } of served)
         best = serviceOf(fleet.users, row, setting, plan.plans, { known: best, onlySure: sure }) ?? best;
-      }
     return best;
   };
   const kept = fleet.cheapest === null ? fleet.rows.filter((row) => row.quality === 'kept') : [];
@@ -76,7 +74,11 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
   const best = fewest(unwritten, deploy, deploy !== null);
   // What nobody measured here may decide: the other end of it is told beside.
   const fastest = transferRate(null, linkRate(settings[0]!.setting.link, 2), 'low');
-  const tuned = transfersUnknown(server) ? fewest(today, null, false, { transferBytesPerSecond: fastest }) : null;
+  const faster = settings.map(({ setting, plan }) => ({
+    plan,
+    setting: { ...setting, server: { ...setting.server, transferBytesPerSecond: fastest } },
+  }));
+  const tuned = transfersUnknown(server) ? fewest(today, null, false, faster) : null;
   return {
     workload: workload.lengthsLabel,
     thinkSeconds: workload.thinkSeconds,
@@ -96,8 +98,8 @@ const tunedNotes = (tuned: FleetService | null, deploy: FleetService | null, byt
   tuned === null || (deploy !== null && tuned.gpus >= deploy.gpus)
     ? []
     : [
-        `at ${formatDecimalBytes(bytesPerSecond)}/s ${tuned.gpus} GPUs serve these users ` +
-          `${tuned.slowEnd ? 'even with slow steps' : 'by the estimate'}: measure yours before you buy`,
+        `if the cache moved at ${formatDecimalBytes(bytesPerSecond)}/s, ${tuned.gpus} GPUs would be enough ` +
+          `(${tuned.slowEnd ? 'at the slow end too' : 'by the estimate'}): measure your rate before you buy`,
       ];
 
 /**

@@ -148,7 +148,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const own = onHosts(price, ends);
     // A gather sends half of what a sum does, which the tables of a machine have.
     const sum = kind === 'all-gather' ? exchangeOf('all-reduce', bytes, gpus) : null;
-    return sum && sum.price.evidence !== 'attainable' ? noSlower(own, onHosts(sum.price, ends)) : own;
+    return sum?.throughHost && sum.price.evidence !== 'attainable'
+      ? atMost(own, onHosts(sum.price, sum.throughHost))
+      : own;
   };
   return {
     price: eachVariant((kernel, variant) => {
@@ -170,7 +172,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const { low, estimate, high, octavesOutside } = priced(call);
       const byMemory = low === least;
       const own = table && octavesOutside > 0 ? predicted(table.op, table.shape)?.found : undefined;
-      const capped = own !== undefined && own.high / own.estimate > (high / estimate) * (1 + 1e-9);
+      const capped = own !== undefined && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
       return {
         ...(found ?? explainAttainable(laws, call, rates)),
         ...(found && capped ? { leftOut: [...found.leftOut, noWiderThan(high / estimate)] } : {}),
@@ -203,10 +205,12 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       if (throughHost) {
         const onAny = onAnyHost(exchange, kind, bytes, gpus);
         return instead(
-          onAny.estimate < estimate
-            ? 'hosts differ: the estimate lies between this GPU’s table, of the slowest machine that was published, ' +
-                'and the next'
-            : 'hosts differ: it may be as slow, or as fast, as the exchanges through one that were published',
+          onAny.estimate === estimate
+            ? 'hosts differ: it may be as slow, or as fast, as the exchanges through one that were published'
+            : price.evidence === 'attainable'
+              ? 'hosts differ: no end lies beyond what published machines, and this GPU’s all-reduces, took'
+              : 'hosts differ: this table’s machine is slower than most that were published, and the estimate is the ' +
+                'geometric mean of both',
           onAny.high,
           onAny.estimate,
         );
@@ -218,7 +222,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   };
 }
 
-/** Far outside its sizes a table says no less than the law of tables that are not there at all. */
+/** Outside the sizes that were measured a table's interval is no wider than the law's for GPUs without tables. */
 const noWider = (found: StackPrice, law: Interval): StackPrice => ({
   ...found,
   low: Math.max(found.low, found.estimate * Math.min(1, law.low / law.estimate)),
@@ -226,14 +230,14 @@ const noWider = (found: StackPrice, law: Interval): StackPrice => ({
 });
 
 const noWiderThan = (factor: number): LeftOut => ({
-  what: 'so far outside, the law of tuned kernels that prices GPUs without tables is surer',
+  what: 'outside the sizes that were measured the law for GPUs without tables is surer',
   halfWidth: Math.log(factor),
   enters: 'instead',
 });
 
 /**
- * An exchange through a host, of which nobody knows which it is. A table is of one machine: where that was slower than
- * all others, the estimate lies between. What no table tells takes as long as the published ones did.
+ * An exchange through a host, of which nobody knows which it is. A table is of one machine: where that is slower than
+ * most that were published, the estimate is the geometric mean of both. Without a table no end lies beyond those.
  */
 function onHosts(price: Price, { slowest, slow, fastest }: HostEnds): Price {
   const low = Math.min(price.low, fastest);
@@ -254,7 +258,8 @@ const noFaster = (price: Price, faster: Price | null): Price =>
       }
     : price;
 
-const noSlower = (price: Price, other: Price): Price => ({
+/** No end is later than the other's. */
+const atMost = (price: Price, other: Price): Price => ({
   ...price,
   low: Math.min(price.low, other.low),
   estimate: Math.min(price.estimate, other.estimate),

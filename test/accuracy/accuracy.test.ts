@@ -118,6 +118,16 @@ describe('rows of one’s own', () => {
     expect(both.out.trimEnd().split('\n').length).toBe(3);
   });
 
+  it('judge nothing where no time was priced, and say whose prices stand in', async () => {
+    const odd = (name: string, more: object): string => ledger(name, [{ ...decode(4, 1), ...more }]);
+    const bits = odd('int4.json', { precision: { weights: 'int4', cache: 'bf16' } });
+    const none = await inProcess('accuracy', '--ledger', bits, '--tolerance', '10%');
+    expect([none.code, none.err]).toEqual([5, expect.stringContaining('judged nothing')]);
+    expect(none.out).toContain('weights in int4: name a model file');
+    const other = await inProcess('accuracy', '--ledger', odd('other.json', { server: { name: 'tgi' } }));
+    expect(other.out).toContain('tgi: no tables of its own');
+  });
+
   it('judge nothing where computing their prompts would take longer than they took', async () => {
     const load = { kind: 'closed-loop', inputTokens: 4000, outputTokens: 64, concurrency: 16, requests: 16 };
     const row = (id: string, first: number, each: number): object => ({

@@ -172,6 +172,13 @@ describe('streams and exit codes', () => {
     for (const args of [['plna'], ['plan', '--vram', '80GB', '--nope'], ['__proto__'], ['constructor']])
       expectBadInput(run(...args));
   });
+  it('0: a script for the completion of a shell', () => {
+    for (const more of [[], ['zsh']]) {
+      const o = run('completion', ...more);
+      expect([o.code, o.err]).toEqual([0, '']);
+      expect(o.out).toContain('--get-yargs-completions');
+    }
+  });
   it('2 with help on stdout when no command is given', () => {
     const o = run();
     expect(o.code).toBe(2);

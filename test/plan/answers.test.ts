@@ -476,6 +476,16 @@ describe('evidence and intervals', () => {
     expect(fine.decode.secondsPerStep?.low).toBeGreaterThan(coarse.decode.secondsPerStep?.low as number);
   });
 
+  it('a prompt is cut where the server cuts it, and far outside its tables no time is wider than by law', async () => {
+    const seconds = async (s: Scenario): Promise<Interval> =>
+      (await planOf({ device: 'h200', codec: ['full'], ...s })).plans[0]!.prefill.secondsPerPrompt!;
+    const time = async (context: number, server = {}): Promise<number> => (await seconds({ context, server })).estimate;
+    expect((await time(2049)) / (await time(2048))).toBeLessThan(1.02);
+    expect(await time(8192, { maxNumBatchedTokens: 1024, maxNumSeqs: 64 })).toBeGreaterThan(await time(8192));
+    const { low, high } = await seconds({ device: 'b300', stack: 'sglang', cacheType: 'fp8', context: '128k' });
+    expect(high / low).toBeLessThan(8);
+  });
+
   it('what holds nothing shows what one sequence would need', async () => {
     const p = row(await planOf({ vram: '80GB', device: 'h100', context: '512k', codec: ['full'] }), 'full/full');
     expect(p.maxBatch.exact).toBe(0);

@@ -97,7 +97,9 @@ it('with replicas that prefill, groups as the question has them: all of their GP
   expect(text(assumed.found)).toContain('--transfer-rate sets what you measured');
   const tuned = await simulated({ ...full, server: { ...open, transferRate: '49GB/s' } }, 90);
   expect(tuned.found.deploy!.gpus).toBeLessThan(assumed.found.deploy!.gpus);
-  expect(text(assumed.found)).toContain(`at 49 GB/s ${tuned.found.deploy!.gpus} GPUs serve these users`);
+  expect(text(assumed.found)).toContain(
+    `if the cache moved at 49 GB/s, ${tuned.found.deploy!.gpus} GPUs would be enough`,
+  );
 });
 
 it('a server that is simulated as it is by default is started without further options', async () => {

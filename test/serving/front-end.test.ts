@@ -1,7 +1,7 @@
 /** What `simulate` says of requests that come faster than a server's front end was seen to take them. */
 import { describe, expect, it } from 'vitest';
 import { EXIT } from '../../src/errors.js';
-import type { SimulationReport } from '../../src/serving/types.js';
+import type { Run, SimulationReport } from '../../src/serving/types.js';
 import { inProcess } from '../cli/program.js';
 
 async function notesOf(device: string, stack: string, ...argv: string[]): Promise<string> {
@@ -11,6 +11,31 @@ async function notesOf(device: string, stack: string, ...argv: string[]): Promis
   expect(o.code, o.err).toBe(EXIT.ok);
   return (JSON.parse(o.out) as SimulationReport).notes.join('\n');
 }
+
+describe('what lies between a user and the scheduler', () => {
+  const asked = ['--device', 'h200', '--codec', 'full', '--prompt-tokens', '128', '--requests', '200'];
+  const runOf = async (...argv: string[]): Promise<Run> => {
+    const o = await inProcess('simulate', ...asked, ...argv, '--format', 'json');
+    return (JSON.parse(o.out) as SimulationReport).runs[0]!;
+  };
+
+  it('is waited for: users have no more requests open than there are users', async () => {
+    for (const [users, tokens] of [
+      [1, 1],
+      [7, 3],
+    ] as const) {
+      const load = ['--arrivals', 'closed', '--users', `${users}`, '--ramp', '0', '--output-tokens', `${tokens}`];
+      const run = await runOf(...load, '--prefix-caching', 'off');
+      for (const { request_throughput: rate, mean_e2el_ms: latency } of [run.estimate, run.high])
+        expect((rate * latency!) / 1e3).toBeLessThan(users * 1.01);
+    }
+  });
+
+  it('leaves no first token before its request is scheduled, at the fast end either', async () => {
+    const { low, estimate, high } = await runOf('--rate', '30', '--output-tokens', '200', '--max-num-seqs', '8');
+    for (const f of [low, estimate, high]) expect(f.mean_ttft_ms!).toBeGreaterThan(f.mean_queue_ms!);
+  });
+});
 
 describe('the front end of vLLM', () => {
   it('is told of where a replica gets more than it was seen to take', async () => {

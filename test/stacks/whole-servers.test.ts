@@ -72,7 +72,30 @@ describe('an exchange', () => {
     expect(direct.high / direct.low).toBeLessThan(6);
     // Cards on PCIe take two to three times as long, and how long depends on the board.
     expect(host.estimate).toBeGreaterThan(2 * direct.estimate);
-    expect(host.high).toBeGreaterThan(90e-6);
+    expect(host.high).toBeGreaterThan(48e-6);
+  });
+
+  it('through a host is no slower than the slowest published machine, and one machine is not all', async () => {
+    const bytes = 32e6;
+    const of = async (device: string, gpus: number) => {
+      const { pricer } = await requestOf({ device, gpus, codec: ['full'] });
+      return pricer!.collective('all-reduce', bytes, gpus)!;
+    };
+    for (const device of ['rtx-6000-ada', 'l4', 'a100-80-pcie']) {
+      const { low, estimate, high } = await of(device, 4);
+      // 3.7 of 32 GB/s, of the bytes that a ring sends.
+      expect(high).toBeCloseTo(90e-6 + (2 * 3 * (bytes / 2)) / 4 / 3.7e9, 9);
+      expect(low).toBeLessThan(estimate);
+      expect(estimate).toBeLessThan(high);
+    }
+    // The tables of L40S are of that machine: the estimate is not theirs alone.
+    const [own, law] = [await of('l40s', 8), await of('rtx-6000-ada', 8)];
+    expect(own.estimate).toBeGreaterThan(law.estimate);
+    expect(own.estimate).toBeLessThan(0.6 * own.high);
+    // A gather sends half of a sum, which the tables have.
+    const { pricer } = await requestOf({ device: 'rtx-pro-6000', gpus: 8, codec: ['full'] });
+    const [gather, sum] = (['all-gather', 'all-reduce'] as const).map((kind) => pricer!.collective(kind, bytes, 8)!);
+    expect(gather!.high).toBeLessThanOrEqual(sum!.high);
   });
 });
 

@@ -14,6 +14,7 @@ import {
   usualStack,
   RUNTIMES,
 } from '../../stacks/serving.js';
+import { parseNumber } from '../../numbers/units.js';
 import type { PlanRequest } from '../types.js';
 import type { Sources, ModelSource } from './prepare.js';
 
@@ -100,9 +101,13 @@ export function promptChunkTokens(
   { geometry: { promptsBothWays }, contextTokens }: Pick<PlanRequest, 'geometry' | 'contextTokens'>,
 ): number {
   const { sequences, batchedTokens } = serverDefaults(host?.stack ?? null, vramBytes, id ?? '');
-  const most = wholeNumber(server?.maxNumBatchedTokens) ?? batchedTokens;
-  const atOnce = Math.max(most, wholeNumber(server?.maxNumSeqs) ?? sequences);
-  return promptsBothWays ? Math.max(atOnce, contextTokens) : atOnce;
+  const asked = server?.maxNumBatchedTokens;
+  const rule = { min: 1, max: 2 ** 20, whole: true };
+  const atOnce =
+    asked === undefined
+      ? Math.max(batchedTokens, wholeNumber(server?.maxNumSeqs) ?? sequences)
+      : parseNumber(asked, '--max-num-batched-tokens', rule);
+  return promptsBothWays || server?.chunkedPrefill === 'off' ? Math.max(atOnce, contextTokens) : atOnce;
 }
 
 const wholeNumber = (value: string | number | undefined): number | undefined =>

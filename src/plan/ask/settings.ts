@@ -30,7 +30,7 @@ import { flagOf, SETTINGS, type Scenario, type SettingName } from '../../schema/
 import { METRICS, type Metric } from '../../quality/figure.js';
 import { isTable, tablesOf } from '../../quality/quality.js';
 import { reserveOf, type ServerMemory } from '../../stacks/server-memory.js';
-import { formatNumber, parseBytes, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
+import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import type { CandidateFilter } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from '../types.js';
 
@@ -193,8 +193,8 @@ function readMinimum([key, value]: [string, number]): MinimumTarget {
     );
   if (METRICS[metric as Metric].unit === 'fraction' && value > 1)
     throw new UserError(
-      `--min ${metric} is a share of 1, not ${value}`,
-      `write --min ${key}=${formatNumber(value / 100)} for ${value} %`,
+      `--min ${key} must be a share from 0 to 1, not ${value}`,
+      value < 10 ? `write for example --min ${key}=0.75` : `write --min ${key}=${value / 100} for ${value} %`,
     );
   if (table === undefined) return { metric, value };
   const tables = tablesOf(metric as Metric);

@@ -68,14 +68,14 @@ export function risksOf(
     const { batchBesidePrefill: room, fits } = p.prefill;
     if (fits && point.batch > room)
       add('prefill-room', `beside a prompt ${short(p)} holds ${room} of ${point.batch} sequences`);
-    const share = p.decode.evidenceShare;
+    const share = point.evidenceShare;
     if (p.servedBy !== null && share && share.attainable + share.roofline > ESTIMATED)
       add(
         'partly-estimated',
         `${Math.round((share.attainable + share.roofline) * 100)} % of the time of ${short(p)} is estimated`,
       );
     if (point.evidence === 'extrapolated')
-      add('extrapolated', `the time of ${short(p)} lies outside the sizes that were measured`);
+      add('extrapolated', `part of the time of ${short(p)} lies outside the sizes that were measured`);
     const [other] = kept?.others ?? [];
     if (kept && other && other.share < kept.share)
       add(

@@ -154,9 +154,9 @@ function othersWords(runs: readonly PlanReport[], priced: boolean): string[] {
   const behind = others.filter((r) => r.answer.verdict !== first.answer.verdict);
   const cheaper = others.filter((r) => !behind.includes(r) && speed(r) > 0 && (!priced || hour(r) < hour(first)));
   const words = priced
-    ? 'cheaper an hour, dearer a token: ' +
+    ? 'cheaper an hour, dearer a token at the slow end: ' +
       `${cheaper.map((r) => `${name(r)} ($${brief(hour(r))} for ${share(r)} of ${name(first)}'s tokens)`).join(', ')}`
-    : `cheaper a token only where an hour costs less than this share of ${name(first)}'s: ` +
+    : `cheaper a token, at the slow end, only where an hour costs less than this share of ${name(first)}'s: ` +
       `${cheaper.map((r) => `${name(r)} ${share(r)}`).join(', ')}`;
   return [
     ...(cheaper.length === 0 ? [] : [words]),

@@ -22,7 +22,7 @@ import type { QualityFigure } from '../../quality/figure.js';
 import { publishedFor, teacherOf } from '../../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import type { ModelSource } from '../../plan/ask/prepare.js';
-import { columns, left, right, shareText, wrap, type Column } from './text.js';
+import { columns, left, right, wrap, type Column } from './text.js';
 import { layersTimesLoops } from './words.js';
 
 interface CachedBy {
@@ -138,6 +138,9 @@ const value = (f: QualityFigure, v: number): string => {
   return f.unit === 'tokens' ? formatTokens(v) : v.toFixed(Math.max(2, (String(v).split('.')[1] ?? '').length));
 };
 
+/** To the nearest per cent, as the paper prints shares. Plans round down: there a share is held against `--keep`. */
+const nearestShare = (share: number): string => `${Math.round(share * 100)} %`;
+
 const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   left(
     '  task',
@@ -146,7 +149,7 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   ),
   right('value', (f) => value(f, f.value)),
   right('teacher', (f) => (f.teacher === null ? '–' : value(f, f.teacher))),
-  right('kept', (f) => (f.share === null ? '–' : shareText(f.share))),
+  right('kept', (f) => (f.share === null ? '–' : nearestShare(f.share))),
   left(
     'table',
     (f) =>
@@ -155,7 +158,7 @@ const FIGURE_COLUMNS: readonly Column<PublishedFigure>[] = [
   ),
 ];
 
-const parametersText = (n: number): string => (n < 1e7 ? `${formatNumber(n / 1e6)} M` : `${formatNumber(n / 1e9)} B`);
+const parametersText = (n: number): string => (n < 1e9 ? `${formatNumber(n / 1e6)} M` : `${formatNumber(n / 1e9)} B`);
 
 /** The card for a terminal. @param width in columns, of paragraphs */
 export function modelCardTable(card: ModelCard, width: number): string {

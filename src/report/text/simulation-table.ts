@@ -145,11 +145,11 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
 
 const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
 
-/** Both ends in the unit of the longer one. */
 /** Waiting may be shorter at the slow end, where fewer requests come at once. */
 const ascending = (a: number | null, b: number | null): [number | null, number | null] =>
   a !== null && b !== null && a > b ? [b, a] : [a, b];
 
+/** Both ends in the unit of the longer one. */
 const span = (fast: number | null, slow: number | null): string => {
   const inSeconds = millis(fast).endsWith('s') || millis(slow).endsWith('s');
   return inSeconds && fast !== null && slow !== null
