@@ -126,11 +126,14 @@ describe('several runs', () => {
     const two = ['--device', 'h100,b200'];
     // At a price below that share it would have won.
     expect(await bestOf(...two)).toContain(
-      `Others cheaper a token, at the slow end, only where an hour costs less than this share of b200's: h100 ${share} %`,
+      'Others cheaper a token, at the slow end, only where an hour costs less than this share of ' +
+        `b200's: h100 ${share} %`,
     );
     const [lost, won] = [(share + 2) / 10, (share - 2) / 10];
     expect(await bestOf(...two, '--usd-per-hour', `b200=10,h100=${lost}`)).toMatch(
-      new RegExp(`Best b200.*Others cheaper an hour, dearer a token at the slow end: h100 .* for ${share} % of b200's tokens`),
+      new RegExp(
+        `Best b200.*Others cheaper an hour, dearer a token at the slow end: h100 .* ${share} % of b200's tokens`,
+      ),
     );
     expect(await bestOf(...two, '--usd-per-hour', `b200=10,h100=${won}`)).not.toContain('Others');
     expect(await bestOf('--device', 'l4,h100', '--tpot', '18ms')).toMatch(
@@ -157,7 +160,7 @@ describe('several runs', () => {
   it('of several contexts have a best one each, since nobody chooses the shorter text', async () => {
     const flags = ['--device', 'l40s,h200', '--codec', 'full', '--ctx', '16k,4096', '--best'];
     const { out } = await inProcess('plan', ...flags);
-    expect(out).toMatch(/^Best +h200 at 4096: .* tok\/s; next l40s, \d+ tok\/s\nOthers .*\n(.*\n)?Best +h200 at 16k: /m);
+    expect(out).toMatch(/^Best +h200 at 4096: .*; next l40s, \d+ tok\/s\nOthers .*\n(.*\n)?Best +h200 at 16k: /m);
     expect(out.split('\n').flatMap((l) => /^(\w+) +(\w+) +full /.exec(l)?.slice(1).join(' ') ?? [])).toEqual([
       'h200 4096',
       'l40s 4096',
