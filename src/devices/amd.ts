@@ -5,9 +5,9 @@ const GB = 1e9;
 const TERA = 1e12;
 
 const GIB = 2 ** 30;
-/** What MI300X's driver keeps of its 192 GiB, by rocm-smi. */
+/** What drivers keep, by rocm-smi: of 64 GiB (gfx90a), 192 (MI300X) and 288 (MI355X) the same. */
 const KEPT_BYTES = 2 ** 24;
-/** Stacks of memory hold powers of two, whatever the box says: what a driver like MI300X's has of so many GiB. */
+/** Boxes say GB for the GiB of their stacks: what a driver has of them. */
 const inStacks = (gib: number): number => gib * GIB - KEPT_BYTES;
 
 /**
