@@ -2,7 +2,7 @@
 import { csvCell, markdownText } from '../report/tables.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatError, percent } from '../numbers/units.js';
-import { RUNTIMES, STACKS } from '../stacks/serving.js';
+import { SERVERS } from '../schema/serving.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
 
 const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
@@ -80,7 +80,9 @@ function unpriced({ notPriced }: AccuracyReport, width: number): string[] {
 
 /** Servers without tables of their own, which are priced with others'. */
 function standIns({ figures }: AccuracyReport, width: number): string[] {
-  const names = [...new Set(figures.map((f) => f.serverName))].filter((name) => !PRICED.includes(name)).sort();
+  const names = [...new Set(figures.map((f) => f.serverName))]
+    .filter((name) => !SERVERS.some((server) => server === name))
+    .sort();
   return names.length === 0
     ? []
     : [
@@ -88,8 +90,6 @@ function standIns({ figures }: AccuracyReport, width: number): string[] {
         ...wrap(`${names.join(', ')}: no tables of its own, so priced with another server's for the same GPU.`, width),
       ];
 }
-
-const PRICED: readonly string[] = [...STACKS, ...RUNTIMES];
 
 /** Figures of time below which nothing is said, and the share that intervals of 90 % should hold, a few aside. */
 const FEWEST = 3;

@@ -8,7 +8,8 @@ import type { Row } from '../schema/ledger-file.js';
 import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import { acceptanceOf, publishedAcceptance } from '../serving/speculation.js';
-import { STACKS, isRuntime, RUNTIMES } from '../stacks/serving.js';
+import { SERVERS } from '../schema/serving.js';
+import { isRuntime } from '../stacks/serving.js';
 
 /** So many loops of a share of the tokens. */
 interface Depth {
@@ -192,7 +193,7 @@ const codecName = ({ name }: Compressed): string => (name === 'residualquant' ? 
 
 /** The flags of the row, as a scenario. */
 function settingsOf({ model, device, parallel, precision, server: s, workload, codec }: Row, folder: string): Scenario {
-  const stack = [...STACKS, ...RUNTIMES].find((name) => s.name === name);
+  const stack = SERVERS.find((name) => s.name === name);
   const { replicas, prefill, decode } = parallel ?? {};
   // A server whose own limit is eight was started for as many as the source says ran.
   const server: Server = {

@@ -125,9 +125,7 @@ interface Found {
 function find(source: Source, path: string, args: Args): Found {
   const version = textFlag(args, 'version');
   if (source === 'csv') {
-    for (const flag of ['gpu', 'commit'])
-      if (textFlag(args, flag) !== null)
-        throw new UserError(`--${flag} does not apply to import csv`, `leave --${flag} out`);
+    refuseIdle(args, source, ['gpu', 'commit']);
     const stack = needed(args, 'stack', 'name whose kernels they are');
     const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };
@@ -142,12 +140,17 @@ function find(source: Source, path: string, args: Args): Found {
     const kinds = aicTables(path, { gpu, stack: stack as Stack, version, commit });
     return { stack, device: known[gpu]!, version, kinds };
   }
-  const unused = version !== null ? 'version' : textFlag(args, 'stack') !== null ? 'stack' : null;
-  if (unused !== null) throw new UserError(`--${unused} says nothing to import ${source}`, `leave --${unused} out`);
+  refuseIdle(args, source, ['version', 'stack']);
   if (source === 'vidur')
     return { stack: 'vidur', device: known[gpu] ?? gpu, version: null, kinds: vidurTables(path, { gpu, commit }) };
   const { kinds, version: profiled } = llmServingSimTables(path, { gpu, commit });
   return { stack: 'vllm', device: known[gpu]!, version: profiled, kinds };
+}
+
+/** @throws UserError for a flag that changes nothing of this source */
+function refuseIdle(args: Args, source: Source, flags: readonly string[]): void {
+  const idle = flags.find((flag) => textFlag(args, flag) !== null);
+  if (idle !== undefined) throw new UserError(`--${idle} does not apply to import ${source}`, `leave --${idle} out`);
 }
 
 function needed(args: Args, flag: string, hint: string): string {

@@ -21,15 +21,18 @@ export interface Link {
  * own exchange takes 5 µs where GPUs reach each other's memory. Slower was only the machine of the tables of L40S, from
  * three GPUs on: 3.7 of 32 GB/s among four, 1.4 and up to 90 µs among eight (AIConfigurator).
  */
+const FASTEST_HOST = { seconds: 5e-6, shareOfRate: 41 / 64 } as const;
 const SLOW_HOST = { seconds: 48e-6, shareOfRate: 22.2 / 64 } as const;
-const HOSTS = {
-  slowest: (gpus: number) => (gpus <= 2 ? SLOW_HOST : { seconds: 90e-6, shareOfRate: gpus <= 4 ? 3.7 / 32 : 1.4 / 32 }),
-  slow: (_: number) => SLOW_HOST,
-  fastest: (_: number) => ({ seconds: 5e-6, shareOfRate: 41 / 64 }),
-};
+const slowestHost = (gpus: number): Host =>
+  gpus <= 2 ? SLOW_HOST : { seconds: 90e-6, shareOfRate: gpus <= 4 ? 3.7 / 32 : 1.4 / 32 };
+
+interface Host {
+  readonly seconds: number;
+  readonly shareOfRate: number;
+}
 
 /** Seconds of an exchange at the ends of what was published, and on the slowest machine but one. */
-export type HostEnds = Readonly<Record<keyof typeof HOSTS, number>>;
+export type HostEnds = Readonly<Record<'slowest' | 'slow' | 'fastest', number>>;
 
 /** Whether GPUs that exchange are joined by the server's board, not by links of their own. */
 export const throughHost = (link: Pick<Link, 'throughHost' | 'mostGpus'> | null, gpus: number): boolean =>
@@ -44,11 +47,8 @@ export function throughHostSeconds(
 ): HostEnds | null {
   const rate = linkRate(link, gpus);
   if (rate === null || !throughHost(link, gpus)) return null;
-  const of = (host: keyof typeof HOSTS): number => {
-    const { seconds, shareOfRate } = HOSTS[host](gpus);
-    return seconds + sentBytes(kind, bytes, gpus) / rate / shareOfRate;
-  };
-  return { slowest: of('slowest'), slow: of('slow'), fastest: of('fastest') };
+  const on = ({ seconds, shareOfRate }: Host): number => seconds + sentBytes(kind, bytes, gpus) / rate / shareOfRate;
+  return { slowest: on(slowestHost(gpus)), slow: on(SLOW_HOST), fastest: on(FASTEST_HOST) };
 }
 
 /**

@@ -6,7 +6,7 @@ import { show, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
 import { readModelFile } from '../geometry/model-file.js';
 import { isPreset, PRESET_NAMES } from '../geometry/presets.js';
-import { RUNTIMES, STACKS } from './serving.js';
+import { SERVERS } from './serving.js';
 import { nearestName } from '../nearest.js';
 import { issueWords, parseJson } from '../io/json.js';
 import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
@@ -123,9 +123,6 @@ function rowWords(
   });
 }
 
-/** Servers that have prices of their own, by the names that the ledger has for them. Others have any other name. */
-const SERVERS: readonly string[] = [...STACKS, ...RUNTIMES];
-
 /**
  * Servers that are misspelt, devices, models and traces that do not exist, of a row that may be wrong elsewhere.
  * `known`: models that were read.
@@ -145,7 +142,8 @@ function checkNames(
     note(`device ${show(device)} is not in the catalogue; ${meant}name it as deviceName`);
   }
   const name = isObject(server) ? server['name'] : undefined;
-  const meant = typeof name === 'string' && !SERVERS.includes(name) ? nearestName(name, SERVERS) : undefined;
+  const meant =
+    typeof name === 'string' && !SERVERS.some((one) => one === name) ? nearestName(name, SERVERS) : undefined;
   // `vllm-ascend` is a server of its own, `vlm` is none.
   if (typeof name === 'string' && meant !== undefined && !name.includes(meant))
     note(`server ${show(name)} is not known; did you mean ${meant}?`);

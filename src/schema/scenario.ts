@@ -49,24 +49,21 @@ function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
 }
 
 /** A plan does not read these, and would not say what is wrong with them. */
-const served = (type: z.ZodType): z.ZodType =>
-  type.refine((value) => value === undefined || Number(value) >= 0, {
-    error: (i) => `must be a number of 0 or more, ${received(i.input)}`,
-  });
+const servedFieldOf: typeof fieldOf = (setting) =>
+  setting.kind !== 'number'
+    ? fieldOf(setting)
+    : fieldOf(setting).refine((value) => value === undefined || Number(value) >= 0, {
+        error: (i) => `must be a number of 0 or more, ${received(i.input)}`,
+      });
 
-const fieldsOf = <K extends string>(settings: Readonly<Record<K, Omit<Setting, 'group'>>>): Record<K, z.ZodType> =>
-  Object.fromEntries(Object.entries<Omit<Setting, 'group'>>(settings).map(([n, s]) => [n, fieldOf(s)])) as Record<
+const fieldsOf = <K extends string>(
+  settings: Readonly<Record<K, Omit<Setting, 'group'>>>,
+  field = fieldOf,
+): Record<K, z.ZodType> =>
+  Object.fromEntries(Object.entries<Omit<Setting, 'group'>>(settings).map(([n, s]) => [n, field(s)])) as Record<
     K,
     z.ZodType
   >;
-
-/** The same, with numbers that are numbers. */
-function servedFieldsOf<K extends string>(settings: Readonly<Record<K, Omit<Setting, 'group'>>>): Record<K, z.ZodType> {
-  const fields = fieldsOf(settings);
-  for (const [name, { kind }] of Object.entries<Omit<Setting, 'group'>>(settings))
-    if (kind === 'number') fields[name as K] = served(fields[name as K]);
-  return fields;
-}
 
 /** The schema of a scenario file. */
 export const scenarioSchema = z.strictObject({
@@ -74,10 +71,13 @@ export const scenarioSchema = z.strictObject({
   description: z.string().max(4000).describe('what the scenario stands for').optional(),
   ...fieldsOf<SettingName>(SETTINGS),
   workload: z
-    .strictObject(servedFieldsOf(WORKLOAD_SETTINGS))
+    .strictObject(fieldsOf(WORKLOAD_SETTINGS, servedFieldOf))
     .describe('requests that lla-sim simulate serves')
     .optional(),
-  server: z.strictObject(servedFieldsOf(SERVER_SETTINGS)).describe('how lla-sim simulate serves them').optional(),
+  server: z
+    .strictObject(fieldsOf(SERVER_SETTINGS, servedFieldOf))
+    .describe('how lla-sim simulate serves them')
+    .optional(),
 });
 
 /** JSON Schema of a scenario file, for editors (`schemas/scenario.schema.json`). */

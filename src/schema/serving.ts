@@ -17,6 +17,9 @@ export type RuntimeName = (typeof RUNTIMES)[number];
 export const STACKS = ['vllm', 'sglang', 'trtllm'] as const;
 export type Stack = (typeof STACKS)[number];
 
+/** Servers with prices of their own, by the names that the ledger has for them. */
+export const SERVERS = [...STACKS, ...RUNTIMES] as const;
+
 type ServingSetting = Omit<Setting, 'group'>;
 
 export const WORKLOAD_SETTINGS = {

@@ -5,7 +5,7 @@
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { RUNTIMES, STACKS, type RuntimeName, type Stack } from '../schema/serving.js';
+import { RUNTIMES, SERVERS, STACKS, type RuntimeName, type Stack } from '../schema/serving.js';
 import type { StackFile } from './stack-schema.js';
 
 export { RUNTIMES, STACKS, type RuntimeName, type Stack };
@@ -20,7 +20,7 @@ export const isRuntime = (stack: string | undefined): stack is RuntimeName =>
  * What `--stack` takes: a stack, a server that is priced with its runtime, our own kernels by the calibration of the
  * device, or what tuned kernels reach.
  */
-export const STACK_CHOICES = [...STACKS, ...RUNTIMES, 'lla-sim', 'attainable'] as const;
+export const STACK_CHOICES = [...SERVERS, 'lla-sim', 'attainable'] as const;
 
 export const STACK_LABELS: Readonly<Record<string, string>> = {
   vllm: 'vLLM',
