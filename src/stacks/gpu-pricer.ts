@@ -237,12 +237,15 @@ const noWiderThan = (factor: number): LeftOut => ({
 
 /**
  * An exchange through a host, of which nobody knows which it is. A table is of one machine: where that is slower than
- * most that were published, the estimate is the geometric mean of both. Without a table no end lies beyond those.
+ * most that were published, the estimate is the geometric mean of both. Without a table no end lies beyond those, and
+ * the law's estimate is not later than the middle of the range.
  */
 function onHosts(price: Price, { slowest, slow, fastest }: HostEnds): Price {
   const low = Math.min(price.low, fastest);
-  if (price.evidence === 'attainable')
-    return { ...price, low, estimate: Math.min(slow, Math.max(fastest, price.estimate)), high: slowest };
+  if (price.evidence === 'attainable') {
+    const latest = Math.min(slow, Math.sqrt(fastest * slowest));
+    return { ...price, low, estimate: Math.min(latest, Math.max(fastest, price.estimate)), high: slowest };
+  }
   const estimate = price.estimate > slow ? Math.sqrt(price.estimate * slow) : price.estimate;
   return { ...price, low, estimate, high: Math.max(price.high, slow) };
 }

@@ -87,6 +87,8 @@ describe('an exchange', () => {
       expect(high).toBeCloseTo(90e-6 + (2 * 3 * (bytes / 2)) / 4 / 3.7e9, 9);
       expect(low).toBeLessThan(estimate);
       expect(estimate).toBeLessThan(high);
+      const pair = await of(device, 2);
+      expect(pair.high / pair.estimate, device).toBeGreaterThan(1.2);
     }
     // The tables of L40S are of that machine: the estimate is not theirs alone.
     const [own, law] = [await of('l40s', 8), await of('rtx-6000-ada', 8)];
