@@ -79,7 +79,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
       const { page } = second;
       await ready(page);
       await expect.poll(() => page.locator('#m-start').innerText()).toMatch(/^Go on from [1-9]/);
-      // Its device is lost as soon as it has measured a shape. It is stopped, so no end of a budget races with the loss.
+      // Its device is lost as soon as it has measured a shape; a stop ends it, as a budget might end before the loss.
       await page.evaluate(() => {
         const now = document.getElementById('m-now') as HTMLElement;
         const lost = new MutationObserver(() => {
