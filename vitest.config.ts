@@ -10,6 +10,17 @@ const root = fileURLToPath(new URL('.', import.meta.url));
 const FILES = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.test.ts'))
   .map((name) => `test/${name}`);
+/** Files that take ten seconds or more of two busy cores, longest first. */
+const LONGEST = JSON.parse(readFileSync(`${root}test/longest.json`, 'utf8')) as string[];
+const unknown = LONGEST.filter((name) => !FILES.includes(`test/${name}`));
+if (unknown.length > 0) throw new Error(`test/longest.json: no such test: ${unknown.join(', ')}`);
+/** `npm test` takes every other one of them, from the first or the second: it is to end within ten minutes. */
+const half = process.env.LLA_SIM_HALF;
+function isDrawn(file: string): boolean {
+  const place = LONGEST.indexOf(file.slice('test/'.length));
+  return half === undefined || place < 0 || place % 2 === Number(half);
+}
+
 /** A file needs a process of its own for a browser, for a module that is exchanged, for a folder that becomes current. */
 const ALONE = /report\/browser\.js'|\.\/browser\.js'|\bvi\.(mock|doMock)\(|process\.chdir\(/;
 const DEVICE = /(gpu|\.)\/device\.js'|\bopenDevice\(/;
@@ -46,16 +57,17 @@ function projectOf(name: string): keyof typeof ENVIRONMENTS {
   if (TIMED.test(text)) return 'timed';
   return DEVICE.test(text) ? lanes : 'shared';
 }
-const projects = FILES.map((name) => [name, projectOf(name)] as const);
+const projects = FILES.filter(isDrawn).map((name) => [name, projectOf(name)] as const);
 
 /** What takes longest comes first in its project: at the end one process would work alone, beside what is timed. */
-const LONGEST = ['accuracy/accuracy.test.ts', 'report/committed.test.ts', 'report/folder.test.ts'];
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
     const projects = [...new Set(sorted.map(({ project }) => project.name))];
-    const place = ({ project, moduleId }: TestSpecification): number =>
-      2 * projects.indexOf(project.name) - Number(LONGEST.some((name) => moduleId.endsWith(name)));
+    const place = ({ project, moduleId }: TestSpecification): number => {
+      const long = LONGEST.findIndex((name) => moduleId.endsWith(name));
+      return (LONGEST.length + 1) * projects.indexOf(project.name) + (long < 0 ? LONGEST.length : long);
+    };
     return sorted.sort((a, b) => place(a) - place(b));
   }
 }

@@ -2,7 +2,6 @@
  * How much of a list of cases one run takes. Shaders take a software adapter seconds to compile, so every run takes a
  * seeded part, another one each time; LLA_SIM_CONTRACT=full takes all.
  */
-import { it } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import { SEED } from './random.js';
 
@@ -11,9 +10,3 @@ export const FULL = process.env.LLA_SIM_CONTRACT === 'full';
 /** Every n-th of the cases, from one that the seed and `salt` choose. */
 export const everyNth = <T>(cases: readonly T[], n: number, salt = 0): T[] =>
   cases.filter((_, i) => FULL || i % n === mix(SEED + salt) % n);
-
-/** Tests of pages, each of which opens some in a browser, take seconds: a run draws every n-th of a file. */
-export function everyNthTest(n: number): (name: string, run: () => Promise<void>, timeout?: number) => void {
-  let number = 0;
-  return (name, run, timeout) => (FULL || number++ % n === mix(SEED + n) % n ? it : it.skip)(name, run, timeout);
-}

@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { plannerBundle } from '../../scripts/page-bundle.mjs';
 import { claimRows } from '../../src/ranking/claim-rows.js';
 import { judgedGroups, knownStacks } from '../../src/plan/ask/stacks.js';
@@ -11,14 +11,13 @@ import { plannerDocument } from '../../src/planner/document.js';
 import { QUESTIONS } from '../../src/planner/questions.js';
 import { inProcess, scratch } from '../cli/program.js';
 import { OURO } from '../geometry/configs.js';
-import { everyNth, everyNthTest } from '../gpu/sample.js';
+import { everyNth } from '../gpu/sample.js';
 import { noBrowser, open, openIn, startBrowser, type Opened } from '../report/browser.js';
 
 /** Words alone: how a terminal divides them into lines does not matter. */
 const wordsOf = (text: string): string => text.replace(/\s+/g, ' ').trim();
 
 describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chromium'})`, () => {
-  const some = everyNthTest(2);
   const folder = scratch();
   const file = join(folder.path, 'plan.html');
   let browser: Browser;
@@ -66,7 +65,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     for (const words of paragraphs.filter((p) => !/^(Risk|Instead)/.test(p))) expect(text).toContain(wordsOf(words));
   }
 
-  some('answers the first questions in the words of the command that it shows, and its link does too', async () => {
+  it('answers the first questions in the words of the command that it shows, and its link does too', async () => {
     const o = await opened();
     const { page, incidents } = o;
     expect(await textOf(page, 'command')).toContain('lla-sim plan ');
@@ -95,7 +94,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  some('opens a link, says what has changed, and answers a hostile one with a line', async () => {
+  it('opens a link, says what has changed, and answers a hostile one with a line', async () => {
     const o = await opened('#v0.0.9/ctx=8k/device=h100/stack=sglang/was=full:1:1ms');
     const { page, incidents } = o;
     expect(await textOf(page, 'changed')).toMatch(
@@ -117,7 +116,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  some('takes a config.json and puts its shape into the link', async () => {
+  it('takes a config.json and puts its shape into the link', async () => {
     const o = await opened();
     const { page, incidents } = o;
     const answer = await answerAfter(page, () =>
@@ -138,7 +137,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  some('compares two settings, and says which one is wrong', async () => {
+  it('compares two settings, and says which one is wrong', async () => {
     const o = await opened();
     const { page, incidents } = o;
     await page.locator('#p-keep').click();
@@ -160,7 +159,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  some('ranks every codec as the command that it names does, and clears the ranking of another question', async () => {
+  it('ranks every codec as the command that it names does, and clears the ranking of another question', async () => {
     const o = await opened('#v0.1.0/device=h100/tpot=50ms/keep=0.95/stack=sglang');
     const { page, incidents } = o;
     await page.locator('#p-rank').click();
@@ -174,7 +173,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  some('simulates beside the page, with progress, and stops', async () => {
+  it('simulates beside the page, with progress, and stops', async () => {
     const o = await opened('#v0.1.0/ctx=4096/device=h200/codec=full/workload.requests=300/workload.output-tokens=32');
     const { page, incidents } = o;
     await page.locator('#p-run').click();
@@ -203,7 +202,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     await o.close();
   });
 
-  some('has a name for every control, a keyboard way to all of them, and fits 400 px', async () => {
+  it('has a name for every control, a keyboard way to all of them, and fits 400 px', async () => {
     const o = await open(browser, file, { viewport: { width: 400, height: 800 }, colorScheme: 'dark' });
     await o.page.waitForSelector('#p-near-rows tbody tr');
     // Pictures far below are drawn when a reader comes near, or prints.

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { pageProgram, plan, ROOT, scratch } from '../cli/program.js';
-import { everyNth, everyNthTest } from '../gpu/sample.js';
+import { everyNth } from '../gpu/sample.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, scenarioOf, SERVED_USERS, textOf } from './reports.js';
 
@@ -104,7 +104,6 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     expect(height).toBeLessThan(1017);
   }
 
-  const some = everyNthTest(3);
   const others = ['huginn-h100', 'tensor-parallel-2xh100', 'million-tokens'];
   it.each(everyNth(['chat-h200', 'nothing-fits', ...others], 5))(
     '%s opens without a message or a request, with its pictures drawn, and prints its first page on one sheet',
@@ -128,7 +127,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     },
   );
 
-  some('gives the numbers of the command that it names when a control changes', async () => {
+  it('gives the numbers of the command that it names when a control changes', async () => {
     const o = await open(browser, await pageOf(scenarioOf('chat-h200'), 'scenarios/chat-h200.yaml'));
     const steps: [string, string, string[]][] = [
       ['gpus', '2', ['--gpus', '2']],
@@ -163,7 +162,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('shows what was simulated of its own question only, and again once it is back at that', async () => {
+  it('shows what was simulated of its own question only, and again once it is back at that', async () => {
     const path = join(folder.path, 'simulated.html');
     writeFileSync(path, textOf(await filesOf(SERVED_USERS, { script, simulate: true }), 'report.html'));
     const o = await open(browser, path);
@@ -178,7 +177,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('another device comes with its own memory, name and kernels', async () => {
+  it('another device comes with its own memory, name and kernels', async () => {
     const o = await open(browser, await pageOf({ vram: '60GB', device: 'h200', context: 4096 }));
     await change(o.page, 'device', 'b200');
     const command = (await o.page.locator('#command').textContent()) ?? '';
@@ -192,7 +191,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('says what is wrong with a control and keeps its answer', async () => {
+  it('says what is wrong with a control and keeps its answer', async () => {
     const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
     const before = await tableOf(o.page);
     for (const [name, value] of [
@@ -219,7 +218,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('sorts by every column in both directions, and filters', async () => {
+  it('sorts by every column in both directions, and filters', async () => {
     const o = await open(browser, await pageOf(scenarioOf('nanbeige-a100')));
     const { page } = o;
     await page.locator('#state').selectOption('');
@@ -264,7 +263,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('saves the plans that it shows as the command prints them', async () => {
+  it('saves the plans that it shows as the command prints them', async () => {
     const o = await open(browser, await pageOf(scenarioOf('edge-rtx-4090')));
     await change(o.page, 'context', '2k');
     const [download] = await Promise.all([o.page.waitForEvent('download'), o.page.locator('#save').click()]);
@@ -276,7 +275,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('fits narrow screens, and can be read in the dark and on paper', async () => {
+  it('fits narrow screens, and can be read in the dark and on paper', async () => {
     const o = await open(browser, await pageOf(scenarioOf('chat-h200')));
     for (const width of [768, 390, 320]) {
       await o.page.setViewportSize({ width, height: 800 });
@@ -320,7 +319,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some('can be used by keyboard alone: every control is reached, in order, and shows that it is', async () => {
+  it('can be used by keyboard alone: every control is reached, in order, and shows that it is', async () => {
     const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
     const reached: string[] = [];
     for (let i = 0; i < 60; i++) {
@@ -361,39 +360,36 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  some(
-    'holds the paper against the model in tables that open by keyboard, with and without a program, whatever is asked',
-    async () => {
-      const file = await pageOf(scenarioOf('nanbeige-a100'));
-      for (const javaScriptEnabled of [true, false]) {
-        const o = await open(browser, file, { javaScriptEnabled });
-        const parts = o.page.locator('#paper-part details');
-        const first = parts.first();
-        expect(await o.page.locator('#paper-part tr:visible').count()).toBe(0);
-        await first.locator('summary').focus();
-        await o.page.keyboard.press('Enter');
-        await expect.poll(() => first.locator('tbody tr:visible').count()).toBe(10);
-        expect(await first.locator('tbody tr').first().innerText()).toMatch(
-          /^KV\/token, 1\.4B, teacher\s+768 KiB\s+768 KiB\s+exact\s/,
-        );
-        expect(await o.page.locator('nav a[href="#paper"]').count()).toBe(1);
-        if (javaScriptEnabled) {
-          const before = await o.page.locator('#paper-part').innerHTML();
-          await change(o.page, 'context', '8k');
-          expect(await o.page.locator('#paper-part').innerHTML()).toBe(before);
-          await o.page.setViewportSize({ width: 320, height: 800 });
-          await o.page.evaluate(() => {
-            for (const d of document.querySelectorAll('details')) d.open = true;
-          });
-          await expect.poll(() => o.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
-        }
-        expect(o.incidents).toEqual([]);
-        await o.close();
+  it('holds the paper against the model in tables that open by keyboard, with and without a program, whatever is asked', async () => {
+    const file = await pageOf(scenarioOf('nanbeige-a100'));
+    for (const javaScriptEnabled of [true, false]) {
+      const o = await open(browser, file, { javaScriptEnabled });
+      const parts = o.page.locator('#paper-part details');
+      const first = parts.first();
+      expect(await o.page.locator('#paper-part tr:visible').count()).toBe(0);
+      await first.locator('summary').focus();
+      await o.page.keyboard.press('Enter');
+      await expect.poll(() => first.locator('tbody tr:visible').count()).toBe(10);
+      expect(await first.locator('tbody tr').first().innerText()).toMatch(
+        /^KV\/token, 1\.4B, teacher\s+768 KiB\s+768 KiB\s+exact\s/,
+      );
+      expect(await o.page.locator('nav a[href="#paper"]').count()).toBe(1);
+      if (javaScriptEnabled) {
+        const before = await o.page.locator('#paper-part').innerHTML();
+        await change(o.page, 'context', '8k');
+        expect(await o.page.locator('#paper-part').innerHTML()).toBe(before);
+        await o.page.setViewportSize({ width: 320, height: 800 });
+        await o.page.evaluate(() => {
+          for (const d of document.querySelectorAll('details')) d.open = true;
+        });
+        await expect.poll(() => o.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
       }
-    },
-  );
+      expect(o.incidents).toEqual([]);
+      await o.close();
+    }
+  });
 
-  some('runs nothing that a scenario or model name holds', async () => {
+  it('runs nothing that a scenario or model name holds', async () => {
     const hostile =
       '</script><script>alert(1)</script><img src=x ' +
       `onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
