@@ -42,7 +42,7 @@ describe.skipIf(noBrowser !== null)(`the measuring page (${noBrowser ?? 'in Chro
     expect(bytes).toBeLessThan(4e6);
   });
 
-  it('measures, goes on after it was closed, survives the loss of its device, and saves what the program plans from', async () => {
+  it('measures, goes on after closing, survives the loss of its device, saves what a plan can use', async () => {
     const kept = await context();
     await kept.addInitScript(() => {
       const own = window as unknown as { devices: GPUDevice[]; words: string[] };

@@ -360,7 +360,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.close();
   });
 
-  it('holds the paper against the model in tables that open by keyboard, with and without a program, whatever is asked', async () => {
+  it('holds the paper against the model in tables that open by keyboard, with and without a program', async () => {
     const file = await pageOf(scenarioOf('nanbeige-a100'));
     for (const javaScriptEnabled of [true, false]) {
       const o = await open(browser, file, { javaScriptEnabled });

@@ -220,7 +220,8 @@ export function runText(r: RunReport): string {
     ...(r.tokensPerSecond === null || r.secondsPerStep === null
       ? []
       : [
-          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}; a ` +
+          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}` +
+            `${r.memory ? ' by the wall clock, compilation included' : ''}; a ` +
             `${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ` +
             `${r.memory ? 'device' : 'processor'})`,
         ]),
