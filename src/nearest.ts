@@ -23,6 +23,10 @@ function editDistance(a: string, b: string): number {
   return last[b.length] as number;
 }
 
+/** A name within another says nothing of it where it has fewer letters, or the other so many times as many. */
+const SHORTEST_WITHIN = 3;
+const MOST_TIMES_LONGER = 5;
+
 /**
  * The candidates closest to `name`, ignoring case and punctuation, closest first; none that is too far to be worth
  * suggesting (more than a third of the letters differ, unless one name contains the other).
@@ -34,7 +38,9 @@ export function nearestNames(name: string, candidates: readonly string[], most: 
   const near: { name: string; distance: number }[] = [];
   for (const candidate of candidates) {
     const other = plain(candidate);
-    const contained = other.includes(wanted) || wanted.includes(other);
+    const [short, long] = wanted.length < other.length ? [wanted, other] : [other, wanted];
+    const tells = short.length >= SHORTEST_WITHIN && MOST_TIMES_LONGER * short.length >= long.length;
+    const contained = tells && long.includes(short);
     const distance = contained ? Math.abs(other.length - wanted.length) / 16 : editDistance(wanted, other);
     if (contained || distance <= Math.max(wanted.length, other.length) / 3) near.push({ name: candidate, distance });
   }

@@ -2,6 +2,7 @@
 import yargs, { type Argv } from 'yargs';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { nearestName } from '../nearest.js';
+import { meant } from '../schema/other-names.js';
 import { VERSION } from '../version.js';
 import { COMMON, type Args, type Command, type OptionSpec, type OptionTable } from './command.js';
 import { COMMANDS } from './commands.js';
@@ -210,11 +211,7 @@ function wrongOption(
   if (unknown !== undefined) {
     const word = words.find((w) => w.startsWith('-') && w.includes(unknown))?.split('=')[0] ?? `--${unknown}`;
     const known = Object.entries(table).flatMap(([flag, { alias }]) => (alias === undefined ? [flag] : [flag, alias]));
-    const guess = nearestName(unknown, [...known, 'help']);
-    return new UserError(
-      `unknown option ${show(word)}`,
-      `${guess === undefined ? '' : `did you mean --${guess}? `}${seeHelp(name)}`,
-    );
+    return new UserError(`unknown option ${show(word)}`, `${meant(unknown, [...known, 'help'])}${seeHelp(name)}`);
   }
   const withoutValue = about(/^Not enough arguments following: (.*)$/);
   if (withoutValue !== undefined) return noValue(name, nameOf(table, withoutValue));

@@ -5,6 +5,7 @@ import { CODEC_KINDS } from '../../src/codecs/codec.js';
 import { PLANNED_KINDS } from '../../src/codecs/registry.js';
 import { MOST_SHOWN, type Command } from '../../src/commands/command.js';
 import { COMMANDS } from '../../src/commands/commands.js';
+import { ELSEWHERE } from '../../src/schema/other-names.js';
 import { parse } from '../../src/commands/parser.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
@@ -60,6 +61,11 @@ describe('values', () => {
 describe('refusals name the option, the rule and the cure', () => {
   it.each([
     ['plan --vrm 80GB', 'unknown option "--vrm"; did you mean --vram? see lla-sim plan --help'],
+    ['plan --tp 2', 'unknown option "--tp"; here it is --gpus; see lla-sim plan --help'],
+    ['plan --context-length 2k', 'unknown option "--context-length"; here it is --ctx; see lla-sim plan --help'],
+    ['plan --qps 2', 'unknown option "--qps"; lla-sim simulate has --rate; see lla-sim plan --help'],
+    ['simulate --qps 2', 'unknown option "--qps"; here it is --rate; see lla-sim simulate --help'],
+    ['bench --tp 2', 'unknown option "--tp"; see lla-sim bench --help'],
     ['plan -x', 'unknown option "-x"; see lla-sim plan --help'],
     ['plan --no-all', 'unknown option "--no-all"; did you mean --all? see lla-sim plan --help'],
     ['plan --vram.x 1', 'unknown option "--vram.x"; did you mean --vram? see lla-sim plan --help'],
@@ -91,6 +97,13 @@ describe('refusals name the option, the rule and the cure', () => {
     expect(await refusal('plann', '--device', 'h200')).toMatch(/^unknown command "plann"; did you mean plan\? /);
     expect(await refusal('plna')).toMatch(/^unknown command "plna"; did you mean plan\? commands: plan, /);
     expect(await refusal('--vram', '80GB')).toMatch(/^no command is given before "--vram"; commands: plan, /);
+  });
+
+  it('name an option that there is, whatever it is called elsewhere', async () => {
+    const flags = new Set<string>();
+    for (const { load } of Object.values(COMMANDS))
+      for (const flag of Object.keys((await load()).options)) flags.add(flag);
+    for (const [, here] of ELSEWHERE) for (const flag of here) expect(flags, flag).toContain(flag);
   });
 
   it('of every choice of every command', async () => {
