@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL('.', import.meta.url));
 const FILES = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.test.ts'))
   .map((name) => `test/${name}`);
-/** Files that take ten seconds or more of two busy cores, longest first. */
+/** Files that take ten seconds or more beside other work, longest first. */
 const LONGEST = JSON.parse(readFileSync(`${root}test/longest.json`, 'utf8')) as string[];
 const unknown = LONGEST.filter((name) => !FILES.includes(`test/${name}`));
 if (unknown.length > 0) throw new Error(`test/longest.json: no such test: ${unknown.join(', ')}`);
