@@ -150,7 +150,8 @@ export class CacheMap {
 
   tensor(role: CacheRole, place: Place, loop = place.loop): CacheTensor {
     const found = tensorOfLoop(this.layout, place.block.name, role, loop);
-    if (!found) throw new Error(`${place.block.name} has no ${role} in its cache`);
+    if (!found)
+      throw new Error(`${place.block.name} has no ${role} in its cache, or several that no window tells apart`);
     return found;
   }
 

@@ -47,7 +47,10 @@ function apply(source: string, { text, line }: Fence): string {
         .join('');
     const [before, after] = [side('-'), side('+')];
     const at = `\n${changed}`.split(`\n${before}`).length - 1;
-    if (at !== 1) throw new Error(`${PAGE}:${line}: these lines occur ${at} times:\n${before}`);
+    if (at !== 1)
+      throw new Error(
+        `${PAGE}:${line}: these lines occur ${at} times; where they changed, so must the page:\n${before}`,
+      );
     changed = `\n${changed}`.replace(`\n${before}`, () => `\n${after}`).slice(1);
   }
   return changed;

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { PlanReport } from '../../src/plan/types.js';
 import { expectSoundJson, plan } from '../cli/program.js';
+import { REWRITE } from './golden.js';
 
 const SCENARIOS = fileURLToPath(new URL('../../scenarios/', import.meta.url));
 const GOLDEN = fileURLToPath(new URL('./', import.meta.url));
@@ -46,16 +47,16 @@ function write(value: unknown): string {
 function expectClose(got: unknown, want: unknown, path: string): void {
   if (typeof got === 'number' && typeof want === 'number') {
     const close = Math.abs(got - want) <= (Number.isInteger(want) ? 0 : 1e-9 * Math.abs(want));
-    if (!close) throw new Error(`${path} is ${got}, was ${want}`);
+    if (!close) throw new Error(`${path} is ${got}, was ${want}; ${REWRITE}`);
     return;
   }
   if (typeof got === 'object' && typeof want === 'object' && got !== null && want !== null) {
-    expect(Object.keys(got), `${path}: fields`).toEqual(Object.keys(want));
+    expect(Object.keys(got), `${path}: fields; ${REWRITE}`).toEqual(Object.keys(want));
     for (const key of Object.keys(got))
       expectClose((got as Record<string, unknown>)[key], (want as Record<string, unknown>)[key], `${path}.${key}`);
     return;
   }
-  expect(got, path).toEqual(want);
+  expect(got, `${path}; ${REWRITE}`).toEqual(want);
 }
 
 describe('scenarios', () => {

@@ -14,7 +14,9 @@ describe('docs/codecs.md', () => {
   });
 
   it('is written by the program', () => {
-    expect(codecsMarkdown(page)).toBe(readFileSync(join(ROOT, 'docs/codecs.md'), 'utf8'));
+    expect(codecsMarkdown(page), 'npm run build && npm run codecs writes it').toBe(
+      readFileSync(join(ROOT, 'docs/codecs.md'), 'utf8'),
+    );
   });
 
   it('takes any number of measured models, a column and a part each', () => {

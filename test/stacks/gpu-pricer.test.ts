@@ -44,6 +44,7 @@ describe('what a tuned kernel would do', () => {
       ['hrm-text-1b', every],
       ['loopcoder-v2-7b', [['none']]],
       ['loopus-qwen3-1.7b', [['none']]],
+      ['parcae-140m', [['none']]],
     ] as const)
       for (const eviction of evictions) {
         const scenario = { device: 'h200', model, eviction: [...eviction], codec: [...CODEC_KINDS] };
