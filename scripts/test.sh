@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The check: types, lint, format, build and tests, those of GPU kernels included. Of the longest tests (test/longest.json)
-# it takes one third, drawn anew each time, so that it ends within ten minutes; with --all every test, with files those.
+# it takes one quarter, drawn anew each time, so that it ends within ten minutes; with --all every test, with files those.
 # Brings a software Vulkan driver where the machine has no adapter and Chromium where it has no browser
 # (scripts/setup-software-gpu.sh and scripts/setup-browser.sh say what they install), and does nothing of the kind where
 # it has them.
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 if [[ ${1:-} == --all ]]; then
   shift
 elif [[ $# == 0 ]]; then
-  export LLA_SIM_THIRD=${LLA_SIM_THIRD:-$((RANDOM % 3))}
+  export LLA_SIM_QUARTER=${LLA_SIM_QUARTER:-$((RANDOM % 4))}
 fi
 step() { printf '\n== %s\n' "$1"; }
 
@@ -33,7 +33,7 @@ found=$(mktemp)
 checks=$!
 trap 'kill "$checks" 2>/dev/null || true; rm -f "$found"' EXIT
 failed=0
-step "tests${LLA_SIM_THIRD:+ (LLA_SIM_THIRD=$LLA_SIM_THIRD; npm run test:all takes all)}"
+step "tests${LLA_SIM_QUARTER:+ (LLA_SIM_QUARTER=$LLA_SIM_QUARTER; npm run test:all takes all)}"
 LLA_SIM_REQUIRE_GPU=1 LLA_SIM_REQUIRE_BROWSER=1 npx vitest run "$@" || failed=1
 step 'kernels beside those of the last commit'
 bash scripts/bench-last-commit.sh || failed=1
