@@ -1,6 +1,6 @@
 /** What an option that a command does not have is called here. */
 import { nearestName } from '../nearest.js';
-import { SERVER_SETTINGS, servingFlag, WORKLOAD_SETTINGS, type ServerName, type WorkloadName } from './serving.js';
+import { SERVER_SETTINGS, servingFlag, WORKLOAD_SETTINGS, type WorkloadName } from './serving.js';
 
 /** Options of vLLM, SGLang, TensorRT-LLM and their benchmarks, and other words for what is here. */
 export const ELSEWHERE: readonly (readonly [names: readonly string[], here: readonly string[]])[] = [
@@ -33,9 +33,10 @@ export const ELSEWHERE: readonly (readonly [names: readonly string[], here: read
   [['price', 'cost', 'price-per-hour', 'cost-per-hour'], ['usd-per-hour']],
 ];
 
-const SERVING: readonly string[] = [...Object.keys(WORKLOAD_SETTINGS), ...Object.keys(SERVER_SETTINGS), 'findRate'].map(
-  (name) => servingFlag(name as WorkloadName | ServerName),
-);
+const SERVING: readonly string[] = [
+  ...Object.keys({ ...WORKLOAD_SETTINGS, ...SERVER_SETTINGS }).map((name) => servingFlag(name as WorkloadName)),
+  'find-rate',
+];
 
 /**
  * @param unknown the option without its dashes

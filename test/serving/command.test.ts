@@ -192,19 +192,8 @@ it('finds that a plan keeps to --tpot beside prompts from the answers on that th
 
 it('prices tokens by the throughput that it shows', async () => {
   const at = async (demand: number) => {
-    const argv = [
-      ...BASE,
-      '--usd-per-hour',
-      '10',
-      '--replicas',
-      '2',
-      '--rate',
-      `${demand}`,
-      '--find-rate',
-      '--percentile',
-      '90',
-    ];
-    return (await report(...argv)).candidates![0]!;
+    const argv = [...BASE, '--usd-per-hour', '10', '--replicas', '2', '--rate', `${demand}`];
+    return (await report(...argv, '--find-rate', '--percentile', '90')).candidates![0]!;
   };
   const found = await at(3000);
   const { requestsPerSecond: rate, outputTokensPerSecond, usdPerMillionOutputTokens, replicasFor } = found;
