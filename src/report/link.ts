@@ -92,7 +92,7 @@ export const linkedModel = ({ model }: Pick<Link, 'model'>): ModelSource | null 
   model && { geometry: geometryFromConfig(model.config, model.name), publishedAs: null };
 
 /** Whether a fragment is meant as a link: pages have other fragments, too. */
-export const isLink = (fragment: string): boolean => /^#?v[0-9]/.test(fragment);
+export const isLink = (fragment: string): boolean => /^#?(v[0-9]|.*=)/.test(fragment);
 
 /**
  * Reads a link: an address with a fragment, or the fragment alone.

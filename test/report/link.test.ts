@@ -176,8 +176,8 @@ context: [4k]
   });
 
   it('are told from the other fragments of a page', () => {
-    expect(isLink('#v0.1.0/ctx=4k')).toBe(true);
-    for (const other of ['', '#', '#ask', '#table', '#seconds=3']) expect(isLink(other)).toBe(false);
+    for (const meant of ['#v0.1.0/ctx=4k', '#device=h200&ctx=4k']) expect(isLink(meant)).toBe(true);
+    for (const other of ['', '#', '#ask', '#table']) expect(isLink(other)).toBe(false);
   });
 });
 

@@ -5,28 +5,27 @@
 import { calibrationPricer, type PricedParts } from '../../cost/pricers.js';
 import type { ServerSpread } from '../../cost/evidence.js';
 import { overlapped, type Pricer } from '../../cost/latency.js';
-import { SERVER_GPUS, type DeviceSpec } from '../../devices/catalogue.js';
+import type { DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
-import { windowScalars, type Geometry } from '../../geometry/geometry.js';
-import { findPreset, presetOfShape } from '../../geometry/presets.js';
-import { isLatent, latentHeads } from '../../codecs/registry.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import { findPreset } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Scenario } from '../../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
-import { formatBytes, formatDecimalBytes, parseBytes, parseNumber } from '../../numbers/units.js';
+import { formatDecimalBytes, parseBytes, parseNumber } from '../../numbers/units.js';
 import { listCandidates } from './candidates.js';
 import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
-import { tunedAlone, UNDIVIDED } from '../../stacks/attainable.js';
+import { tunedAlone } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
 import { readingFewerBits } from '../../stacks/fewer-bits.js';
 import { meanLoops, underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import { attendsInOneCall, isAsynchronous, isEarlierEngine, type StackTables } from '../../stacks/serving.js';
-import { listed } from '../words/words.js';
+import { notesOf } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
-import type { Candidate, DeviceChoice, PlanReport, PlanRequest } from '../types.js';
+import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
 import { hostOf, promptChunkTokens, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
@@ -188,41 +187,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
-  if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
-  const link = spec?.interconnect ?? null;
-  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus)
-    notes.push(
-      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
-        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of ` +
-        (link.mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'),
-    );
-  else if (spec && link?.mostGpus === null && question.gpus > SERVER_GPUS)
-    notes.push(
-      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
-        'joined them all, and take longer over a network',
-    );
-  notes.push(...modelNotes(geometry, spec));
-  const measuredUndivided = sources.gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
-  if (sources.gpu?.laws.undivided && !measuredUndivided && geometry.heads === geometry.kvHeads)
-    notes.push(
-      'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
-        'are slow',
-    );
-  const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
-  if (alike !== undefined)
-    notes.push(
-      `${geometry.name} has the shape of ${alike}: if it is that checkpoint, --model ${alike} has its published scores`,
-    );
-  if (geometry.preludeLayers + geometry.codaLayers > 0)
-    notes.push(
-      'ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks ' +
-        'by less (modelRatio in the JSON)',
-    );
-  if (question.contextTokens > geometry.maxPositions)
-    notes.push(
-      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was ` +
-        'trained for: memory and time hold, quality does not',
-    );
+  notes.push(...notesOf(scenario, sources, question, candidates));
   const bindingBytes = calibration?.content.device.limits['maxStorageBufferBindingSize'] ?? Infinity;
   return {
     request: {
@@ -272,53 +237,6 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
 
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>
   workload?.depth === undefined ? null : readProbabilities(String(workload.depth), loops, preset);
-
-/** Whose memory is told, and what more GPUs do not divide. */
-function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpus: number): string {
-  const whole = new Set(
-    candidates.flatMap(({ codec: c }) => (isLatent(c) && latentHeads(c, kvHeads) === 1 ? [c.kind] : [])),
-  );
-  return [
-    `memory, KV/token and KV at 1M are those of one of the ${gpus} GPUs`,
-    ...(kvHeads >= gpus
-      ? []
-      : kvHeads === 1
-        ? [`the one KV head is on each of them, so that together they hold the cache ${gpus} times`]
-        : [`each of the ${kvHeads} KV heads is on ${gpus / kvHeads} of them`]),
-    ...(kvHeads > 1 && whole.size > 0
-      ? [`each holds the latents of ${listed([...whole])} whole, as all heads read them`]
-      : []),
-  ].join('; ');
-}
-
-/** What a reader has to know of a model whose cache or weights are not the usual ones. */
-function modelNotes(g: Geometry, spec: DeviceSpec | null): string[] {
-  const notes: string[] = [];
-  if (g.laterLoopsWindow !== undefined)
-    notes.push(
-      `loops of ${g.name} after the first attend to the rows of the first and keep their own for ` +
-        `${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
-    );
-  if (g.promptsBothWays)
-    notes.push(
-      `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole; their attention is priced ` +
-        'as causal, which is half of it: first tokens of long prompts come later than stated',
-    );
-  if (g.valuesAreKeys)
-    notes.push(
-      `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
-    );
-  if (g.quantised)
-    notes.push(
-      `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
-        (!g.quantised.float8
-          ? '16-bit weights'
-          : spec?.multipliesFp8 === false
-            ? '16-bit weights, to which this GPU widens them, as its units do not multiply 8-bit floats'
-            : 'such weights, which quantise activations on the way'),
-    );
-  return notes;
-}
 
 /** Name and description as they may be shown: one line each, nothing that a terminal would interpret. */
 const readWords = (s: Scenario): PlanReport['scenario'] => ({

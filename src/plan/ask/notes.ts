@@ -1,0 +1,132 @@
+/** What a reader has to know of a question beside its rows: the GPUs, the model, and settings that change nothing. */
+import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
+import { pathSpec } from '../../codecs/paths.js';
+import { SERVER_GPUS, type DeviceSpec } from '../../devices/catalogue.js';
+import { windowScalars, type Geometry } from '../../geometry/geometry.js';
+import { presetOfShape } from '../../geometry/presets.js';
+import { formatBytes } from '../../numbers/units.js';
+import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
+import { UNDIVIDED } from '../../stacks/attainable.js';
+import { listed } from '../words/words.js';
+import type { Candidate } from '../types.js';
+import type { Sources } from './prepare.js';
+import type { Question } from './settings.js';
+
+/** Notes on a question whose settings and candidates are known, in the order in which they are printed. */
+export function notesOf(
+  scenario: Scenario,
+  { spec, model: { geometry, publishedAs }, gpu, fidelity }: Sources,
+  question: Question,
+  candidates: readonly Candidate[],
+): string[] {
+  const notes: string[] = [];
+  if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
+  const link = spec?.interconnect ?? null;
+  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus)
+    notes.push(
+      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
+        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of ` +
+        (link.mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'),
+    );
+  else if (spec && link?.mostGpus === null && question.gpus > SERVER_GPUS)
+    notes.push(
+      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
+        'joined them all, and take longer over a network',
+    );
+  notes.push(...modelNotes(geometry, spec));
+  const measuredUndivided = gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
+  if (gpu?.laws.undivided && !measuredUndivided && geometry.heads === geometry.kvHeads)
+    notes.push(
+      'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
+        'are slow',
+    );
+  const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
+  if (alike !== undefined)
+    notes.push(
+      `${geometry.name} has the shape of ${alike}: if it is that checkpoint, --model ${alike} has its published scores`,
+    );
+  if (geometry.preludeLayers + geometry.codaLayers > 0)
+    notes.push(
+      'ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks ' +
+        'by less (modelRatio in the JSON)',
+    );
+  if (question.contextTokens > geometry.maxPositions)
+    notes.push(
+      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was ` +
+        'trained for: memory and time hold, quality does not',
+    );
+  return [...notes, ...idleSettings(scenario, geometry, question, candidates)];
+}
+
+/** Settings that were given and change no row. */
+function idleSettings(
+  scenario: Scenario,
+  geometry: Geometry,
+  { choice, branch, targets }: Question,
+  candidates: readonly Candidate[],
+): string[] {
+  const idle = (name: SettingName, used: boolean, because: string): string[] =>
+    scenario[name] === undefined || used ? [] : [`--${flagOf(name)} changes nothing: ${because}`];
+  const quantised = candidates.some(({ codec, path }) =>
+    layoutOf(geometry, codec, path, choice, branch).some(({ storage }) => storage.startsWith('q')),
+  );
+  const branches = candidates.some(({ path }) => pathSpec(path).branch);
+  const absorbed = 'no row is on the absorbed path, which alone has a rotary branch';
+  return [
+    ...idle('groupSize', quantised, 'no row has a quantised cache'),
+    ...idle('ropeDim', branches, absorbed),
+    ...idle('ropeBranch', branches, absorbed),
+    ...idle(
+      'confidence',
+      targets.secondsPerToken !== null || targets.secondsToFirstToken !== null,
+      'it is the probability with which --tpot and --ttft are met, and neither is given',
+    ),
+  ];
+}
+
+/** Whose memory is told, and what more GPUs do not divide. */
+function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpus: number): string {
+  const whole = new Set(
+    candidates.flatMap(({ codec: c }) => (isLatent(c) && latentHeads(c, kvHeads) === 1 ? [c.kind] : [])),
+  );
+  return [
+    `memory, KV/token and KV at 1M are those of one of the ${gpus} GPUs`,
+    ...(kvHeads >= gpus
+      ? []
+      : kvHeads === 1
+        ? [`the one KV head is on each of them, so that together they hold the cache ${gpus} times`]
+        : [`each of the ${kvHeads} KV heads is on ${gpus / kvHeads} of them`]),
+    ...(kvHeads > 1 && whole.size > 0
+      ? [`each holds the latents of ${listed([...whole])} whole, as all heads read them`]
+      : []),
+  ].join('; ');
+}
+
+/** What a reader has to know of a model whose cache or weights are not the usual ones. */
+function modelNotes(g: Geometry, spec: DeviceSpec | null): string[] {
+  const notes: string[] = [];
+  if (g.laterLoopsWindow !== undefined)
+    notes.push(
+      `loops of ${g.name} after the first attend to the rows of the first and keep their own for ` +
+        `${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
+    );
+  if (g.promptsBothWays)
+    notes.push(
+      `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole; their attention is priced ` +
+        'as causal, which is half of it: first tokens of long prompts come later than stated',
+    );
+  if (g.valuesAreKeys)
+    notes.push(
+      `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
+    );
+  if (g.quantised)
+    notes.push(
+      `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
+        (!g.quantised.float8
+          ? '16-bit weights'
+          : spec?.multipliesFp8 === false
+            ? '16-bit weights, to which this GPU widens them, as its units do not multiply 8-bit floats'
+            : 'such weights, which quantise activations on the way'),
+    );
+  return notes;
+}
