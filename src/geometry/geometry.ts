@@ -255,6 +255,12 @@ export const storedCoreLayers = (g: Geometry): number =>
 /** Layers that are stored: prelude, core and coda. */
 export const storedLayers = (g: Geometry): number => g.preludeLayers + storedCoreLayers(g) + g.codaLayers;
 
+/** GPUs that may share the heads: each has as many query heads, and whole KV heads or one that others have, too. */
+export const gpuCounts = ({ heads, kvHeads }: Pick<Geometry, 'heads' | 'kvHeads'>): number[] =>
+  Array.from({ length: heads }, (_, i) => i + 1).filter(
+    (n) => heads % n === 0 && (kvHeads % n === 0 || n % kvHeads === 0),
+  );
+
 /** Width of the embedding's and the head's rows. */
 export const tableWidth = (g: Geometry): number => g.embeddingRank ?? g.hidden;
 

@@ -90,6 +90,8 @@ export function parseSeconds(text: string, subject: string, long = false): numbe
   return value;
 }
 
+const DECIMAL = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
+
 /** A finite number in [min, max], whole if asked. */
 export function parseNumber(
   text: string | number,
@@ -97,7 +99,7 @@ export function parseNumber(
   rule: { min: number; max: number; whole?: boolean },
   received: unknown = text,
 ): number {
-  const value = typeof text === 'number' ? text : /^\s*$/.test(text) ? NaN : Number(text);
+  const value = typeof text === 'number' ? text : DECIMAL.test(text) ? Number(text) : NaN;
   const kind = rule.whole ? 'a whole number' : 'a number';
   if (!Number.isFinite(value) || (rule.whole && !Number.isInteger(value)) || value < rule.min || value > rule.max) {
     throw new UserError(

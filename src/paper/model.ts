@@ -103,6 +103,7 @@ export class PaperModel {
       pricer,
       stack: null,
       servingStack: null,
+      servingVersion: null,
       candidates: [],
       tested: null,
       notes: [],

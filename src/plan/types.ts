@@ -94,6 +94,8 @@ export interface PlanRequest {
   readonly tablesLeftOut?: true;
   /** Whose server would run a full cache, where one is known. */
   readonly servingStack: string | null;
+  /** Its version; null for today's, and without a server. */
+  readonly servingVersion: string | null;
   readonly contextTokens: number;
   readonly candidates: readonly Candidate[];
   /** Element type of the cache as the user named it: f16, bf16, f32, int8, int4. */

@@ -108,11 +108,15 @@ export const SERVER_SETTINGS = {
   },
   maxNumSeqs: {
     kind: 'number',
-    help: 'sequences that run at once [1024 on GPUs of 70 GiB and more, 256 on A100 and smaller ones; TRT-LLM 2048]',
+    help:
+      'sequences that run at once [1024 on GPUs of 70 GiB and more, 256 on A100 and smaller ones; SGLang and TRT-LLM ' +
+      '2048]',
   },
   maxNumBatchedTokens: {
     kind: 'number',
-    help: 'tokens of an iteration [8192, on A100 and smaller GPUs 2048; SGLang 2048 to 16384 by memory; TRT-LLM 8192]',
+    help:
+      'tokens of an iteration [8192, on A100 and smaller GPUs 2048, from vLLM 0.28 on 16384 on GPUs of 160 GiB and ' +
+      'more; SGLang 2048 to 16384 by memory; TRT-LLM 8192]',
   },
   maxModelLen: {
     kind: 'amount',
@@ -139,7 +143,9 @@ export const SERVER_SETTINGS = {
   prefixCaching: { kind: 'text', help: 'keep blocks that later prompts may begin with [on]', choices: ['on', 'off'] },
   asyncScheduling: {
     kind: 'text',
-    help: 'schedule the next iteration while the GPU works [on for vLLM from 0.14.0 and SGLang from 0.4.0, else off]',
+    help:
+      'schedule the next iteration while the GPU works [on for vLLM from 0.14.0, SGLang from 0.4.0, TRT-LLM from ' +
+      '1.0.0, else off]',
     choices: ['on', 'off'],
   },
   policy: {

@@ -152,7 +152,15 @@ class Simulation implements Surroundings {
             accepted: (slot: number) => acceptedOf(drawn, this.requests.number[slot]!, this.requests.emitted[slot]!),
           };
           // What is cached of a token depends on its depth, and servers that take prompts first have no loops.
-          const looped = { ...own, ...how, depth: of, speculation, prefixCaching: false, promptsFirst: false };
+          const looped = {
+            ...own,
+            ...how,
+            depth: of,
+            speculation,
+            prefixCaching: false,
+            promptsFirst: false,
+            asyncScheduling: false,
+          };
           const schedule = new LoopedScheduler(looped, ...common, (passes ?? pricer).knots);
           const seconds = (): number =>
             passes ? loopedSeconds(schedule, passes) : pricer.seconds(rowsOf(schedule, () => 1));
@@ -237,8 +245,7 @@ class Simulation implements Surroundings {
     const first = this.prefillers.length > 0 ? this.prefillers : this.decoders;
     const replica = this.route(first, first === this.prefillers);
     replica.outstanding++;
-    replica.schedule.waiting.push(slot);
-    this.wake(replica, now);
+    this.join(replica, slot, now);
   }
 
   private count(now: number, change: number): void {
@@ -291,7 +298,11 @@ class Simulation implements Surroundings {
   }
 
   private transferred(slot: number, now: number): void {
-    const replica = this.replicas[this.requests.replica[slot]!]!;
+    this.join(this.replicas[this.requests.replica[slot]!]!, slot, now);
+  }
+
+  private join(replica: Replica, slot: number, now: number): void {
+    this.requests.queued[slot] = now;
     replica.schedule.waiting.push(slot);
     this.wake(replica, now);
   }

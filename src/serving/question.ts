@@ -146,7 +146,7 @@ export function readWorkload(
   const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
   const secondsOf = (value: string | number, subject: string): number =>
-    Number(value) === 0 ? 0 : parseSeconds(String(value), subject, true);
+    /^0+(\.0*)?\s*(ms|s|m|h)?$/.test(String(value)) ? 0 : parseSeconds(String(value), subject, true);
   const thinkSeconds = asked(w.think) ? secondsOf(w.think, '--think') : 0;
   const settings: SyntheticWorkload = {
     arrivals,
@@ -312,7 +312,11 @@ export function readServer(
   const stack = device.host?.stack ?? device.stack;
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
-    : serverDefaults(stack, device.vramBytes, device.spec?.id ?? '');
+    : serverDefaults(
+        device.host ?? (stack === null ? null : { stack, version: null }),
+        device.vramBytes,
+        device.spec?.id ?? '',
+      );
   for (const name of ['chunkedPrefill', 'prefixCaching'] as const)
     if (device.model.promptsBothWays && s[name] === 'on')
       throw new UserError(
@@ -346,7 +350,10 @@ export function readServer(
     maxNumBatchedTokens,
     batchWait: iterations > 0 ? { iterations, tokens: ratio * maxNumBatchedTokens } : null,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
-    blockTokens: whole('blockTokens', 1, 65_536, device.defaults ? 16 : usualBlockTokens(stack)),
+    blockTokens: readBlockTokens(
+      whole('blockTokens', 1, 65_536, device.defaults ? 16 : usualBlockTokens(stack)),
+      stack,
+    ),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),
@@ -367,6 +374,15 @@ export function readServer(
     depth: readDepth(w, s, device.model, device.preset, device.defaults !== null),
     speculation: readSpeculation(w, s, device.model, device.preset),
   };
+}
+
+/** @throws UserError for blocks that vLLM's attention does not take */
+function readBlockTokens(tokens: number, stack: string | null): number {
+  if (stack !== 'vllm' || tokens % 16 === 0) return tokens;
+  throw new UserError(
+    `--block-tokens of vLLM must be a multiple of 16, not ${tokens}`,
+    'use 16, 32, 64 or 128, or leave it out',
+  );
 }
 
 /** What every request should get. */

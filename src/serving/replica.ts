@@ -18,8 +18,9 @@ export class Replica implements Listener {
   outstanding = 0;
   private readonly seconds: () => number;
   private now = 0;
-  /** When the iteration began that runs or ran last. */
+  /** When the iteration began that runs or ran last, and when that ended. */
   private since = 0;
+  private endedAt = NONE;
   /** When sequences had their last token, where iterations of prompts alone came since; else −1. */
   private pausedSince = NONE;
   /** Sequences that decode for the first time, and had their last token at a time of their own. */
@@ -40,7 +41,9 @@ export class Replica implements Listener {
   begin(now: number): number {
     const { metrics, schedule } = this;
     this.now = now;
-    if (!schedule.begin()) return NONE;
+    const isScheduled = schedule.options.asyncScheduling === true && this.endedAt === now;
+    // Where nothing was scheduled, the server looks at once.
+    if (!(isScheduled && schedule.begin(this.since)) && !schedule.begin()) return NONE;
     const seconds = this.seconds();
     this.busy = true;
     this.since = now;
@@ -60,6 +63,7 @@ export class Replica implements Listener {
   /** Ends the iteration that `begin` began. */
   end(now: number): void {
     this.now = now;
+    this.endedAt = now;
     this.busy = false;
     if (this.schedule.batch.paused && this.pausedSince < 0) this.pausedSince = this.since;
     this.schedule.end();

@@ -1,13 +1,22 @@
 /** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
 import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
-import { reserveOf, trtllmFreeShare, type Hosted, type ServerMemory } from './server-memory.js';
+import {
+  mostGraphed,
+  reserveOf,
+  serverDefaults,
+  trtllmFreeShare,
+  type Hosted,
+  type ServerMemory,
+} from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
 import { servedBy, type Stack, type RuntimeName, withoutLoops } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
   readonly stack: string;
+  /** Null for today's. */
+  readonly version: string | null;
   /** The preset under whose name stacks list the model; null for a model read from a file. */
   readonly model: string | null;
   /** Sequences decoded together: the operating batch, not the largest one. */
@@ -68,6 +77,8 @@ type Setting =
   | 'graphs'
   | 'asynchronous'
   | 'wholePrompts'
+  | 'chunkedPrompts'
+  | 'graphedSequences'
   | 'noPrefixes'
   | 'synchronous'
   | 'blockTokens'
@@ -123,6 +134,7 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
       sequences: '--max-running-requests',
       context: '--context-length',
       batchedTokens: '--chunked-prefill-size',
+      graphedSequences: '--cuda-graph-max-bs',
       noPrefixes: '--disable-radix-cache',
       synchronous: '--disable-overlap-schedule',
       blockTokens: '--page-size',
@@ -146,6 +158,7 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
       sequences: '--max_batch_size',
       context: '--max_seq_len',
       batchedTokens: '--max_num_tokens',
+      chunkedPrompts: '--enable_chunked_prefill',
       memory: '--kv_cache_free_gpu_memory_fraction',
       gpus: '--tp_size',
       remoteCode: '--trust_remote_code',
@@ -213,7 +226,7 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  * @returns null where the stack does not exist or does not run the model, or cannot store the cache so
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
-  const { stack, model, hosted, runtime, speculation, unlike } = request;
+  const { stack, version, model, hosted, runtime, speculation, unlike } = request;
   if (!isServer(stack) || model === null) return null;
   const listed = servedBy(model, stack);
   if (listed === null) return null;
@@ -228,6 +241,9 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   if (hub === undefined || (fp8 && words.fp8 === null)) return null;
   if (quantises && words.flags.weightType === undefined) return null;
   if (!fp8 && request.cacheType !== 'f16' && request.cacheType !== 'bf16') return null;
+  const graphed = mostGraphed(stack, hosted);
+  const usual = serverDefaults({ stack, version }, hosted.vramBytes, hosted.device);
+  const atOnce = unlike.batchedTokens ?? usual.batchedTokens;
   const values: Record<Setting, string | null | undefined> = {
     sequences: String(request.sequences),
     context: String(request.contextTokens),
@@ -239,6 +255,9 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
           ? String(Math.max(2048, request.contextTokens))
           : undefined,
     wholePrompts: unlike.chunked === false ? null : undefined,
+    // TRT-LLM refuses prompts beyond its tokens of an iteration unless it is told to divide them.
+    chunkedPrompts: unlike.chunked !== false && request.contextTokens > atOnce ? null : undefined,
+    graphedSequences: graphed !== null && request.sequences > graphed ? String(request.sequences) : undefined,
     noPrefixes: unlike.prefixCaching === false ? null : undefined,
     synchronous: unlike.asynchronous === false && !runtime ? null : undefined,
     blockTokens: unlike.blockTokens === undefined ? undefined : String(unlike.blockTokens),
@@ -278,6 +297,12 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
       ...(listed.until === undefined ? [] : [lastWith(listed.until, stack)]),
       ...(unlike.apart && words.flags.apart ? ['a proxy sends prompts to those that prefill'] : []),
       ...missingNotes(unlike, words),
+      ...(graphed !== null && request.sequences > graphed && !words.flags.graphedSequences
+        ? [
+            `add cuda_graph_config: {enable_padding: true, max_batch_size: ${request.sequences}} to its --config, or ` +
+              `batches of more than ${graphed} run without CUDA graphs`,
+          ]
+        : []),
       ...notesOf(request),
     ],
   };
@@ -304,6 +329,7 @@ function missingNotes(unlike: ServeRequest['unlike'], { flags }: Words): string[
   const missing = [
     ...(unlike.chunked === false && !flags.wholePrompts ? ['prompts in whole'] : []),
     ...(unlike.prefixCaching === false && !flags.noPrefixes ? ['no prefix cache'] : []),
+    ...(unlike.asynchronous === false && !flags.synchronous ? ['scheduling between iterations'] : []),
     ...(unlike.blockTokens !== undefined && !flags.blockTokens ? [`blocks of ${unlike.blockTokens} tokens`] : []),
     ...(unlike.apart && !flags.apart ? ['prefill apart'] : []),
   ];

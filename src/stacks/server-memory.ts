@@ -45,18 +45,23 @@ export interface Hosted {
   readonly batchedTokens?: number | undefined;
 }
 
-/** GPUs with more memory get vLLM's larger defaults, but for A100. */
-const LARGE_BYTES = 70 * GIB;
-/** vLLM's defaults for its server (vllm/engine/arg_utils.py, get_batch_defaults). */
-const vllmDefaults = (
-  vramBytes: number,
-  device: string,
-): { readonly sequences: number; readonly batchedTokens: number } =>
-  vramBytes >= LARGE_BYTES && !device.startsWith('a100')
-    ? { sequences: 1024, batchedTokens: 8192 }
-    : { sequences: 256, batchedTokens: 2048 };
+/** A server's defaults for most sequences, and tokens of an iteration. */
+interface Defaults {
+  readonly sequences: number;
+  readonly batchedTokens: number;
+}
 
-/** SGLang's chunk of prompts by memory (srt/server_args.py 0.5, chunked_prefill_size); it has no limit of sequences. */
+/** GPUs with more memory get vLLM's larger defaults, but for A100; and the largest since 0.28 (pull request 51726). */
+const [LARGE_BYTES, LARGEST_BYTES, LARGEST_SINCE] = [70 * GIB, 160 * GIB, 28];
+/** vLLM's defaults for its server (vllm/engine/arg_utils.py, get_batch_defaults). */
+const vllmDefaults = (vramBytes: number, device: string, version: string | null): Defaults =>
+  vramBytes < LARGE_BYTES || device.startsWith('a100')
+    ? { sequences: 256, batchedTokens: 2048 }
+    : { sequences: 1024, batchedTokens: vramBytes >= LARGEST_BYTES && isSince(LARGEST_SINCE, version) ? 16_384 : 8192 };
+
+/** SGLang's least limit of sequences; it grows to twice that with the cache (srt/mem_cache, max_running_requests). */
+const SGLANG_SEQUENCES = 2048;
+/** SGLang's chunk of prompts by memory (srt/server_args.py 0.5, chunked_prefill_size). */
 const SGLANG_CHUNKS = [
   { belowBytes: 35 * GIB, tokens: 2048 },
   { belowBytes: 60 * GIB, tokens: 4096 },
@@ -67,17 +72,17 @@ const SGLANG_CHUNKS = [
 /** TensorRT-LLM's on any GPU (tensorrt_llm/builder.py 008b2b8, BuildConfig). */
 const TRTLLM_DEFAULTS = { sequences: 2048, batchedTokens: 8192 } as const;
 
-/** A server's defaults for most sequences, and tokens of an iteration. */
+/** @param host its version null for today's */
 export const serverDefaults = (
-  stack: string | null,
+  host: { readonly stack: string; readonly version: string | null } | null,
   vramBytes: number,
   device: string,
-): { readonly sequences: number; readonly batchedTokens: number } =>
-  stack === 'sglang'
-    ? { sequences: 1024, batchedTokens: SGLANG_CHUNKS.find((c) => vramBytes < c.belowBytes)!.tokens }
-    : stack === 'trtllm'
+): Defaults =>
+  host?.stack === 'sglang'
+    ? { sequences: SGLANG_SEQUENCES, batchedTokens: SGLANG_CHUNKS.find((c) => vramBytes < c.belowBytes)!.tokens }
+    : host?.stack === 'trtllm'
       ? TRTLLM_DEFAULTS
-      : vllmDefaults(vramBytes, device);
+      : vllmDefaults(vramBytes, device, host?.version ?? null);
 
 /** Tokens of a block of a server's cache; of what is no server those of our own pages. */
 export const usualBlockTokens = (stack: string | null): number => (stack === 'vllm' || stack === 'sglang' ? 16 : 32);
@@ -142,8 +147,8 @@ function isSince(minor: number, version: string | null): boolean {
 }
 
 /** vLLM runs its largest step once without a cache, then samples as if all sequences were there: the larger counts. */
-function vllmActivations(h: Hosted, memory: VllmMemory): MemoryPart {
-  const usual = vllmDefaults(h.vramBytes, h.device);
+function vllmActivations(h: Hosted, memory: VllmMemory, version: string | null): MemoryPart {
+  const usual = vllmDefaults(h.vramBytes, h.device, version);
   const sequences = h.sequences ?? usual.sequences;
   const tokens = h.batchedTokens ?? usual.batchedTokens;
   const step = activationBytes(h.geometry, h.gpus, tokens);
@@ -160,7 +165,7 @@ const vllm: Rule = (h, version) => {
   return {
     utilization,
     parts: [
-      vllmActivations(h, memory),
+      vllmActivations(h, memory, version),
       { what: 'memory outside PyTorch', bytes: memory.outsideBytes + (h.gpus > 1 ? COLLECTIVE_BYTES : 0) },
       ...(graphs ? [{ what: 'CUDA graphs', bytes: GRAPH_BYTES }] : []),
       { what: 'what CUDA does not show', bytes: Math.round(utilization * HIDDEN_BYTES) },
@@ -176,20 +181,33 @@ const vllm: Rule = (h, version) => {
 const SGLANG_STEPS = [20, 35, 60, 160] as const;
 const NEXT_TO = 0.02;
 
+/** SGLang's chunk of prompts, and the most sequences that decode in CUDA graphs, unless told otherwise. */
+function sglangTier(gib: number, gpus: number): readonly [chunk: number, graphs: number] {
+  const few = gpus < 4;
+  return gib < SGLANG_STEPS[0]
+    ? [2048, 8]
+    : gib < SGLANG_STEPS[1]
+      ? [2048, few ? 24 : 80]
+      : gib < SGLANG_STEPS[2]
+        ? [4096, few ? 32 : 160]
+        : gib < SGLANG_STEPS[3]
+          ? [8192, few ? 256 : 512]
+          : [16384, 512];
+}
+
+/**
+ * The most sequences that a server decodes in CUDA graphs unless told otherwise, where it is fewer than it runs: beyond
+ * it the host launches each kernel (sgl-project/sglang issue 33483). Null where all have graphs.
+ */
+export const mostGraphed = (stack: string, { vramBytes, gpus }: Pick<Hosted, 'vramBytes' | 'gpus'>): number | null =>
+  stack === 'sglang' ? sglangTier(vramBytes / GIB, gpus)[1] : stack === 'trtllm' ? TRTLLM_GRAPHS : null;
+/** Then 64 and 128 alone: batches are not padded (TensorRT-LLM, llmapi/llm_args.py, CudaGraphConfig). */
+const TRTLLM_GRAPHS = 32;
+
 /** SGLang's default share, from the memory of the GPU in MiB. */
 function sglangReserveMib(capacityMib: number, gpus: number): number {
   const gib = capacityMib / 1024;
-  const few = gpus < 4;
-  const [chunk, graphs] =
-    gib < SGLANG_STEPS[0]
-      ? [2048, 8]
-      : gib < SGLANG_STEPS[1]
-        ? [2048, few ? 24 : 80]
-        : gib < SGLANG_STEPS[2]
-          ? [4096, few ? 32 : 160]
-          : gib < SGLANG_STEPS[3]
-            ? [8192, few ? 256 : 512]
-            : [16384, 512];
+  const [chunk, graphs] = sglangTier(gib, gpus);
   const reserved = 512 + 1.5 * chunk + (gpus / 8) * 1024 + 2 * graphs;
   return gib > 60 ? Math.max(reserved, 10 * 1024) : reserved;
 }

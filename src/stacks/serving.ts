@@ -74,24 +74,30 @@ export interface ServerFile {
 }
 
 /**
- * Servers that schedule the next step while the GPU works on this one. What `servers.json` says of them was fitted to
- * an older version, or to others, which scheduled between steps.
+ * Servers that schedule the next step while the GPU works on this one. `fitted`: whether the rows did so that
+ * `servers.json` was fitted to; those of an older version, and of others, scheduled between steps.
  */
 const OVERLAPPED: Readonly<
-  Record<string, { readonly since: string; readonly fittedTo: string; readonly source: string; readonly date: string }>
+  Record<string, { readonly since: string; readonly fitted: boolean; readonly source: string; readonly date: string }>
 > = {
   vllm: {
     since: '0.14.0',
-    fittedTo: '0.12.0',
+    fitted: false,
     source: 'release notes of vLLM 0.14.0: asynchronous scheduling is on by default (pull request 27614)',
     date: '2026-11-22',
   },
   sglang: {
     since: '0.4.0',
-    fittedTo: 'other servers',
+    fitted: false,
     source:
       'SGLang 0.4, zero-overhead batch scheduler (lmsys.org/blog/2024-12-04-sglang-v0-4); --disable-overlap-schedule',
     date: '2026-11-24',
+  },
+  trtllm: {
+    since: '1.0.0',
+    fitted: true,
+    source: 'TensorRT-LLM, llmapi/llm_args.py: disable_overlap_scheduler is off by default',
+    date: '2026-11-27',
   },
 };
 
@@ -141,6 +147,10 @@ export function isAsynchronous(
     );
   return asked === 'on';
 }
+
+/** True where the times of a stack's steps are already those of a server that schedules while the GPU works. */
+export const isFittedOverlapped = (stack: string | null): boolean =>
+  stack !== null && OVERLAPPED[stack]?.fitted === true;
 
 /** True where this version of a stack schedules while the GPU works, unless told otherwise. */
 export function schedulesMeanwhile(stack: string, version: string): boolean {

@@ -14,6 +14,7 @@ import { serveCommand, SERVE_WORDS, type ServeRequest } from '../../src/stacks/s
 const HOSTED = { geometry: findPreset('ouro-1.4b'), gpus: 1, vramBytes: 141e9, device: 'h200' };
 const BASE: ServeRequest = {
   stack: 'vllm',
+  version: '0.24.0',
   model: 'ouro-1.4b',
   sequences: 32,
   contextTokens: 4096,

@@ -109,9 +109,10 @@ describe('SGLang', () => {
       false,
     ]);
     const GIB = 2 ** 30;
-    const chunk = (gib: number): number => serverDefaults('sglang', gib * GIB, 'some').batchedTokens;
+    const today = (stack: string): { stack: string; version: null } => ({ stack, version: null });
+    const chunk = (gib: number): number => serverDefaults(today('sglang'), gib * GIB, 'some').batchedTokens;
     expect([24, 48, 80, 141, 192].map(chunk)).toEqual([2048, 4096, 8192, 8192, 16_384]);
-    expect(serverDefaults('trtllm', 40 * GIB, 'a100-40')).toEqual({ sequences: 2048, batchedTokens: 8192 });
+    expect(serverDefaults(today('trtllm'), 40 * GIB, 'a100-40')).toEqual({ sequences: 2048, batchedTokens: 8192 });
     expect(schedulesMeanwhile('sglang', '0.3.6')).toBe(false);
     expect(schedulesMeanwhile('sglang', '0.5.1.post1')).toBe(true);
   });

@@ -21,7 +21,13 @@ import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
 import { readingFewerBits } from '../../stacks/fewer-bits.js';
 import { meanLoops, underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
-import { attendsInOneCall, isAsynchronous, isEarlierEngine, type StackTables } from '../../stacks/serving.js';
+import {
+  attendsInOneCall,
+  isAsynchronous,
+  isEarlierEngine,
+  isFittedOverlapped,
+  type StackTables,
+} from '../../stacks/serving.js';
 import { notesOf } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
@@ -153,7 +159,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     isAsynchronous(
       scenario.server?.asyncScheduling,
       tables && { ...tables.file, version: String(scenario.server?.serverVersion ?? tables.file.version) },
-    )
+    ) && !isFittedOverlapped(tables?.file.stack ?? null)
       ? overlapped(pricer)
       : pricer;
   const host = hostOf(sources, scenario);
@@ -222,6 +228,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       stack: sources.stack,
       ...(scenario.stack === 'attainable' ? { tablesLeftOut: true } : {}),
       servingStack: servingStack(sources, scenario),
+      servingVersion: host?.version ?? null,
       tested: testedOf(sources.judged ?? [], {
         stack: sources.stack,
         server: host,

@@ -2,7 +2,7 @@
 import { findDevice } from '../../devices/find.js';
 import { UserError, show } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
-import { parseNumber } from '../../numbers/units.js';
+import { parseNumber, parseTokens } from '../../numbers/units.js';
 
 /** More runs than this answer nothing that a person reads. */
 const MOST_RUNS = 64;
@@ -20,7 +20,7 @@ export function runsOf(s: Scenario): Scenario[] {
       `--${s.vram === undefined ? 'calibration' : 'vram'} belongs to one device, not to ${devices.join(', ')}`,
       'leave it out, or name one device',
     );
-  const contexts = listOf(s.context, '--ctx');
+  const contexts = listOf(s.context, '--ctx', (word) => parseTokens(word, '--ctx'));
   const cacheTypes = listOf(s.cacheType, '--cache-type');
   const { usdPerHour: _price, ...rest } = s;
   const price = pricesOf(s.usdPerHour, devices);
@@ -47,15 +47,19 @@ export function runsOf(s: Scenario): Scenario[] {
 
 const isList = (value: string | number | undefined): boolean => String(value ?? '').includes(',');
 
-/** The names of a list, each once; null where nothing is given. */
-function listOf(value: string | number | undefined, flag: string): string[] | null {
+/** The names of a list, each once; null where nothing is given. @param meaning by which two names are one */
+function listOf(
+  value: string | number | undefined,
+  flag: string,
+  meaning: (word: string) => string | number = (word) => word,
+): string[] | null {
   if (value === undefined) return null;
   const words = String(value)
     .split(',')
     .map((w) => w.trim());
   if (words.some((w) => w === ''))
     throw new UserError(`${flag} ${show(String(value))} has an empty name`, 'separate names by single commas');
-  return [...new Set(words)];
+  return [...new Map(words.toReversed().map((word) => [meaning(word), word])).values()].toReversed();
 }
 
 /** `3.5` for every device, or `h100=2.5,h200=3.6`. */
@@ -79,6 +83,7 @@ function pricesOf(
         `--usd-per-hour names ${show(name.trim())}, which is not planned`,
         'name it with --device, too',
       );
+    if (prices.has(id)) throw new UserError(`--usd-per-hour names ${id} twice`, 'give one price a device');
     prices.set(id, parseNumber(amount, `--usd-per-hour ${name.trim()}`, { min: 0.0001, max: 1e6 }));
   }
   return (device) => {

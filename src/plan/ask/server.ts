@@ -100,7 +100,7 @@ export function promptChunkTokens(
   { vramBytes, id }: PlanRequest['device'],
   { geometry: { promptsBothWays }, contextTokens }: Pick<PlanRequest, 'geometry' | 'contextTokens'>,
 ): number {
-  const { sequences, batchedTokens } = serverDefaults(host?.stack ?? null, vramBytes, id ?? '');
+  const { sequences, batchedTokens } = serverDefaults(host, vramBytes, id ?? '');
   const asked = server?.maxNumBatchedTokens;
   const rule = { min: 1, max: 2 ** 20, whole: true };
   const atOnce =
@@ -140,7 +140,9 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
   }
   const stack = asked ?? usualStack(listedAs(model));
   if (!gpu || !spec || !runsOn(stack, spec)) return null;
-  return { stack, version, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
+  // Later versions refuse some models.
+  const newest = servedBy(listedAs(model), stack)?.until ?? null;
+  return { stack, version: version ?? newest, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };
 }
 
 /**

@@ -23,7 +23,7 @@ import { constantsRefusal, withConstants } from '../../codecs/flashloop-constant
 import type { Ranks } from '../../codecs/ranks.js';
 import { requireOneOf, UserError, show } from '../../errors.js';
 import { parseEviction, type Eviction } from '../../eviction/policy.js';
-import type { Geometry } from '../../geometry/geometry.js';
+import { gpuCounts, type Geometry } from '../../geometry/geometry.js';
 import type { PrefillKind } from '../../cost/memory.js';
 import { GROUP_SIZE, type Storage } from '../../../kernels/spec.js';
 import { flagOf, SETTINGS, type Scenario, type SettingName } from '../../schema/settings.js';
@@ -122,7 +122,7 @@ export function readQuestion(
     choice: { storage, groupSize },
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
     utilization: number('utilization', { min: 0.1, max: 1 }, server?.utilization ?? 1),
-    reserveBytes: s.reserve === undefined ? reserve : parseBytes(text(s.reserve), flag('reserve'), true),
+    reserveBytes: s.reserve === undefined ? reserve : readReserve(text(s.reserve)),
     server,
     pageTokens,
     prefill: choices('prefill', 'accumulated') as PrefillKind,
@@ -147,6 +147,16 @@ export function readQuestion(
   };
 }
 
+/** Less than this, but not nothing, is a number without its unit. */
+const LEAST_RESERVE_BYTES = 2 ** 20;
+
+function readReserve(amount: string): number {
+  const bytes = parseBytes(amount, flag('reserve'), true);
+  if (bytes > 0 && bytes < LEAST_RESERVE_BYTES)
+    throw new UserError(`${flag('reserve')} ${show(amount)} is ${bytes} bytes`, 'add the unit, such as 512MiB');
+  return bytes;
+}
+
 function readRopeDim(s: Scenario): number {
   const width =
     s.ropeDim === undefined
@@ -163,9 +173,7 @@ function readRopeDim(s: Scenario): number {
 
 /** Heads must divide over the GPUs; too few KV heads are replicated, which needs a whole number of copies. */
 function checkGpus(g: Geometry, gpus: number): void {
-  const divisors = Array.from({ length: g.heads }, (_, i) => i + 1).filter(
-    (n) => g.heads % n === 0 && (g.kvHeads % n === 0 || n % g.kvHeads === 0),
-  );
+  const divisors = gpuCounts(g);
   if (!divisors.includes(gpus)) {
     throw new UserError(
       `--gpus must divide the ${g.heads} query heads and fit the ${g.kvHeads} KV heads of ${g.name}, not ${gpus}`,

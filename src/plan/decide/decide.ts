@@ -28,6 +28,7 @@ export type Asked = Pick<
   | 'batch'
   | 'stack'
   | 'servingStack'
+  | 'servingVersion'
   | 'tablesLeftOut'
   | 'meanLoops'
   | 'pricer'

@@ -1,6 +1,7 @@
 /** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
 import { priceStep } from '../../cost/latency.js';
 import { UserError } from '../../errors.js';
+import { gpuCounts } from '../../geometry/geometry.js';
 import type { Scenario } from '../../schema/settings.js';
 import { parseNumber } from '../../numbers/units.js';
 import { prepare, type Sources } from '../ask/prepare.js';
@@ -82,8 +83,7 @@ export interface Planned {
 }
 
 /** Numbers of GPUs over which heads divide. */
-export const degreesFor = ({ heads, kvHeads }: PlanRequest['geometry']): number[] =>
-  DEGREES.filter((n) => heads % n === 0 && kvHeads % n === 0);
+export const degreesFor = (g: PlanRequest['geometry']): number[] => DEGREES.filter((n) => gpuCounts(g).includes(n));
 
 /**
  * Users that one replica serves at once, and what keeps another out: the largest batch that meets --tpot, else the

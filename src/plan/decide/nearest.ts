@@ -1,6 +1,7 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
 import { priceStep } from '../../cost/latency.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
+import { gpuCounts } from '../../geometry/geometry.js';
 import { formatTokens } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin, timeAt, type Timed } from '../evaluate/chance.js';
@@ -127,7 +128,8 @@ function shorterContext(r: PlanRequest, p: Plan, target: number): number | null 
 
 /** The fewest GPUs, by doubling, over which the batch meets the target. */
 function moreGpus(r: PlanRequest, p: Plan, target: number): number | null {
-  for (let gpus = r.gpus * 2; gpus <= SERVER_GPUS && r.geometry.kvHeads % gpus === 0; gpus *= 2)
+  const counts = gpuCounts(r.geometry);
+  for (let gpus = r.gpus * 2; gpus <= SERVER_GPUS && counts.includes(gpus); gpus *= 2)
     if (stepAt({ ...r, gpus }, p, r.contextTokens) <= target) return gpus;
   return null;
 }

@@ -22,6 +22,7 @@ interface Simulated extends Pick<ServeRequest, 'speculation'> {
 export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Answer, 'serve'> {
   const command = serveCommand({
     stack: r.servingStack ?? '',
+    version: r.servingVersion,
     model: listedAs(r),
     sequences: as?.maxNumSeqs ?? r.mostSequences ?? (p.knee ?? p.decode).batch,
     contextTokens: Math.min(as?.maxModelLen ?? r.contextTokens, as ? mostTokens(r, p) : Infinity),
@@ -44,8 +45,9 @@ function mostTokens({ contextTokens }: Asked, { memory }: Plan): number {
 }
 
 /** What was simulated and a server does not do by default. */
-function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated): ServeRequest['unlike'] {
-  const usual = serverDefaults(servingStack, device.vramBytes, device.id ?? '');
+function unlikeDefaults(r: Asked, as: Simulated): ServeRequest['unlike'] {
+  const { servingStack: stack, servingVersion: version, device, geometry } = r;
+  const usual = serverDefaults(stack === null ? null : { stack, version }, device.vramBytes, device.id ?? '');
   const readsWhole = geometry.promptsBothWays === true;
   return {
     ...(as.maxNumBatchedTokens === Math.max(usual.batchedTokens, as.maxNumSeqs)
@@ -54,7 +56,7 @@ function unlikeDefaults({ servingStack, device, geometry }: Asked, as: Simulated
     ...(as.chunkedPrefill || readsWhole ? {} : { chunked: false }),
     ...(as.prefixCaching || readsWhole || as.speculation ? {} : { prefixCaching: false }),
     ...(as.asyncScheduling ? {} : { asynchronous: false }),
-    ...(as.blockTokens === usualBlockTokens(servingStack) ? {} : { blockTokens: as.blockTokens }),
+    ...(as.blockTokens === usualBlockTokens(stack) ? {} : { blockTokens: as.blockTokens }),
     ...(as.prefillReplicas > 0 ? { apart: true } : {}),
   };
 }

@@ -54,7 +54,9 @@ export function compareText(
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
   const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
   const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] => [
+    ...(differ((r) => r.model.name) ? [left<PlanReport>('model', (r) => r.model.name)] : []),
     left('device', (r) => r.device.id ?? r.device.name),
+    ...(differ((r) => r.settings.gpus) ? [right<PlanReport>('GPUs', (r) => String(r.settings.gpus))] : []),
     ...(differ((r) => r.contextTokens) ? [right<PlanReport>('ctx', (r) => formatTokens(r.contextTokens))] : []),
     ...(differ((r) => r.settings.cacheType) ? [left<PlanReport>('cache', (r) => r.settings.cacheType)] : []),
     left('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–'),
@@ -87,15 +89,14 @@ export function compareText(
   ];
   const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
   const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
-  const first = sorted[0] as PlanReport;
   const question =
-    `${first.model.name}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a ` +
+    `${[...new Set(reports.map((r) => r.model.name))].join(', ')}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a ` +
     `sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
     ...contexts.flatMap((runs) => [
       ...paragraph({ label: 'Best', text: bestWords(runs, priced, differ) }, width).map(c.green),
-      ...othersWords(runs, priced).flatMap((text) => paragraph({ label: 'Others', text }, width)),
+      ...othersWords(runs, priced, differ).flatMap((text) => paragraph({ label: 'Others', text }, width)),
     ]),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
@@ -143,10 +144,10 @@ function behind(first: PlanReport, { answer }: PlanReport): string {
 }
 
 /** Why GPUs that may be cheaper come after the first: what they would have to cost, or what keeps them behind. */
-function othersWords(runs: readonly PlanReport[], priced: boolean): string[] {
+function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Differ): string[] {
   const [first, ...rest] = runs as [PlanReport, ...PlanReport[]];
   if (first.answer.deploy === null && first.answer.upside === null) return [];
-  const name = ({ device }: PlanReport): string => device.id ?? device.name;
+  const name = nameIn(differ);
   const speed = (r: PlanReport): number => figuresOf(r, leadOf(r))?.tokensPerSecond?.low ?? 0;
   const share = (r: PlanReport): string => `${Math.floor((100 * speed(r)) / speed(first))} %`;
   const hour = (r: PlanReport): number => r.settings.usdPerHour ?? 0;
@@ -164,6 +165,13 @@ function othersWords(runs: readonly PlanReport[], priced: boolean): string[] {
   ];
 }
 
+/** A run by its GPU, and by its model and the number of GPUs where these differ. */
+function nameIn(differ: Differ): (r: PlanReport) => string {
+  const [models, counts] = [differ((r) => r.model.name), differ((r) => r.settings.gpus)];
+  return ({ device, model, settings }) =>
+    (models ? `${model.name} on ` : '') + (counts ? `${settings.gpus} × ` : '') + (device.id ?? device.name);
+}
+
 /** Which target keeps a GPU from every plan: of the full cache, where that fits. */
 function missedWords({ answer, removed }: PlanReport): string | null {
   const miss = removed.find(({ id }) => id.startsWith('full/')) ?? removed[0];
@@ -173,8 +181,9 @@ function missedWords({ answer, removed }: PlanReport): string | null {
 /** Which run of a context wins, by how much over the next, and whether intervals tell them apart. */
 function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ): string {
   const [first, second] = sorted as [PlanReport, PlanReport | undefined];
+  const apartBy = nameIn(differ);
   const name = (r: PlanReport): string =>
-    `${r.device.id ?? r.device.name}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
+    `${apartBy(r)}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
   const at = differ((x) => x.contextTokens) ? ` at ${formatTokens(first.contextTokens)}` : '';
   const lead = leadOf(first);
   if (!lead) return `nothing fits anywhere${at}`;

@@ -28,6 +28,11 @@ export interface ReplicaOptions {
   readonly chunkedPrefill: boolean;
   /** Prompts that have room take an iteration of their own, while sequences wait (SGLang). */
   readonly promptsFirst: boolean;
+  /**
+   * An iteration is scheduled when the one before begins: requests that come, and places that become free meanwhile,
+   * are for the one after it (vLLM, v1/engine/core.py step_with_batch_queue; SGLang, event_loop_overlap).
+   */
+  readonly asyncScheduling?: boolean;
   /** Prompts and tokens run in turns: at most one batch of chunks between two passes, or two rounds. */
   readonly inTurns?: boolean;
   /** Prompts that do not fit the budget take turns, and have all their blocks from the start (vllm-rlt). */

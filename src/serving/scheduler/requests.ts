@@ -38,6 +38,8 @@ export class Requests {
 
   number = new Float64Array(64);
   arrival = new Float64Array(64);
+  /** When it joined the queue that it waits in. */
+  queued = new Float64Array(64);
   prompt = new Int32Array(64);
   output = new Int32Array(64);
   session = new Int32Array(64);

@@ -20,6 +20,15 @@ import type { WaitingQueue } from './waiting.js';
 
 export const NONE = -1;
 
+/** What requests have of a server; `promised`: blocks to their ends. */
+interface Share {
+  readonly places: number;
+  readonly blocks: number;
+  readonly promised: number;
+}
+
+const NOTHING: Share = { places: 0, blocks: 0, promised: 0 };
+
 /** Why a request that waits could not begin: places in LIMITS (metrics.ts). */
 const [NO_BLOCKS, NO_PLACE, NO_BUDGET] = [0, 1, 2];
 
@@ -72,6 +81,11 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   private promised = 0;
   /** Iterations that prompts have waited for others. */
   private waited = 0;
+  /** What requests left since an iteration was scheduled, and what of it the next one cannot have yet. */
+  private left = NOTHING;
+  private held = NOTHING;
+  /** Requests that came later are not seen yet. */
+  private until = Infinity;
 
   /** @param knots of the price of a sequence (batch.ts), among them the most tokens that a cache holds */
   constructor(
@@ -112,8 +126,20 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   /** The passes of the iteration are done. */
   protected abstract endTokens(): void;
 
-  /** Begins an iteration: `batch` has what it works on. @returns false where there is nothing to do */
-  begin(): boolean {
+  /**
+   * Begins an iteration: `batch` has what it works on.
+   * @param until where it was scheduled at that time, when the one before began; what came and ended since is not seen
+   * @returns false where there is nothing to do
+   */
+  begin(until = Infinity): boolean {
+    this.until = until;
+    this.held = until < Infinity ? this.left : NOTHING;
+    const works = this.schedule();
+    this.left = NOTHING;
+    return works;
+  }
+
+  private schedule(): boolean {
     const { batch, options } = this;
     const { promptsFirst, inTurns, maxNumBatchedTokens: most } = options;
     this.limit = NONE;
@@ -157,7 +183,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
   private growSequences(): boolean {
     let preempted = false;
-    for (; this.needed() > this.pool.available; preempted = true) this.preempt(this.running.at(-1)!);
+    for (; this.needed() > this.available; preempted = true) this.preempt(this.running.at(-1)!);
     this.beginTokens();
     return preempted;
   }
@@ -200,7 +226,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const done = requests.computed[slot]!;
     const tokens = Math.min(requests.target[slot]! - done, budget);
     const blocks = this.blocksFor(done + tokens) - this.blocksFor(done);
-    if (blocks > pool.available) {
+    if (blocks > this.available) {
       this.preempt(slot);
       return NONE;
     }
@@ -213,16 +239,17 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   private admit(budget: number): number {
     const { options, requests, pool, waiting, batch, running } = this;
     while (waiting.size > 0) {
-      if (running.length >= options.maxNumSeqs) return NO_PLACE;
+      if (running.length + this.held.places >= options.maxNumSeqs) return NO_PLACE;
       if (budget <= 0) return NO_BUDGET;
       const slot = waiting.peek();
+      if (requests.queued[slot]! > this.until) return NONE;
       const target = requests.target[slot]!;
       // Another replica has computed its prompt.
       const comes = requests.state[slot] === STATE.transfer;
       // Beside sequences come those that decode at once, and beside prompts no others.
       if (options.promptsFirst && comes === batch.paused) return this.limit;
       if (comes) {
-        if (this.blocksToBegin(slot, target) > pool.available || this.breaksPromises(slot)) return NO_BLOCKS;
+        if (this.blocksToBegin(slot, target) > this.available || this.breaksPromises(slot)) return NO_BLOCKS;
         this.open(slot);
         this.prefixes.useHits(slot, 0);
         if (this.emit(slot)) continue;
@@ -237,7 +264,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       const first = options.chunkedPrefill && !this.rotates ? Math.min(whole, budget) : whole;
       const shared = hits * pool.unitBlocks;
       const needed = this.blocksFor(options.reserveFullPrompt ? target : before + first) - shared;
-      if (needed > pool.available - this.prefixes.idleHits(slot, hits) || this.breaksPromises(slot)) return NO_BLOCKS;
+      if (needed > this.available - this.prefixes.idleHits(slot, hits) || this.breaksPromises(slot)) return NO_BLOCKS;
       this.open(slot);
       this.prefixes.useHits(slot, hits);
       pool.take(this.blocksFor(before + first) - shared);
@@ -332,9 +359,13 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const blocks = requests.state[slot] === STATE.decode ? this.stop(slot) : this.blocksOfPrompt(slot);
     const length = requests.computed[slot]!;
     prefixes.nameUnits(slot, length);
-    pool.give(blocks - prefixes.leave(slot) * pool.unitBlocks);
+    const freed = blocks - prefixes.leave(slot) * pool.unitBlocks;
+    const promised = this.blocksToEnd(slot);
+    pool.give(freed);
     running.splice(running.lastIndexOf(slot), 1);
-    this.promised -= this.blocksToEnd(slot);
+    this.promised -= promised;
+    const { left } = this;
+    this.left = { places: left.places + 1, blocks: left.blocks + freed, promised: left.promised + promised };
     requests.computed[slot] = 0;
     return length;
   }
@@ -353,6 +384,11 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     return this.blocksFor(this.rotates ? target[slot]! : tokens);
   }
 
+  /** Blocks that this iteration can have. */
+  private get available(): number {
+    return this.pool.available - this.held.blocks;
+  }
+
   /** Blocks that a request needs to its end. */
   private blocksToEnd(slot: number): number {
     const { prompt, output } = this.requests;
@@ -361,8 +397,9 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
 
   /** Whether one more may take blocks that those with a place were promised. */
   private breaksPromises(slot: number): boolean {
-    const { options, running, pool, promised } = this;
-    return options.reserveAnswer === true && running.length > 0 && promised + this.blocksToEnd(slot) > pool.total;
+    const { options, running, pool, promised, held } = this;
+    const most = pool.total - held.promised;
+    return options.reserveAnswer === true && running.length > 0 && promised + this.blocksToEnd(slot) > most;
   }
 
   /** Blocks that hold so many tokens of all loops. */
