@@ -124,14 +124,16 @@ function heldBeyondCheckpoint(c: Configuration): number {
 
 /**
  * Codec parameters of one GPU. Per-head matrices divide with the KV heads; matrices of a shared latent are replicated
- * on the latent side and divided on the head side. Rows of an odd rank are padded by one; a constant a latent centres
- * what is encoded.
+ * on the latent side and divided on the head side; of a rotary branch that all heads share every GPU has the keys'
+ * projection. Rows of an odd rank are padded by one; a constant a latent centres what is encoded.
  */
 function codecBytesPerGpu(c: Configuration): number {
   const total =
     paddedCodecParameters(c.geometry, c.codec, c.path, c.branch, c.materialised) * CODEC_BYTES +
     (codecMeans(c.geometry, c.codec) + centreScalars(c)) * F32;
-  const whole = (codecSpec(c.codec).wholeParameters?.(c.geometry, c.codec) ?? 0) * CODEC_BYTES;
+  const { geometry: g, branch } = c;
+  const sharedKeys = pathSpec(c.path).branch && !branch.perHead ? g.layers * g.hidden * branch.width : 0;
+  const whole = ((codecSpec(c.codec).wholeParameters?.(g, c.codec) ?? 0) + sharedKeys) * CODEC_BYTES;
   return Math.ceil(whole + ((total - whole) * headsPerGpu(c.geometry.kvHeads, c.gpus)) / c.geometry.kvHeads);
 }
 

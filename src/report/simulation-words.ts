@@ -125,7 +125,7 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
   return run.sure
     ? 'meets the targets, even if every step takes the slow end of its ' +
         `interval${warmedUp(run.high, targets)}${unsure === null ? '' : `, but that is not sure: ${unsure}`}`
-    : meets(run.high, targets)
+    : meets(run.high, targets) && meets(run.estimate, targets)
       ? `meets the targets in this run, at the slow end too, but ${run.completed} request${run.completed === 1 ? ' does' : 's do'} not ` +
         'make sure that others do'
       : meets(run.estimate, targets)

@@ -16,7 +16,7 @@ import {
 import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
-import { serverDefaults, usualBlockTokens } from '../stacks/server-memory.js';
+import { checkedBlockTokens, serverDefaults, usualBlockTokens } from '../stacks/server-memory.js';
 import { isAsynchronous, reservesAnswer, takesPromptsFirst } from '../stacks/serving.js';
 import { parseNumber, parseRate, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
@@ -309,14 +309,11 @@ export function readServer(
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
-  const stack = device.host?.stack ?? device.stack;
+  const host = device.host ?? (device.stack === null ? null : { stack: device.stack, version: null });
+  const stack = host?.stack ?? null;
   const usual = device.defaults
     ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
-    : serverDefaults(
-        device.host ?? (stack === null ? null : { stack, version: null }),
-        device.vramBytes,
-        device.spec?.id ?? '',
-      );
+    : serverDefaults(host, device.vramBytes, device.spec?.id ?? '');
   for (const name of ['chunkedPrefill', 'prefixCaching'] as const)
     if (device.model.promptsBothWays && s[name] === 'on')
       throw new UserError(
@@ -350,7 +347,7 @@ export function readServer(
     maxNumBatchedTokens,
     batchWait: iterations > 0 ? { iterations, tokens: ratio * maxNumBatchedTokens } : null,
     maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
-    blockTokens: readBlockTokens(
+    blockTokens: checkedBlockTokens(
       whole('blockTokens', 1, 65_536, device.defaults ? 16 : usualBlockTokens(stack)),
       stack,
     ),
@@ -374,15 +371,6 @@ export function readServer(
     depth: readDepth(w, s, device.model, device.preset, device.defaults !== null),
     speculation: readSpeculation(w, s, device.model, device.preset),
   };
-}
-
-/** @throws UserError for blocks that vLLM's attention does not take */
-function readBlockTokens(tokens: number, stack: string | null): number {
-  if (stack !== 'vllm' || tokens % 16 === 0) return tokens;
-  throw new UserError(
-    `--block-tokens of vLLM must be a multiple of 16, not ${tokens}`,
-    'use 16, 32, 64 or 128, or leave it out',
-  );
 }
 
 /** What every request should get. */

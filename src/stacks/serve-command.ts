@@ -268,7 +268,7 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     weightType: quantises ? 'fp8' : undefined,
     overrides: trained && listed.loopsField ? `'{"${listed.loopsField}": ${loops}}'` : undefined,
     // Configurations of models that loop are classes of their own repositories.
-    remoteCode: hosted.geometry.loops > 1 ? null : undefined,
+    remoteCode: hosted.geometry.loops > 1 || trained ? null : undefined,
     attention: runtime?.attentionName.replace(/-(unsplit|rows)$/, '').replaceAll('-', '_'),
     graphs: runtime?.execution === 'loop-graphs' ? null : undefined,
     asynchronous: runtime?.asynchronous ? null : undefined,

@@ -3,6 +3,7 @@
  * Bytes of one GPU. Looked up on 2026-11-22.
  */
 import { weightBytes } from '../cost/memory.js';
+import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { type Stack, type RuntimeName } from './serving.js';
 
@@ -86,6 +87,15 @@ export const serverDefaults = (
 
 /** Tokens of a block of a server's cache; of what is no server those of our own pages. */
 export const usualBlockTokens = (stack: string | null): number => (stack === 'vllm' || stack === 'sglang' ? 16 : 32);
+
+/** @throws UserError for blocks that vLLM's attention does not take */
+export function checkedBlockTokens(tokens: number, stack: string | null): number {
+  if (stack !== 'vllm' || tokens % 16 === 0) return tokens;
+  throw new UserError(
+    `--block-tokens of vLLM must be a multiple of 16, not ${tokens}`,
+    'use 16, 32, 64 or 128, or leave it out',
+  );
+}
 
 /** CUDA context and libraries: aiconfigurator's measured 551 MB, before it was raised for safety. */
 const CONTEXT_BYTES = 551 * MIB;

@@ -39,6 +39,8 @@ export interface JudgedFile {
   readonly groups: readonly JudgedGroup[];
 }
 
+type Side = 'too fast' | 'too slow';
+
 /** What stands behind the times of an answer. */
 export interface Tested {
   /** Kinds of the figures. */
@@ -49,7 +51,9 @@ export interface Tested {
   readonly inside: number;
   readonly medianError: number;
   /** On which side nearly all predictions were; null where they were on both. */
-  readonly mostly: 'too fast' | 'too slow' | null;
+  readonly mostly: Side | null;
+  /** On which side nearly all were that lie outside; null where these are few, or on both. */
+  readonly outsideMostly: Side | null;
   /** As near but for the version of the server; they count in nothing above. Null where there are none. */
   readonly otherVersions: { readonly on: string; readonly figures: number; readonly inside: number } | null;
 }
@@ -128,6 +132,7 @@ export function testedOf(
     inside: insideOf(figures),
     medianError: median(figures.map((f) => Math.abs(f.error))),
     mostly: sideOf(figures),
+    outsideMostly: sideOf(figures.filter((f) => !f.inside)),
     otherVersions:
       others.length === 0 ? null : { on: serversWords(found.others), figures: others.length, inside: insideOf(others) },
   };
@@ -142,7 +147,7 @@ const ONE_SIDED = 0.8;
 export const isTooFast = ({ kind, error }: Pick<JudgedFigure, 'kind' | 'error'>): boolean =>
   kind === 'throughput' ? error > 0 : error < 0;
 
-function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
+function sideOf(figures: readonly JudgedFigure[]): Side | null {
   if (figures.length < LEAST_FIGURES) return null;
   const fast = figures.filter(isTooFast).length;
   if (fast >= ONE_SIDED * figures.length) return 'too fast';
@@ -150,9 +155,9 @@ function sideOf(figures: readonly JudgedFigure[]): Tested['mostly'] {
 }
 
 /** `20 of 24 inside the interval, median error 12 %, too fast; vLLM 0.6: 8 of 28`. */
-export const faredWords = ({ inside, figures, medianError, mostly, otherVersions: o }: Tested): string =>
+export const faredWords = ({ inside, figures, medianError, mostly, outsideMostly, otherVersions: o }: Tested): string =>
   `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %` +
-  (mostly === null ? '' : `, ${mostly}`) +
+  (mostly !== null ? `, ${mostly}` : outsideMostly !== null ? `, those outside ${outsideMostly}` : '') +
   (o === null ? '' : `; ${o.on}: ${o.inside} of ${o.figures} inside`);
 
 /** What figures of a kind are of. */
