@@ -219,6 +219,8 @@ export class Service {
     if (misses.atMost > allowed) return false;
     const rate = workload.requestsPerSecond;
     if (rate === null || workload.kind === 'trace' || load.margin === 0) return true;
+    // So few requests do not tell how far other draws are from these.
+    if (load.margin === Infinity) return false;
     const more = workload.source(rate * (1 + load.margin));
     const { metrics, finished } = this.run('high', more, (m) => m.misses.tooMany(allowed, true));
     return finished && metrics.misses.atMost <= allowed;

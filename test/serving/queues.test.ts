@@ -101,3 +101,51 @@ describe('caches that are sent, 2 s each', () => {
     expect(sent(1, 3, 'shared-queue')).toEqual([2, 4, 6, 8, 10, 12]);
   });
 });
+
+describe('asynchronous scheduling', () => {
+  /** First tokens and ends of requests where every iteration takes a second. */
+  const served = (requests: readonly GivenRequest[], more: Partial<ServerOptions> = {}): [number, number][] => {
+    const seen = new Map<number, [number, number]>();
+    run({
+      server: { ...SERVER, ...more },
+      source: given(requests),
+      pricer: pricerOf(() => 1),
+      onEnd: ({ number, arrival, ttftSeconds, e2elSeconds }) =>
+        seen.set(number, [arrival + ttftSeconds, arrival + e2elSeconds]),
+    });
+    return requests.map((_, i) => seen.get(i)!);
+  };
+  const on = { asyncScheduling: true };
+
+  it('sees a request of a running iteration in the one after the next, and at once where it is idle', () => {
+    const requests = [
+      { time: 0, promptTokens: 20, outputTokens: 6 },
+      { time: 1.5, promptTokens: 20, outputTokens: 1 },
+    ];
+    expect(served(requests)).toEqual([
+      [1, 6],
+      [3, 3],
+    ]);
+    expect(served(requests, on)).toEqual([
+      [1, 6],
+      [4, 4],
+    ]);
+    // The first ends as the second comes: nothing was scheduled after it.
+    const apart = [{ time: 0, promptTokens: 20, outputTokens: 2 }, requests[1]!];
+    expect(served(apart, on)).toEqual(served(apart));
+    expect(served([requests[1]!], on)).toEqual([[2.5, 2.5]]);
+  });
+
+  it('gives a place that became free to a request of the iteration after the next', () => {
+    const requests = [
+      { time: 0, promptTokens: 20, outputTokens: 2 },
+      { time: 0, promptTokens: 20, outputTokens: 9 },
+      { time: 0, promptTokens: 20, outputTokens: 1 },
+    ];
+    // By places, and by blocks: two requests fill them.
+    for (const few of [{ maxNumSeqs: 2 }, { blocks: 4, reserveFullPrompt: true }]) {
+      expect(served(requests, few)[2]).toEqual([3, 3]);
+      expect(served(requests, { ...few, ...on })[2]).toEqual([4, 4]);
+    }
+  });
+});

@@ -36,6 +36,7 @@ const drawn = fc.record({
   policy: fc.constantFrom(...POLICIES),
   reserveFullPrompt: fc.boolean(),
   reserveAnswer: fc.constantFrom(false, false, true),
+  asyncScheduling: fc.boolean(),
   batching: fc.constantFrom(...BATCHINGS),
   skippedKv: fc.constantFrom(...SKIPPED_KV),
 });
@@ -154,15 +155,19 @@ function check(d: Drawn): number {
     const [prompt, output] = [draft.promptTokens, draft.outputTokens];
     const none = { began: 0, lost: 0, tokens: 0, ended: false, cached: 0, held: 0, passes: 0 };
     seen.set(slot, { slot, prompt, output, ...none });
+    requests.queued[slot] = now;
     queue.push(slot);
   };
+  let now = 0;
   const isDone = (): boolean => [...seen.values()].every(({ ended }) => ended);
   let left = 25;
   for (let iteration = 0; left > 0 || !isDone(); iteration++) {
     // No request waits for ever.
     expect(iteration).toBeLessThan(20_000);
     for (; left > 0 && (isDone() || random.whole(0, 3) === 0); left--) arrive();
-    if (!schedule.begin()) {
+    now = iteration;
+    const ran = iteration > 0 && d.asyncScheduling;
+    if (!(ran && schedule.begin(now - 1)) && !schedule.begin()) {
       expect(isDone()).toBe(true);
       continue;
     }
