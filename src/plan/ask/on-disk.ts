@@ -1,5 +1,5 @@
 /**
- * From a scenario to a report on a machine: reads the files that it names, then plans (answer.ts). Readers of files
+ * From a scenario to a report on a machine: reads the files that it names, then plans (prepare.ts). Readers of files
  * that few questions name are loaded when they are needed.
  */
 import type { Scenario } from '../../schema/settings.js';

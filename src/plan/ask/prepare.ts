@@ -1,6 +1,6 @@
 /**
  * From what was read to a report: everything about planning that touches no file, so that a browser runs it, too.
- * `Sources` is plain data and survives JSON; ask.ts reads it on a machine, a report carries it in its page.
+ * `Sources` is plain data and survives JSON; on-disk.ts reads it on a machine, a report carries it in its page.
  */
 import { calibrationPricer, type PricedParts } from '../../cost/pricers.js';
 import type { ServerSpread } from '../../cost/evidence.js';

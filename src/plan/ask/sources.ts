@@ -1,6 +1,6 @@
 /**
  * What a scenario rests on: its model, its device, what was measured there. By one rule wherever files come from: from
- * folders on a machine (ask.ts), or from what a page carries.
+ * folders on a machine (on-disk.ts), or from what a page carries.
  */
 import { chipOf, memoryOf, type DeviceSpec } from '../../devices/catalogue.js';
 import { deviceOfAdapter, devicesByVram, findDevice } from '../../devices/find.js';
