@@ -31,11 +31,9 @@ import {
   spansLoops,
   type Configuration,
 } from './configuration.js';
-import { branchWidth, evictingRows, readsLatents, windowOf } from './eviction-ops.js';
-import { widestRanks } from './hybrid.js';
+import { branchWidth, evictingRows, meanRow, readsLatents, widestRanks, windowOf } from './facts.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { meanRow } from './rows.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */
 export const WORD = 4;
