@@ -14,7 +14,7 @@ import { placed, type BufferRef, type Ref } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { readsFirstRows, type CachedTokens } from './buffers.js';
 import { anchoredIn, type Axis, type Configuration, type Part, type Visit } from './configuration.js';
-import { alone, norm, normedRows, product } from './dense.js';
+import { alone, norm, normedRows, normOf, product } from './dense.js';
 import { anchoredRow, meanRow } from './facts.js';
 import { op, perHead, project, type Bind, type Op } from './op.js';
 import { accumulate } from './rows.js';
@@ -62,7 +62,7 @@ export interface Merge {
   readonly rowsEach: number;
   readonly width: number;
   /** Operations of block-absorbed attention before each part. */
-  readonly setUp?: (sequences: number, repeat: number) => readonly Op[];
+  readonly setUp?: ((sequences: number, repeat: number) => readonly Op[]) | undefined;
   /** The current token's exact key and value are folded in. */
   readonly current?: true;
   readonly reads: CachedTokens;
@@ -74,7 +74,7 @@ export interface Merge {
 export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segment[], of: Merge): Op[] {
   const { c, heads } = l;
   const usual = weighsTokens(c.eviction) ? `${type}+scores` : type;
-  const merged = { width: of.width, keyWidth: of.current ? c.geometry.headDim : 0 };
+  const keyWidth = of.current ? c.geometry.headDim : 0;
   const binds = mergeBinds(l, of);
   return l.parts.flatMap(({ size, repeat }) => {
     const divisions = segments.map(({ tokens, unit }) =>
@@ -98,7 +98,7 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
         binds,
       };
     });
-    const shape = { rows: size * heads, splits: all, ...merged };
+    const shape = { rows: size * heads, splits: all, width: of.width, keyWidth };
     return [
       ...(of.setUp?.(size, repeat) ?? []),
       ...attends,
@@ -149,10 +149,10 @@ const fullShape = ({ c, kvHeads, group }: Layer): Shape => {
 export function fullWidth(
   l: Layer,
   type: Storage,
-  of: Partial<Merge> & { readonly attend?: string } = {},
+  of: Partial<Pick<Merge, 'label' | 'reads' | 'output' | 'stats'>> & { readonly attend?: string } = {},
   tokens = segmentsOf(l.c.eviction, l.context),
 ): Op[] {
-  const { attend: label = 'attend', reads = l.reads, ...merge } = of;
+  const { attend = 'attend', label = 'merge', reads = l.reads, output = 'attention', stats = 'stats' } = of;
   const binds: Bind = (f: StepFrame, visit: Visit) => {
     const part = f.partOf(visit);
     const rows = (axis: Axis): Ref =>
@@ -167,9 +167,9 @@ export function fullWidth(
       },
     };
   };
-  const into = { rowsEach: l.kvHeads, width: l.c.geometry.headDim, output: 'attention', stats: 'stats' };
-  const segment = { label, kernel: 'attend', tokens, shape: fullShape(l), binds } as const;
-  return attendAndMerge(l, type, [segment], { ...into, current: true, reads, ...merge });
+  const segment = { label: attend, kernel: 'attend', tokens, shape: fullShape(l), binds } as const;
+  const width = l.c.geometry.headDim;
+  return attendAndMerge(l, type, [segment], { label, rowsEach: l.kvHeads, width, current: true, reads, output, stats });
 }
 
 /** Attention over rows that are rebuilt from those of the anchor's loop: their own, or a loop's before it. */
@@ -187,9 +187,11 @@ export function anchoredLoops(l: Layer): Op[] {
   });
   const tokens = segmentsOf(c.eviction, l.context);
   const shape = { kvHeads, group, ...anchoredRow(c) };
-  const into = { rowsEach: kvHeads, width: c.geometry.headDim, current: true, reads } as const;
   return attendAndMerge(l, 'f16', [{ label: 'attend', kernel: 'attend_residual', tokens, shape, binds }], {
-    ...into,
+    rowsEach: kvHeads,
+    width: c.geometry.headDim,
+    current: true,
+    reads,
     output: 'attention',
     stats: 'stats',
   }).flatMap((o): Op[] =>
@@ -247,7 +249,10 @@ export function laterWindow(l: Layer): Op[] {
   return [
     ...fullWidth(l, storage, { attend: 'attend-window', reads: 'recent', ...into }, tokens),
     ...(loopGateOfInput
-      ? [norm(c, 'loop-gate-norm', batch, 'loop_gate_norm'), ...project(c, 'loop-gate', batch, hidden, heads, ofInput)]
+      ? [
+          norm(c, 'loop-gate-norm', batch, normOf('loop_gate_norm')),
+          ...project(c, 'loop-gate', batch, hidden, heads, ofInput),
+        ]
       : [perHead('loop-gate', heads, batch, d, 1, gate)]),
     op('loop-mix', 'gate', 'mix', { rows: batch * heads, width: d }, mix),
   ].map((o) => ({ ...o, when: 'later-loops' }));

@@ -1,6 +1,6 @@
 /**
  * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
- * and operations bind it (bind/). All sizes are of one GPU.
+ * and operations bind it. All sizes are of one GPU.
  */
 import type { Streams } from '../codecs/codec.js';
 import { type CacheLayout } from '../codecs/layout.js';

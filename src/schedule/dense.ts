@@ -1,6 +1,6 @@
 /**
  * Operations that every layer has, whatever its cache: norms, projections with their biases, and MLP, of `rows` tokens.
- * A decode step has a row a sequence, a prompt's prefill one a token of a chunk. network.ts lists what is around layers.
+ * A decode step has a row a sequence, a prompt's prefill one a token of a chunk. network.ts has what is around layers.
  */
 import { codecSpec } from '../codecs/registry.js';
 import { layerExtras, type LayerBlock } from '../geometry/geometry.js';
@@ -23,10 +23,10 @@ export const normedRows: Rows = (f, visit) => ({ rows: f.normed, at: f.rowsOf(vi
 export const layerInput: Rows = (f, visit) => (f.c.geometry.normsOfBranches ? streamRows : normedRows)(f, visit);
 /** What is added to the stream. */
 export const projectedRows: Rows = (f, visit) => ({ rows: f.buffer('projected'), at: f.rowsOf(visit) });
-/** Rows that have a buffer to themselves. */
+/** Rows that have a buffer to themselves; a projection of them reads all of each unless a stride is given. */
 export const alone =
-  (label: string, stride: number): Rows =>
-  (f) => ({ rows: f.buffer(label), at: { offset: 0, stride } });
+  (label: string, stride?: number): Rows =>
+  (f, { op }) => ({ rows: f.buffer(label), at: { offset: 0, stride: stride ?? (op.shape.k as number) } });
 
 /** y = n(x). @param rows of x, all of them side by side unless given */
 export const normBinds = (
@@ -42,20 +42,21 @@ export const normBinds = (
 });
 
 /** RMSNorm of the stream, for what reads it next. */
-export const norm = (c: Configuration, label: string, rows: number, of: NormName): Op =>
-  op(label, 'rmsnorm', 'norm', { rows, width: c.geometry.hidden }, (f, visit) =>
-    normBinds(f, visit, of, f.residual, f.normed),
-  );
+export const norm = (c: Configuration, label: string, rows: number, binds: Bind): Op =>
+  op(label, 'rmsnorm', 'norm', { rows, width: c.geometry.hidden }, binds);
+export const normOf =
+  (of: NormName): Bind =>
+  (f, visit) =>
+    normBinds(f, visit, of, f.residual, f.normed);
 
 /** x = n(x): the streams are exchanged. */
-export const streamNorm = (c: Configuration, label: string, rows: number, of: NormName): Op => ({
-  ...norm(c, label, rows, of),
-  binds: (f, visit) => {
+export const streamNormOf =
+  (of: NormName): Bind =>
+  (f, visit) => {
     const bound = normBinds(f, visit, of, f.residual, f.normed);
     f.exchangeStreams();
     return bound;
-  },
-});
+  };
 
 /** A product with a model's matrix: columns [visit.before, …) of it. @param more which inputs, and whether it adds */
 export const product =
@@ -94,27 +95,57 @@ export const product =
 const biasOp = (label: string, rows: number, width: number, binds: Bind | undefined, when: When = 'always'): Op[] =>
   width > 0 ? [op(label, 'rmsnorm', 'add', { rows, width }, binds, when)] : [];
 
+/** x = n(x) of packed queries or keys. */
+const headNorm =
+  (what: 'queries' | 'keys', of: NormName): Bind =>
+  (f, visit) => {
+    const { rows: target, at } = f.inPacked(what);
+    return {
+      options: { eps: f.setting.normEpsilon, placement: { output: at } },
+      binds: { weight: { weights: 'norm', of, stored: placed(visit).stored }, target },
+    };
+  };
+const NORM_QUERIES = headNorm('queries', 'self_attn.q_norm');
+const NORM_KEYS = headNorm('keys', 'self_attn.k_norm');
+
 /** Norms of queries and keys: of their heads, or of their rows. */
 function queryKeyNorms(c: Configuration, rows: number, owning: When): Op[] {
   const { headDim: d } = c.geometry;
   const norms = layerExtras(c.geometry)?.norms ?? null;
   if (norms === null) return [];
-  const of = (letter: 'q' | 'k', what: 'queries' | 'keys', count: number, when: When = 'always'): Op => {
+  const of = (label: string, count: number, binds: Bind, when: When = 'always'): Op => {
     const shape = norms === 'rows' ? { heads: 1, headDim: count * d } : { heads: count, headDim: d };
-    const binds: Bind = (f, visit) => {
-      const { rows: target, at } = f.inPacked(what);
-      return {
-        options: { eps: f.setting.normEpsilon, placement: { output: at } },
-        binds: {
-          weight: { weights: 'norm', of: `self_attn.${letter}_norm`, stored: placed(visit).stored },
-          target,
-        },
-      };
-    };
-    return op(`${letter}-norm`, 'head_norm', 'f32', { rows, ...shape }, binds, when);
+    return op(label, 'head_norm', 'f32', { rows, ...shape }, binds, when);
   };
-  return [of('q', 'queries', headsOf(c)), ...(norms === 'query-heads' ? [] : [of('k', 'keys', kvHeadsOf(c), owning)])];
+  return [
+    of('q-norm', headsOf(c), NORM_QUERIES),
+    ...(norms === 'query-heads' ? [] : [of('k-norm', kvHeadsOf(c), NORM_KEYS, owning)]),
+  ];
 }
+
+type Letters = 'qkv' | 'q' | 'kv';
+
+/** A product of packed rows. */
+const packed = (letters: Letters): Bind =>
+  product(letters, layerInput, (f) => {
+    const { rows, at } = f.inPacked(letters === 'kv' ? 'keys' : 'queries');
+    return { rows, at: letters === 'kv' ? at : { ...at, offset: 0 } };
+  });
+/** Adds the biases of such a product. The known layouts have biases of the first projections of a row. */
+const packedBias =
+  (letters: Letters): Bind =>
+  (f, visit) => {
+    const { rows: target, at } = f.inPacked(letters === 'kv' ? 'keys' : 'queries');
+    const biases = layerExtras(f.c.geometry)?.biases ?? [];
+    const own = [...letters].filter((letter) => biases.includes(letter as 'q')).join('');
+    return {
+      options: { placement: { input: SAME_ROW, output: at } },
+      binds: { input: { weights: 'biases', letters: own, stored: placed(visit).stored }, target },
+    };
+  };
+const PACKED = { qkv: packed('qkv'), q: packed('q'), kv: packed('kv') };
+const PACKED_BIAS = { qkv: packedBias('qkv'), q: packedBias('q'), kv: packedBias('kv') };
+const BRANCH_KEY = product('branch-key', layerInput, (f, visit) => f.branchKeys(visit));
 
 /**
  * Queries, keys and values, with biases, and norms of their heads. Layers that share a cache have queries of their own,
@@ -127,40 +158,25 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
   const biases = layerExtras(c.geometry)?.biases ?? [];
   const branch = branchWidth(c, block);
   // Columns of each: queries with a gate beside them, keys, and values that are projected.
-  const queries = (attentionGate ? 2 : 1) * heads * d;
-  const columns = { q: queries, kv: (valuesAreKeys ? 1 : 2) * kvHeads * d };
-  const widths = { ...columns, qkv: queries + columns.kv + branch * heads };
-  /** One product of packed rows, and its biases; the known layouts have biases of the first projections of a row. */
-  const projected = (letters: 'qkv' | 'q' | 'kv', when?: When): Op[] => {
-    const rowsOf: Rows = (f) => {
-      const { rows, at } = f.inPacked(letters === 'kv' ? 'keys' : 'queries');
-      return { rows, at: letters === 'kv' ? at : { ...at, offset: 0 } };
-    };
-    const own = [...letters].filter((letter) => biases.includes(letter as 'q'));
-    const bias: Bind = (f, visit) => {
-      const { rows: target, at } = f.inPacked(letters === 'kv' ? 'keys' : 'queries');
-      return {
-        options: { placement: { input: SAME_ROW, output: at } },
-        binds: { input: { weights: 'biases', letters: own.join(''), stored: placed(visit).stored }, target },
-      };
-    };
-    const width = own.reduce((sum, letter) => sum + (letter === 'q' ? heads : kvHeads) * d, 0);
+  const [q, kv] = [(attentionGate ? 2 : 1) * heads * d, (valuesAreKeys ? 1 : 2) * kvHeads * d];
+  const projected = (letters: Letters, columns: number, when?: When): Op[] => {
+    let width = 0;
+    for (const bias of biases) if (letters.includes(bias)) width += (bias === 'q' ? heads : kvHeads) * d;
     return [
-      ...projectInLayer(c, letters, rows, hidden, widths[letters], product(letters, layerInput, rowsOf), when),
-      ...biasOp(`${letters}-bias`, rows, width, bias, when),
+      ...projectInLayer(c, letters, rows, hidden, columns, PACKED[letters], when),
+      ...biasOp(`${letters}-bias`, rows, width, PACKED_BIAS[letters], when),
     ];
   };
   const owning = owningTime(c, block);
   const norms = queryKeyNorms(c, rows, owning);
-  if (sharesLayers(c, block)) return [...projected('q'), ...projected('kv', owning), ...norms];
+  if (sharesLayers(c, block)) return [...projected('q', q), ...projected('kv', kv, owning), ...norms];
   if (block.name === 'core' && codecSpec(c.codec).gatesState)
-    return [...projected('q'), ...stateGate(c, rows), ...projected('kv'), ...norms];
-  const toBranch = product('branch-key', layerInput, (f, visit) => f.branchKeys(visit));
+    return [...projected('q', q), ...stateGate(c, rows), ...projected('kv', kv), ...norms];
   return [
-    ...projected('qkv'),
+    ...projected('qkv', q + kv + branch * heads),
     ...norms,
     ...(branch > 0 && branchKeys
-      ? projectInLayer(c, 'branch-key', rows, hidden, branch * branchHeadsOf(c), toBranch, branchKeyTime(c))
+      ? projectInLayer(c, 'branch-key', rows, hidden, branch * branchHeadsOf(c), BRANCH_KEY, branchKeyTime(c))
       : []),
   ];
 }
@@ -179,49 +195,68 @@ const stateGate = (c: Configuration, rows: number): Op[] => {
   ];
 };
 
+const gateAttention: Bind = (f, { op }) => {
+  const { rows: input, at } = f.inPacked('gate');
+  const placement = { input: at, output: { offset: 0, stride: op.shape.width as number } };
+  return { options: { placement }, binds: { input, target: f.buffer('attention') } };
+};
+const ATTENTION_OUT = product('attention-out', alone('attention'), projectedRows);
+
 /** The gate of attention's output, and its projection. */
 export function attentionOut(c: Configuration, rows: number): Op[] {
   const { headDim, hidden, attentionGate } = c.geometry;
   const width = headsOf(c) * headDim;
-  const gate: Bind = (f) => {
-    const { rows: input, at } = f.inPacked('gate');
-    const placement = { input: at, output: { offset: 0, stride: width } };
-    return { options: { placement }, binds: { input, target: f.buffer('attention') } };
-  };
-  const out = product('attention-out', alone('attention', width), projectedRows);
   return [
-    ...(attentionGate ? [op('attention-gate', 'gate', 'f32', { rows, width }, gate)] : []),
-    ...projectInLayer(c, 'attention-out', rows, width, hidden, out),
+    ...(attentionGate ? [op('attention-gate', 'gate', 'f32', { rows, width }, gateAttention)] : []),
+    ...projectInLayer(c, 'attention-out', rows, width, hidden, ATTENTION_OUT),
     ...biasOp('attention-out-bias', rows, layerExtras(c.geometry)?.biases.includes('o') ? hidden : 0, PRICED_ONLY),
   ];
 }
 
+/** What norms of a layer bind: before a branch, with its addition to the stream, and after that. */
+const branchNorms = (before: NormName, after: NormName) => ({
+  before: normOf(before),
+  add: ((f, visit) => {
+    const [input, target] = [f.buffer('projected'), f.residual];
+    return visit.op.variant === 'add' ? { binds: { input, target } } : normBinds(f, visit, after, input, target);
+  }) satisfies Bind,
+  sum: streamNormOf(after),
+});
+const NORMS = {
+  attention: branchNorms('input_layernorm', 'input_layernorm_2'),
+  mlp: branchNorms('post_attention_layernorm', 'post_attention_layernorm_2'),
+};
+
 /** x += y, or x += n(y) with sandwich norms, or x = n(x + y) where they are of the sum. */
 function residual(c: Configuration, branch: 'attention' | 'mlp', rows: number): Op[] {
   const { normsPerLayer, outputNorm = 'branch', normsOfBranches, hidden } = c.geometry;
-  const of = branch === 'attention' ? 'input_layernorm_2' : 'post_attention_layernorm_2';
   const add = (variant: 'add' | 'norm-add'): Op =>
-    op(`${branch}-residual`, 'rmsnorm', variant, { rows, width: hidden }, (f, visit) => {
-      const [input, target] = [f.buffer('projected'), f.residual];
-      return variant === 'add' ? { binds: { input, target } } : normBinds(f, visit, of, input, target);
-    });
+    op(`${branch}-residual`, 'rmsnorm', variant, { rows, width: hidden }, NORMS[branch].add);
   if (!normsOfBranches && normsPerLayer === 2) return [add('add')];
   if (normsOfBranches || outputNorm === 'branch') return [add('norm-add')];
-  return [add('add'), streamNorm(c, `${branch}-sum-norm`, rows, of)];
+  return [add('add'), norm(c, `${branch}-sum-norm`, rows, NORMS[branch].sum)];
 }
 
 /** A layer of `rows` tokens: its attention and its MLP, each between a norm and its addition to the stream. */
 export function layerAround(c: Configuration, rows: number, attention: readonly Op[], mlp: readonly Op[]): Op[] {
-  const before = (label: string, of: NormName): Op[] => (c.geometry.normsOfBranches ? [] : [norm(c, label, rows, of)]);
+  const before = (branch: 'attention' | 'mlp'): Op[] =>
+    c.geometry.normsOfBranches ? [] : [norm(c, `${branch}-norm`, rows, NORMS[branch].before)];
   return [
-    ...before('attention-norm', 'input_layernorm'),
+    ...before('attention'),
     ...attention,
     ...residual(c, 'attention', rows),
-    ...before('mlp-norm', 'post_attention_layernorm'),
+    ...before('mlp'),
     ...mlp,
     ...residual(c, 'mlp', rows),
   ];
 }
+
+const GATE_UP = product('gate-up', layerInput, (f) => ({
+  rows: f.buffer('gate up'),
+  at: { offset: 0, stride: 2 * f.c.geometry.mlpHidden },
+}));
+const activate: Bind = (f) => ({ binds: { input: f.buffer('gate up'), output: f.buffer('activated') } });
+const DOWN = product('down', alone('activated'), projectedRows);
 
 /** The MLP between its norm and its residual. */
 export function mlpOps(c: Configuration, rows: number): Op[] {
@@ -230,14 +265,11 @@ export function mlpOps(c: Configuration, rows: number): Op[] {
   const gated = mlp === 'gated';
   const inner = gated ? 2 * width : width;
   const biased = layerExtras(c.geometry)?.biases.includes('mlp') ?? false;
-  const up = gated ? product('gate-up', layerInput, alone('gate up', inner)) : PRICED_ONLY;
-  const gate: Bind = (f) => ({ binds: { input: f.buffer('gate up'), output: f.buffer('activated') } });
-  const down = product('down', alone('activated', width), projectedRows);
   return [
-    ...projectInLayer(c, gated ? 'gate-up' : 'up', rows, hidden, inner, up),
+    ...projectInLayer(c, gated ? 'gate-up' : 'up', rows, hidden, inner, gated ? GATE_UP : PRICED_ONLY),
     ...biasOp('gate-up-bias', rows, biased ? inner : 0, PRICED_ONLY),
-    op('swiglu', 'swiglu', 'f32', { rows, width }, gate),
-    ...projectInLayer(c, 'down', rows, width, hidden, down),
+    op('swiglu', 'swiglu', 'f32', { rows, width }, activate),
+    ...projectInLayer(c, 'down', rows, width, hidden, DOWN),
     ...biasOp('down-bias', rows, biased ? hidden : 0, PRICED_ONLY),
   ];
 }

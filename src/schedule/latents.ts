@@ -40,16 +40,11 @@ const latentMerge = (
   segments: readonly Segment[],
   rowsEach: number,
   width = rankOf(l.c, 'value'),
-  more: Pick<Merge, 'setUp'> = {},
-): Op[] =>
-  attendAndMerge(l, l.storage, segments, {
-    rowsEach,
-    width,
-    reads: l.reads,
-    output: 'merged',
-    stats: l.reads === 'all' ? 'stats' : 'older stats',
-    ...more,
-  });
+  setUp?: Merge['setUp'],
+): Op[] => {
+  const stats = l.reads === 'all' ? 'stats' : 'older stats';
+  return attendAndMerge(l, l.storage, segments, { rowsEach, width, setUp, reads: l.reads, output: 'merged', stats });
+};
 
 /** The first float of an operation's rows, and from a sequence and a head to the next. */
 interface HeadRows {
@@ -65,14 +60,15 @@ interface HeadRows {
 function perQueryHead(
   { batch, heads, kvHeads, group }: Layer,
   label: string,
-  [k, n]: readonly [number, number],
+  k: number,
+  n: number,
   of: (f: StepFrame, visit: Visit) => { x: HeadRows; y: HeadRows; binds: Bound['binds'] },
 ): Op {
   const byHead = batch === 1;
-  const rows = ({ offset, row, head }: HeadRows): Rows =>
-    byHead ? { offset, row: head, group: group * head } : { offset, row, group: head };
   const binds: Bind = (f: StepFrame, visit: Visit) => {
     const { x, y, binds } = of(f, visit);
+    const rows = ({ offset, row, head }: HeadRows): Rows =>
+      byHead ? { offset, row: head, group: group * head } : { offset, row, group: head };
     return { options: { matmul: { x: rows(x), y: rows(y), weightGroup: byHead ? 1 : group } }, binds };
   };
   return byHead ? perHead(label, kvHeads, group, k, n, binds) : perHead(label, heads, batch, k, n, binds);
@@ -88,10 +84,9 @@ function upMap({ c }: Layer, visit: Visit, axis: Axis): Ref {
 /** Σ p c_v becomes Σ p v, without the mean. */
 function valueUp(l: Layer, rank: number): Op {
   const { headDim } = l.c.geometry;
-  const rows = (head: number): HeadRows => ({ offset: 0, row: l.heads * head, head });
-  return perQueryHead(l, 'value-up', [rank, headDim], (f, visit) => ({
-    x: rows(rank),
-    y: rows(headDim),
+  return perQueryHead(l, 'value-up', rank, headDim, (f, visit) => ({
+    x: { offset: 0, row: l.heads * rank, head: rank },
+    y: { offset: 0, row: l.heads * headDim, head: headDim },
     binds: {
       x: f.buffer('merged'),
       weights: upMap(l, visit, 'value'),
@@ -104,7 +99,7 @@ function valueUp(l: Layer, rank: number): Op {
  * W_k,tᵀ q of every query head. @param width from a head to the next @param set 1 is that of the sinks
  */
 const queryAbsorb = (l: Layer, label: string, rank: number, width: number, into: string, set: 0 | 1 = 0): Op =>
-  perQueryHead(l, label, [l.c.geometry.headDim, rank], (f, visit) => {
+  perQueryHead(l, label, l.c.geometry.headDim, rank, (f, visit) => {
     const { rows, at } = f.inPacked('queries');
     return {
       x: { offset: at.offset, row: at.stride, head: l.c.geometry.headDim },
@@ -306,6 +301,11 @@ function rebuildSegment(l: Layer, label: string, tokens: Segments, only?: 'pinne
   return { label, kernel: 'attend_rebuild', tokens, shape: latentShape(l), binds };
 }
 
+const vectorsOf = (f: StepFrame, part: CachePart): BufferRef =>
+  f.own('block vectors', part, f.headWords * blockComponents(rankOf(f.c, 'key')));
+/** The basis of a part's sequences: each part has been attended to before the next one writes its own. */
+const basisOf = (f: StepFrame): BufferRef => ({ ...f.buffer('block basis'), words: 'planned' });
+
 /**
  * Attention without rebuilding keys, over the ring's latents, whose positions follow each other: blocks are runs of
  * these. The pinned tokens before the ring are not part of it.
@@ -315,10 +315,6 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
   const { headDim, rope } = c.geometry;
   const rankK = rankOf(c, 'key');
   const { blockTokens, functions, setupPerRank } = blockPlan(rope.theta, headDim);
-  const vectorsOf = (f: StepFrame, part: CachePart): BufferRef =>
-    f.own('block vectors', part, f.headWords * blockComponents(rankK));
-  // The basis of a part's sequences: each part has been attended to before the next one writes its own.
-  const basisOf = (f: StepFrame): BufferRef => ({ ...f.buffer('block basis'), words: 'planned' });
   const attend: Bind = (f: StepFrame, visit: Visit) => ({
     options: { ...f.rotary, run: f.run(visit, reads) },
     binds: {
@@ -377,5 +373,5 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
     rebuildSegment(l, 'attend-pinned', { pinned, ring: 0 }, 'pinned'),
   ];
   const read = segments.filter(({ tokens }) => tokens.pinned + tokens.ring > 0);
-  return latentMerge(l, read, kvHeads, rankOf(c, 'value'), { setUp });
+  return latentMerge(l, read, kvHeads, rankOf(c, 'value'), setUp);
 }

@@ -19,7 +19,6 @@ import {
   headsOf,
   kvHeadsOf,
   latentsOf,
-  NAME,
   rankOf,
   storageOf,
   type Axis,
@@ -33,12 +32,12 @@ import { latentOps } from './latents.js';
 import { everyRestoredLoop, type Bind, type Op } from './op.js';
 import {
   appendBranch,
-  appendLatents,
+  APPEND_LATENTS,
   appendLoopsOp,
   appendOp,
-  appendRecent,
-  appendRestored,
-  appendRows,
+  APPEND_RECENT,
+  APPEND_RESTORED,
+  APPEND_ROWS,
   encodeOps,
   holdOps,
   hybridAppendOps,
@@ -134,32 +133,32 @@ function appendOps(l: Layer): Op[] {
   const when = inTurn && closing === 'closing-layer' ? 'owning-layer' : closing;
   const each = (label: string, heads: number, width: number, binds: Bind, time = when): Op[] =>
     l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, binds, time, repeat));
+  const both = (label: string, heads: number, [k, v]: Pair, binds: Readonly<Record<Axis, Bind>>, time = when): Op[] => [
+    ...each(`${label}-k`, heads, k, binds.key, time),
+    ...(v > 0 ? each(`${label}-v`, heads, v, binds.value, time) : []),
+  ];
   if (l.latent) {
     const branch = branchWidth(c, block);
     return [
       ...(hasHybridLatents(c, block)
         ? hybridAppendOps(c, l.batch, l.parts)
-        : AXES.flatMap((axis) => each(`append-${NAME[axis]}`, latentsOf(c), rankOf(c, axis), appendLatents(axis)))),
+        : both('append', latentsOf(c), [rankOf(c, 'key'), rankOf(c, 'value')], APPEND_LATENTS)),
       ...(branch > 0 ? each('append-branch', branchHeadsOf(c), branch, appendBranch) : []),
       // No later loop reads a loop's exact rows.
-      ...(windowOf(c, block) > 0
-        ? AXES.flatMap((axis) => each(`append-recent-${NAME[axis]}`, kvHeads, d, appendRecent(axis), 'always'))
-        : []),
+      ...(windowOf(c, block) > 0 ? both('append-recent', kvHeads, [d, d], APPEND_RECENT, 'always') : []),
     ];
   }
-  const both = (binds: (axis: Axis) => Bind): Op[] =>
-    AXES.filter((axis) => axis === 'key' || !c.geometry.valuesAreKeys).flatMap((axis) =>
-      each(`append-${NAME[axis]}`, kvHeads, d, binds(axis)),
-    );
+  const full = (binds: Readonly<Record<Axis, Bind>>): Op[] =>
+    both('append', kvHeads, [d, c.geometry.valuesAreKeys ? 0 : d], binds);
   const streams = streamsIn(c, block);
-  if (streams) return [...both(appendRecent), ...l.parts.flatMap((part) => packLoopsOps(c, streams, part))];
-  if (block.name !== 'core' || !pathSpec(c.path).restores) return both((axis) => appendRows(c, block, axis));
+  if (streams) return [...full(APPEND_RECENT), ...l.parts.flatMap((part) => packLoopsOps(c, streams, part))];
+  if (block.name !== 'core' || !pathSpec(c.path).restores) return full(APPEND_ROWS);
   return [
     ...AXES.flatMap((axis) => restoreOps(c, axis, batch, when)),
     ropeRestored(c, batch, when),
-    ...everyRestoredLoop(
-      c,
-      both((axis) => appendRestored(c, axis)),
-    ),
+    ...everyRestoredLoop(c, full(APPEND_RESTORED)),
   ];
 }
+
+/** Widths of keys and values. */
+type Pair = readonly [key: number, value: number];

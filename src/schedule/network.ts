@@ -1,4 +1,4 @@
-/** Operations around the layers: embedding, adapter, what is between loops and stacks, output head, choice of a token. */
+/** Operations around layers: embedding, adapter, what is between loops and stacks, output head, choice of a token. */
 import { stackPlace, tableWidth, type LayerBlock } from '../geometry/geometry.js';
 import { placed, type Placed, type Ref } from './bind/refs.js';
 import { inParts, type Configuration, type When } from './configuration.js';
@@ -10,7 +10,7 @@ import {
   product,
   projectedRows,
   SAME_ROW,
-  streamNorm,
+  streamNormOf,
   streamRows,
 } from './dense.js';
 import type { Rows } from './dense.js';
@@ -95,8 +95,8 @@ export function loopNorm(c: Configuration, block: LayerBlock, rows: number): Op[
   if (block.name !== 'core') return [];
   const { normAfterEachLoop, normAfterCore, stacks } = c.geometry;
   return [
-    ...(normAfterEachLoop && !stacks ? [streamNorm(c, 'loop-norm', rows, 'final')] : []),
-    ...(normAfterCore ? [{ ...streamNorm(c, 'core-norm', rows, 'core'), when: 'last-loop' as const }] : []),
+    ...(normAfterEachLoop && !stacks ? [norm(c, 'loop-norm', rows, streamNormOf('final'))] : []),
+    ...(normAfterCore ? [{ ...norm(c, 'core-norm', rows, streamNormOf('core')), when: 'last-loop' as const }] : []),
   ];
 }
 
@@ -109,7 +109,7 @@ export const stackOps = (c: Configuration, { name }: LayerBlock, rows: number): 
   };
   return {
     runStart: [op('stack-sum', 'rmsnorm', 'add', { rows, width: c.geometry.hidden }, sum)],
-    runEnd: [streamNorm(c, 'stack-norm', rows, 'final')],
+    runEnd: [norm(c, 'stack-norm', rows, streamNormOf('final'))],
   };
 };
 
@@ -220,7 +220,7 @@ export function headOps(c: Configuration, rows: number, choice: Choice): Op[] {
     product('head', embeddingRank === undefined ? last : lowered, alone('logits', vocab)),
   ];
   return [
-    ...(normAfterEachLoop ? [] : [{ ...norm(c, 'final-norm', rows, 'final'), binds: final }]),
+    ...(normAfterEachLoop ? [] : [norm(c, 'final-norm', rows, final)]),
     ...(embeddingRank === undefined ? [] : project(c, 'head-down', rows, hidden, embeddingRank, down)),
     ...project(c, 'lm-head', rows, tableWidth(c.geometry), Math.ceil(vocab / c.gpus), head),
     op('sample', 'sample', choice, { rows, vocab }, sample),

@@ -3,7 +3,15 @@ import { anchoredLoops } from '../codecs/registry.js';
 import type { KernelName, ShapeOf } from '../../kernels/registry.js';
 import type { Frame } from './bind/frame.js';
 import type { Bound } from './bind/refs.js';
-import { inParts, spansLoops, type Configuration, type PricedOp, type Visit, type When } from './configuration.js';
+import {
+  inParts,
+  spansLoops,
+  type Axis,
+  type Configuration,
+  type PricedOp,
+  type Visit,
+  type When,
+} from './configuration.js';
 
 /** What an operation binds where it runs, and its launch options. Those of steps or prompts alone take such a frame. */
 export type Bind = { of(f: Frame, visit: Visit): Bound }['of'];
@@ -15,6 +23,12 @@ export interface Op extends PricedOp {
 
 /** An operation that is priced, and that the decoder does not execute. */
 export const PRICED_ONLY = undefined;
+
+/** What keys and values bind. Where a list's facts are not needed, it is made once, not for every list. */
+export const byAxis = (of: (axis: Axis) => Bind): Readonly<Record<Axis, Bind>> => ({
+  key: of('key'),
+  value: of('value'),
+});
 
 export const op = <K extends KernelName>(
   label: string,

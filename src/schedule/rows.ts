@@ -33,7 +33,7 @@ import {
   meanRow,
   owningTime,
 } from './facts.js';
-import { everyRestoredLoop, op, perHead, type Bind, type Op } from './op.js';
+import { byAxis, everyRestoredLoop, op, perHead, type Bind, type Op } from './op.js';
 
 /**
  * Encoding of exact keys or values of one loop, of the keys before their rotation: c (+)= x_t W_down,t. The mean is
@@ -41,19 +41,19 @@ import { everyRestoredLoop, op, perHead, type Bind, type Op } from './op.js';
  */
 export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
   const [groups, width] = encodersOf(c);
-  const binds: Bind = (f, visit) => {
-    const loop = loopOf(visit);
-    const [from, to] = [f.projected(axis), f.latents(visit, axis)];
-    const x = { offset: from.at.offset, row: from.at.stride, group: c.geometry.headDim };
-    const y = { offset: to.at.offset, row: to.at.stride, group: rankOf(c, axis) };
-    const weights = { weights: 'down', layer: placed(visit).layer, loop, axis: axis } as const;
-    return {
-      options: { matmul: { x, y, accumulate: spansLoops(c) && loop > 0 } },
-      binds: { x: from.rows, weights, y: to.rows },
-    };
-  };
-  return perHead(`encode-${NAME[axis]}`, groups, rows, width, rankOf(c, axis), binds);
+  return perHead(`encode-${NAME[axis]}`, groups, rows, width, rankOf(c, axis), ENCODE[axis]);
 }
+const ENCODE = byAxis((axis): Bind => (f, visit) => {
+  const loop = loopOf(visit);
+  const [from, to] = [f.projected(axis), f.latents(visit, axis)];
+  const x = { offset: from.at.offset, row: from.at.stride, group: f.c.geometry.headDim };
+  const y = { offset: to.at.offset, row: to.at.stride, group: rankOf(f.c, axis) };
+  const weights = { weights: 'down', layer: placed(visit).layer, loop, axis } as const;
+  return {
+    options: { matmul: { x, y, accumulate: spansLoops(f.c) && loop > 0 } },
+    binds: { x: from.rows, weights, y: to.rows },
+  };
+});
 
 /** Rotated latents, of attention's input, K and V side by side: those of loops after the first accumulate. */
 const encodeInput: Bind = (f, visit) => {
@@ -75,11 +75,16 @@ export function encodeOps(c: Configuration, block: LayerBlock, rows: number): Op
   return block.name === 'core' && isLatent(c.codec) ? AXES.map((axis) => encodeOp(c, axis, rows)) : [];
 }
 
-/** Rotation in place. */
-export const rotated =
-  (of: Rows, width: number): Bind =>
+/** Rotation in place, of vectors of full width. */
+const rotated =
+  (of: Rows): Bind =>
   (f, visit) =>
-    f.rotate(visit, of(f, visit), width);
+    f.rotate(visit, of(f, visit), f.c.geometry.headDim);
+const ROTATE_KEYS = rotated((f) => f.projected('key'));
+const ROTATE_LATENTS = rotated((f, visit) => f.latents(visit, 'key'));
+const rotateQueries: Bind = (f, visit) => f.rotateQueries(visit);
+const rotateBranch: Bind = (f, visit) => f.rotateBranch(visit);
+const rotateBranchKeys: Bind = (f, visit) => f.rotate(visit, f.branchKeys(visit), f.c.branch.width);
 
 /** Rotation of heads of full width unless given. */
 export const ropeOp = (
@@ -94,27 +99,20 @@ export const ropeOp = (
 
 /** Rotation of new keys alone: where layers share them, and where prompts rotate them apart. */
 export const ropeKeys = (c: Configuration, rows: number, when?: When): Op =>
-  ropeOp(
-    c,
-    'rope-k',
-    rows,
-    kvHeadsOf(c),
-    rotated((f) => f.projected('key'), c.geometry.headDim),
-    when,
-  );
+  ropeOp(c, 'rope-k', rows, kvHeadsOf(c), ROTATE_KEYS, when);
 
 /** Rotation of queries and new keys; on the absorbed path of the rotary branch alone, whose content has no position. */
 export function rotateOps(c: Configuration, block: LayerBlock, rows: number, queries = true, keys = true): Op[] {
   const branch = branchWidth(c, block);
   if (branch > 0) {
-    const key = rotated((f, visit) => f.branchKeys(visit), branch);
+    const time = branchKeyTime(c);
     return [
-      ropeOp(c, 'rope-branch', rows, headsOf(c), (f, visit) => f.rotateBranch(visit), 'always', branch),
-      ...(keys ? [ropeOp(c, 'rope-branch-key', rows, branchHeadsOf(c), key, branchKeyTime(c), branch)] : []),
+      ropeOp(c, 'rope-branch', rows, headsOf(c), rotateBranch, 'always', branch),
+      ...(keys ? [ropeOp(c, 'rope-branch-key', rows, branchHeadsOf(c), rotateBranchKeys, time, branch)] : []),
     ];
   }
   const owning = owningTime(c, block);
-  const rope = (heads: number): Op => ropeOp(c, 'rope', rows, heads, (f, visit) => f.rotateQueries(visit));
+  const rope = (heads: number): Op => ropeOp(c, 'rope', rows, heads, rotateQueries);
   if (queries && owning === 'always') return [rope(headsOf(c) + (keys ? kvHeadsOf(c) : 0))];
   return [...(queries ? [rope(headsOf(c))] : []), ...(keys ? [ropeKeys(c, rows, owning)] : [])];
 }
@@ -184,54 +182,51 @@ export function append(f: Frame, { cache, options, row = 0 }: Target, { rows, at
   };
 }
 
-/** Rows of full width as they were projected, or their mean over the loops; into the window of a later loop. */
-export const appendRows =
-  (c: Configuration, block: LayerBlock, axis: Axis): Bind =>
-  (f, visit) => {
-    if (readsFirstRows(c, block) && placed(visit).loop > 0) return appendRecent(axis)(f, visit);
-    const averaged = block.name === 'core' && averagesLoops(c.codec);
-    const rows = averaged ? f.means(visit, axis) : f.projected(axis);
-    return append(f, f.target(visit, axis), rows);
-  };
-
 /** Exact rows of new tokens, into the window beside latents. */
-export const appendRecent =
-  (axis: Axis): Bind =>
-  (f, visit) =>
-    append(f, f.recentTarget(visit, axis), f.projected(axis));
+export const APPEND_RECENT = byAxis(
+  (axis): Bind =>
+    (f, visit) =>
+      append(f, f.recentTarget(visit, axis), f.projected(axis)),
+);
+
+/** Rows of full width as they were projected, or their mean over the loops; into the window of a later loop. */
+export const APPEND_ROWS = byAxis((axis): Bind => (f, visit) => {
+  const { block, loop } = placed(visit);
+  if (readsFirstRows(f.c, block) && loop > 0) return APPEND_RECENT[axis](f, visit);
+  const averaged = block.name === 'core' && averagesLoops(f.c.codec);
+  return append(f, f.target(visit, axis), averaged ? f.means(visit, axis) : f.projected(axis));
+});
 
 /** Keys of the rotary branch. */
 export const appendBranch: Bind = (f, visit) => append(f, f.target(visit, 'rotary-key'), f.branchKeys(visit));
 
 /** Centred latents. */
-export const appendLatents =
-  (axis: Axis): Bind =>
-  (f, visit) => {
-    const { layer } = placed(visit);
-    const centre: WeightRef = { weights: 'centre', layer, loop: loopOf(visit), axis };
-    return append(f, f.target(visit, `${axis}-latent`), f.latents(visit, axis), centre);
-  };
+export const APPEND_LATENTS = byAxis((axis): Bind => (f, visit) => {
+  const centre: WeightRef = { weights: 'centre', layer: placed(visit).layer, loop: loopOf(visit), axis };
+  return append(f, f.target(visit, `${axis}-latent`), f.latents(visit, axis), centre);
+});
+
+/** Latents that carry their rotation. */
+const APPEND_ROTATED = byAxis((axis): Bind => (f, visit) => {
+  const role = `${loopOf(visit) === 0 ? 'first-' : ''}${axis}-latent` as const;
+  return append(f, f.target(visit, role), f.latents(visit, axis));
+});
 
 /** Rotation of key latents that are complete, heads of ordinary width side by side, and their writing to the cache. */
 export const hybridAppendOps = (
   c: Configuration,
   rows: number,
   parts: readonly Part[] = [{ size: rows, repeat: 1 }],
-): Op[] => {
-  const binds =
-    (axis: Axis): Bind =>
-    (f, visit) => {
-      const role = `${loopOf(visit) === 0 ? 'first-' : ''}${axis}-latent` as const;
-      return append(f, f.target(visit, role), f.latents(visit, axis));
-    };
-  const { headDim } = c.geometry;
-  const rope = rotated((f, visit) => f.latents(visit, 'key'), headDim);
-  return latentsByLoop(c).flatMap(({ rankK, rankV, complete }) => [
-    ropeOp(c, 'rope-latent', rows, rankK / headDim, rope, complete),
-    ...parts.map(({ size, repeat }) => appendOp(c, 'append-k', size, 1, rankK, binds('key'), complete, repeat)),
-    ...parts.map(({ size, repeat }) => appendOp(c, 'append-v', size, 1, rankV, binds('value'), complete, repeat)),
-  ]);
-};
+): Op[] =>
+  latentsByLoop(c).flatMap(({ rankK, rankV, complete }) => {
+    const written = (label: string, width: number, binds: Bind): Op[] =>
+      parts.map(({ size, repeat }) => appendOp(c, label, size, 1, width, binds, complete, repeat));
+    return [
+      ropeOp(c, 'rope-latent', rows, rankK / c.geometry.headDim, ROTATE_LATENTS, complete),
+      ...written('append-k', rankK, APPEND_ROTATED.key),
+      ...written('append-v', rankV, APPEND_ROTATED.value),
+    ];
+  });
 
 /**
  * Rows of full width of every loop that a latent stands for (`fast`), with means of keys, and rotation of the keys.
@@ -240,26 +235,27 @@ export const hybridAppendOps = (
 export function restoreOps(c: Configuration, axis: Axis, rows: number, when: When): Op[] {
   const { headDim } = c.geometry;
   const [kvHeads, rank] = [kvHeadsOf(c), rankOf(c, axis)];
-  const together = codecSpec(c.codec).latentFor !== 'one-head';
-  const row = restoredRow(c);
-  const binds: Bind = (f, visit) => {
-    const { layer, loop } = placed(visit);
-    const { rows, at } = f.latents(visit, axis);
-    const weights: WeightRef = together
-      ? { weights: 'up-stacked', layer, loop, axis }
-      : { weights: 'up-columns', layer, loop: loopOf(visit), axis };
-    const matmul = together
-      ? { x: { offset: at.offset, row: rank }, y: { row } }
-      : {
-          x: { offset: at.offset, row: kvHeads * rank, group: rank },
-          y: { offset: restoredAt(c, visit), row, group: headDim },
-        };
-    return { options: { matmul }, binds: { x: rows, weights, y: f.buffer(`reconstructed ${axis}s`) } };
-  };
-  return together
-    ? [perHead(`restore-${NAME[axis]}`, 1, rows, rank, row, binds, when)]
-    : everyRestoredLoop(c, [perHead(`restore-${NAME[axis]}`, kvHeads, rows, rank, headDim, binds, when)]);
+  return codecSpec(c.codec).latentFor === 'one-head'
+    ? everyRestoredLoop(c, [perHead(`restore-${NAME[axis]}`, kvHeads, rows, rank, headDim, RESTORE[axis], when)])
+    : [perHead(`restore-${NAME[axis]}`, 1, rows, rank, restoredRow(c), RESTORE[axis], when)];
 }
+const RESTORE = byAxis((axis): Bind => (f, visit) => {
+  const { layer, loop } = placed(visit);
+  const { kvHeads, headDim } = f.c.geometry;
+  const { rows, at } = f.latents(visit, axis);
+  const [rank, row] = [rankOf(f.c, axis), restoredRow(f.c)];
+  const together = codecSpec(f.c.codec).latentFor === 'all-heads';
+  const weights: WeightRef = together
+    ? { weights: 'up-stacked', layer, loop, axis }
+    : { weights: 'up-columns', layer, loop: loopOf(visit), axis };
+  const matmul = together
+    ? { x: { offset: at.offset, row: rank }, y: { row } }
+    : {
+        x: { offset: at.offset, row: kvHeads * rank, group: rank },
+        y: { offset: restoredAt(f.c, visit), row, group: headDim },
+      };
+  return { options: { matmul }, binds: { x: rows, weights, y: f.buffer(`reconstructed ${axis}s`) } };
+});
 
 const restoredRow = (c: Configuration): number => restoredLoops(c) * kvHeadsOf(c) * c.geometry.headDim;
 /** First float of a loop's rows among those of all loops that a latent stands for. */
@@ -267,28 +263,20 @@ const restoredAt = (c: Configuration, { op }: Visit): number => (op.loop ?? 0) *
 
 /** Rotation of restored keys of all loops, with their means. */
 export const ropeRestored = (c: Configuration, rows: number, when: When): Op =>
-  ropeOp(
-    c,
-    'rope-write',
-    rows,
-    restoredLoops(c) * kvHeadsOf(c),
-    (f, visit) => {
-      const { layer, loop } = placed(visit);
-      const loops = Array.from({ length: restoredLoops(c) }, (_, i) => (spansLoops(c) ? i : loop));
-      const keys = { rows: f.buffer('reconstructed keys'), at: { offset: 0, stride: restoredRow(c) } };
-      const bias: WeightRef = { weights: 'restored-means', layer, loops, axis: 'key' };
-      return f.rotate(visit, keys, c.geometry.headDim, { bias: true }, { bias });
-    },
-    when,
-  );
+  ropeOp(c, 'rope-write', rows, restoredLoops(c) * kvHeadsOf(c), rotateRestored, when);
+const rotateRestored: Bind = (f, visit) => {
+  const { layer, loop } = placed(visit);
+  const loops = Array.from({ length: restoredLoops(f.c) }, (_, i) => (spansLoops(f.c) ? i : loop));
+  const keys = { rows: f.buffer('reconstructed keys'), at: { offset: 0, stride: restoredRow(f.c) } };
+  const bias: WeightRef = { weights: 'restored-means', layer, loops, axis: 'key' };
+  return f.rotate(visit, keys, f.c.geometry.headDim, { bias: true }, { bias });
+};
 
 /** Writing of restored rows. */
-export const appendRestored =
-  (c: Configuration, axis: Axis): Bind =>
-  (f, visit) => {
-    const [{ layer }, loop] = [placed(visit), loopOf(visit)];
-    const at = { offset: restoredAt(c, visit), stride: restoredRow(c) };
-    const mean: WeightRef | undefined =
-      axis === 'value' ? { weights: 'restored-means', layer, loops: [loop], axis } : undefined;
-    return append(f, f.target(visit, axis, loop), { rows: f.buffer(`reconstructed ${axis}s`), at }, mean);
-  };
+export const APPEND_RESTORED = byAxis((axis): Bind => (f, visit) => {
+  const [{ layer }, loop] = [placed(visit), loopOf(visit)];
+  const at = { offset: restoredAt(f.c, visit), stride: restoredRow(f.c) };
+  const mean: WeightRef | undefined =
+    axis === 'value' ? { weights: 'restored-means', layer, loops: [loop], axis } : undefined;
+  return append(f, f.target(visit, axis, loop), { rows: f.buffer(`reconstructed ${axis}s`), at }, mean);
+});

@@ -35,8 +35,7 @@ const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
 /**
  * Index of a layer's H2O scores among the run's. Where loops share them, a layer keeps its own until its last loop.
  */
-export const massNumber = (c: Configuration, block: LayerBlock, layer: number): number =>
-  poolsLoops(c, block) ? layer : 0;
+const massNumber = (c: Configuration, block: LayerBlock, layer: number): number => (poolsLoops(c, block) ? layer : 0);
 
 /** Evicting rows of each buffer of the run's H2O scores. */
 export function massRows(c: Configuration): number[] {
@@ -50,7 +49,7 @@ export function massRows(c: Configuration): number[] {
 }
 
 /** True at the first layer and loop that adds to shared H2O scores. */
-export function beginsMass(
+function beginsMass(
   c: Configuration,
   { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
 ): boolean {
@@ -101,7 +100,7 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape, binds)];
 }
 
-/** The choice of the tokens that stay, of a run that has attended and of the cache before it; the copy of their rows. */
+/** The choice of the tokens that stay, of a run that has attended and of the cache before it, whose rows are copied. */
 export function promptEvictOps(p: Pass): Op[] {
   if (!weighs(p)) return [];
   const { c, block, run, batch } = p;

@@ -47,24 +47,18 @@ import { prefixOps } from './cached-prefix.js';
 import { promptEvictOps, promptMassOps } from './h2o.js';
 import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './rows.js';
 import { keptTokenOps } from './kept-tokens.js';
-import { appendOp, appendRows, encodeOps, hybridAppendOps, meanOps, rotateOps } from '../rows.js';
+import { APPEND_ROWS, appendOp, encodeOps, hybridAppendOps, meanOps, rotateOps } from '../rows.js';
 import { exchanges, type Schedule, type Stage } from '../schedule.js';
 import { packPromptOps, promptLoops, scoreRowsOps } from '../streams.js';
 
-export { rotatesQueries } from './attend.js';
-export { beginsMass, massNumber, massRows } from './h2o.js';
 export {
   capturesOf,
   CAPTURING_KINDS,
-  cachedBefore,
-  keepsRows,
   keptRowType,
   PREFILL_CHUNK_TOKENS,
   rowsOfRuns,
   runsOf,
   setsRowsAside,
-  shiftOf,
-  storesRun,
   takenAs,
   type CapturingKind,
   type Chunk,
@@ -232,9 +226,7 @@ function appendOps(p: Pass, rows: number): Op[] {
   const owning = owningTime(c, block);
   const when = owning === 'always' ? closingTime(c, block) : owning;
   const { headDim } = c.geometry;
-  return AXES.map((axis) =>
-    appendOp(c, `append-${NAME[axis]}`, rows, kvHeadsOf(c), headDim, appendRows(c, block, axis), when),
-  );
+  return AXES.map((axis) => appendOp(c, `append-${NAME[axis]}`, rows, kvHeadsOf(c), headDim, APPEND_ROWS[axis], when));
 }
 
 /** The end of a chunk's attention: writing the latents that are complete, and their branch keys. */

@@ -26,10 +26,10 @@ import { everyRestoredLoop, op, perHead, type Bind, type Op } from '../op.js';
 import {
   append,
   appendBranch,
-  appendLatents,
+  APPEND_LATENTS,
   appendOp,
-  appendRecent,
-  appendRestored,
+  APPEND_RECENT,
+  APPEND_RESTORED,
   restoreOps,
   ropeRestored,
 } from '../rows.js';
@@ -186,11 +186,11 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
   const when = closingTime(c, block);
   const written = (heads: number, width: number, binds: Bind): Op =>
     appendOp(c, `append-${NAME[axis]}`, rows, heads, width, binds, when);
-  if (!pathSpec(c.path).restores) return [written(latentsOf(c), rankOf(c, axis), appendLatents(axis))];
+  if (!pathSpec(c.path).restores) return [written(latentsOf(c), rankOf(c, axis), APPEND_LATENTS[axis])];
   return [
     ...restoreOps(c, axis, rows, when),
     ...(axis === 'key' ? [ropeRestored(c, rows, when)] : []),
-    ...everyRestoredLoop(c, [written(kvHeadsOf(c), c.geometry.headDim, appendRestored(c, axis))]),
+    ...everyRestoredLoop(c, [written(kvHeadsOf(c), c.geometry.headDim, APPEND_RESTORED[axis])]),
   ];
 }
 
@@ -210,6 +210,6 @@ export function recentOps({ c, block, batch, run, pass2, streams }: Pass, chunk:
   const { headDim } = c.geometry;
   return AXES.map((axis) => {
     const label = `append-recent-${NAME[axis]}`;
-    return { ...appendOp(c, label, batch * tokens, kvHeadsOf(c), headDim, appendRecent(axis), 'always'), from };
+    return { ...appendOp(c, label, batch * tokens, kvHeadsOf(c), headDim, APPEND_RECENT[axis], 'always'), from };
   });
 }
