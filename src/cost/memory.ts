@@ -25,7 +25,8 @@ import {
   type Geometry,
 } from '../geometry/geometry.js';
 import { bytesOf, layoutPerGpu, stepBuffers } from '../schedule/buffers.js';
-import { prefillBuffers, type PromptExtent } from '../schedule/prefill/buffers.js';
+import { prefillBuffers } from '../schedule/prefill/buffers.js';
+import type { PromptExtent } from '../schedule/prefill/pass.js';
 import {
   capturesOf,
   PREFILL_CHUNK_TOKENS,

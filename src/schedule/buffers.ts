@@ -1,6 +1,6 @@
 /**
  * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
- * and operations bind it (bind/). All sizes are of one GPU.
+ * and operations bind it. All sizes are of one GPU.
  */
 import type { Streams } from '../codecs/codec.js';
 import { type CacheLayout } from '../codecs/layout.js';
@@ -31,11 +31,9 @@ import {
   spansLoops,
   type Configuration,
 } from './configuration.js';
-import { branchWidth, evictingRows, readsLatents, windowOf } from './eviction-ops.js';
-import { widestRanks } from './hybrid.js';
+import { branchWidth, evictingRows, meanRow, readsLatents, widestRanks, windowOf } from './facts.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
-import { meanRow } from './rows.js';
 
 /** Activations, accumulators and H2O's state are f32 or u32. */
 export const WORD = 4;

@@ -18,8 +18,7 @@ import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { Span } from '../../kernels/attention-options.js';
 import { partSuffix, type CacheRole } from './bind/refs.js';
 import { cacheParts } from './cache-parts.js';
-import type { Configuration } from './configuration.js';
-import type { Place } from './expand.js';
+import type { Configuration, Place } from './configuration.js';
 
 /**
  * How the slots of a row are used: `pinned` slots, of which `heavy` at most are filled, then a ring; `sinks` lie in the

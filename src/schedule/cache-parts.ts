@@ -10,8 +10,7 @@ import { pinnedSlots, pinsSinks, weighsTokens } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import { headsOf, headsPerGpu, kvHeadsOf, partsOf, type Configuration, type Part } from './configuration.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
-import { latentsByLoop } from './hybrid.js';
-import { branchWidth, evictingRows, readsLatents } from './eviction-ops.js';
+import { branchWidth, evictingRows, latentsByLoop, readsLatents } from './facts.js';
 import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
 

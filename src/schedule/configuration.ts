@@ -5,8 +5,8 @@ import type { Branch, Codec, Path } from '../codecs/codec.js';
 import type { StorageChoice } from '../codecs/layout.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
-import type { KernelName, ShapeOf } from '../../kernels/registry.js';
-import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
+import type { KernelCall } from '../../kernels/registry.js';
+import { groupOf, type Storage } from '../../kernels/spec.js';
 
 /** What is decoded, and how. */
 export interface Configuration {
@@ -50,11 +50,9 @@ export type When =
   /** Only in the last of them: no later layer reads the cache of this step and loop. */
   | 'closing-layer';
 
-export interface Op {
+/** An operation as it is priced: a call, when it runs, and which part of a run's rows it works on. */
+export interface PricedOp extends KernelCall {
   readonly label: string;
-  readonly kernel: KernelName;
-  readonly variant: string;
-  readonly shape: Shape;
   readonly when: When;
   /**
    * Times that it runs, on further parts of operands that one call cannot bind. Neighbours of equal `repeat` run part
@@ -74,6 +72,28 @@ export interface Op {
   readonly division?: Division;
 }
 
+/** Where an operation of a stack runs. */
+export interface Place {
+  readonly block: LayerBlock;
+  /** Within its block. */
+  readonly layer: number;
+  readonly loop: number;
+  /** The layer among those stored: prelude, core and coda one after the other. */
+  readonly stored: number;
+}
+
+/** One run of an operation. */
+export interface Visit<O extends PricedOp = PricedOp> {
+  readonly op: O;
+  /** The last layer for what follows a loop; undefined outside the stacks. */
+  readonly place: Place | undefined;
+  /**
+   * Number of this part where bindings divide an operation, and the columns, sequences or rows of the parts before it.
+   */
+  readonly part: number;
+  readonly before: number;
+}
+
 /** Heads of one GPU under tensor parallelism; too few KV heads are replicated. */
 export const headsPerGpu = (heads: number, gpus: number): number => Math.max(1, Math.ceil(heads / gpus));
 
@@ -82,9 +102,13 @@ export const headsOf = (c: Configuration): number => headsPerGpu(c.geometry.head
 export const kvHeadsOf = (c: Configuration): number => headsPerGpu(c.geometry.kvHeads, c.gpus);
 export const branchHeadsOf = (c: Configuration): number => (c.branch.perHead ? kvHeadsOf(c) : 1);
 
-export type Axis = 'k' | 'v';
-export const AXES: readonly Axis[] = ['k', 'v'];
-export const rankOf = ({ codec }: Configuration, axis: Axis): number => (axis === 'k' ? codec.rankK : codec.rankV) ?? 0;
+/** Rows of keys, or of values. */
+export type Axis = 'key' | 'value';
+export const AXES: readonly Axis[] = ['key', 'value'];
+/** These, and those of a rotary branch, in labels. */
+export const NAME = { key: 'k', value: 'v', 'rotary-key': 'branch' } as const;
+export const rankOf = ({ codec }: Configuration, axis: Axis): number =>
+  (axis === 'key' ? codec.rankK : codec.rankV) ?? 0;
 
 /** The storage type of the cache: that of the codec where it has its own, else the one chosen. */
 export const storageOf = (c: Pick<Configuration, 'codec' | 'choice'>): Storage =>
@@ -92,15 +116,6 @@ export const storageOf = (c: Pick<Configuration, 'codec' | 'choice'>): Storage =
 
 /** Scalars of a scale in the cache, 0 without scales. */
 export const groupSizeOf = (c: Configuration): number => groupOf(storageOf(c), c.choice.groupSize);
-
-export const op = <K extends KernelName>(
-  label: string,
-  kernel: K,
-  variant: string,
-  shape: ShapeOf<K>,
-  when: When = 'always',
-  repeat = 1,
-): Op => ({ label, kernel, variant, shape, when, repeat });
 
 /** Parts of equal size, and how many there are. */
 export interface Part {
@@ -121,35 +136,6 @@ export function partsOf(count: number, size: number): Part[] {
   return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
 }
 
-/** A projection of a layer, whose weights a server may hold in 8-bit floats. */
-export const projectInLayer = (c: Configuration, ...[label, m, k, n, when]: Tail<typeof project>): Op[] => {
-  const ops = project(c, label, m, k, n, when);
-  return c.geometry.quantised?.float8 ? ops.map((o) => ({ ...o, variant: 'f8' })) : ops;
-};
-type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never;
-
-/** A projection. Weights beyond a binding are divided by columns, in pairs as they are stored. */
-export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {
-  const product = (columns: number, repeat: number): Op =>
-    op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, when, repeat);
-  if (Math.floor(n / 2) * 4 * k <= c.bindingBytes) return [product(n, 1)];
-  const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
-  if (parts.length === 1 && parts[0]?.repeat === 1) return [product(n, 1)];
-  // An odd column joins the last part.
-  const [first, rest] = parts as [(typeof parts)[number], (typeof parts)[number] | undefined];
-  if (rest) return [product(2 * first.size, first.repeat), product(2 * rest.size + (n % 2), 1)];
-  return n % 2 === 0
-    ? [product(2 * first.size, first.repeat)]
-    : [product(2 * first.size, first.repeat - 1), product(2 * first.size + 1, 1)];
-}
-
-/**
- * A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use
- * it.
- */
-export const perHead = (label: string, groups: number, m: number, k: number, n: number, when: When = 'always'): Op =>
-  op(label, 'matmul', 'f16', { groups, m, k, n }, when);
-
 /** Latent rows of a token in one layer and loop on one GPU: one a KV head, or one for all. */
 export const latentsOf = (c: Configuration): number => latentHeads(c.codec, kvHeadsOf(c));
 
@@ -169,27 +155,3 @@ export const restoredLoops = (c: Configuration): number => (spansLoops(c) ? c.ge
 /** Loops whose rows of a block are stored together, as differences to the last of them; 1 where there are none. */
 export const anchoredIn = (c: Configuration, block: LayerBlock): number =>
   block.name === 'core' ? anchoredLoops(c.geometry, c.codec) : 1;
-
-/** The same operations for each of the loops up to the anchor's, in which they run. */
-export const everyAnchoredLoop = (c: Configuration, ops: readonly Op[]): Op[] =>
-  Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, loopsBack) => ops.map((o) => ({ ...o, loopsBack })))
-    .toReversed()
-    .flat();
-
-/** The same operations for each of these loops; those of the place's own loop where a latent has one. */
-export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
-  if (!spansLoops(c)) return [...ops];
-  return Array.from({ length: c.geometry.loops }, (_, loop) => ops.map((o) => ({ ...o, loop }))).flat();
-}
-
-/**
- * Rows of full width of every loop that a latent stands for (`fast`). With one latent a KV head a loop is a product of
- * its own, so that its heads lie side by side.
- */
-export function restoreOps(c: Configuration, label: string, rank: number, rows: number, when: When): Op[] {
-  const { headDim } = c.geometry;
-  const kvHeads = kvHeadsOf(c);
-  return codecSpec(c.codec).latentFor === 'one-head'
-    ? everyRestoredLoop(c, [perHead(label, kvHeads, rows, rank, headDim, when)])
-    : [perHead(label, 1, rows, rank, restoredLoops(c) * kvHeads * headDim, when)];
-}

@@ -3,74 +3,48 @@
  * adds none.
  */
 import { pathSpec } from '../codecs/paths.js';
-import { codecSpec, isLatent } from '../codecs/registry.js';
 import { keptTokens, pinnedSlots, weighsTokens } from '../eviction/policy.js';
-import type { LayerBlock } from '../geometry/geometry.js';
-import {
-  branchHeadsOf,
-  everyRestoredLoop,
-  groupSizeOf,
-  headsOf,
-  kvHeadsOf,
-  latentsOf,
-  op,
-  storageOf,
-  type Configuration,
-  type Op,
-  type Part,
-  type When,
-} from './configuration.js';
-
-/** True where attention of a block reads latents, or K and V rebuilt from them: every latent path but `fast`. */
-export const readsLatents = (c: Configuration, block: LayerBlock): boolean =>
-  block.name === 'core' && isLatent(c.codec) && pathSpec(c.path).latents === true;
-
-/** Last tokens of which attention of a block reads exact rows beside its latents; 0 without such a window. */
-export const windowOf = (c: Configuration, block: LayerBlock): number =>
-  readsLatents(c, block) ? (c.codec.windowTokens ?? 0) : 0;
-
-/** Width of the rotary branch that the block caches, 0 without. */
-export const branchWidth = (c: Configuration, block: LayerBlock): number =>
-  block.name === 'core' && pathSpec(c.path).branch ? c.branch.width : 0;
-
-/**
- * Rows of one layer, loop and sequence (on one GPU) that evict on their own: one a KV head, or 1 where all heads share
- * a latent or a rotary key, because a shared row can only be evicted for all of them.
- */
-export function evictingRows(c: Configuration, block: LayerBlock): number {
-  if (!readsLatents(c, block)) return kvHeadsOf(c);
-  return branchWidth(c, block) > 0 && !c.branch.perHead ? 1 : latentsOf(c);
-}
-
-/**
- * When a layer's cache of the step is complete and read for the last time: then it is appended to, and evicted from.
- */
-export const closingTime = (c: Configuration, block: LayerBlock): When =>
-  block.name === 'core' ? codecSpec(c.codec).closes : 'always';
-
-/**
- * When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the
- * first.
- */
-export const branchKeyTime = (c: Configuration): When => (codecSpec(c.codec).loopAxis ? 'first-loop' : 'always');
-
-/** Sequences whose caches are bound together, and how often. */
-export type Parts = readonly Part[];
+import type { EvictedCache } from '../../kernels/cache-options.js';
+import type { Layer } from './attend.js';
+import type { Frame } from './bind/frame.js';
+import { loopOf, placed, type CacheRole } from './bind/refs.js';
+import type { StepFrame } from './bind/step.js';
+import { groupSizeOf, storageOf, type Place, type Visit } from './configuration.js';
+import { branchWidth, closingTime, evictedScalars, evictingRows, readsLatents } from './facts.js';
+import { everyRestoredLoop, op, type Bind, type Op } from './op.js';
 
 /** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
-export function massOps(c: Configuration, block: LayerBlock, parts: Parts, context: number): Op[] {
+export function massOps({ c, block, parts, context, heads }: Layer): Op[] {
   if (!weighsTokens(c.eviction)) return [];
   const rows = evictingRows(c, block);
-  const each = { group: headsOf(c) / rows, context: keptTokens(c.eviction, context) };
-  return parts.map(({ size, repeat }) => op('mass', 'mass', 'f32', { rows: size * rows, ...each }, 'always', repeat));
+  const each = { group: heads / rows, context: keptTokens(c.eviction, context) };
+  const binds: Bind = (f, visit) => {
+    const part = f.partOf(visit);
+    return {
+      options: { mass: { capacity: f.caches.slots.capacity } },
+      binds: {
+        scores: f.scores(part),
+        stats: f.own('stats', part, 2 * heads),
+        mass: f.evicting('mass', placed(visit), part),
+      },
+    };
+  };
+  return parts.map(({ size, repeat }) =>
+    op('mass', 'mass', 'f32', { rows: size * rows, ...each }, binds, 'always', repeat),
+  );
 }
 
-/** Scalars of a token in all rows of a layer and loop that evict in a step. */
-export function evictedScalars(c: Configuration, block: LayerBlock): number {
-  const { rankK = 0, rankV = 0 } = c.codec;
-  return readsLatents(c, block)
-    ? (rankK + rankV) * latentsOf(c) + branchWidth(c, block) * branchHeadsOf(c)
-    : 2 * kvHeadsOf(c) * c.geometry.headDim;
+/** The rows that are evicted together. */
+export function evictedRows(f: Frame, place: Place): (EvictedCache & { name: CacheRole })[] {
+  const { block } = place;
+  const branch = branchWidth(f.c, block) > 0 ? (['rotary-key'] as const) : [];
+  const roles = readsLatents(f.c, block)
+    ? (['key-latent', 'value-latent', ...branch] as const)
+    : (['key', 'value'] as const);
+  return roles.map((name) => {
+    const { width, heads } = f.caches.tensor(name, place);
+    return { name, width, rows: heads / evictingRows(f.c, block) };
+  });
 }
 
 /**
@@ -78,20 +52,31 @@ export function evictedScalars(c: Configuration, block: LayerBlock): number {
  * written again.
  * @param slots tokens that each cached row has room for
  */
-export function evictOps(c: Configuration, block: LayerBlock, parts: Parts, slots: number): Op[] {
+export function evictOps({ c, block, parts, reads }: Layer, slots: number): Op[] {
   if (!weighsTokens(c.eviction)) return [];
   const heavy = Math.min(c.eviction.heavyTokens, pinnedSlots(c.eviction, slots));
   // Where no older token is ever kept, or the cache holds all there can be, the ring alone decides.
   if (heavy === 0) return [];
   const rows = evictingRows(c, block);
-  const when = closingTime(c, block);
-  const each = {
-    context: heavy,
-    width: evictedScalars(c, block) / rows,
-    groupSize: groupSizeOf(c),
+  const binds: Bind = (f: StepFrame, visit: Visit) => {
+    const [place, part, loop] = [placed(visit), f.partOf(visit), loopOf(visit)];
+    const { capacity, pinned, ring } = f.caches.slots;
+    const caches = evictedRows(f, place);
+    return {
+      options: { evict: { heads: rows, pinned, ring, capacity, caches } },
+      binds: {
+        spans: f.spans(part, reads),
+        mass: f.evicting('mass', place, part, loop),
+        positions: f.evicting('positions', place, part, loop),
+        moves: f.buffer('moves'),
+        ...Object.fromEntries(caches.map(({ name }) => [name, f.cacheOf(visit, name, loop)])),
+      },
+    };
   };
+  const when = closingTime(c, block);
+  const each = { context: heavy, width: evictedScalars(c, block) / rows, groupSize: groupSizeOf(c) };
   const ops = parts.map(({ size, repeat }) =>
-    op('evict', 'evict', storageOf(c), { rows: size * rows, ...each }, when, repeat),
+    op('evict', 'evict', storageOf(c), { rows: size * rows, ...each }, binds, when, repeat),
   );
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
   return block.name === 'core' && pathSpec(c.path).restores ? everyRestoredLoop(c, ops) : ops;

@@ -4,30 +4,9 @@
  */
 import { anchoredLoops } from '../codecs/registry.js';
 import { layerRuns, stackPlace, storedCoreLayers, type LayerBlock, type StackPlace } from '../geometry/geometry.js';
-import type { Configuration, Op, When } from './configuration.js';
+import type { Configuration, Place, Visit, When } from './configuration.js';
+import type { Op } from './op.js';
 import type { Schedule } from './schedule.js';
-
-/** Where an operation of a stack runs. */
-export interface Place {
-  readonly block: LayerBlock;
-  /** Within its block. */
-  readonly layer: number;
-  readonly loop: number;
-  /** The layer among those stored: prelude, core and coda one after the other. */
-  readonly stored: number;
-}
-
-/** One run of an operation. */
-export interface Visit {
-  readonly op: Op;
-  /** The last layer for what follows a loop; undefined outside the stacks. */
-  readonly place: Place | undefined;
-  /**
-   * Number of this part where bindings divide an operation, and the columns, sequences or rows of the parts before it.
-   */
-  readonly part: number;
-  readonly before: number;
-}
 
 /** Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack, of every `each` the `inEach`. */
 interface Places {
@@ -126,9 +105,9 @@ function sizeOf({ kernel, shape }: Op): number {
 }
 
 /** The operations of one list. Neighbours of equal `repeat` run part by part (configuration.ts). */
-function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit> {
+function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit<Op>> {
   const taken = new Map<string, { parts: number; size: number }>();
-  const visit = (op: Op): Visit => {
+  const visit = (op: Op): Visit<Op> => {
     const key = `${op.label} ${op.variant} ${op.from ?? ''} ${op.loop ?? ''} ${op.loopsBack ?? ''}`;
     const before = taken.get(key) ?? { parts: 0, size: 0 };
     taken.set(key, { parts: before.parts + 1, size: before.size + sizeOf(op) });
@@ -152,7 +131,7 @@ const runOf = ({ geometry }: Configuration, { name }: LayerBlock, layer: number)
  * @param exitAfter loops of the core, after which its output is taken, as if the last one of them were the last; all
  *   unless given
  */
-export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infinity): Generator<Visit> {
+export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infinity): Generator<Visit<Op>> {
   let first = 0;
   for (const stage of schedule.stages) {
     if (stage.kind === 'once') {

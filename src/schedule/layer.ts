@@ -9,27 +9,45 @@
 import { pathSpec } from '../codecs/paths.js';
 import { reindexes } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
+import { anchoredLoops, firstRows, fullWidth, laterWindow, type Layer } from './attend.js';
+import type { StepFrame } from './bind/step.js';
 import { cacheParts } from './cache-parts.js';
 import {
   anchoredIn,
   AXES,
   branchHeadsOf,
-  everyRestoredLoop,
   headsOf,
   kvHeadsOf,
   latentsOf,
-  restoredLoops,
-  restoreOps,
+  rankOf,
   storageOf,
+  type Axis,
   type Configuration,
-  type Op,
+  type Visit,
 } from './configuration.js';
-import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from './hybrid.js';
 import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
-import { branchWidth, closingTime, evictOps, massOps, readsLatents, windowOf } from './eviction-ops.js';
-import { appendLoopsOp, appendOp, encodeOps, holdOps, meanOps, ropeOp, rotateOps } from './rows.js';
-import { packLoopsOps, streamsIn } from './streams.js';
-import { attentionOps, firstRows, type Layer } from './attend.js';
+import { evictOps, massOps } from './eviction-ops.js';
+import { branchWidth, closingTime, hasHybridLatents, readsLatents, streamsIn, windowOf } from './facts.js';
+import { latentOps } from './latents.js';
+import { everyRestoredLoop, type Bind, type Op } from './op.js';
+import {
+  appendBranch,
+  APPEND_LATENTS,
+  appendLoopsOp,
+  appendOp,
+  APPEND_RECENT,
+  APPEND_RESTORED,
+  APPEND_ROWS,
+  encodeOps,
+  holdOps,
+  hybridAppendOps,
+  meanOps,
+  restoreOps,
+  ropeOp,
+  ropeRestored,
+  rotateOps,
+} from './rows.js';
+import { packedLoops, packLoopsOps } from './streams.js';
 
 /**
  * Lists a layer's operations for one decode step.
@@ -48,6 +66,7 @@ export function layerOps(
 ): Op[] {
   const [heads, kvHeads] = [headsOf(c), kvHeadsOf(c)];
   const latent = readsLatents(c, block);
+  const absorbed = latent && pathSpec(c.path).branch === true;
   const l: Layer = {
     c,
     block,
@@ -58,25 +77,35 @@ export function layerOps(
     group: heads / kvHeads,
     storage: storageOf(c),
     latent,
-    absorbed: latent && pathSpec(c.path).branch === true,
+    absorbed,
+    reads: streamsIn(c, block) ? 'packed' : windowOf(c, block) > 0 ? 'older' : 'all',
+    second: reindexes(c.eviction) && (absorbed || !latent),
     parts: inTurn ? [{ size: 1, repeat: batch }] : cacheParts(c, block, batch, slots),
     inTurn,
   };
   const attention = [
     ...queryKeyValue(c, block, batch),
-    ...(hasHybridLatents(c, block) ? hybridEncodeOps(c, batch) : encodeOps(c, block, batch)),
+    ...encodeOps(c, block, batch),
     ...rotateQueryOps(l),
     ...meanOps(c, block, batch),
     ...holdOps(c, block, batch),
     ...(inTurn ? appendOps(l) : []),
     ...firstRows(l),
     ...attentionOps(l),
-    ...massOps(c, block, l.parts, context),
-    ...evictOps(c, block, l.parts, slots),
+    ...massOps(l),
+    ...evictOps(l, slots),
     ...(inTurn ? [] : appendOps(l)),
     ...attentionOut(c, batch),
   ];
   return layerAround(c, batch, attention, mlpOps(c, batch));
+}
+
+/** Attention over the cached tokens, the merge of its splits, and the current token. */
+function attentionOps(l: Layer): Op[] {
+  if (anchoredIn(l.c, l.block) > 1) return anchoredLoops(l);
+  const streams = streamsIn(l.c, l.block);
+  if (streams) return packedLoops(l, streams);
+  return l.latent ? latentOps(l) : [...fullWidth(l, l.storage), ...laterWindow(l)];
 }
 
 /**
@@ -84,46 +113,52 @@ export function layerOps(
  * cached rotated, sinks are scored by a second query, rotated accordingly; where keys are rotated as they are read, the
  * sinks' keys take that position.
  */
-function rotateQueryOps({ c, block, batch, heads, latent, absorbed }: Layer): Op[] {
+function rotateQueryOps({ c, block, batch, heads, absorbed, second }: Layer): Op[] {
   const width = absorbed ? branchWidth(c, block) : c.geometry.headDim;
   if (width === 0) return [];
-  const second = reindexes(c.eviction) && (absorbed || !latent);
-  return [...(second ? [ropeOp(c, 'rope-sinks', batch, heads, 'always', width)] : []), ...rotateOps(c, block, batch)];
+  const sinks: Bind = (f: StepFrame, visit: Visit) => (absorbed ? f.rotateBranch(visit, 1) : f.rotateQueries(visit, 1));
+  return [
+    ...(second ? [ropeOp(c, 'rope-sinks', batch, heads, sinks, 'always', width)] : []),
+    ...rotateOps(c, block, batch),
+  ];
 }
 
 /** Writing the new token's rows, once nothing in this step reads the cache any more, or as soon as they are known. */
 function appendOps(l: Layer): Op[] {
   const { c, block, batch, kvHeads, inTurn } = l;
   const d = c.geometry.headDim;
-  const { rankK = 0, rankV = 0 } = c.codec;
   if (anchoredIn(c, block) > 1)
     return AXES.flatMap((axis) => l.parts.map(({ size, repeat }) => appendLoopsOp(c, axis, size, repeat)));
   const closing = closingTime(c, block);
   const when = inTurn && closing === 'closing-layer' ? 'owning-layer' : closing;
-  const append = (label: string, heads: number, width: number, time = when): Op[] =>
-    l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, time, repeat));
+  const each = (label: string, heads: number, width: number, binds: Bind, time = when): Op[] =>
+    l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, binds, time, repeat));
+  const both = (label: string, heads: number, [k, v]: Pair, binds: Readonly<Record<Axis, Bind>>, time = when): Op[] => [
+    ...each(`${label}-k`, heads, k, binds.key, time),
+    ...(v > 0 ? each(`${label}-v`, heads, v, binds.value, time) : []),
+  ];
   if (l.latent) {
-    const rows = latentsOf(c);
     const branch = branchWidth(c, block);
     return [
       ...(hasHybridLatents(c, block)
         ? hybridAppendOps(c, l.batch, l.parts)
-        : [...append('append-k', rows, rankK), ...append('append-v', rows, rankV)]),
-      ...(branch > 0 ? append('append-branch', branchHeadsOf(c), branch) : []),
+        : both('append', latentsOf(c), [rankOf(c, 'key'), rankOf(c, 'value')], APPEND_LATENTS)),
+      ...(branch > 0 ? each('append-branch', branchHeadsOf(c), branch, appendBranch) : []),
       // No later loop reads a loop's exact rows.
-      ...(windowOf(c, block) > 0
-        ? [...append('append-recent-k', kvHeads, d, 'always'), ...append('append-recent-v', kvHeads, d, 'always')]
-        : []),
+      ...(windowOf(c, block) > 0 ? both('append-recent', kvHeads, [d, d], APPEND_RECENT, 'always') : []),
     ];
   }
-  const both = [...append('append-k', kvHeads, d), ...(c.geometry.valuesAreKeys ? [] : append('append-v', kvHeads, d))];
+  const full = (binds: Readonly<Record<Axis, Bind>>): Op[] =>
+    both('append', kvHeads, [d, c.geometry.valuesAreKeys ? 0 : d], binds);
   const streams = streamsIn(c, block);
-  if (streams) return [...both, ...l.parts.flatMap((part) => packLoopsOps(c, streams, part))];
-  if (block.name !== 'core' || !pathSpec(c.path).restores) return both;
+  if (streams) return [...full(APPEND_RECENT), ...l.parts.flatMap((part) => packLoopsOps(c, streams, part))];
+  if (block.name !== 'core' || !pathSpec(c.path).restores) return full(APPEND_ROWS);
   return [
-    ...restoreOps(c, 'restore-k', rankK, batch, when),
-    ...restoreOps(c, 'restore-v', rankV, batch, when),
-    ropeOp(c, 'rope-write', batch, restoredLoops(c) * kvHeads, when),
-    ...everyRestoredLoop(c, both),
+    ...AXES.flatMap((axis) => restoreOps(c, axis, batch, when)),
+    ropeRestored(c, batch, when),
+    ...everyRestoredLoop(c, full(APPEND_RESTORED)),
   ];
 }
+
+/** Widths of keys and values. */
+type Pair = readonly [key: number, value: number];

@@ -6,7 +6,9 @@ import { pathSpec } from '../codecs/paths.js';
 import { codecSpec, isHybrid, isLatent } from '../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
-import type { Configuration, Op } from './configuration.js';
+import type { Configuration } from './configuration.js';
+import { evictingRows } from './facts.js';
+import { layerOps } from './layer.js';
 import {
   adapterOps,
   embeddingOps,
@@ -19,12 +21,12 @@ import {
   shiftOps,
   stackOps,
   type Choice,
-} from './dense.js';
-import { evictingRows } from './eviction-ops.js';
-import { layerOps } from './layer.js';
+} from './network.js';
+import type { Op } from './op.js';
 
-export type { Choice } from './dense.js';
-export { headsPerGpu, type Configuration, type Op } from './configuration.js';
+export type { Choice } from './network.js';
+export { headsPerGpu, type Configuration } from './configuration.js';
+export type { Op } from './op.js';
 export { MAX_SPLITS, splitCount } from '../../kernels/shared/attention/splits.js';
 
 /**

@@ -4,18 +4,8 @@
  */
 import { blocksOf } from '../geometry/geometry.js';
 import type { Configuration } from './configuration.js';
-import {
-  adapterOps,
-  attentionOut,
-  embeddingOps,
-  headOps,
-  layerAround,
-  loopChange,
-  loopNorm,
-  loopState,
-  mlpOps,
-  queryKeyValue,
-} from './dense.js';
+import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
+import { adapterOps, embeddingOps, headOps, loopChange, loopNorm, loopState } from './network.js';
 import { exchanges, type Schedule } from './schedule.js';
 
 /** One pass of `rows` tokens through all layers and loops, without attention, the cache and the head. */

@@ -5,22 +5,23 @@
  * what later loops take off.
  */
 import type { Streams } from '../codecs/codec.js';
-import { streamsOf } from '../codecs/registry.js';
 import { chosenKeys, choosesKeys, packedTokens } from '../codecs/flashloop.js';
 import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { ShapeOf } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
-import { AXES, headsOf, kvHeadsOf, op, type Configuration, type Op, type Part, type When } from './configuration.js';
-
-/** Streams of the codec in a block; undefined where its loops do not differ. */
-export const streamsIn = (c: Configuration, block: LayerBlock): Streams | undefined =>
-  block.name === 'core' ? streamsOf(c.geometry, c.codec) : undefined;
+import { attendAndMerge, type Layer, type Segment } from './attend.js';
+import { placed, type BufferRef } from './bind/refs.js';
+import type { StepFrame } from './bind/step.js';
+import { listWords } from './buffers.js';
+import { AXES, kvHeadsOf, NAME, type Configuration, type Part, type Visit, type When } from './configuration.js';
+import { streamsIn } from './facts.js';
+import { op, PRICED_ONLY, type Bind, type Op } from './op.js';
 
 /** When a loop of streams runs: each of the four reads other streams. */
 const WHEN: readonly When[] = ['first-loop', 'second-loop', 'third-loop', 'fourth-loop'];
 
 /** Attention of one loop of a step. */
-export interface StreamLoop {
+interface StreamLoop {
   readonly when: When;
   /** What attention over all tokens reads, where the loop does so, and that over chosen ones. */
   readonly all?: StreamReads;
@@ -46,9 +47,7 @@ const packedShape = (c: Configuration, { group, anchorBits }: Streams, loop: num
 });
 
 /** The loops of a step at a context. Of the chosen keys those in the tail count as packed, which is more to read. */
-export function streamLoops(c: Configuration, block: LayerBlock, context: number): StreamLoop[] {
-  const streams = streamsIn(c, block);
-  if (!streams) return [];
+function streamLoops(c: Configuration, streams: Streams, context: number): StreamLoop[] {
   const tail = tailOf(streams, context);
   const kept = Math.min(context, chosenKeys(streams, context));
   let rows = 0;
@@ -67,35 +66,138 @@ export function streamLoops(c: Configuration, block: LayerBlock, context: number
   });
 }
 
+/** Lists of chosen keys: words of each, and the first of a part's. */
+function listsOf(f: StepFrame, streams: Streams, visit: Visit): { listWords: number; firstList: number } {
+  const words = listWords(streams, f.caches.slots.capacity);
+  return { listWords: words, firstList: f.partOf(visit).first * f.c.geometry.heads };
+}
+
+const scoresOf = (f: StepFrame, visit: Visit): BufferRef =>
+  f.own('scores', f.partOf(visit), f.c.geometry.heads * f.caches.slots.capacity);
+
+/** Attention over packed rows and the exact tail, loop by loop; loops after the second read chosen keys. */
+export const packedLoops = (l: Layer, streams: Streams): Op[] =>
+  streamLoops(l.c, streams, l.context).flatMap(({ when, all, chosen }): Op[] => {
+    const { kvHeads, heads } = l;
+    return [
+      ...(all ? overStreams(l, streams, chosen ? 'all+scores' : 'all', all, kvHeads) : []),
+      ...(all && chosen ? chooseKeysOps(l, streams) : []),
+      // Each head chooses its own keys.
+      ...(chosen
+        ? [...overStreams(l, streams, 'chosen', chosen, heads), joinChosenOp(l, streams, all !== undefined)]
+        : []),
+    ].map((o) => ({ ...o, when }));
+  });
+
+/** Attention over all tokens, or over those that each head has chosen. */
+function overStreams(
+  l: Layer,
+  streams: Streams,
+  variant: 'all' | 'all+scores' | 'chosen',
+  { tokens, shape }: StreamReads,
+  rowsEach: number,
+): Op[] {
+  const { c, kvHeads, group, reads } = l;
+  const width = c.geometry.headDim;
+  const chosen = variant === 'chosen';
+  const binds: Bind = (f: StepFrame, visit: Visit) => {
+    const own = { loops: c.geometry.loops, tailSlots: f.caches.recentSlots.capacity };
+    const run = f.run(visit, reads);
+    const { spans: _all, ...apart } = run;
+    return {
+      options: chosen ? { run: apart, streams: { ...own, ...listsOf(f, streams, visit) } } : { run, streams: own },
+      binds: {
+        queries: f.queries(f.partOf(visit), f.headWords),
+        keys: f.cacheOf(visit, 'key-stream'),
+        values: f.cacheOf(visit, 'value-stream'),
+        tailKeys: f.cacheOf(visit, 'key'),
+        tailValues: f.cacheOf(visit, 'value'),
+        ...f.attends(f.partOf(visit), reads),
+        ...(variant === 'all+scores' ? { scores: scoresOf(f, visit) } : {}),
+        ...(chosen ? { chosen: f.buffer('chosen keys', placed(visit).layer) } : {}),
+      },
+    };
+  };
+  const segment: Segment = {
+    label: chosen ? 'attend-chosen' : 'attend',
+    kernel: 'attend_streams',
+    variant,
+    tokens: { pinned: 0, ring: tokens },
+    shape: { kvHeads, group, ...shape },
+    binds,
+  };
+  const into = chosen
+    ? { label: 'merge-chosen', output: 'chosen attention', stats: 'chosen stats' }
+    : { current: true as const, output: 'attention', stats: 'stats' };
+  return attendAndMerge(l, 'f16', [segment], { rowsEach, width, reads, ...into });
+}
+
 /** The choice of keys after the last dense loop, of every query head by its scores of all tokens. */
-export const chooseKeysOps = (c: Configuration, streams: Streams, parts: readonly Part[], context: number): Op[] =>
-  parts.map(({ size, repeat }) =>
-    op(
-      'choose-keys',
-      'choose_keys',
-      'f32',
-      { rows: size * headsOf(c), context, kept: chosenKeys(streams, context), width: c.geometry.headDim },
-      'always',
-      repeat,
-    ),
-  );
+function chooseKeysOps({ c, parts, context, heads, group, reads }: Layer, streams: Streams): Op[] {
+  const binds: Bind = (f: StepFrame, visit: Visit) => {
+    const part = f.partOf(visit);
+    const { offset, stride } = f.packed.keys;
+    const keys = { offset: offset + part.first * stride, stride };
+    const { capacity } = f.caches.slots;
+    return {
+      options: { chooseKeys: { heads, group, capacity, keys, ...listsOf(f, streams, visit) } },
+      binds: {
+        scores: scoresOf(f, visit),
+        queries: f.queries(part, f.headWords),
+        newKeys: f.buffer('query key value'),
+        spans: f.spans(part, reads),
+        chosen: f.buffer('chosen keys', placed(visit).layer),
+      },
+    };
+  };
+  return parts.map(({ size, repeat }) => {
+    const shape = { rows: size * heads, context, kept: chosenKeys(streams, context), width: c.geometry.headDim };
+    return op('choose-keys', 'choose_keys', 'f32', shape, binds, 'always', repeat);
+  });
+}
 
 /** What later loops add to loop 2's output: their own over the chosen keys, less loop 2's over the same. */
-export const joinChosenOp = (c: Configuration, batch: number, begins: boolean): Op =>
-  op('join-chosen', 'join_chosen', begins ? 'begin' : 'add', { rows: batch * headsOf(c), width: c.geometry.headDim });
+function joinChosenOp({ c, batch, heads, group }: Layer, streams: Streams, begins: boolean): Op {
+  const binds: Bind = (f: StepFrame, visit: Visit) => {
+    const { layer } = placed(visit);
+    const { keys, values } = f.packed;
+    const queries = { offset: 0, stride: f.headWords };
+    const { listWords } = listsOf(f, streams, visit);
+    return {
+      options: { current: { heads, group, queries, keys, values, listWords } },
+      binds: {
+        output: f.buffer('attention'),
+        stats: f.buffer('stats'),
+        part: f.buffer('chosen attention'),
+        partStats: f.buffer('chosen stats'),
+        queries: f.buffer('queries'),
+        newRows: f.buffer('query key value'),
+        chosen: f.buffer('chosen keys', layer),
+        base: f.buffer('second outputs', layer),
+      },
+    };
+  };
+  const shape = { rows: batch * heads, width: c.geometry.headDim };
+  return op('join-chosen', 'join_chosen', begins ? 'begin' : 'add', shape, binds);
+}
 
-/** Packing of as many tokens of a loop as the operation's rows; a step packs one in the mean. */
+/**
+ * Packing of a loop's exact rows of whole groups, of as many tokens as the operation's rows; a step packs one in the
+ * mean.
+ */
 const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When, repeat = 1): Op[] =>
-  AXES.map((axis) =>
-    op(
-      `pack-${axis}`,
-      'append_streams',
-      axis === 'k' ? 'keys' : 'values',
-      { rows, heads: kvHeadsOf(c), ...packedShape(c, streams, loop) } as ShapeOf<'append_streams'>,
-      when,
-      repeat,
-    ),
-  );
+  AXES.map((axis) => {
+    const binds: Bind = (f, visit) => {
+      const { options, binds } = f.exactRows(visit, axis);
+      const capacity = f.caches.slots.capacity;
+      return {
+        options: { appendStreams: { ...options, loops: streams.stored.length, capacity } },
+        binds: { ...binds, cache: f.cacheOf(visit, `${axis}-stream`) },
+      };
+    };
+    const shape = { rows, heads: kvHeadsOf(c), ...packedShape(c, streams, loop) } as ShapeOf<'append_streams'>;
+    return op(`pack-${NAME[axis]}`, 'append_streams', `${axis}s`, shape, binds, when, repeat);
+  });
 
 /** The same of every loop of a step. */
 export const packLoopsOps = (c: Configuration, streams: Streams, { size, repeat }: Part): Op[] =>
@@ -152,5 +254,5 @@ export function promptShare(c: Configuration): number {
 /** Scores by which a prompt's tokens are chosen: a state beside the one before it. */
 export const scoreRowsOps = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
   streamsIn(c, block)?.runs.some((share) => share < 1)
-    ? [op('score-rows', 'accumulate', 'add', { rows, width: c.geometry.hidden })]
+    ? [op('score-rows', 'accumulate', 'add', { rows, width: c.geometry.hidden }, PRICED_ONLY)]
     : [];

@@ -79,3 +79,6 @@ export const anyGeometry = fc.oneof(
   { weight: 3, arbitrary: smallGeometry },
   { weight: 1, arbitrary: fc.constantFrom(...ALIKE) },
 );
+
+/** A list of operations as data: what they bind are functions. */
+export const asData = (of: unknown): unknown => JSON.parse(JSON.stringify(of));

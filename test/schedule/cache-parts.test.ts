@@ -8,7 +8,7 @@ import { findPreset } from '../../src/geometry/presets.js';
 import { listCandidates } from '../../src/plan/ask/candidates.js';
 import type { Candidate } from '../../src/plan/types.js';
 import { cacheParts, sequenceBytes } from '../../src/schedule/cache-parts.js';
-import { evictingRows } from '../../src/schedule/eviction-ops.js';
+import { evictingRows } from '../../src/schedule/facts.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configurationFor } from '../../src/validate/grid.js';

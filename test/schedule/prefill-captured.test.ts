@@ -10,9 +10,10 @@ import {
   prefillSchedule,
   type CapturingKind,
 } from '../../src/schedule/prefill/prefill.js';
-import { expand, type Visit, forEachOp } from '../../src/schedule/expand.js';
+import type { Visit } from '../../src/schedule/configuration.js';
+import { expand, forEachOp } from '../../src/schedule/expand.js';
 import { type Configuration, type Op, type Schedule } from '../../src/schedule/schedule.js';
-import { configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';
+import { asData, configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';
 
 const rowsOf = (o: Op): number => (o.shape['m'] ?? o.shape['rows']) as number;
 
@@ -62,7 +63,7 @@ describe('prefill by captures', () => {
     );
     expect([...variants]).toEqual(['f32']);
     const secondPass = (list: Schedule) =>
-      list.stages.slice(list.stages.findLastIndex((s) => s.kind === 'once' && s.ops[0]?.label === 'embedding'));
+      asData(list.stages.slice(list.stages.findLastIndex((s) => s.kind === 'once' && s.ops[0]?.label === 'embedding')));
     expect(secondPass(prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))).toEqual(
       secondPass(prefillSchedule(c, tokens, 1)),
     );

@@ -7,8 +7,7 @@ import { residualCacheBytes } from '../../../kernels/shared/cache/residual.layou
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import { CacheMap } from '../../schedule/cache-map.js';
 import { sequenceBytes } from '../../schedule/cache-parts.js';
-import type { Place } from '../../schedule/expand.js';
-import type { Configuration } from '../../schedule/schedule.js';
+import type { Configuration, Place } from '../../schedule/configuration.js';
 import type { AllocationKind, Allocations } from './allocations.js';
 
 /** @throws GpuError `unsupported` for what no binding holds, however the sequences are divided */

@@ -1,6 +1,6 @@
 /** Bound steps of planned calls. */
 import type { BoundStep, Buffer, Device, OperationPlan, Step } from '../../gpu/index.js';
-import type { Op } from '../../schedule/schedule.js';
+import type { PricedOp } from '../../schedule/configuration.js';
 
 /** A planned call and its buffers, by the plan's names. */
 interface Dispatch {
@@ -10,7 +10,7 @@ interface Dispatch {
 
 /** One operation, ready to run. */
 export interface Operation {
-  readonly op: Op;
+  readonly op: PricedOp;
   readonly steps: readonly BoundStep[];
 }
 

@@ -1,7 +1,8 @@
 /** Bound operations of steps over a growing context, bound again when the planned context changes. */
 import type { BoundStep } from '../../gpu/index.js';
 import { boundStep } from '../../schedule/bind/index.js';
-import type { Visit } from '../../schedule/expand.js';
+import type { Visit } from '../../schedule/configuration.js';
+import type { Op } from '../../schedule/op.js';
 import type { Machine } from './machine.js';
 import { plannedContext } from './options.js';
 import type { Binder, Operation } from './program.js';
@@ -13,7 +14,7 @@ export class StepProgram {
   constructor(
     private readonly machine: Machine,
     private readonly binder: Binder,
-    private readonly visits: (context: number) => Iterable<Visit>,
+    private readonly visits: (context: number) => Iterable<Visit<Op>>,
   ) {}
 
   get operations(): readonly Operation[] {

@@ -8,13 +8,21 @@ import { keepsState } from '../../geometry/geometry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import type { AppendOptions, AppendStreamsOptions } from '../../../kernels/cache-options.js';
 import type { Placement } from '../../../kernels/placement.js';
-import type { SampleOptions } from '../../../kernels/options.js';
+import type { RopeOptions, SampleOptions } from '../../../kernels/options.js';
 import { packedRow } from '../buffers.js';
 import type { CacheMap, CachePart } from '../cache-map.js';
-import { anchoredIn, latentsOf, spansLoops, type Configuration } from '../configuration.js';
-import type { Place, Visit } from '../expand.js';
-import { meanRow } from '../rows.js';
-import { placed, type BufferRef, type CacheRef, type CacheRole, type Placed, type RowAxis } from './refs.js';
+import {
+  anchoredIn,
+  latentsOf,
+  rankOf,
+  spansLoops,
+  type Axis,
+  type Configuration,
+  type Place,
+  type Visit,
+} from '../configuration.js';
+import { meanRow } from '../facts.js';
+import { placed, type Bound, type BufferRef, type CacheRef, type CacheRole, type Placed, type Ref } from './refs.js';
 
 /** Rows of a cache that an operation writes. `row`: the first of its own among those of the buffer that it reads. */
 export interface Target {
@@ -78,7 +86,11 @@ export abstract class Frame {
   abstract target(visit: Visit, role: CacheRole, loop?: number): Target;
   abstract recentTarget(visit: Visit, role: CacheRole): Target;
   /** Where the rows lie that an operation packs. */
-  abstract exactRows(visit: Visit, axis: RowAxis): ExactRows;
+  abstract exactRows(visit: Visit, axis: Axis): ExactRows;
+
+  /** Rotates queries to where attention reads them, with new keys in place; and those of the rotary branch. */
+  abstract rotateQueries(visit: Visit): Bound;
+  abstract rotateBranch(visit: Visit): Bound;
 
   /** An operation's rows among all that are side by side in a buffer. */
   rowsOf(visit: Visit, width = this.c.geometry.hidden): Placement {
@@ -135,7 +147,7 @@ export abstract class Frame {
   }
 
   /** New keys or values of full width. */
-  projected(axis: RowAxis): Placed {
+  projected(axis: Axis): Placed {
     return this.inPacked(`${axis}s`);
   }
 
@@ -144,17 +156,13 @@ export abstract class Frame {
     return spansLoops(this.c) ? placed(visit).layer : 0;
   }
 
-  rankOf(axis: RowAxis): number {
-    return (axis === 'key' ? this.c.codec.rankK : this.c.codec.rankV) as number;
-  }
-
   /** Latent scalars of a token in one layer and loop. */
-  latentRow(axis: RowAxis): number {
-    return latentsOf(this.c) * this.rankOf(axis);
+  latentRow(axis: Axis): number {
+    return latentsOf(this.c) * rankOf(this.c, axis);
   }
 
   /** Accumulated latents of an operation's rows. */
-  latents(visit: Visit, axis: RowAxis): Placed {
+  latents(visit: Visit, axis: Axis): Placed {
     if (isHybrid(this.c.codec)) return this.hybridLatents(visit, axis);
     return {
       rows: this.buffer(`latent ${axis}`, this.ownLayer(visit)),
@@ -163,7 +171,7 @@ export abstract class Frame {
   }
 
   /** Rotated latents that the visit's loop adds to, keys and values side by side. */
-  private hybridLatents(visit: Visit, axis: RowAxis): Placed {
+  private hybridLatents(visit: Visit, axis: Axis): Placed {
     const { layer, loop } = placed(visit);
     const part = latentOfLoop(loop);
     const { rankK, rankV } = ranksOfLoops(this.c.codec)[part];
@@ -173,7 +181,7 @@ export abstract class Frame {
   }
 
   /** The mean over the loops of an operation's rows, keys and values side by side, or one of them. */
-  means(visit: Visit, axis: RowAxis = 'key'): Placed {
+  means(visit: Visit, axis: Axis = 'key'): Placed {
     const { offset, stride } = this.rowsOf(visit, meanRow(this.c));
     const at = { offset: offset + (axis === 'value' ? stride / 2 : 0), stride };
     return { rows: this.buffer('mean rows', placed(visit).layer), at };
@@ -182,7 +190,7 @@ export abstract class Frame {
   /**
    * An operation's rows that wait for further loops, and floats from a loop to the next: keys and values side by side.
    */
-  waiting(visit: Visit, axis: RowAxis = 'key'): Placed & { readonly loopStride: number } {
+  waiting(visit: Visit, axis: Axis = 'key'): Placed & { readonly loopStride: number } {
     const { block, layer } = placed(visit);
     const loopStride = meanRow(this.c);
     const { offset, stride } = this.rowsOf(visit, anchoredIn(this.c, block) * loopStride);
@@ -198,11 +206,6 @@ export abstract class Frame {
   branchKeys(visit: Visit, row = this.firstRow(visit)): Placed {
     const stride = this.branchHeads * this.c.branch.width;
     return { rows: this.buffer('branch key', this.ownLayer(visit)), at: { offset: row * stride, stride } };
-  }
-
-  /** Query heads that share a KV head. */
-  get group(): number {
-    return this.c.geometry.heads / this.c.geometry.kvHeads;
   }
 
   /** The words of a part's sequences in a buffer in which each has as many. */
@@ -230,6 +233,29 @@ export abstract class Frame {
   /** Rotary options that all calls share. Tables reach as far as the cache does, and one step beyond. */
   get rotary(): { ropeBase: number; positions: number } {
     return { ropeBase: this.c.geometry.rope.theta, positions: this.setting.contextTokens + 1 };
+  }
+
+  /**
+   * Rotation of vectors by the positions of an operation's rows: in place, or to a target.
+   * @param more options of the kernel; buffers in place of those of a step
+   */
+  rotate(
+    visit: Visit,
+    { rows, at }: Placed,
+    width: number,
+    more: RopeOptions = {},
+    binds: Readonly<Record<string, Ref>> = {},
+  ): Bound {
+    return {
+      options: { ...this.rotary, rope: { data: at, positionOffset: this.firstPosition(visit), ...more } },
+      binds: {
+        positions: this.buffer('positions'),
+        turns: this.buffer(`rotary table ${width}`),
+        data: rows,
+        target: this.buffer(more.target ? 'queries' : 'unused output'),
+        ...binds,
+      },
+    };
   }
 }
 

@@ -1,28 +1,21 @@
-/** From listed operations to complete ones: each with its launch options, its dispatches and what it binds. */
+/** From listed operations to bound ones: each with its launch options, its dispatches and what it binds. */
 import { KERNELS } from '../../../kernels/registry.js';
 import type { CacheMap } from '../cache-map.js';
-import { expand, type Visit } from '../expand.js';
+import type { Visit } from '../configuration.js';
+import { expand } from '../expand.js';
+import type { Op } from '../op.js';
 import { runSchedule, type Chunk, type RunOptions } from '../prefill/prefill.js';
-import { ATTENTION } from './attention.js';
-import { DENSE, type Binds } from './dense.js';
 import type { Frame, Setting } from './frame.js';
-import { PREFILL } from './prefill.js';
 import { PromptFrame, type PromptSetting } from './prompt.js';
 import type { BoundVisit } from './refs.js';
-import { ROWS } from './rows.js';
 import { StepFrame } from './step.js';
 
-const STEP: Binds<StepFrame> = { ...DENSE, ...ROWS, ...ATTENTION };
-const PROMPT: Binds<PromptFrame> = { ...DENSE, ...ROWS, ...PREFILL };
-
 /** In order: a frame follows which stream is which, and serves one pass. */
-function* bind<F extends Frame>(f: F, binds: Binds<F>, visits: Iterable<Visit>): Generator<BoundVisit> {
+function* bind(f: Frame, visits: Iterable<Visit<Op>>): Generator<BoundVisit> {
   for (const visit of visits) {
-    const { label, kernel, variant } = visit.op;
-    const own = binds[label];
-    // Some operations are priced for which no kernel was written.
-    if (!own) throw new Error(`the decoder does not execute ${label} (${kernel}, ${variant})`);
-    const { options = {}, binds: bound } = own(f, visit);
+    const { label, kernel, variant, binds } = visit.op;
+    if (!binds) throw new Error(`the decoder does not execute ${label} (${kernel}, ${variant})`);
+    const { options = {}, binds: bound } = binds(f, visit);
     yield { ...visit, options, binds: bound, dispatches: KERNELS[kernel].dispatches?.(options) ?? 1 };
   }
 }
@@ -32,8 +25,8 @@ export const boundStep = (
   setting: Setting,
   caches: CacheMap,
   context: number,
-  visits: Iterable<Visit>,
-): Generator<BoundVisit> => bind(new StepFrame(setting, caches, context), STEP, visits);
+  visits: Iterable<Visit<Op>>,
+): Generator<BoundVisit> => bind(new StepFrame(setting, caches, context), visits);
 
 /** Those of a run of a prompt. @param sequence its number */
 export function boundRun(
@@ -44,5 +37,5 @@ export function boundRun(
   of: RunOptions,
 ): Generator<BoundVisit> {
   const visits = [...expand(setting.c, runSchedule(setting.c, run, of))];
-  return bind(new PromptFrame(setting, caches, sequence, run, visits), PROMPT, visits);
+  return bind(new PromptFrame(setting, caches, sequence, run, visits), visits);
 }

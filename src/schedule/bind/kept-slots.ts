@@ -2,7 +2,7 @@
  * Assigns buffers to the rows that attention of each pass, layer and loop reads, where several are needed at once. A
  * buffer is used again after the last operation on its rows.
  */
-import type { Visit } from '../expand.js';
+import type { Visit } from '../configuration.js';
 
 export interface SlotPlan {
   /** The buffer of each operation that works on such rows. */

@@ -3,11 +3,11 @@ import { TILE_TOKENS } from '../../../kernels/spec.js';
 import { pagedTokens } from '../../codecs/layout.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { weighsTokens } from '../../eviction/policy.js';
+import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import type { Placement } from '../../../kernels/placement.js';
-import type { PromptExtent } from '../prefill/buffers.js';
 import type { CacheMap, CachePart, Slots } from '../cache-map.js';
-import { anchoredIn, type Configuration } from '../configuration.js';
-import type { Visit } from '../expand.js';
+import { anchoredIn, type Axis, type Configuration, type Visit } from '../configuration.js';
+import { branchWidth, evictingRows } from '../facts.js';
 import {
   capturesOf,
   cachedBefore,
@@ -16,11 +16,12 @@ import {
   storesRun,
   takenAs,
   type Chunk,
+  type PromptExtent,
   type WholePrompt,
-} from '../prefill/prefill.js';
+} from '../prefill/pass.js';
 import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
 import { planSlots } from './kept-slots.js';
-import { placed, type BufferRef, type CacheRef, type CacheRole, type Placed, type RowAxis } from './refs.js';
+import { placed, type Bound, type BufferRef, type CacheRef, type CacheRole, type Placed, type Ref } from './refs.js';
 
 /** Rows of one sequence: `first` is the slot of the run's first token. */
 export interface Rowset {
@@ -177,11 +178,11 @@ export class PromptFrame extends Frame {
   }
 
   /** Latents of a chunk where none are accumulated: encoded from all loops at once, or read back. */
-  chunkLatents(axis: RowAxis): Placed {
+  chunkLatents(axis: Axis): Placed {
     return { rows: this.results, at: { offset: 0, stride: this.latentRow(axis) } };
   }
 
-  override latents(visit: Visit, axis: RowAxis): Placed {
+  override latents(visit: Visit, axis: Axis): Placed {
     return this.setting.captures ? this.chunkLatents(axis) : super.latents(visit, axis);
   }
 
@@ -219,14 +220,14 @@ export class PromptFrame extends Frame {
   }
 
   /** Rows as attention reads them, in memory of their own. */
-  kept(axis: RowAxis, visit: Visit): Rowset {
+  kept(axis: Axis, visit: Visit): Rowset {
     const cache = this.buffer(`kept ${axis}s`, this.slots.get(visit) ?? 0);
     return { cache, capacity: keptSlots(this.setting.rows), firstSequence: 0, first: this.held };
   }
 
   /** Rows of the whole run as the cache will have them. */
   runRows(role: CacheRole, visit: Visit): Rowset {
-    return this.setting.aside || storesRun(this.c) ? this.ownRows(role, visit) : this.kept(role as RowAxis, visit);
+    return this.setting.aside || storesRun(this.c) ? this.ownRows(role, visit) : this.kept(role as Axis, visit);
   }
 
   target(visit: Visit, role: CacheRole, loop?: number): Target {
@@ -238,8 +239,35 @@ export class PromptFrame extends Frame {
     return { ...target, row: this.rowOf(visit) };
   }
 
+  /** In place. */
+  rotateQueries(visit: Visit): Bound {
+    return this.rotate(visit, this.inPacked('queries'), this.c.geometry.headDim);
+  }
+
+  rotateBranch(visit: Visit): Bound {
+    return this.rotate(visit, this.inPacked('branch'), this.c.branch.width);
+  }
+
+  /** Where attention's queries lie, with those of the rotary branch, and its keys. */
+  queriesOf(visit: Visit): Pick<PrefillOptions, 'queries' | 'branch'> {
+    const { queries, branch } = this.packed;
+    const { width } = this.c.branch;
+    if (branchWidth(this.c, placed(visit).block) === 0) return { queries };
+    return { queries, branch: { width, heads: this.branchHeads, queries: { ...branch, head: width } } };
+  }
+
+  branchBinds(visit: Visit, keys = this.branchKeys(visit).rows): Record<string, Ref> {
+    if (branchWidth(this.c, placed(visit).block) === 0) return {};
+    return { branchQueries: this.projections, branchKeys: keys };
+  }
+
+  /** First evicting row of the prompt in the buffers of its part. */
+  firstEvicting(visit: Visit): number {
+    return (this.sequence - this.partOf(visit).first) * evictingRows(this.c, placed(visit).block);
+  }
+
   /** Of whole groups from the beginning of the prompt. */
-  exactRows(visit: Visit, axis: RowAxis): ExactRows {
+  exactRows(visit: Visit, axis: Axis): ExactRows {
     const { cache, capacity } = this.kept(axis, visit);
     const { rows, packGroup } = visit.op.shape as { rows: number; packGroup: number };
     const firstSequence = this.sequence - this.partOf(visit).first;

@@ -5,11 +5,9 @@
 import type { CacheTensor } from '../../codecs/layout.js';
 import type { OperationOptions } from '../../../kernels/options.js';
 import type { Placement } from '../../../kernels/placement.js';
-import type { Place, Visit } from '../expand.js';
+import type { Axis, Place, Visit } from '../configuration.js';
 
 export type CacheRole = CacheTensor['role'];
-/** Rows of keys, or of values. */
-export type RowAxis = 'key' | 'value';
 
 /** A buffer of the list, or a part of it. */
 export interface BufferRef {
@@ -68,18 +66,18 @@ export type CodecMatrixRef =
       readonly weights: 'down' | 'up-rows' | 'up-columns' | 'up-stacked';
       readonly layer: number;
       readonly loop: number;
-      readonly axis: RowAxis;
+      readonly axis: Axis;
     }
-  | { readonly weights: 'map'; readonly layer: number; readonly loop: number; readonly map: 'encode' | RowAxis };
+  | { readonly weights: 'map'; readonly layer: number; readonly loop: number; readonly map: 'encode' | Axis };
 
 /** Values that are added to a codec's rows; `restored-means`: what restored rows lack, of some loops end to end. */
 export type CodecVectorRef =
-  | { readonly weights: 'mean' | 'centre'; readonly layer: number; readonly loop: number; readonly axis: RowAxis }
+  | { readonly weights: 'mean' | 'centre'; readonly layer: number; readonly loop: number; readonly axis: Axis }
   | {
       readonly weights: 'restored-means';
       readonly layer: number;
       readonly loops: readonly number[];
-      readonly axis: RowAxis;
+      readonly axis: Axis;
     };
 
 /** Weights as kernels read them. Layers are those of the core for a codec's, else those stored. */
@@ -125,7 +123,7 @@ export interface Bound {
   readonly binds: Readonly<Record<string, Ref>>;
 }
 
-/** One run of an operation, complete. */
+/** One run of an operation, with what it binds there. */
 export interface BoundVisit extends Visit, Required<Bound> {
   /** Dispatches that it is launched as. */
   readonly dispatches: number;

@@ -1,21 +1,14 @@
 /** The frame of decode steps: a row a sequence, and which of the cached tokens each operation reads. */
-import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import type { Streams } from '../../codecs/codec.js';
-import { isHybrid } from '../../codecs/registry.js';
-import { reindexes } from '../../eviction/policy.js';
 import type { Placement } from '../../../kernels/placement.js';
 import type { RunOptions, Span } from '../../../kernels/attention-options.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { queryWidth, readsFirstRows, recentTokens, spansFrom, type CachedTokens } from '../buffers.js';
-import { streamsIn } from '../streams.js';
 import { divideSpan, packedSpan, spanOf, type CacheMap, type CachePart } from '../cache-map.js';
-import { branchWidth, readsLatents, windowOf } from '../eviction-ops.js';
-import type { Place, Visit } from '../expand.js';
+import { rankOf, type Axis, type Visit } from '../configuration.js';
+import { streamsIn } from '../facts.js';
 import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
-import { placed, type BufferRef, type CacheRef, type CacheRole, type RowAxis, type WeightRef } from './refs.js';
-
-/** Attention over the window of a later loop, and its merge. */
-const LOOP_WINDOW: readonly string[] = ['attend-window', 'merge-window'];
+import { placed, type Bound, type BufferRef, type CacheRef, type CacheRole } from './refs.js';
 
 export class StepFrame extends Frame {
   /** The largest cache of a sequence in the planned steps. */
@@ -68,33 +61,23 @@ export class StepFrame extends Frame {
     return { ...this.buffer('queries'), offset: floats * first };
   }
 
-  /** Which of the cached tokens an operation on a block's caches reads. */
-  tokensOf({ op, place }: Visit): CachedTokens {
-    if (LOOP_WINDOW.includes(op.label)) return 'recent';
-    if (place && streamsIn(this.c, place.block)) return 'packed';
-    if (!place || windowOf(this.c, place.block) === 0) return 'all';
-    return op.label === 'attend-recent' ? 'recent' : 'older';
-  }
-
-  /** Those of each sequence of a part. */
-  spans({ first }: CachePart, visit: Visit): BufferRef {
-    return this.buffer(spansFrom(first, this.tokensOf(visit)));
+  /** Those cached tokens of each sequence of a part. */
+  spans({ first }: CachePart, tokens: CachedTokens): BufferRef {
+    return this.buffer(spansFrom(first, tokens));
   }
 
   /** Cached rows of a place that attention reads. */
-  cached(visit: Visit, role: CacheRole): CacheRef {
+  cached(visit: Visit, role: CacheRole, tokens: CachedTokens): CacheRef {
     const { block, loop } = placed(visit);
-    const first = readsFirstRows(this.c, block) && this.tokensOf(visit) === 'all';
-    return this.cacheOf(visit, role, first ? 0 : loop);
+    return this.cacheOf(visit, role, readsFirstRows(this.c, block) && tokens === 'all' ? 0 : loop);
   }
 
   /**
    * What every attention over cached tokens binds beside queries and rows. Split partials of a part have been merged
    * before the next one writes its own.
    */
-  attends(visit: Visit): Record<'partials' | 'spans' | 'scores', BufferRef> {
-    const part = this.partOf(visit);
-    return { partials: this.partials, spans: this.spans(part, visit), scores: this.scores(part) };
+  attends(part: CachePart, tokens: CachedTokens): Record<'partials' | 'spans' | 'scores', BufferRef> {
+    return { partials: this.partials, spans: this.spans(part, tokens), scores: this.scores(part) };
   }
 
   get partials(): BufferRef {
@@ -102,8 +85,7 @@ export class StepFrame extends Frame {
   }
 
   /** Where an operation's tokens are. `second`: pinned tokens are scored by a second set of queries. */
-  run(visit: Visit, second = false): RunOptions {
-    const tokens = this.tokensOf(visit);
+  run(visit: Visit, tokens: CachedTokens, second = false): RunOptions {
     const { capacity, pinned } = tokens === 'recent' ? this.caches.recentSlots : this.caches.slots;
     const longest =
       tokens === 'all'
@@ -121,42 +103,36 @@ export class StepFrame extends Frame {
   }
 
   /** The oldest exact tokens of a part's sequences are packed where a group of them is too many. */
-  exactRows(visit: Visit, axis: RowAxis): ExactRows {
+  exactRows(visit: Visit, axis: Axis): ExactRows {
     const { tail } = streamsIn(this.c, placed(visit).block) as Streams;
     const part = this.partOf(visit);
     const { capacity: slots } = this.caches.recentSlots;
     return {
       options: { sequences: part.count, slots, full: tail.most + 1 },
-      binds: { spans: this.spans(part, visit), rows: this.cacheOf(visit, axis) },
+      binds: { spans: this.spans(part, 'packed'), rows: this.cacheOf(visit, axis) },
     };
   }
 
-  /** Positions of a set of queries: StreamingLLM's second one is at its places inside the cache. */
-  positionsOf(set: 0 | 1): { positions: BufferRef } {
+  /** `set` 1 is that of StreamingLLM's sinks, at the place of the current token inside the cache. */
+  rotateQueries(visit: Visit, set: 0 | 1 = 0): Bound {
+    const { heads, headDim } = this.c.geometry;
+    const target = { offset: set * this.batch * heads * headDim, stride: heads * headDim };
+    const rows = this.inPacked('queries');
+    return this.rotate(visit, rows, headDim, { target, targetHeads: heads }, this.positionsOf(set));
+  }
+
+  /** Beside the absorbed content queries. */
+  rotateBranch(visit: Visit, set: 0 | 1 = 0): Bound {
+    const { heads } = this.c.geometry;
+    const width = queryWidth(this.c);
+    const offset = set * this.batch * heads * width + rankOf(this.c, 'key');
+    const target = { offset, stride: heads * width, head: width };
+    const rows = this.inPacked('branch');
+    return this.rotate(visit, rows, this.c.branch.width, { target, targetHeads: heads }, this.positionsOf(set));
+  }
+
+  private positionsOf(set: 0 | 1): { positions: BufferRef } {
     return { positions: this.buffer(set === 0 ? 'positions' : 'places') };
-  }
-
-  /** Width of the latents of an axis that a loop reads. */
-  readRank(loop: number, axis: RowAxis): number {
-    if (!isHybrid(this.c.codec)) return this.rankOf(axis);
-    const { rankK, rankV } = ranksOfLoops(this.c.codec)[latentOfLoop(loop)];
-    return axis === 'key' ? rankK : rankV;
-  }
-
-  /** Matrices of a loop that bring queries to latents, or latents of values to heads. */
-  upMap({ layer, loop }: Place, axis: RowAxis): WeightRef {
-    if (isHybrid(this.c.codec)) return { weights: 'map', layer, loop, map: axis };
-    return { weights: axis === 'key' ? 'up-rows' : 'up-columns', layer, loop, axis };
-  }
-
-  /** Means of a loop's values; rotated latents have none. */
-  valueMeans({ layer, loop }: Place): WeightRef | BufferRef {
-    return isHybrid(this.c.codec) ? this.buffer('no means') : { weights: 'mean', layer, loop, axis: 'value' };
-  }
-
-  /** Width of a query as attention reads it: of latents where it is absorbed. */
-  queryWidth(place: Place): number {
-    return place.block.name === 'core' ? queryWidth(this.c) : this.c.geometry.headDim;
   }
 
   /** Floats of all heads of a token. */
@@ -164,13 +140,8 @@ export class StepFrame extends Frame {
     return this.c.geometry.heads * this.c.geometry.headDim;
   }
 
-  /** StreamingLLM scores sinks by a second query where keys are cached rotated. */
-  secondQuery({ block }: Place): boolean {
-    return reindexes(this.c.eviction) && (!readsLatents(this.c, block) || branchWidth(this.c, block) > 0);
-  }
-
   /** Rows that are rebuilt for a part of the sequences. */
-  rebuiltRows(axis: RowAxis, part: number): BufferRef {
+  rebuiltRows(axis: Axis, part: number): BufferRef {
     return { ...this.buffer(`rebuilt ${axis}s`), part };
   }
 }

@@ -3,9 +3,24 @@
  * the tokens before the run. These are read from the cache where rows of full width lie there; from latents they are
  * rebuilt, at most a chunk of tokens at a time, into the rows that attention of the run has read by then.
  */
+import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import { reindexes, weighsTokens } from '../../eviction/policy.js';
-import { branchHeadsOf, groupSizeOf, headsOf, kvHeadsOf, op, storageOf, type Op } from '../configuration.js';
-import { branchWidth, readsLatents } from '../eviction-ops.js';
+import { fromOf, type PromptFrame, type Rowset } from '../bind/prompt.js';
+import { type Bound, type BufferRef, type Placed } from '../bind/refs.js';
+import {
+  AXES,
+  branchHeadsOf,
+  groupSizeOf,
+  headsOf,
+  kvHeadsOf,
+  storageOf,
+  type Axis,
+  type Visit,
+} from '../configuration.js';
+import { branchWidth, readsLatents } from '../facts.js';
+import { op, type Bind, type Op } from '../op.js';
+import { ropeOp } from '../rows.js';
+import { weighs } from './h2o.js';
 import {
   chunksOf,
   cachedBefore,
@@ -17,9 +32,7 @@ import {
   type Chunk,
   type Pass,
 } from './pass.js';
-import { weighs } from './h2o.js';
-import { keepOp, readBackOps } from './rows.js';
-import { ropeOp } from '../rows.js';
+import { earlierBranch, keepOp, readBackOps, slotBefore } from './rows.js';
 
 /**
  * Attention of a chunk. Where rows before the run are in other buffers than its own, it is several calls. Where masses
@@ -28,24 +41,83 @@ import { ropeOp } from '../rows.js';
 export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piecesOf(p)): Op[] {
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
-  if (!keepsRows(c)) return [attend(p, 'attend', own, chunk, run.from + chunk.from)];
+  const itself = (context: number, type: string = own): Op => attend(p, 'attend', type, chunk, context, attendOwn(p));
+  if (!keepsRows(c)) return [itself(run.from + chunk.from)];
   // Under H2O rows before the run are stored before its own.
-  if (weighsTokens(c.eviction))
-    return [attend(p, 'attend', weighs(p) ? `${own}+own` : own, chunk, cachedBefore(c, run) + chunk.from)];
-  if (run.from === 0) return [attend(p, 'attend', own, chunk, chunk.from)];
-  const itself = attend(p, 'attend', `${own}+own`, chunk, chunk.from);
-  if (readsLatents(c, block)) return [itself, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
-  if (!rotatesQueries(p)) return [itself, ...cachedOps(p, chunk, 'attend-cached')];
-  const [sinks, ...others] = cachedOps(p, chunk, 'attend-sinks');
-  const turn = (label: string): Op => ropeOp(c, label, p.batch * chunk.tokens, headsOf(c));
+  if (weighsTokens(c.eviction)) return [itself(cachedBefore(c, run) + chunk.from, weighs(p) ? `${own}+own` : own)];
+  if (run.from === 0) return [itself(chunk.from)];
+  const besideOthers = itself(chunk.from, `${own}+own`);
+  if (readsLatents(c, block)) return [besideOthers, ...pieces.flatMap((piece) => rebuiltOps(p, chunk, piece))];
+  const cached = cachedOps(p, chunk);
+  if (!rotatesQueries(p)) return [besideOthers, ...cached];
+  const [sinks, ...others] = cached;
+  const shift = shiftOf(c, run.from);
+  const rows = p.batch * chunk.tokens;
+  const inside: Bind = (f, visit) =>
+    f.rotate(visit, f.inPacked('queries'), c.geometry.headDim, { positionOffset: f.firstPosition(visit) - shift });
   return [
-    turn('rope-inside'),
-    sinks as Op,
-    turn('rope-onward'),
-    itself,
-    ...others.map((o) => ({ ...o, label: 'attend-cached' })),
+    ropeOp(c, 'rope-inside', rows, headsOf(c), inside),
+    // They are the first that the queries attend to.
+    { ...(sinks as Op), label: 'attend-sinks', binds: attendCached(false) },
+    ropeOp(
+      c,
+      'rope-onward',
+      rows,
+      headsOf(c),
+      rotateShift(shift, (f) => f.inPacked('queries'), c.geometry.headDim),
+    ),
+    besideOthers,
+    ...others,
   ];
 }
+
+/**
+ * Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch
+ */
+function attention(
+  f: PromptFrame,
+  visit: Visit,
+  rows: (axis: Axis) => Rowset,
+  more: Pick<PrefillOptions, 'first' | 'carried'> = {},
+  keys?: BufferRef,
+): Bound {
+  const { heads, headDim } = f.c.geometry;
+  const { context = 0, queries = 0 } = visit.op.shape;
+  const { capacity, firstSequence } = rows('key');
+  const output = { offset: 0, stride: heads * headDim };
+  return {
+    options: { prefill: { capacity, firstSequence, ...f.queriesOf(visit), output, ...more } },
+    binds: {
+      queries: f.projections,
+      keys: rows('key').cache,
+      values: rows('value').cache,
+      output: f.results,
+      spans: { contents: `span ${context} ${queries}`, words: [context, queries] },
+      ...f.branchBinds(visit, keys),
+      ...(visit.op.kernel === 'attend_carried' ? { statistics: f.buffer('statistics') } : {}),
+    },
+  };
+}
+
+/** The run's rows: kept ones, or those of the cache, which also holds the rows before it. */
+const attendOwn = (p: Pass): Bind => {
+  const more = rotatesQueries(p) ? { carried: true } : {};
+  const kept = keepsRows(p.c);
+  return (f: PromptFrame, visit: Visit) =>
+    attention(f, visit, (axis) => (kept ? f.kept(axis, visit) : f.inCache(axis, visit)), more);
+};
+
+/** Rows of the cache in neighbouring slots. @param carried state of the calls before */
+const attendCached =
+  (carried: boolean): Bind =>
+  (f: PromptFrame, visit: Visit) =>
+    attention(f, visit, (axis) => f.inCache(axis, visit), { first: slotBefore(f, visit), carried });
+
+/** Rotation of all rows by as much as evicted tokens take away. */
+const rotateShift =
+  (shift: number, of: (f: PromptFrame) => Placed, width: number): Bind =>
+  (f: PromptFrame, visit: Visit) =>
+    f.rotate(visit, of(f), width, { positionOffset: shift }, { positions: f.buffer('one position') });
 
 /**
  * StreamingLLM, once tokens were evicted: positions count inside the cache, so sinks are nearer. Where their keys are
@@ -56,7 +128,14 @@ export const rotatesQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'ru
   shiftOf(c, run.from) > 0 && reindexes(c.eviction) && c.eviction.sinkTokens > 0 && !readsLatents(c, block);
 
 /** @param variant of attend_carried where it differs from the rows' type */
-function attend({ c, block, batch }: Pass, label: string, variant: string, { tokens }: Chunk, context: number): Op {
+function attend(
+  { c, block, batch }: Pass,
+  label: string,
+  variant: string,
+  { tokens }: Chunk,
+  context: number,
+  binds: Bind,
+): Op {
   const { headDim } = c.geometry;
   const kvHeads = kvHeadsOf(c);
   const shape = {
@@ -68,18 +147,18 @@ function attend({ c, block, batch }: Pass, label: string, variant: string, { tok
     keyWidth: headDim + branchWidth(c, block),
     valueWidth: headDim,
   };
-  const cached = label === 'attend-cached' || label === 'attend-sinks';
+  const cached = label === 'attend-cached';
   const carried = label !== 'attend' || variant.endsWith('+own');
   return carried
-    ? op(label, 'attend_carried', variant, { ...shape, groupSize: cached ? groupSizeOf(c) : 0 })
-    : op(label, 'attend_prefill', variant, shape);
+    ? op(label, 'attend_carried', variant, { ...shape, groupSize: cached ? groupSizeOf(c) : 0 }, binds)
+    : op(label, 'attend_prefill', variant, shape, binds);
 }
 
 /** Rows of full width, where the cache has them. */
-function cachedOps(p: Pass, chunk: Chunk, label: string): Op[] {
+function cachedOps(p: Pass, chunk: Chunk): Op[] {
   const { pinned, ring } = cachedRuns(p);
   return [...pinned, ...ring].map(({ from, tokens }) => ({
-    ...attend(p, label, storageOf(p.c), chunk, tokens),
+    ...attend(p, 'attend-cached', storageOf(p.c), chunk, tokens, attendCached(true)),
     from,
   }));
 }
@@ -99,18 +178,30 @@ const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(h
 export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[] {
   const { c, block, batch } = p;
   const rows = batch * tokens;
+  const branch = branchWidth(c, block) > 0;
+  const binds: Bind = (f: PromptFrame, visit: Visit) =>
+    attention(f, visit, (axis) => f.kept(axis, visit), {}, branch ? earlierBranch(f).rows : undefined);
   return [
-    ...readBackOps(p, rows, 'always').map((o) => ({ ...o, label: `${o.label}-earlier` })),
-    ...(branchWidth(c, block) > 0 ? rotatedBranch(p, from, rows) : [ropeOp(c, 'rope-k-earlier', rows, kvHeadsOf(c))]),
-    keepOp(p, 'keep-k-earlier', rows),
-    keepOp(p, 'keep-v-earlier', rows),
-    attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens),
+    ...readBackOps(p, rows, 'always', 'earlier'),
+    ...rotatedEarlier(p, from, rows),
+    ...AXES.map((axis) => keepOp(p, axis, rows, 'always', 'earlier')),
+    attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens, binds),
   ].map((o) => ({ ...o, from }));
 }
 
-/** Sinks' branch keys are cached rotated by their positions. */
-function rotatedBranch({ c, block, run }: Pass, from: number, rows: number): Op[] {
+/**
+ * Rotation of rebuilt keys, sinks to their place inside the cache. Branch keys are cached rotated by their positions:
+ * only sinks' are moved.
+ */
+function rotatedEarlier({ c, block, run }: Pass, from: number, rows: number): Op[] {
   const sink = reindexes(c.eviction) && from < c.eviction.sinkTokens;
-  if (!sink || shiftOf(c, run.from) === 0) return [];
-  return [ropeOp(c, 'rope-branch-earlier', rows, branchHeadsOf(c), 'always', branchWidth(c, block))];
+  const shift = sink ? shiftOf(c, run.from) : 0;
+  const branch = branchWidth(c, block);
+  if (branch > 0) {
+    const binds = rotateShift(shift, earlierBranch, branch);
+    return shift > 0 ? [ropeOp(c, 'rope-branch-earlier', rows, branchHeadsOf(c), binds, 'always', branch)] : [];
+  }
+  const binds: Bind = (f, visit) =>
+    f.rotate(visit, f.inPacked('keys'), c.geometry.headDim, { positionOffset: fromOf(visit) + shift });
+  return [ropeOp(c, 'rope-k-earlier', rows, kvHeadsOf(c), binds)];
 }

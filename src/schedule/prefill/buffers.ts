@@ -6,8 +6,9 @@ import { reindexes, weighsTokens } from '../../eviction/policy.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { headsOf, kvHeadsOf, latentsOf, spansLoops, storageOf, type Configuration } from '../configuration.js';
 import { storedBytes, TILE_TOKENS } from '../../../kernels/spec.js';
-import { keepsRows, keptRowType, massRows, setsRowsAside, storesRun, type CapturingKind } from './prefill.js';
-import { meanRow } from '../rows.js';
+import { meanRow } from '../facts.js';
+import { massRows } from './h2o.js';
+import { keepsRows, keptRowType, setsRowsAside, storesRun, type CapturingKind, type PromptExtent } from './pass.js';
 import {
   WORD,
   control,
@@ -20,19 +21,6 @@ import {
   layoutPerGpu,
   packedRow,
 } from '../buffers.js';
-
-/** What a run of a prompt needs room for. */
-export interface PromptExtent {
-  /** Tokens of the longest run. */
-  readonly room: number;
-  /** Rows that a run attends to at most: its tokens, under H2O those before it, too. */
-  readonly rows: number;
-  /** Tokens that are worked on at once. */
-  readonly chunk: number;
-  readonly captures: CapturingKind | undefined;
-  /** Runs follow others, to which they also attend. */
-  readonly carries: boolean;
-}
 
 /** Tokens and positions of a run of a prompt, and tables. */
 export const promptControls = (c: Configuration, { room, chunk, captures }: PromptExtent): BufferRow[] => [

@@ -7,8 +7,9 @@
 import { isPacked, takesTwoPasses } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import type { Configuration, Op } from '../configuration.js';
-import { readsLatents } from '../eviction-ops.js';
+import type { Configuration } from '../configuration.js';
+import { readsLatents } from '../facts.js';
+import type { Op } from '../op.js';
 import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
 import { earlierOf, rebuiltOps } from './attend.js';
 import {

@@ -10,21 +10,15 @@
  *   last loop, which frees its captures. Pass 2 is that of `accumulated`.
  */
 import { blocksOf } from '../../geometry/geometry.js';
-import {
-  anchoredIn,
-  AXES,
-  everyAnchoredLoop,
-  everyRestoredLoop,
-  kvHeadsOf,
-  op,
-  type Axis,
-  type Op,
-} from '../configuration.js';
-import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
-import { keptRowType, over, type Chunk, type Pass } from './pass.js';
-import { keepOp, loadLatents, loadRows, reconstructOps, writeLatentOps } from './rows.js';
-import { appendLoopsOp, encodeOp, ropeOp } from '../rows.js';
+import { fromOf, type PromptFrame } from '../bind/prompt.js';
+import { loopOf } from '../bind/refs.js';
+import { anchoredIn, AXES, kvHeadsOf, NAME, type Axis, type Visit } from '../configuration.js';
+import { branchWidth, closingTime, readsLatents } from '../facts.js';
+import { everyAnchoredLoop, everyRestoredLoop, type Bind, type Op } from '../op.js';
+import { appendLoopsOp, encodeOp, ropeKeys, ropeOp } from '../rows.js';
 import type { Stage } from '../schedule.js';
+import { over, type Chunk, type Pass } from './pass.js';
+import { keepOp, load, loadKept, loadOp, reconstructOps, writeLatentOps } from './rows.js';
 
 /** by-layer: the encoding of a layer, between its attention and its MLP. */
 export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
@@ -33,13 +27,20 @@ export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
     : [];
 
 /** Loops that are stored together, one axis after the other: their captured rows side by side, coded and written. */
-function storeLoops({ c, batch }: Pass, chunk: Chunk): Op[] {
+function storeLoops({ c, block, batch }: Pass, chunk: Chunk): Op[] {
   const rows = batch * chunk.tokens;
-  const shape = { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 };
-  return AXES.flatMap((axis) => [
-    ...everyAnchoredLoop(c, [op(`hold-${axis}`, 'load', keptRowType(c), shape, 'anchor-loop')]),
-    appendLoopsOp(c, axis, rows),
-  ]);
+  const together = anchoredIn(c, block);
+  return AXES.flatMap((axis) => {
+    const binds: Bind = (f: PromptFrame, visit: Visit) => {
+      const { rows, at, loopStride } = f.waiting(visit);
+      const offset = at.offset + (loopOf(visit) % together) * loopStride;
+      return load(visit, f.kept(axis, visit), fromOf(visit), { rows, at: { ...at, offset } });
+    };
+    return [
+      ...everyAnchoredLoop(c, [loadKept({ c, captures: undefined }, `hold-${NAME[axis]}`, rows, binds, 'anchor-loop')]),
+      appendLoopsOp(c, axis, rows),
+    ];
+  });
 }
 
 /** one-shot: everything is encoded between the passes, and reconstructed. */
@@ -59,27 +60,25 @@ export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]
         }))
     : [];
 
-/** Rotation of a chunk's keys, or back. The absorbed path attends to keys that are not rotated. */
-const rotation = ({ c, block }: Pass, label: string, rows: number): Op[] =>
-  branchWidth(c, block) > 0 ? [] : [ropeOp(c, label, rows, kvHeadsOf(c))];
+/** The absorbed path attends to keys that are not rotated. */
+const rotates = ({ c, block }: Pass, axis: Axis): boolean => axis === 'key' && branchWidth(c, block) === 0;
 
 /** Encodes the captures of a chunk, one axis after the other, and writes the latents. */
 function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
   const { c, block, batch } = p;
   const rows = batch * chunk.tokens;
-  const captured = (axis: Axis): Op =>
-    op(`capture-${axis}`, 'load', keptRowType(c, p.captures), {
-      rows,
-      heads: kvHeadsOf(c),
-      width: c.geometry.headDim,
-      groupSize: 0,
-    });
-  const encoded = (axis: Axis): Op[] =>
-    everyRestoredLoop(c, [
-      captured(axis),
-      ...(axis === 'k' ? rotation(p, 'rope-back', rows) : []),
+  const back: Bind = (f, visit) =>
+    f.rotate(visit, f.projected('key'), c.geometry.headDim, {}, { turns: f.buffer('inverse rotary table') });
+  const encoded = (axis: Axis): Op[] => {
+    // Where the chunk's own rows were projected.
+    const binds: Bind = (f: PromptFrame, visit: Visit) =>
+      load(visit, f.kept(axis, visit), fromOf(visit), f.projected(axis));
+    return everyRestoredLoop(c, [
+      loadKept(p, `capture-${NAME[axis]}`, rows, binds),
+      ...(rotates(p, axis) ? [ropeOp(c, 'rope-back', rows, kvHeadsOf(c), back)] : []),
       encodeOp(c, axis, rows),
     ]);
+  };
   const ops = AXES.flatMap((axis) => [...encoded(axis), ...writeLatentOps(p, axis, rows)]);
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }
@@ -88,17 +87,17 @@ function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
 function reconstructAll(p: Pass, chunk: Chunk): Op[] {
   const { c, block, batch } = p;
   const rows = batch * chunk.tokens;
-  const kept = (axis: Axis): Op => keepOp(p, `keep-reconstructed-${axis}`, rows);
+  const kept = (axis: Axis): Op => keepOp(p, axis, rows, 'always', 'own', `keep-reconstructed-${NAME[axis]}`);
   const rebuilt = (axis: Axis): Op[] => [
-    loadLatents(c, axis, rows),
+    loadOp(p, axis, rows),
     ...everyRestoredLoop(c, [
       ...reconstructOps(c, axis, rows),
-      ...(axis === 'k' ? rotation(p, 'rope-k', rows) : []),
+      ...(rotates(p, axis) ? [ropeKeys(c, rows)] : []),
       kept(axis),
     ]),
   ];
   const ops = AXES.flatMap((axis) =>
-    readsLatents(c, block) ? rebuilt(axis) : everyRestoredLoop(c, [loadRows(c, axis, rows), kept(axis)]),
+    readsLatents(c, block) ? rebuilt(axis) : everyRestoredLoop(c, [loadOp(p, axis, rows), kept(axis)]),
   );
   return ops.map((o) => ({ ...o, when: closingTime(c, block) }));
 }

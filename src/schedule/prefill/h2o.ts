@@ -7,17 +7,21 @@ import { pathSpec } from '../../codecs/paths.js';
 import { takesTwoPasses } from '../../codecs/registry.js';
 import { keptTokens, weighsTokens } from '../../eviction/policy.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { runOf } from '../../../kernels/shared/cache/evict.terms.js';
+import type { PromptFrame, Rowset } from '../bind/prompt.js';
+import { placed, type BufferRef } from '../bind/refs.js';
 import {
   groupSizeOf,
   headsOf,
   kvHeadsOf,
-  op,
   storageOf,
   type Configuration,
-  type Op,
+  type Visit,
   type When,
 } from '../configuration.js';
-import { branchWidth, closingTime, evictedScalars, evictingRows } from '../eviction-ops.js';
+import { evictedRows } from '../eviction-ops.js';
+import { branchWidth, closingTime, evictedScalars, evictingRows } from '../facts.js';
+import { op, type Bind, type Op } from '../op.js';
 import { cachedBefore, joiningTime, keptRowType, type Chunk, type Pass } from './pass.js';
 
 /** True where tokens are chosen by the attention of this pass. */
@@ -31,8 +35,7 @@ const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
 /**
  * Index of a layer's H2O scores among the run's. Where loops share them, a layer keeps its own until its last loop.
  */
-export const massNumber = (c: Configuration, block: LayerBlock, layer: number): number =>
-  poolsLoops(c, block) ? layer : 0;
+const massNumber = (c: Configuration, block: LayerBlock, layer: number): number => (poolsLoops(c, block) ? layer : 0);
 
 /** Evicting rows of each buffer of the run's H2O scores. */
 export function massRows(c: Configuration): number[] {
@@ -46,7 +49,7 @@ export function massRows(c: Configuration): number[] {
 }
 
 /** True at the first layer and loop that adds to shared H2O scores. */
-export function beginsMass(
+function beginsMass(
   c: Configuration,
   { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
 ): boolean {
@@ -60,11 +63,31 @@ export function massTime(c: Configuration, block: LayerBlock): When {
   return poolsLoops(c, block) ? 'first-loop' : 'always';
 }
 
+/** H2O scores of the run's tokens. */
+export function massOf(f: PromptFrame, visit: Visit): BufferRef {
+  const { block, layer } = placed(visit);
+  return f.buffer('run mass', massNumber(f.c, block, layer));
+}
+
 /** The mass that a chunk's queries give to the tokens before them. */
 export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   if (!weighs(p)) return [];
   const { c, block, batch } = p;
   const kvHeads = kvHeadsOf(c);
+  const binds: Bind = (f: PromptFrame, visit: Visit) => {
+    const { cache, capacity } = f.kept('key', visit);
+    const begins = beginsMass(c, placed(visit));
+    return {
+      options: { massPrefill: { ...f.queriesOf(visit), capacity, room: f.setting.rows, begins } },
+      binds: {
+        queries: f.projections,
+        keys: cache,
+        statistics: f.buffer('statistics'),
+        mass: massOf(f, visit),
+        ...f.branchBinds(visit),
+      },
+    };
+  };
   const shape = {
     sequences: batch,
     kvHeads,
@@ -74,15 +97,47 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
     context: cachedBefore(c, p.run) + chunk.from,
     keyWidth: c.geometry.headDim + branchWidth(c, block),
   };
-  return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape)];
+  return [op('prompt-mass', 'mass_prefill', keptRowType(c, p.captures), shape, binds)];
 }
 
-/** The choice of the tokens that stay, of a run that has attended and of the cache before it. */
+/** The choice of the tokens that stay, of a run that has attended and of the cache before it, whose rows are copied. */
 export function promptEvictOps(p: Pass): Op[] {
   if (!weighs(p)) return [];
   const { c, block, run, batch } = p;
   const rows = evictingRows(c, block);
   const held = cachedBefore(c, run);
+  const binds: Bind = (f: PromptFrame, visit: Visit) => {
+    const [place, part] = [placed(visit), f.partOf(visit)];
+    const caches = evictedRows(f, place);
+    const runs = caches.map(({ name }) => f.runRows(name, visit));
+    const { capacity, pinned, ring, heavy } = f.caches.slots;
+    const options = {
+      capacity,
+      pinned,
+      ring,
+      heavy,
+      caches,
+      firstRow: f.firstEvicting(visit),
+      room: f.setting.rows,
+      runCapacity: runs[0]?.capacity as number,
+    };
+    return {
+      options: held > 0 ? { evictChunk: { ...options, position: f.before } } : { evictPrefill: options },
+      binds: {
+        runMass: massOf(f, visit),
+        mass: f.evicting('mass', place, part),
+        positions: f.evicting('positions', place, part),
+        // A step's scores, which has one a slot and query head.
+        ...(held > 0 ? { sources: f.scores(part) } : {}),
+        ...Object.fromEntries(
+          caches.flatMap(({ name }, i) => [
+            [runOf(name), (runs[i] as Rowset).cache],
+            [name, f.cacheOf(visit, name)],
+          ]),
+        ),
+      },
+    };
+  };
   const shape = {
     rows: batch * rows,
     context: held + run.tokens,
@@ -92,6 +147,6 @@ export function promptEvictOps(p: Pass): Op[] {
   };
   const when = joiningTime(c, block);
   return held > 0
-    ? [op('chunk-evict', 'evict_chunk', storageOf(c), { ...shape, held }, when)]
-    : [op('prompt-evict', 'evict_prefill', storageOf(c), shape, when)];
+    ? [op('chunk-evict', 'evict_chunk', storageOf(c), { ...shape, held }, binds, when)]
+    : [op('prompt-evict', 'evict_prefill', storageOf(c), shape, binds, when)];
 }

@@ -4,59 +4,47 @@
  */
 import { takesTwoPasses } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
-import {
-  AXES,
-  branchHeadsOf,
-  groupSizeOf,
-  kvHeadsOf,
-  latentsOf,
-  op,
-  rankOf,
-  storageOf,
-  type Axis,
-  type Op,
-} from '../configuration.js';
-import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
+import { fromOf, into, type PromptFrame } from '../bind/prompt.js';
+import type { Placed } from '../bind/refs.js';
+import { AXES, groupSizeOf, NAME, storageOf, type Axis, type Visit } from '../configuration.js';
+import { branchWidth, closingTime } from '../facts.js';
+import { op, type Bind, type Op } from '../op.js';
+import { append, appendOp } from '../rows.js';
 import { joiningTime, prefillRowType, setsRowsAside, keptIn, type Chunk, type Pass } from './pass.js';
-import { appendOp } from '../rows.js';
-
-/** One kind of row that a layer caches. */
-interface Cached {
-  readonly name: Axis | 'branch';
-  readonly heads: number;
-  readonly width: number;
-}
+import { cachedShape, load, roleOf } from './rows.js';
 
 /**
- * Rows that were set aside, and kept rows that layers share, are loaded and written. Others are written from their
- * projection, which still holds them: such a run has one pass.
+ * Rows that were set aside, and kept rows that layers share, are loaded and written, through the buffer of results,
+ * which the projection of attention's output has read by then. Others are written from their projection, which still
+ * holds them: such a run has one pass.
  */
 export function keptTokenOps(p: Pass, chunk: Chunk): Op[] {
   const { c, block, pass2, batch } = p;
   if (c.eviction === null || weighsTokens(c.eviction) || pass2 !== takesTwoPasses(c.codec)) return [];
   const when = joiningTime(c, block);
-  const shared = closingTime(c, block) === 'closing-layer';
+  const aside = setsRowsAside(c);
+  const read = aside || closingTime(c, block) === 'closing-layer';
+  const [type, groupSize] = aside ? [storageOf(c), groupSizeOf(c)] : [prefillRowType(c), 0];
+  const cached = branchWidth(c, block) > 0 ? ([...AXES, 'rotary-key'] as const) : AXES;
   return keptIn(p, chunk).flatMap(({ from, tokens }) =>
-    cachedOf(p).flatMap(({ name, heads, width }): Op[] => {
-      const shape = { rows: batch * tokens, heads, width };
-      const read = setsRowsAside(c)
-        ? [op(`load-${name}-staying`, 'load', storageOf(c), { ...shape, groupSize: groupSizeOf(c) }, when)]
-        : shared
-          ? [op(`load-${name}-staying`, 'load', prefillRowType(c), { ...shape, groupSize: 0 }, when)]
-          : [];
-      return [...read, appendOp(c, `append-${name}-staying`, batch * tokens, heads, width, when)].map((o) => ({
-        ...o,
-        from,
-      }));
+    cached.flatMap((what): Op[] => {
+      const role = roleOf(c, block, what);
+      const { heads, width } = cachedShape(c, block, what);
+      const through = (f: PromptFrame): Placed => ({ rows: f.results, at: { offset: 0, stride: heads * width } });
+      const loads: Bind = (f: PromptFrame, visit: Visit) => {
+        const from = aside ? f.ownRows(role, visit) : f.kept(what as Axis, visit);
+        return load(visit, from, fromOf(visit), through(f));
+      };
+      const writes: Bind = (f: PromptFrame, visit: Visit) => {
+        const to = into(visit, f.inCache(role, visit), fromOf(visit), f.caches.slots);
+        return read ? append(f, to, through(f)) : append(f, { ...to, row: f.rowOf(visit) }, f.projected(what as Axis));
+      };
+      const rows = batch * tokens;
+      const label = `${NAME[what]}-staying`;
+      return [
+        ...(read ? [op(`load-${label}`, 'load', type, { rows, heads, width, groupSize }, loads, when)] : []),
+        appendOp(c, `append-${label}`, rows, heads, width, writes, when),
+      ].map((o) => ({ ...o, from }));
     }),
   );
-}
-
-function cachedOf({ c, block }: Pass): Cached[] {
-  if (!readsLatents(c, block)) return AXES.map((name) => ({ name, heads: kvHeadsOf(c), width: c.geometry.headDim }));
-  const branch = branchWidth(c, block);
-  return [
-    ...AXES.map((name) => ({ name, heads: latentsOf(c), width: rankOf(c, name) })),
-    ...(branch > 0 ? [{ name: 'branch', heads: branchHeadsOf(c), width: branch } as const] : []),
-  ];
 }

@@ -12,8 +12,9 @@ import {
 } from '../../codecs/registry.js';
 import { keptTokens, pinnedSlots, reindexes, segmentsOf, weighsTokens } from '../../eviction/policy.js';
 import type { LayerBlock } from '../../geometry/geometry.js';
-import { storageOf, type Configuration, type Op, type When } from '../configuration.js';
-import { closingTime } from '../eviction-ops.js';
+import { storageOf, type Configuration, type When } from '../configuration.js';
+import { closingTime } from '../facts.js';
+import type { Op } from '../op.js';
 import { isQuantised } from '../../../kernels/spec.js';
 
 /** Prompt tokens that are worked on at once. */
@@ -93,6 +94,19 @@ export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt)
     : isLatent(c.codec) && takesTwoPasses(c.codec)
       ? CAPTURING_KINDS.find((kind) => kind === method)
       : undefined;
+
+/** What a run of a prompt needs room for. */
+export interface PromptExtent {
+  /** Tokens of the longest run. */
+  readonly room: number;
+  /** Rows that a run attends to at most: its tokens, under H2O those before it, too. */
+  readonly rows: number;
+  /** Tokens that are worked on at once. */
+  readonly chunk: number;
+  readonly captures: CapturingKind | undefined;
+  /** Runs follow others, to which they also attend. */
+  readonly carries: boolean;
+}
 
 /** The runs of a prompt, as positions. `before`: tokens that were there already. */
 export const runsOf = ({ runTokens }: Pick<Taken, 'runTokens'>, before: number, promptTokens: number): Chunk[] =>

@@ -8,26 +8,23 @@
  * capturing kinds are one run too; they encode latents from captures (prefill-captured.ts).
  */
 import { isLatent, takesTwoPasses } from '../../codecs/registry.js';
-import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
+import { blocksOf } from '../../geometry/geometry.js';
 import { allocatedTokens } from '../../eviction/policy.js';
-import { anchoredIn, AXES, kvHeadsOf, type Configuration, type Op } from '../configuration.js';
+import { anchoredIn, AXES, kvHeadsOf, NAME, type Configuration } from '../configuration.js';
+import { attentionOut, layerAround, mlpOps, queryKeyValue } from '../dense.js';
+import { branchWidth, closingTime, hasHybridLatents, owningTime, readsLatents, streamsIn } from '../facts.js';
 import {
   adapterOps,
-  attentionOut,
   embeddingOps,
   firstState,
   headOps,
-  layerAround,
   loopChange,
   loopNorm,
   loopState,
-  mlpOps,
-  owningTime,
-  queryKeyValue,
   stackOps,
   type Choice,
-} from '../dense.js';
-import { branchWidth, closingTime, readsLatents } from '../eviction-ops.js';
+} from '../network.js';
+import type { Op } from '../op.js';
 import { attendOps, rotatesQueries } from './attend.js';
 import { encodingStages, layerEncoding } from './captured.js';
 import {
@@ -47,28 +44,21 @@ import {
   type WholePrompt,
 } from './pass.js';
 import { prefixOps } from './cached-prefix.js';
-import { hasHybridLatents, hybridAppendOps, hybridEncodeOps } from '../hybrid.js';
 import { promptEvictOps, promptMassOps } from './h2o.js';
 import { keepOp, readBackOps, recentOps, writeBranchOps, writeLatentOps } from './rows.js';
 import { keptTokenOps } from './kept-tokens.js';
-import { appendOp, encodeOps, meanOps, rotateOps } from '../rows.js';
+import { APPEND_ROWS, appendOp, encodeOps, hybridAppendOps, meanOps, rotateOps } from '../rows.js';
 import { exchanges, type Schedule, type Stage } from '../schedule.js';
-import { packPromptOps, promptLoops, scoreRowsOps, streamsIn } from '../streams.js';
+import { packPromptOps, promptLoops, scoreRowsOps } from '../streams.js';
 
-export { rotatesQueries } from './attend.js';
-export { beginsMass, massNumber, massRows } from './h2o.js';
 export {
   capturesOf,
   CAPTURING_KINDS,
-  cachedBefore,
-  keepsRows,
   keptRowType,
   PREFILL_CHUNK_TOKENS,
   rowsOfRuns,
   runsOf,
   setsRowsAside,
-  shiftOf,
-  storesRun,
   takenAs,
   type CapturingKind,
   type Chunk,
@@ -210,12 +200,12 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   const keyed = !pass2 || (latents && !there && branchWidth(c, block) === 0);
   return [
     ...queryKeyValue(c, block, rows, !pass2),
-    ...(pass2 ? readBackOps(p, rows) : p.captures ? [] : encodingOps(c, block, rows)),
+    ...(pass2 ? readBackOps(p, rows) : p.captures ? [] : encodeOps(c, block, rows)),
     ...rotateOps(c, block, rows, !rotatesQueries(p), keyed),
     ...(pass2 ? [] : meanOps(c, block, rows)),
     ...(pass2 || (c.eviction !== null && !setsRowsAside(c) && !storesRun(c)) ? [] : appendOps(p, rows)),
     ...recentOps(p, chunk),
-    ...(keepsRows(c) && !there ? [keepOp(p, 'keep-k', rows, owning), keepOp(p, 'keep-v', rows, owning)] : []),
+    ...(keepsRows(c) && !there ? AXES.map((axis) => keepOp(p, axis, rows, owning)) : []),
     ...prefixOps(p),
     ...attendOps(p, chunk),
     ...promptMassOps(p, chunk),
@@ -226,9 +216,6 @@ function attentionOps(p: Pass, chunk: Chunk): Op[] {
   ];
 }
 
-const encodingOps = (c: Configuration, block: LayerBlock, rows: number): Op[] =>
-  hasHybridLatents(c, block) ? hybridEncodeOps(c, rows) : encodeOps(c, block, rows);
-
 const isCoreLatent = ({ c, block }: Pass): boolean => block.name === 'core' && isLatent(c.codec);
 
 /** Writing of rows of full width, before attention may read them. */
@@ -238,7 +225,8 @@ function appendOps(p: Pass, rows: number): Op[] {
   if (isCoreLatent(p) || anchoredIn(c, block) > 1 || streamsIn(c, block)) return [];
   const owning = owningTime(c, block);
   const when = owning === 'always' ? closingTime(c, block) : owning;
-  return AXES.map((axis) => appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim, when));
+  const { headDim } = c.geometry;
+  return AXES.map((axis) => appendOp(c, `append-${NAME[axis]}`, rows, kvHeadsOf(c), headDim, APPEND_ROWS[axis], when));
 }
 
 /** The end of a chunk's attention: writing the latents that are complete, and their branch keys. */

@@ -1,67 +1,170 @@
 /**
  * The operations on rows that all kinds of prefill use: encoding, reconstructing, keeping, writing to the cache and
- * reading back.
+ * reading back. Positions are those of the run's tokens; buffers have rows of the run alone.
  */
 import { pathSpec } from '../../codecs/paths.js';
+import { countOf, fromOf, into, type PromptFrame, type Rowset } from '../bind/prompt.js';
+import { loopOf, placed, type Bound, type CacheRole, type Placed, type WeightRef } from '../bind/refs.js';
+import { slotOf } from '../cache-map.js';
 import {
   AXES,
   branchHeadsOf,
-  everyRestoredLoop,
   groupSizeOf,
   kvHeadsOf,
   latentsOf,
-  op,
-  perHead,
+  NAME,
   rankOf,
-  restoredLoops,
-  restoreOps,
   storageOf,
   type Axis,
   type Configuration,
-  type Op,
+  type Visit,
   type When,
 } from '../configuration.js';
-import { branchKeyTime, branchWidth, closingTime, readsLatents, windowOf } from '../eviction-ops.js';
+import { SAME_ROW } from '../dense.js';
+import { branchKeyTime, branchWidth, closingTime, readsLatents, windowOf } from '../facts.js';
+import { everyRestoredLoop, op, perHead, type Bind, type Op } from '../op.js';
+import {
+  append,
+  appendBranch,
+  APPEND_LATENTS,
+  appendOp,
+  APPEND_RECENT,
+  APPEND_RESTORED,
+  restoreOps,
+  ropeRestored,
+} from '../rows.js';
 import { keptRowType, readsReconstructions, type Chunk, type Pass } from './pass.js';
-import { appendOp, ropeOp } from '../rows.js';
 
-/** Rows of full width as attention reads them, in memory of their own. */
-export const keepOp = (
+/** Rows that a layer caches: keys or values, of full width or latents, and those of a rotary branch. */
+export type Cached = Axis | 'rotary-key';
+/** The chunk's rows, those of a piece of tokens before the run, or of the cached prefix under H2O. */
+export type Whose = 'own' | 'earlier' | 'held';
+const named = (label: string, whose: Whose): string => (whose === 'own' ? label : `${label}-${whose}`);
+
+/** Heads and width of the rows that a layer caches. */
+export function cachedShape(c: Configuration, block: Pass['block'], what: Cached): { heads: number; width: number } {
+  if (what === 'rotary-key') return { heads: branchHeadsOf(c), width: branchWidth(c, block) };
+  return readsLatents(c, block)
+    ? { heads: latentsOf(c), width: rankOf(c, what) }
+    : { heads: kvHeadsOf(c), width: c.geometry.headDim };
+}
+export const roleOf = (c: Configuration, block: Pass['block'], what: Cached): CacheRole =>
+  what !== 'rotary-key' && readsLatents(c, block) ? `${what}-latent` : what;
+
+/**
+ * Keeping of rows of full width as attention reads them, in memory of their own. Rebuilt rows of tokens before the run
+ * overwrite its own, to which attention has been computed.
+ */
+export function keepOp(
+  { c, captures }: Pick<Pass, 'c' | 'captures'>,
+  axis: Axis,
+  rows: number,
+  when: When = 'always',
+  whose: Whose = 'own',
+  label = named(`keep-${NAME[axis]}`, whose),
+): Op {
+  const binds: Bind = (f: PromptFrame, visit: Visit) => {
+    const own = f.kept(axis, visit);
+    const to = whose === 'earlier' ? into(visit, own, 0) : into(visit, whose === 'held' ? { ...own, first: 0 } : own);
+    return append(f, to, f.projected(axis));
+  };
+  const shape = { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 };
+  return op(label, 'append', keptRowType(c, captures), shape, binds, when);
+}
+
+/** Cached rows from a slot on, as floats. */
+export const load = (
+  visit: Visit,
+  { cache, capacity, firstSequence }: Rowset,
+  slot: number,
+  { rows, at }: Placed,
+): Bound => ({
+  options: { load: { capacity, chunk: countOf(visit), first: slot, firstSequence, output: at } },
+  binds: { cache, rows },
+});
+
+/** Reading kept rows back. */
+export const loadKept = (
   { c, captures }: Pick<Pass, 'c' | 'captures'>,
   label: string,
   rows: number,
+  binds: Bind,
   when: When = 'always',
-): Op =>
-  op(
-    label,
-    'append',
-    keptRowType(c, captures),
-    { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 },
-    when,
-  );
+): Op => {
+  const shape = { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 };
+  return op(label, 'load', keptRowType(c, captures), shape, binds, when);
+};
 
-/** Reading rows back from the cache. */
-export const loadOp = (
-  c: Configuration,
-  label: string,
+/** Slot of a token before the run. A piece of them has neighbouring slots. */
+export const slotBefore = (f: PromptFrame, visit: Visit): number => slotOf(f.caches.slots, fromOf(visit));
+/** Slot of a token by its number among the rows of the run: pinned ones, then the ring's by position (H2O). */
+export function slotHeld(f: PromptFrame, number: number): number {
+  const { slots } = f.caches;
+  return number < f.held - slots.ring ? number : slotOf(slots, f.before - f.held + number);
+}
+
+export const earlierBranch = (f: PromptFrame): Placed => ({
+  rows: f.buffer('earlier branch keys'),
+  at: { offset: 0, stride: f.branchHeads * f.c.branch.width },
+});
+
+/**
+ * Where rows go that are read from the cache: latents where attention's output will be, rows of full width over the
+ * chunk's own, branch keys of the cached prefix before those of the run.
+ */
+export function loadedTo(f: PromptFrame, visit: Visit, what: Cached, whose: Whose = 'own'): Placed {
+  if (what === 'rotary-key')
+    return whose === 'earlier' ? earlierBranch(f) : f.branchKeys(visit, whose === 'held' ? fromOf(visit) : undefined);
+  if (whose === 'earlier') return { ...f.chunkLatents(what), rows: f.buffer('earlier latents') };
+  return readsLatents(f.c, placed(visit).block) ? f.chunkLatents(what) : f.projected(what);
+}
+
+/** Reading rows back from the cache, in one loop. */
+export function loadOp(
+  { c, block }: Pick<Pass, 'c' | 'block'>,
+  what: Cached,
   rows: number,
-  heads: number,
-  width: number,
   when: When = 'always',
-): Op => op(label, 'load', storageOf(c), { rows, heads, width, groupSize: groupSizeOf(c) }, when);
+  whose: Whose = 'own',
+): Op {
+  const role = roleOf(c, block, what);
+  const binds: Bind = (f: PromptFrame, visit: Visit) => {
+    const to = loadedTo(f, visit, what, whose);
+    if (whose === 'earlier') return load(visit, f.inCache(role, visit), slotBefore(f, visit), to);
+    if (whose === 'held') return load(visit, f.inCache(role, visit), slotHeld(f, fromOf(visit)), to);
+    const own = f.ownRows(role, visit, loopOf(visit));
+    return load(visit, own, own.first + fromOf(visit), to);
+  };
+  const shape = { rows, ...cachedShape(c, block, what), groupSize: groupSizeOf(c) };
+  return op(named(`load-${NAME[what]}`, whose), 'load', storageOf(c), shape, binds, when);
+}
 
-/** These rows are of full width, or latents. */
-export const loadRows = (c: Configuration, axis: Axis, rows: number): Op =>
-  loadOp(c, `load-${axis}`, rows, kvHeadsOf(c), c.geometry.headDim);
-export const loadLatents = (c: Configuration, axis: Axis, rows: number): Op =>
-  loadOp(c, `load-${axis}`, rows, latentsOf(c), rankOf(c, axis));
-
-/** Rows of one loop from latents, and their mean. */
-export function reconstructOps(c: Configuration, axis: Axis, rows: number): Op[] {
+/** Rows of one loop from latents that were read back, over the chunk's own keys or values, and their mean. */
+export function reconstructOps(c: Configuration, axis: Axis, rows: number, whose: Whose = 'own'): Op[] {
   const { headDim } = c.geometry;
+  // The matrices that decoding has: by row for keys, which it rebuilds or absorbs, by column for values that follow
+  // the sum.
+  const byRow = axis === 'key' || c.materialised;
+  const product: Bind = (f: PromptFrame, visit: Visit) => {
+    const { rows, at } = f.projected(axis);
+    const { layer } = placed(visit);
+    const weights: WeightRef = { weights: byRow ? 'up-rows' : 'up-columns', layer, loop: loopOf(visit), axis };
+    const x = { row: f.latentRow(axis), group: latentsOf(c) === 1 ? 0 : rankOf(c, axis) };
+    const y = { offset: at.offset, row: at.stride, group: headDim };
+    return {
+      options: { matmul: { x, y, transposed: byRow } },
+      binds: { x: f.buffer(whose === 'earlier' ? 'earlier latents' : 'results'), weights, y: rows },
+    };
+  };
+  const mean: Bind = (f, visit) => {
+    const { rows, at } = f.projected(axis);
+    const input: WeightRef = { weights: 'mean', layer: placed(visit).layer, loop: loopOf(visit), axis };
+    return { options: { placement: { input: SAME_ROW, output: at } }, binds: { input, target: rows } };
+  };
+  const label = (what: string): string => named(`${what}-${NAME[axis]}`, whose);
   return [
-    perHead(`reconstruct-${axis}`, kvHeadsOf(c), rows, rankOf(c, axis), headDim),
-    op(`mean-${axis}`, 'rmsnorm', 'add', { rows, width: kvHeadsOf(c) * headDim }),
+    perHead(label('reconstruct'), kvHeadsOf(c), rows, rankOf(c, axis), headDim, product),
+    op(label('mean'), 'rmsnorm', 'add', { rows, width: kvHeadsOf(c) * headDim }, mean),
   ];
 }
 
@@ -69,31 +172,33 @@ export function reconstructOps(c: Configuration, axis: Axis, rows: number): Op[]
  * Rows of the cache as attention reads them: latents reconstructed in one loop, or rows of full width as they are.
  * @param branchTime of keys of the rotary branch
  */
-export function readBackOps(p: Pass, rows: number, branchTime: When = branchKeyTime(p.c)): Op[] {
+export function readBackOps(p: Pass, rows: number, branchTime: When = branchKeyTime(p.c), whose: Whose = 'own'): Op[] {
   const { c, block } = p;
-  const branch = branchWidth(c, block);
-  const branchKeys = branch > 0 ? [loadOp(c, 'load-branch', rows, branchHeadsOf(c), branch, branchTime)] : [];
+  const branchKeys = branchWidth(c, block) > 0 ? [loadOp(p, 'rotary-key', rows, branchTime, whose)] : [];
   if (readsReconstructions(p)) return branchKeys;
-  if (!readsLatents(c, block)) return AXES.map((axis) => loadRows(c, axis, rows));
-  return [...AXES.flatMap((axis) => [loadLatents(c, axis, rows), ...reconstructOps(c, axis, rows)]), ...branchKeys];
+  const loaded = (axis: Axis): Op => loadOp(p, axis, rows, 'always', whose);
+  if (!readsLatents(c, block)) return AXES.map(loaded);
+  return [...AXES.flatMap((axis) => [loaded(axis), ...reconstructOps(c, axis, rows, whose)]), ...branchKeys];
 }
 
 /** Writing of latents that are complete, or of the rows of all their loops on the fast path. */
 export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op[] {
-  const d = c.geometry.headDim;
   const when = closingTime(c, block);
-  if (!pathSpec(c.path).restores) return [appendOp(c, `append-${axis}`, rows, latentsOf(c), rankOf(c, axis), when)];
+  const written = (heads: number, width: number, binds: Bind): Op =>
+    appendOp(c, `append-${NAME[axis]}`, rows, heads, width, binds, when);
+  if (!pathSpec(c.path).restores) return [written(latentsOf(c), rankOf(c, axis), APPEND_LATENTS[axis])];
   return [
-    ...restoreOps(c, `restore-${axis}`, rankOf(c, axis), rows, when),
-    ...(axis === 'k' ? [ropeOp(c, 'rope-write', rows, restoredLoops(c) * kvHeadsOf(c), when)] : []),
-    ...everyRestoredLoop(c, [appendOp(c, `append-${axis}`, rows, kvHeadsOf(c), d, when)]),
+    ...restoreOps(c, axis, rows, when),
+    ...(axis === 'key' ? [ropeRestored(c, rows, when)] : []),
+    ...everyRestoredLoop(c, [written(kvHeadsOf(c), c.geometry.headDim, APPEND_RESTORED[axis])]),
   ];
 }
 
 /** Writing of the rotary branch's keys. */
 export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
   const branch = branchWidth(c, block);
-  return branch > 0 ? [appendOp(c, 'append-branch', rows, branchHeadsOf(c), branch, closingTime(c, block))] : [];
+  if (branch === 0) return [];
+  return [appendOp(c, 'append-branch', rows, branchHeadsOf(c), branch, appendBranch, closingTime(c, block))];
 }
 
 /** Writing of the exact rows of a run's last tokens, which steps read beside latents or streams; pass 1 has them. */
@@ -102,8 +207,9 @@ export function recentOps({ c, block, batch, run, pass2, streams }: Pass, chunk:
   const from = Math.max(chunk.from, run.tokens - window);
   const tokens = chunk.from + chunk.tokens - from;
   if (pass2 || tokens <= 0 || window === 0) return [];
-  return AXES.map((axis) => ({
-    ...appendOp(c, `append-recent-${axis}`, batch * tokens, kvHeadsOf(c), c.geometry.headDim, 'always'),
-    from,
-  }));
+  const { headDim } = c.geometry;
+  return AXES.map((axis) => {
+    const label = `append-recent-${NAME[axis]}`;
+    return { ...appendOp(c, label, batch * tokens, kvHeadsOf(c), headDim, APPEND_RECENT[axis], 'always'), from };
+  });
 }

@@ -1,0 +1,97 @@
+/** Operations as they are listed: complete, with what they bind. */
+import { anchoredLoops } from '../codecs/registry.js';
+import type { KernelName, ShapeOf } from '../../kernels/registry.js';
+import type { Frame } from './bind/frame.js';
+import type { Bound } from './bind/refs.js';
+import {
+  inParts,
+  spansLoops,
+  type Axis,
+  type Configuration,
+  type PricedOp,
+  type Visit,
+  type When,
+} from './configuration.js';
+
+/** What an operation binds where it runs, and its launch options. Those of steps or prompts alone take such a frame. */
+export type Bind = { of(f: Frame, visit: Visit): Bound }['of'];
+
+export interface Op extends PricedOp {
+  /** Asked by the decoder and the recorder, never by prices. */
+  readonly binds: Bind | undefined;
+}
+
+/** An operation that is priced, and that the decoder does not execute. */
+export const PRICED_ONLY = undefined;
+
+/** What keys and values bind. Where a list's facts are not needed, it is made once, not for every list. */
+export const byAxis = (of: (axis: Axis) => Bind): Readonly<Record<Axis, Bind>> => ({
+  key: of('key'),
+  value: of('value'),
+});
+
+export const op = <K extends KernelName>(
+  label: string,
+  kernel: K,
+  variant: string,
+  shape: ShapeOf<K>,
+  binds: Bind | undefined,
+  when: When = 'always',
+  repeat = 1,
+): Op => ({ label, kernel, variant, shape, when, repeat, binds });
+
+/** A projection of a layer, whose weights a server may hold in 8-bit floats. */
+export const projectInLayer = (c: Configuration, ...of: Tail<typeof project>): Op[] => {
+  const ops = project(c, ...of);
+  return c.geometry.quantised?.float8 ? ops.map((o) => ({ ...o, variant: 'f8' })) : ops;
+};
+type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never;
+
+/** A projection. Weights beyond a binding are divided by columns, in pairs as they are stored. */
+export function project(
+  c: Configuration,
+  label: string,
+  m: number,
+  k: number,
+  n: number,
+  binds: Bind | undefined,
+  when: When = 'always',
+): Op[] {
+  const product = (columns: number, repeat: number): Op =>
+    op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, binds, when, repeat);
+  if (Math.floor(n / 2) * 4 * k <= c.bindingBytes) return [product(n, 1)];
+  const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
+  if (parts.length === 1 && parts[0]?.repeat === 1) return [product(n, 1)];
+  // An odd column joins the last part.
+  const [first, rest] = parts as [(typeof parts)[number], (typeof parts)[number] | undefined];
+  if (rest) return [product(2 * first.size, first.repeat), product(2 * rest.size + (n % 2), 1)];
+  return n % 2 === 0
+    ? [product(2 * first.size, first.repeat)]
+    : [product(2 * first.size, first.repeat - 1), product(2 * first.size + 1, 1)];
+}
+
+/**
+ * A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use
+ * it.
+ */
+export const perHead = (
+  label: string,
+  groups: number,
+  m: number,
+  k: number,
+  n: number,
+  binds: Bind,
+  when: When = 'always',
+): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, binds, when);
+
+/** The same operations for each of the loops up to the anchor's, in which they run. */
+export const everyAnchoredLoop = (c: Configuration, ops: readonly Op[]): Op[] =>
+  Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, loopsBack) => ops.map((o) => ({ ...o, loopsBack })))
+    .toReversed()
+    .flat();
+
+/** The same operations for each of these loops; those of the place's own loop where a latent has one. */
+export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
+  if (!spansLoops(c)) return [...ops];
+  return Array.from({ length: c.geometry.loops }, (_, loop) => ops.map((o) => ({ ...o, loop }))).flat();
+}
