@@ -90,11 +90,10 @@ export interface PlanRequest {
   readonly otherStacks?: () => readonly { readonly stack: string; readonly pricer: Pricer }[];
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
-  /** `--stack attainable`: tables of the device, if there are any, are left out. */
+  /** `--stack attainable`: without the device's tables. */
   readonly tablesLeftOut?: true;
-  /** Whose server would run a full cache, where one is known. */
+  /** Whose server would run a full cache, where one is known; its version is null for today's. */
   readonly servingStack: string | null;
-  /** Its version; null for today's, and without a server. */
   readonly servingVersion: string | null;
   readonly contextTokens: number;
   readonly candidates: readonly Candidate[];

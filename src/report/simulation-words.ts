@@ -126,8 +126,8 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
     ? 'meets the targets, even if every step takes the slow end of its ' +
         `interval${warmedUp(run.high, targets)}${unsure === null ? '' : `, but that is not sure: ${unsure}`}`
     : meets(run.high, targets) && meets(run.estimate, targets)
-      ? `meets the targets in this run, at the slow end too, but ${run.completed} request${run.completed === 1 ? ' does' : 's do'} not ` +
-        'make sure that others do'
+      ? 'meets the targets in this run, at the slow end too, but ' +
+        `${run.completed} request${run.completed === 1 ? ' does' : 's do'} not make sure that others do`
       : meets(run.estimate, targets)
         ? 'meets the targets by the estimate, but not if every step takes the slow end of its interval'
         : run.completed > 0 && run.estimate.p99_tpot_ms === null && !targets.defaults.includes('tpot')

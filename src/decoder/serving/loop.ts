@@ -10,7 +10,8 @@ import { CountedScheduler } from '../../serving/scheduler/counted.js';
 import { blocksOf, type ReplicaOptions } from '../../serving/scheduler/options.js';
 import { LoopedScheduler } from '../../serving/scheduler/looped.js';
 import { emptyDraft, Requests, STATE } from '../../serving/scheduler/requests.js';
-import type { Listener, Scheduler } from '../../serving/scheduler/scheduler.js';
+import type { Listener } from '../../serving/scheduler/listener.js';
+import type { Scheduler } from '../../serving/scheduler/scheduler.js';
 import { WaitingQueue } from '../../serving/scheduler/waiting.js';
 
 /** What the loop asks of a decoder. Sequences are numbered from 0. */

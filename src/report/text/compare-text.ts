@@ -89,9 +89,10 @@ export function compareText(
   ];
   const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
   const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
+  const each = (of: (r: PlanReport) => string): string => [...new Set(reports.map(of))].join(', ');
   const question =
-    `${[...new Set(reports.map((r) => r.model.name))].join(', ')}, ${[...new Set(reports.map((r) => formatTokens(r.contextTokens)))].join(', ')} tokens a ` +
-    `sequence, on ${[...new Set(reports.map((r) => r.device.id ?? r.device.name))].join(', ')}`;
+    `${each((r) => r.model.name)}, ${each((r) => formatTokens(r.contextTokens))} tokens a sequence, on ` +
+    each((r) => r.device.id ?? r.device.name);
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
     ...contexts.flatMap((runs) => [

@@ -2,7 +2,7 @@
 import type { BlockPool } from './blocks.js';
 import type { ReplicaOptions } from './options.js';
 import type { Requests } from './requests.js';
-import type { Counts } from './scheduler.js';
+import type { Counts } from './listener.js';
 
 const NONE = -1;
 /** Identities of a session's blocks are session · this + number of the block. */

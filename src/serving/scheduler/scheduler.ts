@@ -15,6 +15,7 @@ import { MixedBatch } from './batch.js';
 import { BlockPool } from './blocks.js';
 import { blocksOf, type ReplicaOptions } from './options.js';
 import { Prefixes } from './prefixes.js';
+import type { Counts, Listener } from './listener.js';
 import { STATE, type Requests } from './requests.js';
 import type { WaitingQueue } from './waiting.js';
 
@@ -31,35 +32,6 @@ const NOTHING: Share = { places: 0, blocks: 0, promised: 0 };
 
 /** Why a request that waits could not begin: places in LIMITS (metrics.ts). */
 const [NO_BLOCKS, NO_PLACE, NO_BUDGET] = [0, 1, 2];
-
-/** What the schedule tells its driver. */
-export interface Listener {
-  /** A request has a place, for the first time or again. */
-  began(slot: number): void;
-  /** A request gets output tokens, apart from those of `stepped`. Those that it had before are not counted yet. */
-  token(slot: number, tokens: number): void;
-  /** Its last token is out, and its place is free. */
-  ended(slot: number): void;
-  /** Its prompt is done, and another replica decodes. */
-  prefilled(slot: number): void;
-  /** It lost its cache, and waits again. */
-  preempted?(slot: number): void;
-  /** So many sequences have a token each. */
-  stepped?(sequences: number): void;
-  /** A sequence decodes from now on, whose last token came at another time than those of the others. */
-  joined?(slot: number): void;
-  /** A sequence of those that are counted is preempted. */
-  left?(slot: number): void;
-}
-
-/** What is counted of a schedule. */
-export interface Counts {
-  preemptions: number;
-  /** Tokens that were computed again after a preemption. */
-  recomputedTokens: number;
-  lookedUpTokens: number;
-  hitTokens: number;
-}
 
 export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   readonly pool: BlockPool;
