@@ -13,7 +13,7 @@ import type { Plan, PlanRequest } from '../types.js';
 /** The plan that misses the time targets by least. */
 export interface Nearest {
   readonly planId: string;
-  /** Probability of its time targets together, at one sequence (or --batch). */
+  /** Probability of its time targets together, at the batch that comes nearest (or --batch). */
   readonly chance: number | null;
   readonly text: string;
 }
@@ -41,13 +41,14 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   if (!closest || !r.pricer) return null;
   const chance = chances.get(closest) ?? null;
   const sure = `${Math.round(r.confidence * 100)} %`;
+  const batch = batchOf(r, closest);
   const lines = [
-    `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''} with ${r.batch ?? 1} ` +
-      `sequence${(r.batch ?? 1) === 1 ? '' : 's'}, ` +
+    `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''} with ${batch} ` +
+      `sequence${batch === 1 ? '' : 's'}, ` +
       `${chance === null ? 'cannot tell' : `${Math.floor(chance * 100)} % likely`}: ` +
       missesOf(r, closest).join(', '),
   ];
-  const even = candidates.filter((p) => (chances.get(p) ?? 0) >= 0.5);
+  const even = candidates.filter((p) => passesEvenly(r, p));
   lines.push(
     even.length > 0
       ? `at --confidence 0.5 ${even.length} row${even.length === 1 ? '' : 's'} would pass, such as ` +
@@ -59,7 +60,15 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   return { planId: closest.id, chance, text: lines.map((l) => `  ${l}`).join('\n') };
 }
 
-/** The time that a plan takes with few sequences. */
+/** Sequences at the operating point; where no batch meets --tpot, those that miss it by least. */
+const batchOf = (r: PlanRequest, p: Plan): number => p.knee?.batch ?? p.nearest?.batch ?? r.batch ?? 1;
+
+/** Whether a plan would stay at even odds, with the batch that is found then. */
+const passesEvenly = ({ targets }: PlanRequest, { chances, knee, nearest }: Plan): boolean =>
+  (targets.secondsPerToken === null || knee !== null || (nearest?.likeliest ?? 0) >= 0.5) &&
+  (targets.secondsToFirstToken === null || (chances.ttft ?? 0) >= 0.5);
+
+/** The time that a plan takes there. */
 const stepOf = (p: Plan): Timed | null =>
   p.knee?.secondsPerStep && p.knee.evidence ? { seconds: p.knee.secondsPerStep, evidence: p.knee.evidence } : p.nearest;
 
@@ -111,7 +120,7 @@ function upward(seconds: number): number {
 function stepAt(r: PlanRequest, p: Plan, context: number): number {
   const candidate = candidateOf(r, p.id);
   if (!candidate || !r.pricer) return Infinity;
-  const { estimate, low, high, evidence } = priceStep(configurationOf(r, candidate), r.pricer, r.batch ?? 1, context);
+  const { estimate, low, high, evidence } = priceStep(configurationOf(r, candidate), r.pricer, batchOf(r, p), context);
   return timeAt({ seconds: { estimate, low, high }, evidence }, r.confidence);
 }
 
