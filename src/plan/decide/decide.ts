@@ -12,7 +12,7 @@ import type { Alternative, Answer, Choice } from '../answer-types.js';
 import type { Plan, PlanRequest } from '../types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
-const MATERIAL = 1.1;
+export const MATERIAL = 1.1;
 
 export type Asked = Pick<
   PlanRequest,
@@ -50,7 +50,7 @@ const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low
 export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 
 /** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
-const runsToday = (r: Asked, p: Plan): boolean =>
+export const runsToday = (r: Asked, p: Plan): boolean =>
   p.servedBy !== null || (r.stack === 'lla-sim' && p.decode.evidence !== null && !isEstimate(p.decode.evidence));
 
 /** Whether published scores say that quality is kept; unknown without any. */

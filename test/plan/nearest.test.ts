@@ -1,0 +1,45 @@
+/** What a question without an answer says comes closest, and what it says would help. */
+import { describe, expect, it } from 'vitest';
+import { ask } from '../../src/plan/ask/on-disk.js';
+import type { Scenario } from '../../src/schema/settings.js';
+
+/** The flags of `… meets the targets with 90 % at A, or B`, one list of `[flag, value]` pairs for each way. */
+function waysOf(text: string): [string, string][][] {
+  const line = text.split('\n').find((l) => l.includes(' meets the targets with ')) as string;
+  const ways = line.slice(line.indexOf('--')).split(', or ');
+  return ways.map((way) => way.split(' with ').map((flag) => flag.split(' ') as [string, string]));
+}
+
+const NAMES: Readonly<Record<string, keyof Scenario>> = {
+  '--tpot': 'tpot',
+  '--ttft': 'ttft',
+  '--ctx': 'context',
+  '--gpus': 'gpus',
+};
+
+describe('the closest plan', () => {
+  const long: Scenario = { device: 'rtx-pro-6000', model: 'nanbeige4.2-3b', context: '64k' };
+
+  it('is the one for which targets have to be relaxed least, not the one with the widest interval', async () => {
+    const { nearest } = await ask({ ...long, codec: ['full', 'lla'], tpot: '40ms', ttft: '5s' });
+    expect(nearest?.planId).toBe('full/full');
+    expect(nearest?.text).toMatch(/closest: full cache with 3 sequences, .* to the first token/);
+  });
+
+  it.each([
+    { ...long, tpot: '40ms', ttft: '5s' },
+    { ...long, tpot: '10ms', ttft: '5s' },
+    { ...long, ttft: '5s' },
+    { device: 'h100', context: '32k', tpot: '9ms' },
+  ] as Scenario[])('meets the targets of %j with each change that is named, alone', async (s) => {
+    const question: Scenario = { ...s, codec: ['full'] };
+    const { nearest } = await ask(question);
+    const ways = waysOf(nearest?.text as string);
+    expect(ways.flat().map(([flag]) => flag)).toContain('--gpus');
+    for (const way of ways) {
+      const changed: Record<string, string | number> = {};
+      for (const [flag, value] of way) changed[NAMES[flag] as string] = flag === '--gpus' ? Number(value) : value;
+      expect((await ask({ ...question, ...changed })).plans.map((p) => p.id)).toEqual(['full/full']);
+    }
+  });
+});
