@@ -342,6 +342,10 @@ function uselessReason(plans: readonly Plan[]): string {
   return `what fits ${reasons.length > 0 ? reasons.join(', or ') : 'has no price'}`;
 }
 
+export const NOTHING_ELSE = 'nothing else runs today';
+/** A target removed the full cache. */
+export const FULL_MISSES = `the full cache misses the targets, and ${NOTHING_ELSE}`;
+
 /** Why no plan of these runs today. */
 function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
@@ -356,13 +360,13 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
   if (!full)
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
-      ? 'the full cache misses the targets, and nothing else runs today'
+      ? FULL_MISSES
       : 'no serving stack runs a compressed cache';
   const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
   return full.maxBatch.exact < 1
     ? 'the full cache does not fit (one sequence takes ' +
         `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
-        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
+        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)
       ? `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`
       : `the times are of ${stackLabel(r.servingStack)}, which is not known to run ${r.geometry.name}`;

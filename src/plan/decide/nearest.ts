@@ -114,7 +114,7 @@ function missesOf(r: PlanRequest, p: Plan): string[] {
 }
 
 /** Changes of one thing at a time with which a plan meets its time targets; where it misses both, both are relaxed. */
-function relaxations(r: PlanRequest, p: Plan): string[] {
+export function relaxations(r: PlanRequest, p: Plan): string[] {
   const { secondsPerToken, secondsToFirstToken } = r.targets;
   const relaxed = (flag: string, time: Timed | null, target: number | null): string[] =>
     target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence
@@ -161,7 +161,7 @@ function shorterContext(r: PlanRequest, p: Plan): number | null {
 }
 
 /** The fewest GPUs, by doubling, over which a plan meets the targets; null where none of one server do. */
-export function moreGpus(r: PlanRequest, p: Pick<Plan, 'id'>): number | null {
+function moreGpus(r: PlanRequest, p: Pick<Plan, 'id'>): number | null {
   const counts = gpuCounts(r.geometry);
   if (r.runtime) return null;
   for (let gpus = r.gpus * 2; gpus <= SERVER_GPUS && counts.includes(gpus); gpus *= 2)
