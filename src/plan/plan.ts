@@ -53,10 +53,12 @@ export function makePlan(
   const compared = (plans: readonly Plan[]): Plan[] => withAsPublished(withBreakEven(plans));
   let ranked = markPareto(compared(kept.map((p) => (shown.has(p) ? run(p) : p))));
   let answer = decide(r, ranked);
-  const unsure = ranked.find((p) => p.id === answer.unsure?.planId);
-  if (unsure && !unsure.knee) {
-    // A path that the short table does not show.
-    ranked = compared(ranked.map((p) => (p === unsure ? run(p) : p)));
+  for (;;) {
+    // A path that the short table does not show: where it is run another one may be faster.
+    const unsure = ranked.find((p) => p.id === answer.unsure?.planId);
+    const point = unsure && !unsure.knee ? run(unsure) : null;
+    if (!point?.knee) break;
+    ranked = compared(ranked.map((p) => (p === unsure ? point : p)));
     answer = decide(r, ranked);
   }
   answer = withSlowKernels(r, ranked, answer);

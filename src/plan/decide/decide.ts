@@ -105,11 +105,11 @@ const keptOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
   r.contextTokens > knownTo(r) ? [] : plans.filter((p) => verdictOn(p, r.keep) === 'kept' && !isUnfit(p));
 
 /**
- * The fastest by the estimate, where that is faster than `sure`. Of any path, since a short table has the surest one
- * of each codec; at the largest batch, where all rows have a price.
+ * The fastest by the estimate, where that is faster than `sure`. Of any path, since a short table has the surest one of
+ * each codec; each where it is run. A path that has no operating point yet counts with its largest batch.
  */
 function mayBeFaster(kept: readonly Plan[], sure: Plan): Plan | null {
-  const rate = ({ decode }: Plan): number => decode.tokensPerSecond?.estimate ?? 0;
+  const rate = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? 0;
   return best(
     kept.filter((p) => p.servedBy === null && rate(p) > MATERIAL * rate(sure)),
     rate,
