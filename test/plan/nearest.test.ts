@@ -1,6 +1,8 @@
 /** What a question without an answer says comes closest, and what it says would help. */
 import { describe, expect, it } from 'vitest';
-import { ask } from '../../src/plan/ask/on-disk.js';
+import { ask, readSources } from '../../src/plan/ask/on-disk.js';
+import { hasSolution } from '../../src/plan/plan.js';
+import { noSolutionError } from '../../src/report/no-solution.js';
 import type { Scenario } from '../../src/schema/settings.js';
 
 /** The flags of `… meets the targets with 90 % at A, or B`, one list of `[flag, value]` pairs for each way. */
@@ -52,5 +54,18 @@ describe('where the full cache misses a target and others do not', () => {
     expect(reason).toMatch(/^the full cache misses --ttft 1000ms \(.*\) and meets the targets at --ttft 1400ms, or /);
     expect(reason).toMatch(/ or --gpus 2; nothing else runs today$/);
     expect((await ask({ ...s, gpus: 2 })).answer.deploy?.planId).toBe('full/full');
+  });
+});
+
+describe('where nothing fits', () => {
+  const hint = async (s: Scenario): Promise<string | undefined> =>
+    (await noSolutionError([{ report: await ask(s), scenario: s, sources: await readSources(s) }])).hint;
+
+  it('less reserve is proposed only where a sequence fits without any', async () => {
+    const s: Scenario = { model: 'iquest-coder-v1-40b-loop', device: 'h100', codec: ['full'] };
+    expect(await hint({ ...s, context: '32k' })).toMatch(/^what fits: --gpus 2; or --weight-type fp8/);
+    expect(hasSolution(await ask({ ...s, context: '32k', reserve: '0', utilization: 1 }))).toBe(false);
+    expect(await hint({ ...s, context: '1k' })).toMatch(/^lower --reserve/);
+    expect(hasSolution(await ask({ ...s, context: '1k', reserve: '0', utilization: 1 }))).toBe(true);
   });
 });
