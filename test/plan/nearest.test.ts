@@ -1,6 +1,7 @@
 /** What a question without an answer says comes closest, and what it says would help. */
 import { describe, expect, it } from 'vitest';
 import { ask, readSources } from '../../src/plan/ask/on-disk.js';
+import { planFleet } from '../../src/plan/decide/fleet.js';
 import { hasSolution } from '../../src/plan/plan.js';
 import { noSolutionError } from '../../src/report/no-solution.js';
 import type { Scenario } from '../../src/schema/settings.js';
@@ -67,5 +68,16 @@ describe('where nothing fits', () => {
     expect(hasSolution(await ask({ ...s, context: '32k', reserve: '0', utilization: 1 }))).toBe(false);
     expect(await hint({ ...s, context: '1k' })).toMatch(/^lower --reserve/);
     expect(hasSolution(await ask({ ...s, context: '1k', reserve: '0', utilization: 1 }))).toBe(true);
+  });
+});
+
+describe('a fleet that nothing is recommended for', () => {
+  it('names what runs today, though codecs that no server has need fewer GPUs', async () => {
+    const s: Scenario = { model: 'ledger/models/llama-2-70b.json', device: 'h100', context: '8k', tpot: '30ms' };
+    const question: Scenario = { ...s, weightType: 'fp8', codec: ['full', 'lla', 'kv-quant'] };
+    const { fleet } = planFleet(question, 32, await readSources(question));
+    expect(fleet.deploy).toBeNull();
+    expect(fleet.rows[0]?.servedBy).toBeNull();
+    expect(fleet.cheapest?.servedBy).toMatch(/^vLLM/);
   });
 });
