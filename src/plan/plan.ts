@@ -5,9 +5,9 @@ import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { withAsPublished, withBreakEven } from './evaluate/as-published.js';
-import { choicesOf, decide, type ServingMost } from './decide/decide.js';
+import { choicesOf, decide, FULL_MISSES, NOTHING_ELSE, type ServingMost } from './decide/decide.js';
 import { configurationOf, evaluate, unlikeWanted } from './evaluate/evaluate.js';
-import { nearestPlans } from './decide/nearest.js';
+import { nearestPlans, relaxations } from './decide/nearest.js';
 import { operate } from './evaluate/operating.js';
 import { MOST_ROWS, markPareto, representatives } from './decide/representatives.js';
 import { withPrompts } from './decide/risks.js';
@@ -53,10 +53,12 @@ export function makePlan(
   const compared = (plans: readonly Plan[]): Plan[] => withAsPublished(withBreakEven(plans));
   let ranked = markPareto(compared(kept.map((p) => (shown.has(p) ? run(p) : p))));
   let answer = decide(r, ranked);
-  const unsure = ranked.find((p) => p.id === answer.unsure?.planId);
-  if (unsure && !unsure.knee) {
-    // A path that the short table does not show.
-    ranked = compared(ranked.map((p) => (p === unsure ? run(p) : p)));
+  for (;;) {
+    // A path that the short table does not show: where it is run another one may be faster.
+    const unsure = ranked.find((p) => p.id === answer.unsure?.planId);
+    const point = unsure && !unsure.knee ? run(unsure) : null;
+    if (!point?.knee) break;
+    ranked = compared(ranked.map((p) => (p === unsure ? point : p)));
     answer = decide(r, ranked);
   }
   answer = withSlowKernels(r, ranked, answer);
@@ -64,7 +66,7 @@ export function makePlan(
   const plans = ranked.map((p) =>
     early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },
   );
-  answer = withRemoved(withPrompts(r, plans, answer), removed);
+  answer = withRemoved(r, withPrompts(r, plans, answer), timed, removed);
   const g = r.geometry;
   const report = {
     schema: 'lla-sim/plan' as const,
@@ -111,11 +113,14 @@ export function decidedAgain(r: PlanRequest, report: PlanReport, simulated: Serv
 }
 
 /** Where a target removed the full cache, that is why nothing is deployed, whatever keeps the others. */
-function withRemoved(answer: Answer, removed: readonly Removed[]): Answer {
+function withRemoved(r: PlanRequest, answer: Answer, timed: readonly Plan[], removed: readonly Removed[]): Answer {
   const full = removed.find(({ id, target }) => id.startsWith('full/') && target.startsWith('--t'));
-  return answer.deploy || answer.reason === null || !full
-    ? answer
-    : { ...answer, reason: `the full cache misses ${full.target} (${full.reason}); of the others ${answer.reason}` };
+  if (answer.deploy || answer.reason === null || !full) return answer;
+  const plan = timed.find(({ id }) => id === full.id);
+  const ways = plan && plan.servedBy !== null && onlyLate(removed).has(plan.id) ? relaxations(r, plan) : [];
+  const others = answer.reason === FULL_MISSES ? NOTHING_ELSE : `of the others ${answer.reason}`;
+  const meets = ways.length > 0 ? ` and meets the targets at ${ways.join(', or ')}` : '';
+  return { ...answer, reason: `the full cache misses ${full.target} (${full.reason})${meets}; ${others}` };
 }
 
 /** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */

@@ -168,6 +168,12 @@ export interface PromptFigures {
   readonly notPriced: string | null;
 }
 
+/** The batch that misses --tpot by least, and the best probability of meeting it among those that were tried. */
+interface NearestBatch extends Timed {
+  readonly batch: number;
+  readonly likeliest: number;
+}
+
 /** Something that the buyer must know about a plan. */
 export interface Mark {
   readonly code:
@@ -296,14 +302,14 @@ export interface Plan {
    */
   readonly knee: OperatingPoint | null;
   /**
-   * Probability that each time target is met, at the operating point or, where no batch meets it, with one sequence.
+   * Probability that each time target is met, at the operating point or, where no batch meets it, at the nearest.
    * Null without that target and where brackets of datasheet rates cannot tell.
    */
   readonly chances: { readonly tpot: number | null; readonly ttft: number | null };
   /** Decoding at the largest batch that meets --tpot; null without that target or when none does. */
   readonly atTarget: DecodeFigures | null;
-  /** Where no batch meets --tpot: the time of one sequence, or of --batch; else null. */
-  readonly nearest: Timed | null;
+  /** Where no batch meets --tpot: the one that misses it by least, or --batch; else null. */
+  readonly nearest: NearestBatch | null;
   readonly quality: readonly QualityFigure[];
   readonly reliableRetrieval: ReliableRetrieval | null;
   /**

@@ -73,12 +73,10 @@ function shortfall(report: PlanReport): string {
   );
 }
 
-/** Whether the weights would fit without what is kept from them. */
-const keptTooMuch = ({ plans }: PlanReport): boolean =>
-  plans.every(
-    ({ memory }) =>
-      memory.usableBytes < memory.weightsBytes && memory.usableBytes + memory.reservedBytes > memory.weightsBytes,
-  );
+/** Whether what is kept leaves no room for weights, and without it a sequence would fit. */
+const keptTooMuch = ({ plans, device }: PlanReport): boolean =>
+  plans.every(({ memory }) => memory.usableBytes < memory.weightsBytes) &&
+  plans.some(({ beside, memory }) => !beside && memory.totalBytes - memory.reservedBytes <= device.vramBytes);
 
 const need = ({ memory }: Plan): number =>
   memory.weightsBytes + memory.codecBytes + memory.kvBytesPerSequence + memory.workspaceBytesPerSequence;

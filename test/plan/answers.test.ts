@@ -11,6 +11,7 @@ import { atContext } from '../../src/plan/evaluate/targets.js';
 import type { Plan, PlanReport } from '../../src/plan/types.js';
 import type { QualityFigure } from '../../src/quality/figure.js';
 import type { Scenario } from '../../src/schema/settings.js';
+import { ask } from '../../src/plan/ask/on-disk.js';
 import { planOwn as planOf, row } from './requests.js';
 
 const objectives = (p: Plan): number[] => [
@@ -197,7 +198,8 @@ describe('targets', () => {
     const missed = removed.find(({ id }) => id === 'full/full')!.reason;
     expect(answer.deploy).toBeNull();
     expect(answer.reason).toBe(
-      `the full cache misses --tpot 60ms (${missed}); of the others nothing is published about these plans' quality`,
+      `the full cache misses --tpot 60ms (${missed}) and meets the targets at --tpot 77.9ms, or --ctx 1024, or ` +
+        "--gpus 2; of the others nothing is published about these plans' quality",
     );
   });
 
@@ -299,11 +301,49 @@ describe('targets', () => {
         let calls = 0;
         const excess = (b: number): number => (calls++, b - limit);
         expect(lastWithin(excess, most)).toBe(Math.min(limit, most));
-        expect(calls).toBeLessThan(8);
+        // A call an octave down to the limit, and a few.
+        expect(calls).toBeLessThan(8 + Math.log2(most / Math.max(1, Math.min(limit, most))));
         // A staircase is found, too.
         expect(lastWithin((b) => (b <= limit ? -1 : 1e3), most)).toBe(Math.min(limit, most));
       }),
     );
+  });
+
+  it('finds it where a larger batch takes less time than a smaller one', () => {
+    // Of a table: the first sizes take longer, and so do those of another kernel between.
+    expect(lastWithin((b) => (b < 2 ? 4 : b <= 40 ? -4 : 1), 4096)).toBe(40);
+    expect(lastWithin((b) => (b <= 58 ? -1 : b < 200 ? 1 : b <= 300 ? -0.5 : 3), 13_641)).toBe(300);
+    expect(lastWithin((b) => (b === 37 ? -1 : 1), 37)).toBe(37);
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 0, max: 12 }),
+        fc.integer({ min: 1, max: 5000 }),
+        fc.integer({ min: 5001, max: 9000 }),
+        (power, width, most) => {
+          // A power of two and what follows it are within; before it nothing is.
+          const [first, last] = [2 ** power, Math.min(2 ** power + width, most)];
+          const found = lastWithin((b) => (b >= first && b <= last ? -1 : 1), most);
+          expect(found).toBe(last);
+        },
+      ),
+    );
+  });
+
+  it('--tpot is met by two sequences where one takes longer', async () => {
+    const s: Scenario = { model: 'ouro-2.6b', device: 'b200', codec: ['full'], weightType: 'fp8', context: '1k' };
+    const two = row(await ask({ ...s, batch: 2, tpot: '19ms' }), 'full/full');
+    const found = row(await ask({ ...s, tpot: '19ms' }), 'full/full');
+    expect(found.knee?.batch).toBeGreaterThanOrEqual(two.knee?.batch as number);
+    expect(found.chances.tpot).toBeGreaterThanOrEqual(0.9);
+    // What is told of a miss is of the batch that comes closest, as are its remedies.
+    const { nearest, removed } = await ask({ ...s, tpot: '10ms' });
+    expect(removed[0]?.reason).toMatch(/^a batch of 4 takes/);
+    expect(nearest?.text).toMatch(/closest: full cache with 4 sequences/);
+    const relaxed = /--tpot ([\d.]+ms)/.exec(nearest?.text ?? '')?.[1] as string;
+    expect((await ask({ ...s, tpot: relaxed })).plans.length).toBe(1);
+    const even = /no row would pass even at --confidence 0.5/.test(nearest?.text ?? '') ? 0 : 1;
+    const odds = await ask({ ...s, tpot: '10ms', confidence: 0.5 });
+    expect(odds.plans.length).toBe(even);
   });
 
   it('the knee is the smallest batch with 90 % of the best throughput, to half a per cent of it', () => {

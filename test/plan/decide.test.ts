@@ -128,6 +128,21 @@ describe('the quality rule', () => {
     expect(answer.unsure?.planId).toMatch(/^lla/);
   });
 
+  it('compares what may be faster where it is run, not at the largest batch', async () => {
+    const s: Scenario = { device: 'h100', context: '4k', min: { mmlu: 0.67, gsm8k: 0.75 }, tpot: '30ms' };
+    const report = await planOf({ ...s, codec: ['full', 'lla-2d'] });
+    const { deploy, unsure } = report.answer;
+    expect(deploy?.planId).toBe('full/full');
+    const sure = row(report, 'full/full').knee?.tokensPerSecond?.estimate as number;
+    // At its largest batch this one is faster.
+    const other = row(report, 'lla-2d-5.33x/block-absorbed');
+    expect(other.decode.tokensPerSecond?.estimate).toBeGreaterThan(
+      1.1 * (row(report, 'full/full').decode.tokensPerSecond?.estimate as number),
+    );
+    expect(other.knee?.tokensPerSecond?.estimate).toBeLessThan(sure);
+    expect(unsure).toBeNull();
+  });
+
   it('says where measured kernels are far slower than tuned ones', async () => {
     const codes = async (device: string): Promise<string[]> =>
       (await planOf({ device, gpus: 8, context: '128k', codec: ['full'] })).answer.risks.map((w) => w.code);

@@ -12,7 +12,7 @@ import type { Alternative, Answer, Choice } from '../answer-types.js';
 import type { Plan, PlanRequest } from '../types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
-const MATERIAL = 1.1;
+export const MATERIAL = 1.1;
 
 export type Asked = Pick<
   PlanRequest,
@@ -50,7 +50,7 @@ const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low
 export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 
 /** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
-const runsToday = (r: Asked, p: Plan): boolean =>
+export const runsToday = (r: Asked, p: Plan): boolean =>
   p.servedBy !== null || (r.stack === 'lla-sim' && p.decode.evidence !== null && !isEstimate(p.decode.evidence));
 
 /** Whether published scores say that quality is kept; unknown without any. */
@@ -105,11 +105,11 @@ const keptOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
   r.contextTokens > knownTo(r) ? [] : plans.filter((p) => verdictOn(p, r.keep) === 'kept' && !isUnfit(p));
 
 /**
- * The fastest by the estimate, where that is faster than `sure`. Of any path, since a short table has the surest one
- * of each codec; at the largest batch, where all rows have a price.
+ * The fastest by the estimate, where that is faster than `sure`. Of any path, since a short table has the surest one of
+ * each codec; each where it is run. A path that has no operating point yet counts with its largest batch.
  */
 function mayBeFaster(kept: readonly Plan[], sure: Plan): Plan | null {
-  const rate = ({ decode }: Plan): number => decode.tokensPerSecond?.estimate ?? 0;
+  const rate = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? 0;
   return best(
     kept.filter((p) => p.servedBy === null && rate(p) > MATERIAL * rate(sure)),
     rate,
@@ -342,6 +342,10 @@ function uselessReason(plans: readonly Plan[]): string {
   return `what fits ${reasons.length > 0 ? reasons.join(', or ') : 'has no price'}`;
 }
 
+export const NOTHING_ELSE = 'nothing else runs today';
+/** A target removed the full cache. */
+export const FULL_MISSES = `the full cache misses the targets, and ${NOTHING_ELSE}`;
+
 /** Why no plan of these runs today. */
 function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
@@ -356,13 +360,13 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
   const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
   if (!full)
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
-      ? 'the full cache misses the targets, and nothing else runs today'
+      ? FULL_MISSES
       : 'no serving stack runs a compressed cache';
   const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
   return full.maxBatch.exact < 1
     ? 'the full cache does not fit (one sequence takes ' +
         `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
-        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and nothing else runs today`
+        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)
       ? `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`
       : `the times are of ${stackLabel(r.servingStack)}, which is not known to run ${r.geometry.name}`;

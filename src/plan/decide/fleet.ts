@@ -135,7 +135,7 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
     rows,
     deploy,
     upside,
-    cheapest: kept.length > 0 ? null : (rows[0] ?? null),
+    cheapest: kept.length > 0 ? null : (rows.find((row) => row.servedBy !== null) ?? rows[0] ?? null),
     fails,
     serve: (deploy && plan && commandOf(deploy, requestOf(deploy), plan)) ?? null,
     fewest: null,
@@ -237,7 +237,7 @@ export interface Fleet {
   readonly deploy: FleetRow | null;
   /** Fewer with kernels that would have to be written. */
   readonly upside: FleetRow | null;
-  /** Where nothing keeps quality: the fewest GPUs that hold the users. */
+  /** Where nothing keeps quality: the fewest GPUs that hold the users, with what runs today if anything does. */
   readonly cheapest: FleetRow | null;
   /** Fewer still with a codec whose scores fail. */
   readonly fails: FleetRow | null;

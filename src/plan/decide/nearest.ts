@@ -1,19 +1,21 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
-import { priceStep } from '../../cost/latency.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { gpuCounts } from '../../geometry/geometry.js';
 import { formatTokens } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin, timeAt, type Timed } from '../evaluate/chance.js';
-import { configurationOf } from '../evaluate/evaluate.js';
+import { configurationOf, evaluate } from '../evaluate/evaluate.js';
+import { operate } from '../evaluate/operating.js';
+import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
-import { timeLabel } from '../evaluate/targets.js';
+import { applyTargets, timeLabel } from '../evaluate/targets.js';
+import { MATERIAL, runsToday } from './decide.js';
 import type { Plan, PlanRequest } from '../types.js';
 
 /** The plan that misses the time targets by least. */
 export interface Nearest {
   readonly planId: string;
-  /** Probability of its time targets together, at one sequence (or --batch). */
+  /** Probability of its time targets together, at the batch that comes nearest (or --batch). */
   readonly chance: number | null;
   readonly text: string;
 }
@@ -28,26 +30,45 @@ function chanceOf(r: PlanRequest, p: Plan): number | null {
   return asked.some((c) => c === null) ? null : Math.min(...(asked as number[]));
 }
 
+/** By what the time targets have to be relaxed for a plan: the larger of both; infinite where a time is unknown. */
+function excessOf(r: PlanRequest, p: Plan): number {
+  const over = (time: Timed | null, target: number | null): number =>
+    target === null ? 0 : time === null ? Infinity : timeAt(time, r.confidence) / target;
+  return Math.max(over(stepOf(p), r.targets.secondsPerToken), over(promptOf(p), r.targets.secondsToFirstToken));
+}
+
+/** Those for which targets have to be relaxed least first; before them what runs today and is hardly farther. */
+function byExcess(r: PlanRequest, plans: readonly Plan[]): Plan[] {
+  const rows = plans.map((p) => ({ p, excess: excessOf(r, p), seconds: stepOf(p)?.seconds.estimate ?? Infinity }));
+  const limit = MATERIAL * Math.min(...rows.map(({ excess }) => excess));
+  const later = ({ p, excess }: (typeof rows)[number]): number => (excess <= limit && runsToday(r, p) ? 0 : 1);
+  const compare = (a: number, b: number): number => (a === b ? 0 : a - b);
+  return rows
+    .sort((a, b) => later(a) - later(b) || compare(a.excess, b.excess) || compare(a.seconds, b.seconds))
+    .map(({ p }) => p);
+}
+
 /**
- * Of plans that miss nothing but time: the likeliest, what would pass at even odds, and what to relax.
+ * Of plans that miss nothing but time: the closest, what would pass at even odds, and what to relax.
  * @param missed ids of the plans that no other target removed
  */
 export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: ReadonlySet<string>): Nearest | null {
-  const candidates = plans.filter((p) => missed.has(p.id) && p.maxBatch.exact >= 1);
-  const chances = new Map(candidates.map((p) => [p, chanceOf(r, p)]));
-  const speed = (p: Plan): number => stepOf(p)?.seconds.estimate ?? Infinity;
-  const order = (a: Plan, b: Plan): number => (chances.get(b) ?? 0) - (chances.get(a) ?? 0) || speed(a) - speed(b);
-  const [closest] = [...candidates].sort(order);
+  const candidates = byExcess(
+    r,
+    plans.filter((p) => missed.has(p.id) && p.maxBatch.exact >= 1),
+  );
+  const [closest] = candidates;
   if (!closest || !r.pricer) return null;
-  const chance = chances.get(closest) ?? null;
+  const chance = chanceOf(r, closest);
   const sure = `${Math.round(r.confidence * 100)} %`;
+  const batch = batchOf(r, closest);
   const lines = [
-    `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''} with ${r.batch ?? 1} ` +
-      `sequence${(r.batch ?? 1) === 1 ? '' : 's'}, ` +
+    `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''}` +
+      `${batch === null ? '' : ` with ${batch} sequence${batch === 1 ? '' : 's'}`}, ` +
       `${chance === null ? 'cannot tell' : `${Math.floor(chance * 100)} % likely`}: ` +
       missesOf(r, closest).join(', '),
   ];
-  const even = candidates.filter((p) => (chances.get(p) ?? 0) >= 0.5);
+  const even = candidates.filter((p) => passesEvenly(r, p));
   lines.push(
     even.length > 0
       ? `at --confidence 0.5 ${even.length} row${even.length === 1 ? '' : 's'} would pass, such as ` +
@@ -59,7 +80,16 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   return { planId: closest.id, chance, text: lines.map((l) => `  ${l}`).join('\n') };
 }
 
-/** The time that a plan takes with few sequences. */
+/** Sequences at the operating point; where no batch meets --tpot, those that miss it by least; null where none count. */
+const batchOf = (r: PlanRequest, p: Plan): number | null =>
+  r.targets.secondsPerToken === null ? r.batch : (p.knee?.batch ?? p.nearest?.batch ?? null);
+
+/** Whether a plan would stay at even odds, with the batch that is found then. */
+const passesEvenly = ({ targets }: PlanRequest, { chances, knee, nearest }: Plan): boolean =>
+  (targets.secondsPerToken === null || knee !== null || (nearest?.likeliest ?? 0) >= 0.5) &&
+  (targets.secondsToFirstToken === null || (chances.ttft ?? 0) >= 0.5);
+
+/** The time that a plan takes there. */
 const stepOf = (p: Plan): Timed | null =>
   p.knee?.secondsPerStep && p.knee.evidence ? { seconds: p.knee.secondsPerStep, evidence: p.knee.evidence } : p.nearest;
 
@@ -83,22 +113,24 @@ function missesOf(r: PlanRequest, p: Plan): string[] {
   return list;
 }
 
-/** Changes of one thing at a time with which a plan meets its time per token. */
-function relaxations(r: PlanRequest, p: Plan): string[] {
-  const { secondsPerToken: target, secondsToFirstToken } = r.targets;
-  const found: string[] = [];
-  const time = stepOf(p);
-  const prompt = promptOf(p);
-  if (target !== null && time && (chanceWithin(time, target) ?? 0) < r.confidence) {
-    found.push(`--tpot ${timeLabel(upward(timeAt(time, r.confidence)))}`);
-    const shorter = shorterContext(r, p, target);
-    if (shorter !== null) found.push(`--ctx ${formatTokens(shorter)}`);
-    const gpus = moreGpus(r, p, target);
-    if (gpus !== null) found.push(`--gpus ${gpus}`);
-  }
-  if (secondsToFirstToken !== null && prompt && (chanceWithin(prompt, secondsToFirstToken) ?? 0) < r.confidence)
-    found.push(`--ttft ${timeLabel(upward(timeAt(prompt, r.confidence)))}`);
-  return found;
+/** Changes of one thing at a time with which a plan meets its time targets; where it misses both, both are relaxed. */
+export function relaxations(r: PlanRequest, p: Plan): string[] {
+  const { secondsPerToken, secondsToFirstToken } = r.targets;
+  const relaxed = (flag: string, time: Timed | null, target: number | null): string[] =>
+    target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence
+      ? []
+      : [`${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`];
+  const own = [
+    ...relaxed('--tpot', stepOf(p), secondsPerToken),
+    ...relaxed('--ttft', promptOf(p), secondsToFirstToken),
+  ];
+  const shorter = shorterContext(r, p);
+  const gpus = moreGpus(r, p);
+  return [
+    ...(Number.isFinite(excessOf(r, p)) && own.length > 0 ? [own.join(' with ')] : []),
+    ...(shorter === null ? [] : [`--ctx ${formatTokens(shorter)}`]),
+    ...(gpus === null ? [] : [`--gpus ${gpus}`]),
+  ];
 }
 
 /** Three digits, never less than the value. */
@@ -107,29 +139,32 @@ function upward(seconds: number): number {
   return Math.ceil(seconds / unit) * unit;
 }
 
-/** Seconds of a step with the wanted probability, for a change of the request. */
-function stepAt(r: PlanRequest, p: Plan, context: number): number {
-  const candidate = candidateOf(r, p.id);
-  if (!candidate || !r.pricer) return Infinity;
-  const { estimate, low, high, evidence } = priceStep(configurationOf(r, candidate), r.pricer, r.batch ?? 1, context);
-  return timeAt({ seconds: { estimate, low, high }, evidence }, r.confidence);
+/** Whether a plan meets every target of a request that was changed. */
+function meets(r: PlanRequest, { id }: Pick<Plan, 'id'>): boolean {
+  const candidate = candidateOf(r, id);
+  if (!candidate) return false;
+  const prompts = r.targets.secondsToFirstToken === null ? {} : { prompts: promptPricer(r) };
+  const evaluated = evaluate(r, candidate, { step: false, ...prompts });
+  const run = r.targets.secondsPerToken === null ? evaluated : operate(r, configurationOf(r, candidate), evaluated);
+  return applyTargets(r, [run]).kept.length > 0;
 }
 
-/** The longest context of whole kilotokens at which the batch meets the target; null where none does. */
-function shorterContext(r: PlanRequest, p: Plan, target: number): number | null {
+/** The longest context of whole kilotokens at which a plan meets the targets; null where none does. */
+function shorterContext(r: PlanRequest, p: Plan): number | null {
   let [fits, fails] = [0, Math.ceil(r.contextTokens / 1024)];
   while (fails - fits > 1) {
     const middle = Math.floor((fits + fails) / 2);
-    if (stepAt(r, p, middle * 1024) <= target) fits = middle;
+    if (meets({ ...r, contextTokens: middle * 1024 }, p)) fits = middle;
     else fails = middle;
   }
   return fits === 0 ? null : fits * 1024;
 }
 
-/** The fewest GPUs, by doubling, over which the batch meets the target. */
-function moreGpus(r: PlanRequest, p: Plan, target: number): number | null {
+/** The fewest GPUs, by doubling, over which a plan meets the targets; null where none of one server do. */
+function moreGpus(r: PlanRequest, p: Pick<Plan, 'id'>): number | null {
   const counts = gpuCounts(r.geometry);
+  if (r.runtime) return null;
   for (let gpus = r.gpus * 2; gpus <= SERVER_GPUS && counts.includes(gpus); gpus *= 2)
-    if (stepAt({ ...r, gpus }, p, r.contextTokens) <= target) return gpus;
+    if (meets({ ...r, gpus }, p)) return gpus;
   return null;
 }

@@ -42,8 +42,12 @@ export function operate(r: PlanRequest, c: Configuration, plan: Plan): Plan {
         ? lastWithin(late, served)
         : kneeOf(seconds, served);
   if (batch === 0) {
-    const nearest = price(r.batch ?? 1);
-    return { ...plan, nearest: timed(nearest), chances: { ...plan.chances, tpot: chanceAt(nearest, target) } };
+    // The search tried more than one batch: the least late is told, and whether another passes at lower confidence.
+    const tried = [...known].map(([of, step]) => ({ batch: of, step, late: late(of) }));
+    const { batch: least, step } = tried.reduce((x, y) => (y.late < x.late ? y : x));
+    const likeliest = Math.max(...tried.map((t) => chanceAt(t.step, target) ?? 0));
+    const nearest = { batch: least, ...timed(step), likeliest };
+    return { ...plan, nearest, chances: { ...plan.chances, tpot: chanceAt(step, target) } };
   }
   const figures = { ...figuresAt(r, price(batch), batch), ...tunedAt(r, c, batch) };
   const { low, estimate, high } = price(batch);
@@ -93,14 +97,21 @@ export function kneeOf(seconds: (batch: number) => number, most: number): number
   return low.enough ? low.batch : high.batch;
 }
 
-/** The largest batch up to `most` whose `excess` is at most 0; 0 where that of one sequence is not. */
+/**
+ * The largest batch up to `most` whose `excess` is at most 0; 0 where none is. Some tables have a larger batch that
+ * takes less time than a smaller one, so powers of two are tried from the largest down; between the first that is
+ * within and the next above it the range is narrowed.
+ */
 export function lastWithin(excess: (batch: number) => number, most: number): number {
-  const all = excess(most);
-  if (all <= 0) return most;
-  const one = excess(1);
-  if (most === 1 || one > 0) return 0;
+  let above = { batch: most, value: excess(most) };
+  if (above.value <= 0) return most;
   const sign = (b: number): End => ({ batch: b, value: excess(b) || -Number.MIN_VALUE });
-  return narrow(sign, { batch: 1, value: one }, { batch: most, value: all })[0].batch;
+  for (let batch = 2 ** (Math.ceil(Math.log2(most)) - 1); batch >= 1; batch /= 2) {
+    const at = sign(batch);
+    if (at.value < 0) return narrow(sign, at, above)[0].batch;
+    above = at;
+  }
+  return 0;
 }
 
 interface End {

@@ -136,7 +136,7 @@ function timeReasons(r: PlanRequest, p: Plan): Reason[] {
   if (target === null || p.atTarget || capacityReasons(r, p).length > 0) return [];
   const label = `--tpot ${timeLabel(target)}`;
   if (!r.pricer) return [[label, 'unknown: nothing is known about the speed of this device']];
-  const who = r.batch === null ? 'one sequence' : `a batch of ${r.batch}`;
+  const who = (p.nearest?.batch ?? 1) === 1 ? 'one sequence' : `a batch of ${p.nearest?.batch}`;
   return [[label, `${who} takes ${chanceWords(r, p.chances.tpot, p.nearest)}`]];
 }
 

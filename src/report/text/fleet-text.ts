@@ -199,7 +199,12 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
         ? `8 GPUs that share the model serve ${eightGpus.oneReplica}, 8 that each hold it ${eightGpus.eightReplicas}`
         : null,
     ],
-    ['Cheapest', fleet.cheapest && rowWords(fleet.cheapest, report)],
+    [
+      'Cheapest',
+      fleet.cheapest &&
+        rowWords(fleet.cheapest, report) +
+          ((fleet.rows[0]?.gpus ?? 0) < fleet.cheapest.gpus ? '; fewer only with codecs that no server has' : ''),
+    ],
     [upsideName(fleet, report), upside && rowWords(upside, report)],
     ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
     ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],

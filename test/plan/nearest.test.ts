@@ -1,0 +1,83 @@
+/** What a question without an answer says comes closest, and what it says would help. */
+import { describe, expect, it } from 'vitest';
+import { ask, readSources } from '../../src/plan/ask/on-disk.js';
+import { planFleet } from '../../src/plan/decide/fleet.js';
+import { hasSolution } from '../../src/plan/plan.js';
+import { noSolutionError } from '../../src/report/no-solution.js';
+import type { Scenario } from '../../src/schema/settings.js';
+
+/** The flags of `… meets the targets with 90 % at A, or B`, one list of `[flag, value]` pairs for each way. */
+function waysOf(text: string): [string, string][][] {
+  const line = text.split('\n').find((l) => l.includes(' meets the targets with ')) as string;
+  const ways = line.slice(line.indexOf('--')).split(', or ');
+  return ways.map((way) => way.split(' with ').map((flag) => flag.split(' ') as [string, string]));
+}
+
+const NAMES: Readonly<Record<string, keyof Scenario>> = {
+  '--tpot': 'tpot',
+  '--ttft': 'ttft',
+  '--ctx': 'context',
+  '--gpus': 'gpus',
+};
+
+describe('the closest plan', () => {
+  const long: Scenario = { device: 'rtx-pro-6000', model: 'nanbeige4.2-3b', context: '64k' };
+
+  it('is the one for which targets have to be relaxed least, not the one with the widest interval', async () => {
+    const { nearest } = await ask({ ...long, codec: ['full', 'lla'], tpot: '40ms', ttft: '5s' });
+    expect(nearest?.planId).toBe('full/full');
+    expect(nearest?.text).toMatch(/closest: full cache with 3 sequences, .* to the first token/);
+  });
+
+  it.each([
+    { ...long, tpot: '40ms', ttft: '5s' },
+    { ...long, tpot: '10ms', ttft: '5s' },
+    { ...long, ttft: '5s' },
+    { device: 'h100', context: '32k', tpot: '9ms' },
+  ] as Scenario[])('meets the targets of %j with each change that is named, alone', async (s) => {
+    const question: Scenario = { ...s, codec: ['full'] };
+    const { nearest } = await ask(question);
+    const ways = waysOf(nearest?.text as string);
+    expect(ways.flat().map(([flag]) => flag)).toContain('--gpus');
+    for (const way of ways) {
+      const changed: Record<string, string | number> = {};
+      for (const [flag, value] of way) changed[NAMES[flag] as string] = flag === '--gpus' ? Number(value) : value;
+      expect((await ask({ ...question, ...changed })).plans.map((p) => p.id)).toEqual(['full/full']);
+    }
+  });
+});
+
+describe('where the full cache misses a target and others do not', () => {
+  it('the reason says so once, and what helps', async () => {
+    const s: Scenario = { device: 'h100', context: '32k', ttft: '1s', codec: ['full', 'flashloop'] };
+    const { reason, deploy } = (await ask(s)).answer;
+    expect(deploy).toBeNull();
+    expect(reason).toMatch(/^the full cache misses --ttft 1000ms \(.*\) and meets the targets at --ttft 1400ms, or /);
+    expect(reason).toMatch(/ or --gpus 2; nothing else runs today$/);
+    expect((await ask({ ...s, gpus: 2 })).answer.deploy?.planId).toBe('full/full');
+  });
+});
+
+describe('where nothing fits', () => {
+  const hint = async (s: Scenario): Promise<string | undefined> =>
+    (await noSolutionError([{ report: await ask(s), scenario: s, sources: await readSources(s) }])).hint;
+
+  it('less reserve is proposed only where a sequence fits without any', async () => {
+    const s: Scenario = { model: 'iquest-coder-v1-40b-loop', device: 'h100', codec: ['full'] };
+    expect(await hint({ ...s, context: '32k' })).toMatch(/^what fits: --gpus 2; or --weight-type fp8/);
+    expect(hasSolution(await ask({ ...s, context: '32k', reserve: '0', utilization: 1 }))).toBe(false);
+    expect(await hint({ ...s, context: '1k' })).toMatch(/^lower --reserve/);
+    expect(hasSolution(await ask({ ...s, context: '1k', reserve: '0', utilization: 1 }))).toBe(true);
+  });
+});
+
+describe('a fleet that nothing is recommended for', () => {
+  it('names what runs today, though codecs that no server has need fewer GPUs', async () => {
+    const s: Scenario = { model: 'ledger/models/llama-2-70b.json', device: 'h100', context: '8k', tpot: '30ms' };
+    const question: Scenario = { ...s, weightType: 'fp8', codec: ['full', 'lla', 'kv-quant'] };
+    const { fleet } = planFleet(question, 32, await readSources(question));
+    expect(fleet.deploy).toBeNull();
+    expect(fleet.rows[0]?.servedBy).toBeNull();
+    expect(fleet.cheapest?.servedBy).toMatch(/^vLLM/);
+  });
+});
