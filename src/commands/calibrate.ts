@@ -1,7 +1,7 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import type { Tuning } from '../../kernels/options.js';
 import { interruptible, print, ProgressLine, timeText } from './output.js';
-import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { callsOf } from '../bench/calibrate/lists.js';
 import { calibrate, type CalibrationProgress, type Compiled } from '../bench/calibrate/calibrate.js';
@@ -39,7 +39,7 @@ import {
 } from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
-import { cannotWrite, checkWritable, keepBeside, writeWhole } from '../io/write.js';
+import { checkWritable, keepBeside, makeFolder, writeWhole } from '../io/write.js';
 
 export const calibrateCommand: Command = {
   options: {
@@ -163,11 +163,7 @@ function checkFile(file: string, args: Args): void {
       `calibration ${show(displayPath(file))} exists`,
       'add --resume to continue it, or name another file with --output',
     );
-  try {
-    mkdirSync(dirname(file), { recursive: true });
-  } catch (error) {
-    throw cannotWrite('calibration', file, error);
-  }
+  makeFolder(dirname(file), 'calibration');
   checkWritable(file, 'calibration', true);
 }
 

@@ -3,7 +3,7 @@
  */
 import { z } from 'zod';
 import { show, UserError } from '../errors.js';
-import { issueWords } from '../io/json.js';
+import { issueWords } from '../io/issues.js';
 import { onDisk, readSources } from '../plan/ask/on-disk.js';
 import { answersTo, type Answered } from '../planner/answer.js';
 import { compareText } from '../report/text/compare-text.js';
@@ -165,7 +165,7 @@ export async function callTool(name: string, input: unknown, progress: Progress)
   if (!own.success) {
     // A scenario's own words say more than a schema's.
     if (tool.input === plan.input || tool.input === simulate.input) scenarioIn(given);
-    throw new UserError(`${name}: ${issueWords(own.error.issues[0])}`, 'correct the argument');
+    throw new UserError(`${name}: ${issueWords(own.error.issues[0], given, 'arguments')}`, 'correct the argument');
   }
   return tool.run(given, progress);
 }

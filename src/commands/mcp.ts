@@ -1,8 +1,16 @@
 /** `lla-sim mcp`: the planner for programs that speak the Model Context Protocol, over standard input and output. */
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
-import { CallToolRequestSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import {
+  CallToolRequestSchema,
+  ErrorCode,
+  InitializeRequestSchema,
+  isJSONRPCRequest,
+  type JSONRPCMessage,
+  ListToolsRequestSchema,
+} from '@modelcontextprotocol/sdk/types.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { issueWords } from '../io/issues.js';
 import { VERSION } from '../version.js';
 import type { Command } from './command.js';
 import { callTool, inputSchemaOf, TOOLS } from './mcp-tools.js';
@@ -48,8 +56,46 @@ async function run(): Promise<ExitCode> {
     process.stdin.once('end', resolve);
     process.stdin.once('close', resolve);
   });
-  await server.connect(new StdioServerTransport());
+  await connect(server);
   await ended;
   await server.close();
   return EXIT.ok;
+}
+
+/** Requests whose parameters are looked at before the library does, whose own words are a dump of the schema. */
+const REQUESTS = {
+  initialize: InitializeRequestSchema,
+  'tools/list': ListToolsRequestSchema,
+  'tools/call': CallToolRequestSchema,
+};
+
+/** Connects the server to standard input and output. What is no message, or has wrong parameters, is answered here. */
+async function connect(server: Server): Promise<void> {
+  const transport = new StdioServerTransport();
+  const refuse = (id: string | number | null, code: ErrorCode, message: string): void =>
+    // The type has no answer to what has no id; JSON-RPC has.
+    void transport.send({ jsonrpc: '2.0', id, error: { code, message } } as JSONRPCMessage);
+  transport.onerror = (error) => {
+    if (error instanceof SyntaxError) refuse(null, ErrorCode.ParseError, 'the line is not valid JSON');
+    else if ('issues' in error)
+      refuse(
+        null,
+        ErrorCode.InvalidRequest,
+        'the line is no message of JSON-RPC 2.0: write {"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+      );
+  };
+  await server.connect(transport);
+  const take = transport.onmessage;
+  transport.onmessage = (message) => {
+    const wrong = isJSONRPCRequest(message) ? wrongParameters(message) : null;
+    if (wrong !== null && 'id' in message) refuse(message.id ?? null, ErrorCode.InvalidParams, wrong);
+    else take?.(message);
+  };
+}
+
+/** What is wrong with a request's parameters, in a line; null where nothing is. */
+function wrongParameters(request: { readonly method: string }): string | null {
+  if (!Object.hasOwn(REQUESTS, request.method)) return null;
+  const parsed = REQUESTS[request.method as keyof typeof REQUESTS].safeParse(request);
+  return parsed.success ? null : `${request.method}: ${issueWords(parsed.error.issues[0], request)}`;
 }

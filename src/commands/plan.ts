@@ -313,10 +313,14 @@ function renamed(fromFile: Scenario, changed: string): Scenario {
   return { ...rest, name: `${name.split(WITH)[0]!}, with ${changed}`.slice(0, NAME_CHARACTERS) };
 }
 
-/** What a file says of compressed codecs is overridden where `--codec` names none. */
-function overridden(fromFile: Scenario, { codec }: Scenario): Scenario {
+/** What a file says of compressed codecs is overridden where `--codec` names none; ranks and ratios, by each other. */
+function overridden(fromFile: Scenario, { codec, ratio, ranks }: Scenario): Scenario {
   const isKind = (word: string | number): word is CodecKind => CODEC_KINDS.some((kind) => kind === word);
-  if (!codec?.every((word) => isKind(word) && isUncompressed({ kind: word }))) return fromFile;
-  const { ratio: _ratio, ranks: _ranks, path: _path, window: _window, constants: _constants, ...rest } = fromFile;
-  return rest;
+  const none = codec?.every((word) => isKind(word) && isUncompressed({ kind: word })) === true;
+  const dropped = [
+    ...(none ? ['ratio', 'ranks', 'path', 'window', 'constants'] : []),
+    ...(ranks === undefined ? [] : ['ratio']),
+    ...(ratio === undefined ? [] : ['ranks']),
+  ];
+  return Object.fromEntries(Object.entries(fromFile).filter(([name]) => !dropped.includes(name)));
 }

@@ -1,6 +1,6 @@
 /** `lla-sim simulate`: what happens when requests arrive. */
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
@@ -17,7 +17,7 @@ import { PLANNED_ONLY, type Scenario, type Setting } from '../schema/settings.js
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
-import { checkWritable, writeWhole } from '../io/write.js';
+import { checkWritable, makeFolder, writeWhole } from '../io/write.js';
 import {
   choiceFlag,
   formatOption,
@@ -132,7 +132,7 @@ async function run(args: Args): Promise<ExitCode> {
       '--shard needs --find-rate and --format json',
       'add them; lla-sim simulate merge joins the files',
     );
-  if (shard && output.file !== null) mkdirSync(dirname(output.file), { recursive: true });
+  if (shard && output.file !== null) makeFolder(dirname(output.file), '--output');
   const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
     min: 1,
     max: 1024,

@@ -2,7 +2,6 @@
 import {
   closeSync,
   existsSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -18,7 +17,7 @@ import { requireTensors } from '../decoder/tensors.js';
 import { headerBytes, safetensorsParts } from '../decoder/write-safetensors.js';
 import { UserError } from '../errors.js';
 import { displayPath } from '../io/files.js';
-import { cannotWrite, writeWhole } from '../io/write.js';
+import { cannotWrite, makeFolder, writeWhole } from '../io/write.js';
 import type { FittedLayer } from './fit.js';
 import type { Moments } from './covariance.js';
 
@@ -82,7 +81,7 @@ export class FitFolder implements LayerStore {
   ) {
     const file = join(path, QUESTION);
     try {
-      mkdirSync(path, { recursive: true });
+      makeFolder(path, '--output');
       if (readdirSync(path).some((name) => OWN_FILE.test(name))) {
         if (!existsSync(file) || readFileSync(file, 'utf8') !== question)
           throw new UserError(

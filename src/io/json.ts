@@ -1,5 +1,5 @@
 /** JSON from outside: bounded before it is parsed, since a parser takes memory and time for whatever it is given. */
-import { show, UNPRINTABLE, UserError } from '../errors.js';
+import { UNPRINTABLE, UserError } from '../errors.js';
 
 const unprintable = new RegExp(`[${UNPRINTABLE}]`, 'gu');
 
@@ -72,35 +72,4 @@ function extent(text: string, enough: number): { values: number; depth: number }
     }
   }
   return { values, depth };
-}
-
-/** `"a" | "b"` of a schema's message, as people read a list. */
-const listed = (options: string): string => options.replace(/["']/g, '').replace(/ ?\| ?/g, ', ');
-
-/**
- * What a schema found wrong: its place, and what is wrong there.
- * @param whole where that is given, the value that stands there is said
- */
-export function issueWords(
-  issue: { path: readonly PropertyKey[]; message: string } | undefined,
-  whole?: unknown,
-): string {
-  const found = issue?.message ?? 'is wrong';
-  const words = found.endsWith('received undefined')
-    ? 'is missing'
-    : found
-        .replace(/^Invalid input: expected /, 'must be ')
-        .replace(', received ', ', not ')
-        .replace(
-          /^Invalid (?:option: expected|discriminator value\. Expected)(?: one of)? (.*)$/,
-          (_, options: string) => `must be one of ${listed(options)}`,
-        )
-        .replace(/^Unrecognized key/, 'has an unknown field');
-  const value: unknown = issue?.path.reduce<unknown>(
-    (at, key) => (at as Record<PropertyKey, unknown> | null)?.[key],
-    whole,
-  );
-  const isShown =
-    words.startsWith('must be ') && !words.includes(', not ') && ['string', 'number'].includes(typeof value);
-  return `${issue?.path.join('.') || 'file'} ${words}${isShown ? `, not ${show(value)}` : ''}`;
 }

@@ -3,12 +3,14 @@
  * renamed. A symbolic link stays a link, and its target is rewritten. A device or a pipe is written to, never replaced.
  */
 import {
+  accessSync,
   closeSync,
   constants,
   copyFileSync,
   fchmodSync,
   fsyncSync,
   lstatSync,
+  mkdirSync,
   openSync,
   readdirSync,
   readlinkSync,
@@ -43,6 +45,29 @@ export function cannotWrite(subject: string, path: string | null, error: unknown
   if (error instanceof UserError || code === undefined) return error;
   const [reason, hint] = REASONS[code] ?? [`the system says ${code}`, 'check the path and its permissions'];
   return new UserError(`${subject}${path === null ? '' : ` ${show(path)}`} cannot be written: ${reason}`, hint);
+}
+
+/**
+ * Makes a folder and those above it, one by one: where a file system takes no folders, as /proc, Node's own recursive
+ * way never ends. Nothing is made where the nearest folder that exists may not be written to.
+ * @throws UserError when it cannot be made
+ */
+export function makeFolder(path: string, subject: string): void {
+  const missing: string[] = [];
+  let at = resolve(path);
+  try {
+    for (; !statSync(at, { throwIfNoEntry: false }); at = dirname(at)) missing.unshift(at);
+    if (!statSync(at).isDirectory()) throw Object.assign(new Error('no folder'), { code: 'ENOTDIR' });
+    if (missing.length > 0) accessSync(at, constants.W_OK | constants.X_OK);
+    // Another process, as of a shard, may make the same one in between.
+    for (const folder of missing) if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) mkdirSync(folder);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw cannotWrite(subject, path, error);
+    throw new UserError(
+      `${subject} ${show(path)} cannot be written: ${show(at)} takes no new folders`,
+      'name another place',
+    );
+  }
 }
 
 export interface Place {

@@ -1,6 +1,7 @@
 /** Checks of arguments: what is thrown for them is a UserError that names the argument. */
 import { z } from 'zod';
 import { UserError, show } from '../errors.js';
+import { ruleWords } from '../io/issues.js';
 
 /** An argument: its name and what it must be. */
 export type Rule = readonly [name: string, type: z.ZodType];
@@ -31,7 +32,7 @@ export function check(type: z.ZodType, value: unknown, subject: string): void {
   const where = issue.path.map((key) => `.${String(key).slice(0, 80)}`).join('');
   const received = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null)?.[key], value);
   throw new UserError(
-    `${subject}${where} is wrong: ${issue.message}, not ${show(received)}`,
+    `${subject}${where} is wrong: it ${ruleWords(issue)}, not ${show(received)}`,
     'see the types of the library',
   );
 }

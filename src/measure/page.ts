@@ -6,7 +6,8 @@ import { UserError } from '../errors.js';
 import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../../kernels/host/errors.js';
-import { issueWords, parseJson } from '../io/json.js';
+import { issueWords } from '../io/issues.js';
+import { parseJson } from '../io/json.js';
 import { answerLines } from '../report/text/answer-text.js';
 import { reportBody } from '../report/html/body.js';
 import { html, type Html } from '../report/html/html.js';
@@ -249,12 +250,11 @@ ${lines.map(({ label, text }) => html`<p><strong>${label}</strong> ${text}</p>`)
 async function openFile(file: File): Promise<void> {
   try {
     if (file.size > MAX_FILE_BYTES) throw new UserError('the file is larger than any calibration', 'choose another');
-    const parsed = calibrationSchema.safeParse(
-      parseJson(await file.text(), 'the file', { maxValues: MAX_VALUES, hint: 'choose a calibration' }),
-    );
+    const json = parseJson(await file.text(), 'the file', { maxValues: MAX_VALUES, hint: 'choose a calibration' });
+    const parsed = calibrationSchema.safeParse(json);
     if (!parsed.success)
       throw new UserError(
-        `the file is not a calibration of this version: ${issueWords(parsed.error.issues[0])}`,
+        `the file is not a calibration of this version: ${issueWords(parsed.error.issues[0], json)}`,
         'choose another',
       );
     show(parsed.data, true);

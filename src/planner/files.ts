@@ -7,7 +7,8 @@ import {
   neededFields,
   parseConfig,
 } from '../geometry/hf-config.js';
-import { issueWords, parseJson } from '../io/json.js';
+import { issueWords } from '../io/issues.js';
+import { parseJson } from '../io/json.js';
 import type { NamedCalibration } from '../plan/ask/measured.js';
 import type { LinkedModel } from '../report/link.js';
 import { calibrationSchema } from '../schema/calibration.js';
@@ -44,6 +45,6 @@ function calibrationFrom(text: string, name: string): NamedCalibration {
   const json = parseJson(text, 'the calibration', { maxValues: MAX_CALIBRATION_VALUES, hint });
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
-    throw new UserError(`it is no calibration of this version: ${issueWords(parsed.error.issues[0])}`, hint);
+    throw new UserError(`it is no calibration of this version: ${issueWords(parsed.error.issues[0], json)}`, hint);
   return { file: name, calibration: readCalibration(parsed.data) };
 }

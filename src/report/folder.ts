@@ -1,5 +1,5 @@
 /** A report's folder: what each file holds, and writing them so that a folder is never left half old and half new. */
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError, printable, show } from '../errors.js';
 import { readTextFile } from '../io/files.js';
@@ -14,7 +14,7 @@ import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
 import { reportMarkdown } from './report-markdown.js';
 import type { Simulated } from './simulation.js';
-import { Replacement, cannotWrite } from '../io/write.js';
+import { Replacement, cannotWrite, makeFolder } from '../io/write.js';
 import type { View } from './view.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 
@@ -113,7 +113,7 @@ export function refuseOthers(folder: string, subject: string): void {
 export function writeFolder(folder: string, files: ReadonlyMap<string, string | Buffer>): void {
   const replacement = new Replacement();
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder, '--output');
     for (const [name, content] of files) replacement.add(join(folder, name), content);
     replacement.commit();
     for (const name of readdirSync(folder)) {

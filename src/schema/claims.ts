@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
+import { issueWords } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 import { VERDICTS } from './claim-words.js';
 
@@ -47,6 +48,5 @@ export function readClaims(path: string): ClaimsFile {
   const json = parseJson(readTextFile(path, 'claims file', MAX_BYTES), subject, { maxValues: MAX_VALUES, hint });
   const parsed = claimsSchema.safeParse(json);
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  throw new UserError(`${subject}: ${issue?.path.join('.') ?? ''} ${issue?.message ?? 'is wrong'}`, hint);
+  throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0], json)}`, hint);
 }

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { PATH_CHOICES } from '../codecs/codec.js';
 import { printable, UserError } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
+import { issueWords } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 import { STORAGES } from '../../kernels/spec.js';
 import { codecSchema } from './codec.js';
@@ -99,9 +100,5 @@ export function readFidelity(path: string): FidelityFile {
   });
   const parsed = fidelitySchema.safeParse(json);
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  throw new UserError(
-    `${subject}: ${issue?.path.join('.') ?? ''} ${issue?.message ?? 'is wrong'}`,
-    'make it with lla-sim fidelity',
-  );
+  throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0], json)}`, 'make it with lla-sim fidelity');
 }

@@ -8,7 +8,8 @@ import { readModelFile } from '../geometry/model-file.js';
 import { isPreset, PRESET_NAMES } from '../geometry/presets.js';
 import { SERVERS } from './serving.js';
 import { nearestName } from '../nearest.js';
-import { issueWords, parseJson } from '../io/json.js';
+import { issueWords, type Issue } from '../io/issues.js';
+import { parseJson } from '../io/json.js';
 import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
 
 const MAX_BYTES = 4 * 2 ** 20;
@@ -110,11 +111,8 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** An issue of a row, a mistake each; a figure whose name lacks its unit is told which has it. */
-function rowWords(
-  issue: Parameters<typeof issueWords>[0] & { keys?: readonly string[] },
-  row: Record<string, unknown>,
-): string[] {
-  if (issue?.path[0] !== 'figures' || issue.path.length !== 1 || issue.keys === undefined)
+function rowWords(issue: Issue, row: Record<string, unknown>): string[] {
+  if (issue.path[0] !== 'figures' || issue.path.length !== 1 || issue.keys === undefined)
     return [issueWords(issue, row)];
   return issue.keys.map((unknown) => {
     const meant = Object.keys(FIGURES).find((name) => name.startsWith(unknown.replace(/(_?ms|Ms|Millis\w*)$/, '')));

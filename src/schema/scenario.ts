@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { UserError, show } from '../errors.js';
 import { nearestName } from '../nearest.js';
 import { readTextFile } from '../io/files.js';
+import { issueWords } from '../io/issues.js';
 import { SERVER_SETTINGS, WORKLOAD_SETTINGS } from './serving.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
@@ -110,7 +111,7 @@ export function checkScenario(content: unknown, subject: string): Scenario {
     if (reserved !== undefined)
       throw new UserError(`${subject} has an unknown field ${show(reserved)}`, 'leave it out');
     const parsed = scenarioSchema.safeParse(content);
-    if (!parsed.success) throw explain(parsed.error.issues[0], subject);
+    if (!parsed.success) throw explain(parsed.error.issues[0], content, subject);
     return toScenario(parsed.data);
   } catch (error) {
     if (error instanceof UserError) throw error;
@@ -161,7 +162,7 @@ const firstLine = (error: unknown): string =>
     .split('\n')[0] as string;
 
 /** A field that the schema refuses, in one line. */
-function explain(issue: z.core.$ZodIssue | undefined, subject: string): UserError {
+function explain(issue: z.core.$ZodIssue | undefined, content: unknown, subject: string): UserError {
   if (issue?.code === 'unrecognized_keys') {
     const key = issue.keys[0] as string;
     const within = issue.path[0];
@@ -178,8 +179,7 @@ function explain(issue: z.core.$ZodIssue | undefined, subject: string): UserErro
       guess === undefined ? `known fields: ${known.join(', ')}` : `did you mean ${guess}?`,
     );
   }
-  const where = issue && issue.path.length > 0 ? issue.path.map(String).join('.') : 'the file';
-  return new UserError(`${subject}: ${where} ${issue?.message ?? 'is wrong'}`, 'correct the field');
+  return new UserError(`${subject}: ${issueWords(issue, content, 'the file')}`, 'correct the field');
 }
 
 /** A list may be written as one word. */

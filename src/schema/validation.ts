@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { printable, show, UserError } from '../errors.js';
 import { readTextFile } from '../io/files.js';
+import { issueWords } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
@@ -50,13 +51,11 @@ export function readValidation(path: string): Validation {
     hint: 'write one with lla-sim validate --format json -o FILE',
   });
   const parsed = validationSchema.safeParse(json);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
+  if (!parsed.success)
     throw new UserError(
-      `validation ${show(path)} is not one of this version: ${issue?.path.join('.') || 'file'} ${issue?.message}`,
+      `validation ${show(path)} is not one of this version: ${issueWords(parsed.error.issues[0], json)}`,
       'write one with lla-sim validate --format json -o FILE',
     );
-  }
   if (!parsed.data.latency || parsed.data.latency.steps.length === 0)
     throw new UserError(
       `validation ${show(path)} holds no step times`,

@@ -34,6 +34,16 @@ describe('scenario files', () => {
   ])('%s is refused in one line', async (_name, text) => {
     expectBadInput(await plan(files.file('s.yaml', text), '--format', 'json'));
   });
+  it.each([
+    ['name: 5', 'name must be text, not 5'],
+    ['min: {gsm8k: high}', 'min.gsm8k must be a number, not \\"high\\"'],
+    ['codec: []', 'codec must have at least 1 entry, not 0'],
+    ['workload: 5', 'workload must be a map of fields, not 5'],
+  ])('%s is answered with the rule, the value and what to do', async (line, words) => {
+    const o = await plan(files.file('s.yaml', `vram: 80GB\n${line}\n`));
+    expectBadInput(o);
+    expect(o.err).toContain(`: ${words.replaceAll('\\', '')}; correct the field`);
+  });
   it('two megabytes are refused unread', async () =>
     expectBadInput(await plan(files.file('big.yaml', Buffer.alloc(2 ** 21, 'a')))));
   it('a directory, a missing file, a name with a newline', async () => {

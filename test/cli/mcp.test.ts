@@ -1,4 +1,5 @@
 /** `lla-sim mcp` as a program that speaks the protocol sees it: through the SDK's own client. */
+import { spawnSync } from 'node:child_process';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -76,6 +77,7 @@ describe('lla-sim mcp', () => {
       ['plan', { device: 'h200', context: '100M', codec: ['full'] }, /^nothing fits: /],
       ['simulate', { device: 'h200', findRate: 3 }, /findRate/],
       ['compare', { scenarios: [] }, /^compare: scenarios /],
+      ['models', { nme: 'ouro-1.4b' }, /^models: arguments has an unknown field "nme"; /],
       ['cook', {}, /^there is no tool "cook"; call plan, /],
     ] as const) {
       const { text, isError } = await call(name, args);
@@ -83,5 +85,36 @@ describe('lla-sim mcp', () => {
       expect(text).toMatch(words);
       expect(text).not.toMatch(/\n/);
     }
+  });
+
+  it('answers what is no message, and parameters that are wrong, by the codes of JSON-RPC', () => {
+    const ask = (text: string): string => `{"jsonrpc":"2.0","id":7,${text}}`;
+    const start = '"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}';
+    const lines = [
+      ask(`"method":"initialize","params":{${start}}`),
+      '{"jsonrpc":"2.0",',
+      '[]',
+      ask('"params":{}'),
+      '{"jsonrpc":"1.0","id":7,"method":"tools/list"}',
+      ask('"method":"tools/call"'),
+      ask('"method":"tools/call","params":{"name":"plan","arguments":5}'),
+      ask('"method":"tools/call","params":{"arguments":{}}'),
+      ask('"method":"initialize","params":{}'),
+    ];
+    const { stdout } = spawnSync(process.execPath, [program.cli, 'mcp'], { input: `${lines.join('\n')}\n` });
+    interface Answer {
+      id: number | null;
+      error?: { code: number; message: string };
+    }
+    const answers = stdout.toString().trim().split('\n');
+    const errors = answers.map((line) => JSON.parse(line) as Answer).filter((answer) => answer.error !== undefined);
+    expect(errors.map(({ id, error }) => [id, error?.code, error?.message])).toEqual([
+      [null, -32700, 'the line is not valid JSON'],
+      ...[1, 2, 3].map(() => [null, -32600, expect.stringMatching(/^the line is no message of JSON-RPC 2\.0: /)]),
+      [7, -32602, 'tools/call: params is missing'],
+      [7, -32602, 'tools/call: params.arguments must be a map of fields, not 5'],
+      [7, -32602, 'tools/call: params.name is missing'],
+      [7, -32602, expect.stringMatching(/^initialize: params\.protocolVersion is missing$/)],
+    ]);
   });
 });

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { UserError } from '../../src/errors.js';
-import { checkWritable, keepBeside, Replacement, writeWhole } from '../../src/io/write.js';
+import { checkWritable, keepBeside, makeFolder, Replacement, writeWhole } from '../../src/io/write.js';
 
 let folder = '';
 beforeEach(() => {
@@ -117,6 +117,19 @@ test('files are replaced together or not at all', () => {
   replacement.commit();
   expect([read('a'), read('b')]).toEqual(['new a', 'new b']);
   expect(process.listenerCount('SIGTERM')).toBe(listeners);
+});
+
+test('folders are made as far as one can be, and refused in one line elsewhere', () => {
+  makeFolder(at('a/b/c'), '--output');
+  makeFolder(at('a/b/c'), '--output');
+  expect(statSync(at('a/b/c')).isDirectory()).toBe(true);
+  writeFileSync(at('file'), '');
+  expect(() => makeFolder(at('file/x'), '--output')).toThrow(/cannot be written: a part of its path is not a folder/);
+  expect(() => makeFolder(at(`a/${'x'.repeat(300)}`), '--output')).toThrow(/its name is too long/);
+});
+
+test.runIf(existsSync('/proc/self'))('a place that takes no folders is refused, and does not wait for ever', () => {
+  expect(() => makeFolder('/proc/none/x', '--output')).toThrow(/takes no new folders|permission is denied/);
 });
 
 test('a trial leaves nothing behind, and refuses a device where a file is needed', () => {

@@ -63,6 +63,7 @@ it.each([
   [{ codec: ['flashloop'], eviction: ['h2o:64+64'] }, /flashloop goes with no eviction policy/],
   [{ codec: ['flashloop'], ratio: ['4'] }, /flashloop has the ratios 6.05 \(a prompt\) and 3.56 \(generated\)/],
   [{ codec: ['flashloop'], cacheType: 'int8' }, /does not stack on the flashloop codec/],
+  [{ codec: ['lla'], ratio: [4], ranks: ['96/160'] }, /--ranks and --ratio both say how much/],
   [{ codec: ['lla'], constants: { group: 32 } }, /--constants means nothing without --codec flashloop/],
   [
     { codec: ['flashloop'], ratio: ['4'], constants: { group: 32 } },

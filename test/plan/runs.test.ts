@@ -183,6 +183,15 @@ it.each([
   expect([o.code, o.err]).toEqual([2, expect.stringContaining(`${flag} means nothing for full: the cache is not`)]);
 });
 
+it('ranks override the ratios of a scenario file, which are refused beside them elsewhere', async () => {
+  const scenario = 'scenarios/million-tokens.yaml';
+  const o = await inProcess('plan', scenario, '--ranks', '64/128', '--format', 'csv');
+  expect([o.code, o.err]).toEqual([0, '']);
+  expect(o.out).toContain('64,128');
+  const both = await inProcess('plan', scenario, '--ranks', '96/160', '--ratio', '4');
+  expect([both.code, both.err]).toEqual([2, expect.stringMatching(/^error: --ranks and --ratio both.*; give one of/)]);
+});
+
 describe('fleets', () => {
   const USERS = 200;
   async function fleet(s: Scenario): Promise<{ fleet: Fleet; reports: PlanReport[] }> {

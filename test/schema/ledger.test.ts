@@ -185,6 +185,12 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
   ['too few GPUs', (_, r) => (r['parallel'] = { tensor: 2 }), /gpus must be the 2 of parallel, not 1/],
   ['a time of a boot', (_, r) => (r['workload'] = { kind: 'boot' }), /tpotSeconds is no figure of a boot/],
   ['an unknown setting', (_, r) => (r['server'] = { maxSeqs: 4 }), /maxSeqs/],
+  [
+    'no length of outputs',
+    (_, r) => delete (r['workload'] as Record<string, unknown>)['outputTokens'],
+    /outputTokens is missing/,
+  ],
+  ['no rows', (f) => (f.campaigns[0]!.rows = []), /campaigns\.0\.rows must have at least 1 entry, not 0/],
   ['no precision', (f) => (f.campaigns[0]!.defaults = {} as never), /precision is missing/],
   [
     'the same id twice',
@@ -201,7 +207,7 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
     },
     /row 2 of one \("second"\): is the second that fits/,
   ],
-  ['an unknown field of the file', (f) => Object.assign(f, { rows: [] }), /file has an unknown field: "rows"/],
+  ['an unknown field of the file', (f) => Object.assign(f, { rows: [] }), /file has an unknown field "rows"/],
   [
     'a word that is none of a list',
     (f) => Object.assign(f.campaigns[0]!, { use: 'guess' }),

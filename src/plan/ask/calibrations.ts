@@ -3,7 +3,8 @@ import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
-import { issueWords, parseJson } from '../../io/json.js';
+import { issueWords } from '../../io/issues.js';
+import { parseJson } from '../../io/json.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { readCalibration } from '../../schema/drift.js';
@@ -37,7 +38,7 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
     throw new UserError(
-      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(parsed.error.issues[0])}`,
+      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(parsed.error.issues[0], json)}`,
       'measure again with lla-sim calibrate',
     );
   // A bundled file is named by its place in the package, wherever that is installed.

@@ -278,6 +278,8 @@ function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: n
       );
   }
   const ranks = list('ranks')?.map(readRanks) ?? null;
+  if (ranks && ratios)
+    throw new UserError('--ranks and --ratio both say how much latents are compressed', 'give one of them');
   if (ranks && kinds && !kinds.some((k) => LATENT_KINDS.includes(k)))
     throw new UserError(
       `--ranks means nothing for ${kinds.join(', ')}`,

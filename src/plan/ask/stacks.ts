@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import { UserError, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
-import { issueWords, parseJson } from '../../io/json.js';
+import { issueWords } from '../../io/issues.js';
+import { parseJson } from '../../io/json.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import type { AttainableFile } from '../../stacks/attainable.js';
 import type { KnownFiles } from '../../stacks/choose.js';
@@ -35,7 +36,7 @@ async function readStackFile(path: string): Promise<StackTables> {
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
-      `${show(path)} is not a stack file of this version: ${issueWords(issue)}`,
+      `${show(path)} is not a stack file of this version: ${issueWords(issue, json)}`,
       'write it again with lla-sim import',
     );
   }
