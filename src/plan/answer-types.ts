@@ -67,3 +67,17 @@ export interface Answer {
   /** Words of the server that realise `deploy`, where its stack is known. */
   readonly serve?: string;
 }
+
+/** Something that the buyer must know about a plan. */
+export interface Mark {
+  readonly code:
+    | 'codec-outweighs-model'
+    | 'no-memory-saved'
+    | 'no-saving'
+    | 'prefill-does-not-fit'
+    | 'contradicted-quality'
+    | 'destroys-generation'
+    | 'unfaithful-post-hoc'
+    | 'communication-not-priced';
+  readonly message: string;
+}

@@ -24,7 +24,7 @@ import type { Contradiction } from '../quality/contradictions.js';
 import type { ReliableRetrieval } from '../quality/quality.js';
 import type { ServerMemory } from '../stacks/server-memory.js';
 import type { Tested } from './ask/tested.js';
-import type { Warning, Answer } from './answer-types.js';
+import type { Answer, Mark, Warning } from './answer-types.js';
 
 /** One combination to plan. */
 export interface Candidate {
@@ -172,20 +172,6 @@ export interface PromptFigures {
 interface NearestBatch extends Timed {
   readonly batch: number;
   readonly likeliest: number;
-}
-
-/** Something that the buyer must know about a plan. */
-export interface Mark {
-  readonly code:
-    | 'codec-outweighs-model'
-    | 'no-memory-saved'
-    | 'no-saving'
-    | 'prefill-does-not-fit'
-    | 'contradicted-quality'
-    | 'destroys-generation'
-    | 'unfaithful-post-hoc'
-    | 'communication-not-priced';
-  readonly message: string;
 }
 
 /** A published score beside the uncompressed model's in the same table. */

@@ -1,5 +1,6 @@
 /** Which rows count: those that nobody would take, one row a codec, the Pareto front. */
-import type { Mark, Plan } from '../types.js';
+import type { Mark } from '../answer-types.js';
+import type { Plan } from '../types.js';
 
 /** Most rows of a table that was not asked for all; a report with no more shows every row. */
 export const MOST_ROWS = 16;

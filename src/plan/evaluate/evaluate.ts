@@ -38,7 +38,8 @@ import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
 import { keptQuality, keptWithLoops, WHOLE } from './quality-kept.js';
-import type { Candidate, DecodeFigures, LimitedBy, Mark, Plan, PlanRequest, PromptFigures } from '../types.js';
+import type { Mark } from '../answer-types.js';
+import type { Candidate, DecodeFigures, LimitedBy, Plan, PlanRequest, PromptFigures } from '../types.js';
 
 /** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
 const RUINED_GSM8K = 0.2;
