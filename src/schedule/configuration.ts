@@ -7,6 +7,7 @@ import type { Eviction } from '../eviction/policy.js';
 import type { Geometry, LayerBlock } from '../geometry/geometry.js';
 import type { KernelName, ShapeOf } from '../../kernels/registry.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
+import { FLOAT8_BLOCKS, storedVariant } from '../../kernels/stored-weights.js';
 
 /** What is decoded, and how. */
 export interface Configuration {
@@ -121,12 +122,25 @@ export function partsOf(count: number, size: number): Part[] {
   return [{ size, repeat: whole }, ...(rest > 0 ? [{ size: rest, repeat: 1 }] : [])];
 }
 
-/** A projection of a layer, whose weights a server may hold in 8-bit floats. */
-export const projectInLayer = (c: Configuration, ...[label, m, k, n, when]: Tail<typeof project>): Op[] => {
-  const ops = project(c, label, m, k, n, when);
-  return c.geometry.quantised?.float8 ? ops.map((o) => ({ ...o, variant: 'f8' })) : ops;
-};
+/** A projection of a layer, whose weights a server may hold in fewer bits. */
+export function projectInLayer(c: Configuration, ...rest: Tail<typeof project>): Op[] {
+  const { quantised: q } = c.geometry;
+  if (!q) return project(c, ...rest);
+  const variant = q.float8
+    ? q.blocks
+      ? FLOAT8_BLOCKS
+      : 'f8'
+    : storedVariant({ as: q.unpacked ? 'unpacked' : 'packed', bits: q.layerBits });
+  return project(c, ...rest).map((o) => ({ ...o, variant }));
+}
 type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never;
+
+/** A projection by a table or the head, which few formats store in fewer bits. */
+export function projectByTable(c: Configuration, ...rest: Tail<typeof project>): Op[] {
+  const bits = c.geometry.quantised?.tableBits ?? 16;
+  const ops = project(c, ...rest);
+  return bits < 16 ? ops.map((o) => ({ ...o, variant: storedVariant({ as: 'packed', bits }) })) : ops;
+}
 
 /** A projection. Weights beyond a binding are divided by columns, in pairs as they are stored. */
 export function project(c: Configuration, label: string, m: number, k: number, n: number, when: When = 'always'): Op[] {

@@ -11,6 +11,7 @@ import {
   kvHeadsOf,
   op,
   project,
+  projectByTable,
   projectInLayer,
   type Configuration,
   type Op,
@@ -35,7 +36,10 @@ export function embeddingOps(c: Configuration, rows: number): Op[] {
     2 * width * vocab <= c.bindingBytes
       ? [part(width, 1)]
       : inParts(Math.floor(width / 2), 4 * vocab, c.bindingBytes).map(({ size, repeat }) => part(2 * size, repeat));
-  return [...table, ...(embeddingRank === undefined ? [] : project(c, 'embedding-up', rows, embeddingRank, hidden))];
+  return [
+    ...table,
+    ...(embeddingRank === undefined ? [] : projectByTable(c, 'embedding-up', rows, embeddingRank, hidden)),
+  ];
 }
 
 /** One bias row, added to every row of a projection. */
@@ -259,8 +263,8 @@ export function headOps(c: Configuration, rows: number, choice: Choice): Op[] {
   const { hidden, vocab, normAfterEachLoop, embeddingRank } = c.geometry;
   return [
     ...(normAfterEachLoop ? [] : [norm(c, 'final-norm', 'norm', rows)]),
-    ...(embeddingRank === undefined ? [] : project(c, 'head-down', rows, hidden, embeddingRank)),
-    ...project(c, 'lm-head', rows, tableWidth(c.geometry), Math.ceil(vocab / c.gpus)),
+    ...(embeddingRank === undefined ? [] : projectByTable(c, 'head-down', rows, hidden, embeddingRank)),
+    ...projectByTable(c, 'lm-head', rows, tableWidth(c.geometry), Math.ceil(vocab / c.gpus)),
     op('sample', 'sample', choice, { rows, vocab }),
   ];
 }
