@@ -5,6 +5,7 @@
  */
 import { type OpShape, type OpWork, STORAGE_BYTES } from './op-class.js';
 import { OP_CLASSES, type OpClass } from './op-classes.js';
+import type { StoredWeights } from './stored-weights.js';
 
 /** Kernels of one class reach the same shares of a GPU's rates. */
 export const TUNED_CLASSES = [
@@ -33,6 +34,8 @@ export interface TunedCall {
   };
   /** Done inside a neighbour's kernel: it pays no launch of its own. */
   readonly inside?: boolean;
+  /** Weights that the table's call reads otherwise: in 16 bits, or with one scale a tensor where these have blocks. */
+  readonly stored?: StoredWeights | 'blocks';
 }
 
 /** The class of an operation of the tables. */
@@ -65,6 +68,17 @@ export const listed = (op: OpClass, shape: OpShape): TunedCall => ({
   work: OP_CLASSES[op].work(shape),
   table: { op, shape },
 });
+
+/** A product in 16 bits of weights in fewer: the table's call reads all 16. */
+export function reading(stored: StoredWeights, shape: OpShape): TunedCall {
+  const call = listed('product', shape);
+  const { inner = 0, columns = 0 } = shape;
+  const saved = (STORAGE_BYTES - stored.bits / 8) * inner * columns;
+  return { ...call, work: { ...call.work, bytes: call.work.bytes - saved }, stored };
+}
+
+/** A product of 8-bit floats with a scale a block. */
+export const inBlocks = (shape: OpShape): TunedCall => ({ ...listed('product-fp8', shape), stored: 'blocks' });
 
 /** An operation that no table has. */
 export const unlisted = (

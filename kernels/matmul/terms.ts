@@ -1,5 +1,6 @@
 import { field, padded, type KernelSpec } from '../spec.js';
-import { listed, unlisted } from '../tuned.js';
+import { FLOAT8_BLOCKS, storedIn } from '../stored-weights.js';
+import { inBlocks, listed, reading, unlisted } from '../tuned.js';
 
 /**
  * Rows that the tiled product works on: whole tiles of 16, 32 or 64 rows, 64 columns and 16 steps of depth. `passRows`:
@@ -10,8 +11,12 @@ const MATMUL_TILE = { columns: 64, depth: 16, vectorColumns: 32, mostVectorRows:
 const LEAST_COLUMNS = 64;
 const tileRows = (m: number): number => (m <= 16 ? 16 : m <= 32 ? 32 : 64);
 
-/** 8-bit floats are a server's: no kernel here reads them. */
-const weightBytesOf = (variant: string): number => (variant === 'f32' ? 4 : variant === 'f8' ? 1 : 2);
+/** 8-bit floats and packed weights are a server's: no kernel here reads them. */
+function weightBytesOf(variant: string): number {
+  const stored = storedIn(variant);
+  if (stored) return stored.bits / 8;
+  return variant === 'f32' ? 4 : variant === 'f8' || variant === FLOAT8_BLOCKS ? 1 : 2;
+}
 
 /**
  * y[g] = x[g] · W[g] for every group g: m × k by k × n. groups = 1 is a projection; groups = heads is a per-head
@@ -58,8 +63,13 @@ export const spec: KernelSpec<'groups' | 'm' | 'k' | 'n'> = {
     const [g, m, k, n] = [field(s, 'groups'), field(s, 'm'), field(s, 'k'), field(s, 'n')];
     // A kernel's tile has no fewer columns: an exit gate of one takes its time.
     const columns = Math.max(n, LEAST_COLUMNS);
-    if (g === 1 && (v === 'f16' || v === 'f8'))
-      return listed(v === 'f8' ? 'product-fp8' : 'product', { rows: m, columns, inner: k });
+    if (g === 1 && v !== 'f32') {
+      const shape = { rows: m, columns, inner: k };
+      const stored = storedIn(v);
+      if (stored) return reading(stored, shape);
+      if (v === FLOAT8_BLOCKS) return inBlocks(shape);
+      return listed(v === 'f8' ? 'product-fp8' : 'product', shape);
+    }
     const bytes = g * (k * n * weightBytesOf(v) + (m * k + m * n) * 2);
     return unlisted('product', bytes, { matrix: 2 * g * m * k * n });
   },

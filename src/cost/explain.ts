@@ -69,8 +69,8 @@ export interface CallExplanation {
   readonly leftOut: readonly LeftOut[];
   /** Where what was left out allows more than memory does, whose rate then is the fast end. */
   readonly fastEnd?: { readonly memorySeconds: number; readonly cachedSeconds: number };
-  /** What a server's own kernel does to that price, and the seconds before. */
-  readonly rule?: { readonly what: string; readonly from: number };
+  /** What a server's own kernel does to that price, and the seconds before; how sure that is, `leftOut` may count. */
+  readonly rule?: { readonly what: string; readonly from: number; readonly counted?: true };
 }
 
 /** A kernel's share of how unsure a step is. */

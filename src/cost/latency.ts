@@ -3,6 +3,7 @@
  * the whole.
  */
 import { CONSTANTS } from './constants.js';
+import { PEAK_MARGIN } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
 import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill/calls.js';
@@ -284,7 +285,10 @@ function combine(
   return {
     estimate,
     // Whole servers may be slower than their kernels by any factor, and no faster than the device.
-    low: Math.min(fastest, Math.max(estimate / leastFactor, Math.min(estimate, floor?.memory ?? 0))),
+    low: Math.max(
+      Math.min(fastest, Math.max(estimate / leastFactor, Math.min(estimate, floor?.memory ?? 0))),
+      Math.min(estimate, (floor?.compute ?? 0) / PEAK_MARGIN),
+    ),
     high: Math.max(estimate + Math.sqrt(above2 + unmeasured.above ** 2), estimate * leastFactor),
     evidence: wordFor(evidenceShare),
     evidenceShare,

@@ -25,8 +25,11 @@ export interface QuantisedWeights {
   readonly tableBits: number;
   /** As the file names it, such as `awq 4 bit`. */
   readonly name: string;
-  /** 8-bit floats with a scale a tensor or row, which kernels multiply as they are. */
+  /** 8-bit floats, which kernels multiply as they are; in `blocks` those with a scale a block, not a tensor or row. */
   readonly float8?: true;
+  readonly blocks?: true;
+  /** Servers write them in 16 bits before each product, which others widen on the way. */
+  readonly unpacked?: true;
   /** A server makes them as it loads weights in 16 bits: another model than the one that is stored. */
   readonly whenLoaded?: true;
 }

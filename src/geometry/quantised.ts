@@ -17,6 +17,8 @@ import type { QuantisedWeights } from './geometry.js';
 
 const SCALE_BITS = 16;
 const FLOAT8 = { float8: true } as const;
+const BLOCKS = { float8: true, blocks: true } as const;
+const UNPACKED = { unpacked: true } as const;
 const HINT = 'give the config.json of an unquantised copy, whose cache is the same';
 
 /** Weights of one scale: of a group, or of a row where the group is -1. */
@@ -63,14 +65,16 @@ export function quantisedWeights(c: Config, typeBits: number, row: number): Quan
       return inLayers(scaledBits(bits, SCALE_BITS + bits, groupOf(q, 128), row), `${method} ${bits} bit`);
     }
     case 'bitsandbytes': {
-      if (!q.boolean('load_in_4bit', false)) return inLayers(8 + 32 / row, 'bitsandbytes 8 bit');
+      if (!q.boolean('load_in_4bit', false)) return { ...inLayers(8 + 32 / row, 'bitsandbytes 8 bit'), ...UNPACKED };
       const twice = q.boolean('bnb_4bit_use_double_quant', false);
-      return inLayers(4 + (twice ? 8 / 64 + 32 / (64 * 256) : 32 / 64), 'bitsandbytes 4 bit');
+      const bits = 4 + (twice ? 8 / 64 + 32 / (64 * 256) : 32 / 64);
+      return { ...inLayers(bits, 'bitsandbytes 4 bit'), ...UNPACKED };
     }
     case 'fp8':
     case 'fbgemm_fp8':
-      // Blocks have other kernels.
-      return { ...inLayers(8, 'fp8'), ...(q.has('weight_block_size') ? {} : FLOAT8) };
+      return q.has('weight_block_size')
+        ? { ...inLayers(8, 'fp8 blocks'), ...BLOCKS }
+        : { ...inLayers(8, 'fp8'), ...FLOAT8 };
     case 'compressed-tensors':
       return compressedTensors(q, row, inLayers);
     default:
@@ -100,5 +104,7 @@ function compressedTensors(
     scaledBits(bits, SCALE_BITS + (symmetric ? 0 : bits), group, row),
     `compressed-tensors ${bits} bit`,
   );
-  return bits === 8 && weights.get('type') === 'float' && group === -1 ? { ...stored, ...FLOAT8 } : stored;
+  if (bits !== 8 || weights.get('type') !== 'float') return stored;
+  if (weights.get('strategy') === 'block') return { ...stored, ...BLOCKS };
+  return group === -1 ? { ...stored, ...FLOAT8 } : stored;
 }

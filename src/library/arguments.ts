@@ -63,7 +63,16 @@ const geometry = z
     rope: z.object({ theta: finite.min(1).max(1e15), pairing: z.enum(['half-split', 'adjacent']) }),
     maxPositions: count(LIMITS.positions),
     weightType: z.enum(['bf16', 'f16', 'f32']),
-    quantised: z.object({ layerBits: bits, tableBits: bits, name: text }).optional(),
+    quantised: z
+      .object({
+        layerBits: bits,
+        tableBits: bits,
+        name: text,
+        float8: z.literal(true).optional(),
+        blocks: z.literal(true).optional(),
+        unpacked: z.literal(true).optional(),
+      })
+      .optional(),
   })
   .refine(
     ({ stacks, layers }) => stacks === undefined || stacks.reduce((sum, s) => sum + s.layers * s.runs, 0) === layers,

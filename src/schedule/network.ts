@@ -14,7 +14,7 @@ import {
   streamRows,
 } from './dense.js';
 import type { Rows } from './dense.js';
-import { op, PRICED_ONLY, project, type Bind, type Op } from './op.js';
+import { op, PRICED_ONLY, project, projectByTable, type Bind, type Op } from './op.js';
 
 /**
  * The embedding of tokens. A table beyond a binding is divided by columns, in pairs as they are stored. Rows of a lower
@@ -48,7 +48,7 @@ export function embeddingOps(c: Configuration, rows: number): Op[] {
   const up = product('embedding-up', normedRows, streamRows);
   return [
     ...table,
-    ...(embeddingRank === undefined ? [] : project(c, 'embedding-up', rows, embeddingRank, hidden, up)),
+    ...(embeddingRank === undefined ? [] : projectByTable(c, 'embedding-up', rows, embeddingRank, hidden, up)),
   ];
 }
 
@@ -221,8 +221,8 @@ export function headOps(c: Configuration, rows: number, choice: Choice): Op[] {
   ];
   return [
     ...(normAfterEachLoop ? [] : [norm(c, 'final-norm', rows, final)]),
-    ...(embeddingRank === undefined ? [] : project(c, 'head-down', rows, hidden, embeddingRank, down)),
-    ...project(c, 'lm-head', rows, tableWidth(c.geometry), Math.ceil(vocab / c.gpus), head),
+    ...(embeddingRank === undefined ? [] : projectByTable(c, 'head-down', rows, hidden, embeddingRank, down)),
+    ...projectByTable(c, 'lm-head', rows, tableWidth(c.geometry), Math.ceil(vocab / c.gpus), head),
     op('sample', 'sample', choice, { rows, vocab }, sample),
   ];
 }

@@ -1,6 +1,7 @@
 /** Operations as they are listed: complete, with what they bind. */
 import { anchoredLoops } from '../codecs/registry.js';
 import type { KernelName, ShapeOf } from '../../kernels/registry.js';
+import { FLOAT8_BLOCKS, storedVariant } from '../../kernels/stored-weights.js';
 import type { Frame } from './bind/frame.js';
 import type { Bound } from './bind/refs.js';
 import {
@@ -40,12 +41,25 @@ export const op = <K extends KernelName>(
   repeat = 1,
 ): Op => ({ label, kernel, variant, shape, when, repeat, binds });
 
-/** A projection of a layer, whose weights a server may hold in 8-bit floats. */
-export const projectInLayer = (c: Configuration, ...of: Tail<typeof project>): Op[] => {
-  const ops = project(c, ...of);
-  return c.geometry.quantised?.float8 ? ops.map((o) => ({ ...o, variant: 'f8' })) : ops;
-};
+/** A projection of a layer, whose weights a server may hold in fewer bits. */
+export function projectInLayer(c: Configuration, ...of: Tail<typeof project>): Op[] {
+  const { quantised: q } = c.geometry;
+  if (!q) return project(c, ...of);
+  const variant = q.float8
+    ? q.blocks
+      ? FLOAT8_BLOCKS
+      : 'f8'
+    : storedVariant({ as: q.unpacked ? 'unpacked' : 'packed', bits: q.layerBits });
+  return project(c, ...of).map((o) => ({ ...o, variant }));
+}
 type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never;
+
+/** A projection by a table or the head, which few formats store in fewer bits. */
+export function projectByTable(c: Configuration, ...of: Tail<typeof project>): Op[] {
+  const bits = c.geometry.quantised?.tableBits ?? 16;
+  const ops = project(c, ...of);
+  return bits < 16 ? ops.map((o) => ({ ...o, variant: storedVariant({ as: 'packed', bits }) })) : ops;
+}
 
 /** A projection. Weights beyond a binding are divided by columns, in pairs as they are stored. */
 export function project(

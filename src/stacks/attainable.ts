@@ -43,8 +43,7 @@ const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'product-fp8', 'prefi
 export function paceOf(spec: DeviceSpec, of: TunedClass): Pace {
   if (UNPACED.includes(of)) return ALIKE;
   const floor = REFERENCE.clock / clockOf(spec);
-  const whole = spec.matrixHalved && ON_MATRIX_UNITS.includes(of) ? 2 : 1;
-  const peak = of === 'product-fp8' && !spec.multipliesFp8 ? whole / 2 : whole;
+  const peak = spec.matrixHalved && ON_MATRIX_UNITS.includes(of) ? 2 : 1;
   return { floor, rows: (floor * REFERENCE.units) / spec.units, peak };
 }
 
@@ -90,8 +89,7 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
   const paced = <B extends AttainableLaws['own']>(brackets: B): B =>
     Object.fromEntries(
       TUNED_CLASSES.flatMap((of) => {
-        // Where units do not multiply 8-bit floats, weights are widened on the way to a product in 16 bits.
-        const bracket = brackets[of === 'product-fp8' && !spec.multipliesFp8 ? 'product' : of];
+        const bracket = brackets[of];
         return bracket ? [[of, bracketAt(bracket, paceOf(spec, of))]] : [];
       }),
     ) as unknown as B;

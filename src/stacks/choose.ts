@@ -7,6 +7,7 @@ import type { GpuSources } from './gpu-pricer.js';
 import { runtimeSource } from './runtime.js';
 import type { RuntimeFile } from './runtime-schema.js';
 import {
+  float8On,
   SAME_GENERATION,
   servedBy,
   STACK_CHOICES,
@@ -207,6 +208,7 @@ export function gpuSources(
     stack,
     small,
     laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),
+    float8: float8On(spec),
     server: serverOf(files.servers, stack?.file.stack ?? null),
     spreadOfOthers: spreadOf(files.servers, undefined, spec.id),
     spread: isRuntime(asked) ? spreadOfRuntime(files, asked) : spreadOf(files.servers, stack?.file.stack, spec.id),

@@ -16,6 +16,7 @@ import type { CallExplanation, LeftOut } from '../cost/explain.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import { attainableSeconds, exchangeClass, type AttainableLaws } from './attainable.js';
 import { explainAttainable } from './explain.js';
+import { explainedStored, onUnits, storedPrice, type Float8 } from './fewer-bits.js';
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
 import { fromMemoryBytes } from './warm.js';
@@ -34,6 +35,7 @@ export interface GpuSources {
   /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
   readonly small: StackTables | null;
   readonly laws: AttainableLaws;
+  readonly float8: Float8;
   /** What a server adds to its kernels. */
   readonly server: ServerTime;
   /** How far whole servers were from their predictions: first tokens alone where a runtime tells its steps. */
@@ -51,7 +53,7 @@ const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Prices of a GPU from a stack's tables and from laws. */
 export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link | null): Pricer {
-  const { stack, small, laws } = sources;
+  const { stack, small, laws, float8 } = sources;
   const tables = stack && new StackPredictor(stack.file);
   const smallTables = small && new StackPredictor(small.file);
   const named = stack ? stackName(stack.file) : ATTAINABLE;
@@ -107,8 +109,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       evidence: whole.evidence === 'measured' ? 'interpolated' : whole.evidence,
     };
   };
-  const priced = (call: TunedCall | null, at = rates): Price => {
-    if (!call) return free;
+  const measured = (call: TunedCall, at = rates): Price => {
     const floor = floorOf(call);
     const { table } = call;
     const whole = table && predicted(table.op, table.shape);
@@ -117,6 +118,13 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const chunk = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
     const found = chunk.octavesOutside > 0 ? noWider(chunk, attainableSeconds(laws, call, at)) : chunk;
     return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor, least);
+  };
+  const priced = (asked: TunedCall | null, at = rates): Price => {
+    if (!asked) return free;
+    const call = onUnits(asked, float8);
+    if (!call.stored) return measured(call, at);
+    const floor = floorOf(call);
+    return storedPrice(call, { measured, laws, rates, float8, floor, least: leastOf(call, floor) });
   };
   /** An exchange as a call, and the longest that it takes through a host; null where the link is unknown. */
   const exchangeOf = (kind: CollectiveKind, bytes: number, gpus: number) => {
@@ -152,6 +160,21 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       ? atMost(own, onHosts(sum.price, sum.throughHost))
       : own;
   };
+  const explained = (call: TunedCall): CallExplanation => {
+    const { table } = call;
+    const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
+    const floor = floorOf(call);
+    const least = leastOf(call, floor);
+    const { low, estimate, high, octavesOutside } = measured(call);
+    const byMemory = low === least;
+    const own = table && octavesOutside > 0 ? predicted(table.op, table.shape)?.found : undefined;
+    const capped = own !== undefined && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
+    return {
+      ...(found ?? explainAttainable(laws, call, rates)),
+      ...(found && capped ? { leftOut: [...found.leftOut, noWiderThan(high / estimate)] } : {}),
+      ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: floor.memory - least } } : {}),
+    };
+  };
   return {
     price: eachVariant((kernel, variant) => {
       const spec = KERNELS[kernel];
@@ -163,21 +186,12 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       };
     }),
     explain: ({ kernel, variant, shape }) => {
-      const call = KERNELS[kernel].tuned(shape, variant);
-      if (!call) return NOTHING_TO_EXPLAIN;
-      const { table } = call;
-      const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
-      const floor = floorOf(call);
-      const least = leastOf(call, floor);
-      const { low, estimate, high, octavesOutside } = priced(call);
-      const byMemory = low === least;
-      const own = table && octavesOutside > 0 ? predicted(table.op, table.shape)?.found : undefined;
-      const capped = own !== undefined && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
-      return {
-        ...(found ?? explainAttainable(laws, call, rates)),
-        ...(found && capped ? { leftOut: [...found.leftOut, noWiderThan(high / estimate)] } : {}),
-        ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: floor.memory - least } } : {}),
-      };
+      const asked = KERNELS[kernel].tuned(shape, variant);
+      if (!asked) return NOTHING_TO_EXPLAIN;
+      const call = onUnits(asked, float8);
+      if (!call.stored) return explained(call);
+      const from = listed(call.table!.op, call.table!.shape);
+      return explainedStored(call, explained(from), measured(from), priced(call));
     },
     stepOverhead: { ...sources.server.secondsPerStep, evidence: 'interpolated', by: named },
     sequenceOverhead: { ...sources.server.secondsPerSequence, evidence: 'interpolated', by: named },

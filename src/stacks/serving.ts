@@ -6,6 +6,8 @@ import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { UserError, show } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { RUNTIMES, SERVERS, STACKS, type RuntimeName, type Stack } from '../schema/serving.js';
+import type { DeviceSpec } from '../devices/device.js';
+import type { Float8 } from './fewer-bits.js';
 import type { StackFile } from './stack-schema.js';
 
 export { RUNTIMES, STACKS, type RuntimeName, type Stack };
@@ -297,6 +299,14 @@ const FLASH_ATTENTION_2: readonly string[] = [
 /** Whether attention of a stack walks a sequence's head on one unit alone where each head has a KV head of its own. */
 export const walksAlone = (stack: string, device: string): boolean =>
   stack === 'vllm' && FLASH_ATTENTION_2.includes(device);
+
+/**
+ * What products in 8-bit floats a server has on a GPU. DeepGEMM, whose products have a scale a block, is for compute
+ * capability 9 and 10 (deepseek-ai/DeepGEMM 54e2261, README.md). SGLang takes it there unless told otherwise
+ * (SGL_ENABLE_JIT_DEEPGEMM), and vLLM since autumn 2025 (pull request 29346 leaves it on for dense products).
+ */
+export const float8On = ({ id, vendor, multipliesFp8 }: DeviceSpec): Float8 =>
+  !multipliesFp8 ? 'none' : vendor === 'nvidia' && !FLASH_ATTENTION_2.includes(id) ? 'blocks' : 'rows';
 
 /**
  * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip

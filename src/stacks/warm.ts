@@ -27,8 +27,11 @@ function streamedBytes(of: TunedClass, shape: OpShape, work: OpWork): number {
 }
 
 /** The same of a call of a step, as a table names it; null where others than weights and a decoding cache are read. */
-export const fromMemoryBytes = ({ class: of, table }: TunedCall): number | null =>
-  table && isFromMemory(of) ? streamedBytes(of, table.shape, classSpec(table.op).work(table.shape)) : null;
+export function fromMemoryBytes({ class: of, table, stored }: TunedCall): number | null {
+  if (!table || !isFromMemory(of)) return null;
+  const streamed = streamedBytes(of, table.shape, classSpec(table.op).work(table.shape));
+  return stored && stored !== 'blocks' ? (stored.bits / 8 / STORAGE_BYTES) * streamed : streamed;
+}
 
 /** Bytes of a call that the L2 may hold when it is timed again and again. @param by the repository that timed it */
 export function maybeWarmBytes(of: TunedClass, shape: OpShape, work: OpWork, l2Bytes: number, by: string): number {

@@ -1,12 +1,13 @@
 /** What a reader has to know of a question beside its rows: the GPUs, the model, and settings that change nothing. */
 import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
 import { pathSpec } from '../../codecs/paths.js';
-import { SERVER_GPUS, type DeviceSpec } from '../../devices/catalogue.js';
+import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
 import { formatBytes } from '../../numbers/units.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { UNDIVIDED } from '../../stacks/attainable.js';
+import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
 import { listed } from '../words/words.js';
 import type { Candidate } from '../types.js';
 import type { Sources } from './prepare.js';
@@ -33,7 +34,7 @@ export function notesOf(
       `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
         'joined them all, and take longer over a network',
     );
-  notes.push(...modelNotes(geometry, spec));
+  notes.push(...modelNotes(geometry, gpu?.float8 ?? null));
   const measuredUndivided = gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
   if (gpu?.laws.undivided && !measuredUndivided && geometry.heads === geometry.kvHeads)
     notes.push(
@@ -103,7 +104,7 @@ function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpu
 }
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
-function modelNotes(g: Geometry, spec: DeviceSpec | null): string[] {
+function modelNotes(g: Geometry, float8: Float8 | null): string[] {
   const notes: string[] = [];
   if (g.laterLoopsWindow !== undefined)
     notes.push(
@@ -122,11 +123,7 @@ function modelNotes(g: Geometry, spec: DeviceSpec | null): string[] {
   if (g.quantised)
     notes.push(
       `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
-        (!g.quantised.float8
-          ? '16-bit weights'
-          : spec?.multipliesFp8 === false
-            ? '16-bit weights, to which this GPU widens them, as its units do not multiply 8-bit floats'
-            : 'such weights, which quantise activations on the way'),
+        storedNote(g.quantised, float8),
     );
   return notes;
 }

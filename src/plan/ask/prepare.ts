@@ -18,7 +18,7 @@ import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
 import { tunedAlone } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
-import { readingFewerBits } from '../../stacks/fewer-bits.js';
+import { asSixteenBits } from '../../stacks/fewer-bits.js';
 import { meanLoops, underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import {
@@ -164,9 +164,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       : pricer;
   const host = hostOf(sources, scenario);
   const tabled = choosePricer(sources, notes);
-  const stored = geometry.quantised;
-  const read = tabled && stored && !stored.float8 ? readingFewerBits(tabled, stored) : tabled;
-  const found = read && ofEngine(host, read, sources.gpu?.spreadOfOthers);
+  const found = tabled && ofEngine(host, tabled, sources.gpu?.spreadOfOthers);
   if (host && isEarlierEngine(host))
     notes.push(
       `${host.name} has vLLM’s first engine: what its host takes is not known, so times are those of today’s engine, ` +
@@ -251,7 +249,7 @@ const readWords = (s: Scenario): PlanReport['scenario'] => ({
   description: s.description === undefined ? null : printable(s.description.replace(/\s+/g, ' ').trim()),
 });
 
-function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pricer | null {
+function choosePricer({ spec, calibration, gpu, model }: Sources, notes: string[]): Pricer | null {
   const link = spec?.interconnect ?? null;
   if (calibration) {
     const { file, content, stale } = calibration;
@@ -264,7 +262,8 @@ function choosePricer({ spec, calibration, gpu }: Sources, notes: string[]): Pri
       notes.push(`times are those of a software adapter (${content.device.description}): they say nothing about a GPU`);
     const browser = content.host?.browser;
     if (browser) notes.push(`times were measured in a browser, ${browser.name} ${browser.version}`);
-    return calibrationPricer(content, { stale: new Set(stale), link, source: file });
+    const pricer = calibrationPricer(content, { stale: new Set(stale), link, source: file });
+    return model.geometry.quantised ? asSixteenBits(pricer) : pricer;
   }
   return spec && gpu ? pricesOn(spec, gpu) : null;
 }

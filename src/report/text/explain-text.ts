@@ -204,8 +204,10 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
     ...(rule
       ? [
-          `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}, with the same factors; ` +
-            'how far this is off counts in the width of whole servers, not here',
+          `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}` +
+            (rule.counted
+              ? ''
+              : ', with the same factors; how far this is off counts in the width of whole servers, not here'),
         ]
       : []),
   ];
