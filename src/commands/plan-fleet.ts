@@ -81,9 +81,14 @@ async function simulatedOf(
   }
 }
 
-/** Money an hour where all are priced, else GPUs; what does not run today comes last. */
-function costOf({ fleet, simulated }: AnsweredFleet, priced: boolean): number {
+/**
+ * Money an hour where all are priced, else GPUs; then what --tpot leaves no time for prompts of --ctx tokens, and last
+ * what does not run today.
+ */
+function costOf({ fleet, reports, simulated }: AnsweredFleet, priced: boolean): number {
   const { deploy, upside } = simulated ?? fleet;
   const row = deploy ?? upside;
-  return row === null ? Infinity : ((priced ? row.usdPerHour : null) ?? row.gpus) + (deploy ? 0 : 1e9);
+  const answers = simulated ? 0 : (fleet.deploy?.besidePrompts?.tokens ?? 0);
+  const late = answers > (reports[0]?.contextTokens ?? Infinity) ? 1e8 : 0;
+  return row === null ? Infinity : ((priced ? row.usdPerHour : null) ?? row.gpus) + late + (deploy ? 0 : 1e9);
 }

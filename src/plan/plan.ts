@@ -9,7 +9,7 @@ import { choicesOf, decide, FULL_MISSES, NOTHING_ELSE, type ServingMost } from '
 import { configurationOf, evaluate, unlikeWanted } from './evaluate/evaluate.js';
 import { nearestPlans, relaxations } from './decide/nearest.js';
 import { operate } from './evaluate/operating.js';
-import { MOST_ROWS, markPareto, representatives } from './decide/representatives.js';
+import { isUseless, MOST_ROWS, markPareto, representatives, withoutRoom } from './decide/representatives.js';
 import { withPrompts } from './decide/risks.js';
 import { promptPricer } from './evaluate/prompt-time.js';
 import { withSlowKernels } from './evaluate/slow-kernels.js';
@@ -66,7 +66,7 @@ export function makePlan(
   const plans = ranked.map((p) =>
     early || !(everyRow || named.has(p.id)) ? p : { ...p, prefill: { ...p.prefill, ...prompts(configured(p), p) } },
   );
-  answer = withRemoved(r, withPrompts(r, plans, answer), timed, removed);
+  answer = withRemoved(r, withRoom(r, withPrompts(r, plans, answer), plans), timed, removed);
   const g = r.geometry;
   const report = {
     schema: 'lla-sim/plan' as const,
@@ -121,6 +121,18 @@ function withRemoved(r: PlanRequest, answer: Answer, timed: readonly Plan[], rem
   const others = answer.reason === FULL_MISSES ? NOTHING_ELSE : `of the others ${answer.reason}`;
   const meets = ways.length > 0 ? ` and meets the targets at ${ways.join(', or ')}` : '';
   return { ...answer, reason: `the full cache misses ${full.target} (${full.reason})${meets}; ${others}` };
+}
+
+/** Where what fits lacks room for a prompt, the way of reading it that has room. */
+function withRoom(r: PlanRequest, answer: Answer, plans: readonly Plan[]): Answer {
+  if (answer.verdict !== 'nothing' || answer.reason === null || withoutRoom(plans).length === 0) return answer;
+  const kind = (['chunked', 'by-layer'] as const).find((prefill) =>
+    r.candidates.some((c) => {
+      const p = c.beside ? null : evaluate({ ...r, prefill }, c, { step: false });
+      return p !== null && p.maxBatch.exact >= 1 && !isUseless(p);
+    }),
+  );
+  return kind ? { ...answer, reason: `${answer.reason}; --prefill ${kind} has room` } : answer;
 }
 
 /** Tells the paths that a short table never shows: those that nobody would take, where the codec has another. */

@@ -4,6 +4,7 @@ import { ask, readSources } from '../../src/plan/ask/on-disk.js';
 import { planFleet } from '../../src/plan/decide/fleet.js';
 import { hasSolution } from '../../src/plan/plan.js';
 import { noSolutionError } from '../../src/report/no-solution.js';
+import { formatDecimalBytes } from '../../src/numbers/units.js';
 import type { Scenario } from '../../src/schema/settings.js';
 
 /** The flags of `… meets the targets with 90 % at A, or B`, one list of `[flag, value]` pairs for each way. */
@@ -68,6 +69,29 @@ describe('where nothing fits', () => {
     expect(hasSolution(await ask({ ...s, context: '32k', reserve: '0', utilization: 1 }))).toBe(false);
     expect(await hint({ ...s, context: '1k' })).toMatch(/^lower --reserve/);
     expect(hasSolution(await ask({ ...s, context: '1k', reserve: '0', utilization: 1 }))).toBe(true);
+  });
+});
+
+describe('where a sequence fits and a prompt does not', () => {
+  const s: Scenario = { vram: '80GB', context: '1M', codec: ['lla'], eviction: ['streaming:4+1020'] };
+
+  it('the reason has the figure of the prompt, and the way of reading it that has room', async () => {
+    const { answer, plans } = await ask(s);
+    expect([answer.verdict, answer.fallback]).toEqual(['nothing', null]);
+    expect(answer.reason).toMatch(
+      /^what fits has no room for a prompt: accumulated prefill of 1M tokens takes at least [\d.]+ GB \(lla-21\.33x/,
+    );
+    const least = Math.min(
+      ...plans.filter((p) => !p.marks.some((m) => /^(un|no-)/.test(m.code))).map((p) => p.prefill.peakBytes),
+    );
+    expect(answer.reason).toContain(` ${formatDecimalBytes(least)} `);
+    expect(answer.reason).toMatch(/; --prefill chunked has room$/);
+    expect((await ask({ ...s, prefill: 'chunked' })).answer.fallback).not.toBeNull();
+  });
+
+  it('none is named that does not help', async () => {
+    const { answer } = await ask({ ...s, path: ['fast'] });
+    expect(answer.reason).toBe('what fits saves no memory');
   });
 });
 

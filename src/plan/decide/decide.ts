@@ -5,7 +5,7 @@ import { longestContext } from '../../quality/quality.js';
 import { isRuntime, listedAs, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
 import { formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
-import { isRuined, isUnfit, isUseless, representatives } from './representatives.js';
+import { isRuined, isUnfit, isUseless, representatives, withoutRoom } from './representatives.js';
 import { served } from './served.js';
 import { risksOf } from './risks.js';
 import type { Alternative, Answer, Choice } from '../answer-types.js';
@@ -313,7 +313,7 @@ function reasonOf(
   },
 ): string | null {
   if (o.deploy) return null;
-  if (o.usable.length === 0) return o.fits ? uselessReason(o.plans) : 'nothing fits';
+  if (o.usable.length === 0) return o.fits ? uselessReason(r, o.plans) : 'nothing fits';
   if (o.beyond)
     return r.contextTokens > r.geometry.maxPositions
       ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ` +
@@ -330,11 +330,19 @@ function reasonOf(
 }
 
 /** Why nobody would take any of the plans that fit. */
-function uselessReason(plans: readonly Plan[]): string {
+function uselessReason({ contextTokens }: Asked, plans: readonly Plan[]): string {
+  const least = best(withoutRoom(plans), (p) => -p.prefill.peakBytes);
+  if (least) {
+    const { usableBytes, weightsBytes, codecBytes } = least.memory;
+    return (
+      `what fits has no room for a prompt: ${least.prefill.kind} prefill of ${formatTokens(contextTokens)} tokens ` +
+      `takes at least ${formatDecimalBytes(least.prefill.peakBytes)} (${planName(least)}), ` +
+      `${formatDecimalBytes(usableBytes - weightsBytes - codecBytes)} are free`
+    );
+  }
   const codes = new Set(plans.filter((p) => p.maxBatch.exact >= 1).flatMap((p) => p.marks.map((m) => m.code)));
   const reasons = (
     [
-      ['prefill-does-not-fit', 'has no room for a prompt'],
       ['no-memory-saved', 'saves no memory'],
       ['unfaithful-post-hoc', 'computes something else than was published'],
     ] as const

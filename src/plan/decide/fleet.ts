@@ -8,8 +8,10 @@ import { prepare, type Sources } from '../ask/prepare.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin } from '../evaluate/chance.js';
 import { likelySpeed, verdictOn } from './decide.js';
+import { answersBesidePrompts, type AnswersBesidePrompts } from './risks.js';
 import { served } from './served.js';
 import { configurationOf } from '../evaluate/evaluate.js';
+import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
 import { isUnfit, representatives } from './representatives.js';
@@ -104,26 +106,35 @@ function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' 
  * @param planned of one device, each for another number of GPUs that share the model
  */
 export function fleetOf(users: number, planned: readonly Planned[], asked: number | null = null): Fleet {
-  const all = planned.flatMap(({ request, report }) =>
-    representatives(report.plans.filter((p) => !p.beside)).flatMap((p) => rowOf(users, request, p)),
-  );
+  const all = planned.flatMap(({ request, report }) => {
+    const times = timesOf(request);
+    return representatives(report.plans.filter((p) => !p.beside)).flatMap((p) =>
+      rowOf(users, request, p).map((row) => ({ ...row, ...times(row, p) })),
+    );
+  });
   const requestOf = ({ tensorParallel }: FleetRow): PlanRequest =>
     planned.find(({ request }) => request.gpus === tensorParallel)!.request;
+  const late = (row: FleetRow): number =>
+    row.besidePrompts !== null && row.besidePrompts.tokens > requestOf(row).contextTokens ? 1 : 0;
+  const fewestFirst = (a: FleetRow, b: FleetRow): number => late(a) - late(b) || a.gpus - b.gpus;
+  // Of as many GPUs those whose slow end leaves time for prompts.
+  const unsure = ({ besidePrompts: answers }: FleetRow): number => (answers?.end === 'estimate' ? 1 : 0);
+  const ofCodec = (a: FleetRow, b: FleetRow): number =>
+    fewestFirst(a, b) || unsure(a) - unsure(b) || a.tensorParallel - b.tensorParallel;
   const best = new Map<string, FleetRow>();
   for (const row of all) {
     const key = row.planId.replace(/\/[^/]*/, '');
     const known = best.get(key);
-    if (!known || row.gpus < known.gpus || (row.gpus === known.gpus && row.tensorParallel < known.tensorParallel))
-      best.set(key, row);
+    if (!known || ofCodec(row, known) < 0) best.set(key, row);
   }
-  const rows = [...best.values()]
-    .sort((a, b) => a.gpus - b.gpus || b.tokensPerSecond - a.tokensPerSecond)
-    .map((row) => ({ ...row, ...timesOf(row, requestOf(row)) }));
+  const rows = [...best.values()].sort((a, b) => fewestFirst(a, b) || b.tokensPerSecond - a.tokensPerSecond);
   // Where an answer recommends nothing at all, as beyond the published contexts, neither does a fleet.
   const known = planned.some(({ report: { answer } }) => answer.deploy !== null || answer.upside !== null);
   const kept = known ? rows.filter((row) => row.quality === 'kept') : [];
   const deploy = kept.find((row) => row.servedBy !== null) ?? null;
-  const upside = kept.find((row) => row.servedBy === null && (!deploy || row.gpus < deploy.gpus)) ?? null;
+  const upside =
+    kept.find((row) => row.servedBy === null && (!deploy || (row.gpus < deploy.gpus && late(row) <= late(deploy)))) ??
+    null;
   const fails = rows.find((row) => row.quality === 'lost' && row.gpus < ((upside ?? deploy)?.gpus ?? 0)) ?? null;
   const same = (degree: number): FleetRow | undefined =>
     all.find((row) => row.tensorParallel === degree && deploy !== null && row.name === deploy.name);
@@ -150,18 +161,26 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
 const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefined =>
   served({ ...r, mostSequences: row.mostUsersPerReplica }, plan).serve;
 
-/** The step of a replica with the users that it has. */
-function timesOf(row: FleetRow, r: PlanRequest): Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance'> | null {
-  const candidate = candidateOf(r, row.planId);
-  if (!r.pricer || !candidate) return null;
-  const step = priceStep(configurationOf(r, candidate), r.pricer, row.usersPerReplica, r.contextTokens);
-  const { estimate, low, high, evidence } = step;
-  const seconds = { estimate, low, high };
-  const target = r.targets.secondsPerToken;
-  return {
-    secondsPerStep: seconds,
-    evidence,
-    chance: target === null ? null : chanceWithin({ seconds, evidence }, target),
+/** The step of a replica with the users that it has, and what prompts between its steps leave. */
+function timesOf(
+  r: PlanRequest,
+): (row: FleetRow, p: Plan) => Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance' | 'besidePrompts'> | null {
+  const prompts = promptPricer(r);
+  const { pricer, targets, contextTokens } = r;
+  const target = targets.secondsPerToken;
+  return (row, p) => {
+    const candidate = candidateOf(r, row.planId);
+    if (!pricer || !candidate) return null;
+    const c = configurationOf(r, candidate);
+    const { estimate, low, high, evidence } = priceStep(c, pricer, row.usersPerReplica, contextTokens);
+    const seconds = { estimate, low, high };
+    const prompt = target === null ? null : prompts(c, p).secondsPerPrompt;
+    return {
+      secondsPerStep: seconds,
+      evidence,
+      chance: target === null ? null : chanceWithin({ seconds, evidence }, target),
+      besidePrompts: answersBesidePrompts(r, row.usersPerReplica, seconds, prompt),
+    };
   };
 }
 
@@ -186,6 +205,7 @@ function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
       secondsPerStep: null,
       evidence: null,
       chance: null,
+      besidePrompts: null,
       tokensPerSecond: likelySpeed(p),
       quality: verdictOn(p, r.keep),
       worst: p.qualityKept?.scores[0] ?? null,
@@ -217,6 +237,8 @@ export interface FleetRow {
   readonly evidence: Evidence | null;
   /** Probability that --tpot is met. */
   readonly chance: number | null;
+  /** Answers with which --tpot is kept beside prompts of --ctx tokens; null without that target, or without times. */
+  readonly besidePrompts: AnswersBesidePrompts | null;
   /** Of one replica at its operating point. */
   readonly tokensPerSecond: number;
   readonly quality: Choice['quality'];
@@ -231,7 +253,7 @@ export interface Fleet {
   readonly users: number;
   /** GPUs that share the model, where the question names them. */
   readonly asked: number | null;
-  /** Of each codec the fewest GPUs, fewest first. */
+  /** Of each codec the fewest GPUs, fewest first; last those that --tpot leaves no time for prompts. */
   readonly rows: readonly FleetRow[];
   /** Fewest GPUs with what runs today and keeps quality. */
   readonly deploy: FleetRow | null;

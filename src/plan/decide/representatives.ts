@@ -38,6 +38,14 @@ const USELESS: ReadonlySet<Mark['code']> = new Set(['unfaithful-post-hoc', 'no-m
 /** It computes something else than what was published, saves no memory, or cannot take prompts in. */
 export const isUseless = (p: Marked): boolean => p.marks.some((m) => USELESS.has(m.code));
 
+/** Of plans that fit, those that only lack room for a prompt; none where another is of use. */
+export function withoutRoom(plans: readonly Plan[]): Plan[] {
+  const held = plans.filter((p) => p.maxBatch.exact >= 1);
+  const only = ({ marks }: Marked): boolean =>
+    marks.every(({ code }) => code === 'prefill-does-not-fit' || !USELESS.has(code));
+  return held.every(isUseless) ? held.filter(only) : [];
+}
+
 /** Its published score says that the model no longer reasons. */
 export const isRuined = (p: Marked): boolean => p.marks.some((m) => m.code === 'destroys-generation');
 

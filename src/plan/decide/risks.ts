@@ -1,6 +1,6 @@
 /** What can go wrong with the plans that an answer names, gravest first. */
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
-import { isEstimate } from '../../cost/evidence.js';
+import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
 import { planName } from '../words/words.js';
 import type { Answer, Warning } from '../answer-types.js';
@@ -90,27 +90,64 @@ export function risksOf(
 /** Every answer is longer than this. */
 const SHORT_ANSWER = 32;
 
+/** How long answers must be so that --tpot is kept beside prompts. */
+export interface AnswersBesidePrompts {
+  /** Tokens of each; infinite where a step leaves no time for prompts. */
+  readonly tokens: number;
+  /** At the slow end of times where such an answer fits --ctx, else by the estimate. */
+  readonly end: 'high' | 'estimate';
+}
+
 /**
- * The answer with the length of users' answers from which what runs today keeps to --tpot beside prompts. Sequences
- * wait while others' prompts are read, and each brings one of --ctx tokens an answer.
+ * Sequences wait while others' prompts are read, and each brings one of --ctx tokens an answer.
+ * @param step of so many sequences
+ * @returns null where a time is unknown
  */
-export function withPrompts({ targets }: Pick<PlanRequest, 'targets'>, plans: readonly Plan[], answer: Answer): Answer {
-  const p = plans.find(({ id }) => id === answer.deploy?.planId);
+export function answersBesidePrompts(
+  { targets, contextTokens }: Pick<PlanRequest, 'targets' | 'contextTokens'>,
+  sequences: number,
+  step: Interval | null,
+  prompt: Interval | null,
+): AnswersBesidePrompts | null {
   const target = targets.secondsPerToken;
-  const { batch, secondsPerStep: step } = p?.knee ?? { batch: 0, secondsPerStep: null };
-  const prompt = p?.prefill.secondsPerPrompt;
-  if (!p || target === null || !step || !prompt || step.estimate >= target) return answer;
-  // At the slow end, where a step of it leaves time for prompts.
-  const end = step.high < target ? 'high' : 'estimate';
-  const tokens = (batch * prompt[end]) / (target - step[end]);
-  if (tokens <= SHORT_ANSWER) return answer;
+  if (target === null || !step || !prompt) return null;
+  const at = (end: AnswersBesidePrompts['end']): AnswersBesidePrompts => {
+    const left = target - step[end];
+    return { tokens: left > 0 ? (sequences * prompt[end]) / left : Infinity, end };
+  };
+  const sure = at('high');
+  return sure.tokens <= contextTokens ? sure : at('estimate');
+}
+
+/** The risk of what runs today beside prompts; null where every answer is long enough. */
+export function promptsRisk(name: string, answers: AnswersBesidePrompts | null, contextTokens: number): Warning | null {
+  if (answers === null || answers.tokens <= SHORT_ANSWER) return null;
+  const { tokens, end } = answers;
   const digit = 10 ** Math.max(0, Math.floor(Math.log10(tokens)) - 1);
-  const own: Warning = {
+  const shown = Math.min(contextTokens, digit * Math.ceil(tokens / digit));
+  return {
     code: 'prompts-between',
     message:
-      `beside prompts ${short(p)} keeps to --tpot ${end === 'high' ? '' : 'by the estimate '}where answers have ` +
-      `${digit * Math.ceil(tokens / digit)} tokens or more`,
+      tokens > contextTokens
+        ? `beside prompts of ${formatTokens(contextTokens)} tokens no answer that fits --ctx keeps ${name} to --tpot: ` +
+          'ask lla-sim simulate with your lengths'
+        : `beside prompts ${name} keeps to --tpot ${end === 'high' ? '' : 'by the estimate '}where answers have ` +
+          `${shown} tokens or more${end === 'high' ? '' : ', and at the slow end with none that fits --ctx'}`,
   };
+}
+
+/** The answer with the length of users' answers from which what runs today keeps to --tpot beside prompts. */
+export function withPrompts(
+  r: Pick<PlanRequest, 'targets' | 'contextTokens'>,
+  plans: readonly Plan[],
+  answer: Answer,
+): Answer {
+  const p = plans.find(({ id }) => id === answer.deploy?.planId);
+  if (!p?.knee) return answer;
+  const { batch, secondsPerStep } = p.knee;
+  const answers = answersBesidePrompts(r, batch, secondsPerStep, p.prefill.secondsPerPrompt);
+  const own = promptsRisk(short(p), answers, r.contextTokens);
+  if (own === null) return answer;
   const [gravest, ...others] = answer.risks;
   return { ...answer, risks: [...(gravest ? [gravest] : []), own, ...others] };
 }

@@ -5,7 +5,7 @@ import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/serving.js';
 import { wantedWords } from '../../plan/decide/decide.js';
-import { retrievalRisk } from '../../plan/decide/risks.js';
+import { promptsRisk, retrievalRisk } from '../../plan/decide/risks.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
@@ -213,7 +213,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
       'Risk',
       [
         ...slowWords(fleet, report),
-        ...report.answer.risks.flatMap(({ code, message }) => (deploy && code === 'prompts-between' ? [message] : [])),
+        ...(deploy ? [promptsRisk(deploy.name, deploy.besidePrompts, report.contextTokens)?.message ?? []].flat() : []),
         ...(upside ? [upsideRisk(report, upside.name)] : []),
         'lla-sim simulate adds prompts and queues',
       ].join('; '),
