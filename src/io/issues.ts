@@ -1,4 +1,4 @@
-/** What a schema (zod) found wrong, in this program's words: the place, the rule and the value. The only place for it. */
+/** What a schema (zod) found wrong, in this program's words: the place, the rule and the value. */
 import { show } from '../errors.js';
 
 /** The part of zod's issue that is read. */

@@ -38,7 +38,8 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
     throw new UserError(
-      `calibration ${show(path)} is not a lla-sim calibration of this version: ${issueWords(parsed.error.issues[0], json)}`,
+      `calibration ${show(path)} is not a lla-sim calibration of this version: ` +
+        issueWords(parsed.error.issues[0], json),
       'measure again with lla-sim calibrate',
     );
   // A bundled file is named by its place in the package, wherever that is installed.

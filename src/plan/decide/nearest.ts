@@ -80,7 +80,7 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   return { planId: closest.id, chance, text: lines.map((l) => `  ${l}`).join('\n') };
 }
 
-/** Sequences at the operating point; where no batch meets --tpot, those that miss it by least; null where none count. */
+/** Sequences where it is run, or else those that miss --tpot by least; null where neither is wanted. */
 const batchOf = (r: PlanRequest, p: Plan): number | null =>
   r.targets.secondsPerToken === null ? r.batch : (p.knee?.batch ?? p.nearest?.batch ?? null);
 

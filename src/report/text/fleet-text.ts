@@ -188,7 +188,8 @@ function serviceWords(row: FleetService, device: string): string {
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
-  const { deploy, upside, fails, eightGpus } = fleet;
+  const { deploy, upside, cheapest, fails, eightGpus } = fleet;
+  const least = fleet.rows[0]?.gpus ?? 0;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
   const text: [AnswerLine['label'], string | null][] = [
     ['Enough', enoughWords(fleet, deploy, device)],
@@ -201,9 +202,8 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     ],
     [
       'Cheapest',
-      fleet.cheapest &&
-        rowWords(fleet.cheapest, report) +
-          ((fleet.rows[0]?.gpus ?? 0) < fleet.cheapest.gpus ? '; fewer only with codecs that no server has' : ''),
+      cheapest &&
+        rowWords(cheapest, report) + (least < cheapest.gpus ? '; fewer only with codecs that no server has' : ''),
     ],
     [upsideName(fleet, report), upside && rowWords(upside, report)],
     ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
