@@ -40,10 +40,10 @@ export async function planFleets(
     const several = planned.length > 1;
     const near = planned.flatMap((p) =>
       p.reports.flatMap(({ nearest: one, device }) =>
-        one ? [{ chance: one.chance, text: several ? `  ${device.name}:\n${one.text}` : one.text }] : [],
+        one ? [{ times: one.times ?? Infinity, text: several ? `  ${device.name}:\n${one.text}` : one.text }] : [],
       ),
     );
-    const nearest = near.sort((a, b) => (b.chance ?? 0) - (a.chance ?? 0))[0]?.text;
+    const nearest = near.reduce<(typeof near)[number] | null>((a, b) => (a && a.times <= b.times ? a : b), null)?.text;
     const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
     throw new UserError(
       `no number of GPUs serves these users${nearest === undefined ? '' : `\n${nearest}`}`,

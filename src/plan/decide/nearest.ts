@@ -17,6 +17,8 @@ export interface Nearest {
   readonly planId: string;
   /** Probability of its time targets together, at the batch that comes nearest (or --batch). */
   readonly chance: number | null;
+  /** Its time at the wanted confidence over the target, the larger of both; null where one is unknown. */
+  readonly times: number | null;
   readonly text: string;
 }
 
@@ -77,7 +79,9 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   );
   const relax = relaxations(r, closest);
   if (relax.length > 0) lines.push(`${planName(closest)} meets the targets with ${sure} at ${relax.join(', or ')}`);
-  return { planId: closest.id, chance, text: lines.map((l) => `  ${l}`).join('\n') };
+  const times = excessOf(r, closest);
+  const text = lines.map((l) => `  ${l}`).join('\n');
+  return { planId: closest.id, chance, times: Number.isFinite(times) ? times : null, text };
 }
 
 /** Sequences where it is run, or else those that miss --tpot by least; null where neither is wanted. */
