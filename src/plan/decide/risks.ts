@@ -129,8 +129,8 @@ export function promptsRisk(name: string, answers: AnswersBesidePrompts | null, 
     code: 'prompts-between',
     message:
       tokens > contextTokens
-        ? `beside prompts of ${formatTokens(contextTokens)} tokens no answer that fits --ctx keeps ${name} to --tpot: ` +
-          'ask lla-sim simulate with your lengths'
+        ? `beside prompts of ${formatTokens(contextTokens)} tokens no answer that fits --ctx keeps ${name} to ` +
+          '--tpot: ask lla-sim simulate with your lengths'
         : `beside prompts ${name} keeps to --tpot ${end === 'high' ? '' : 'by the estimate '}where answers have ` +
           `${shown} tokens or more${end === 'high' ? '' : ', and at the slow end with none that fits --ctx'}`,
   };

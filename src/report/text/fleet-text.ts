@@ -344,12 +344,9 @@ export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
 
 /** What its columns mean. */
 export const fleetLegend = (fleet: Fleet, report: PlanReport): string =>
-  `> deploy, + ${upsideName(fleet, report).toLowerCase()}. ${FLEET_COLUMNS}`;
-
-const FLEET_COLUMNS =
-  'GPUs: fewest over replicas × GPUs that share the model. users: of one replica, and the ' +
-  'most that it serves, beside the prefill of a prompt. kernels: the server that runs the plan, else what its ' +
-  'time rests on. keeps: worst published score.';
+  `> deploy, + ${upsideName(fleet, report).toLowerCase()}. GPUs: fewest over replicas × GPUs that share the model. ` +
+  'users: of one replica, and the most that it serves, beside the prefill of a prompt. kernels: the server that runs ' +
+  'the plan, else what its time rests on. keeps: worst published score.';
 
 /**
  * Which of several GPUs serves the users best, and what the others would have to cost; null where it says nothing.
@@ -373,8 +370,7 @@ export function fleetsWords(fleets: readonly AnsweredFleet[]): string | null {
     others.length === 0
       ? []
       : [
-          `${priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`} ` +
-            `${others.join('; ')}`,
+          `${priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`} ${others.join('; ')}`,
         ];
   return [gpus(first), ...next, ...none].join('; ');
 }
