@@ -16,7 +16,7 @@ import { readsFirstRows, type CachedTokens } from './buffers.js';
 import { anchoredIn, type Axis, type Configuration, type Part, type Visit } from './configuration.js';
 import { alone, norm, normedRows, normOf, product } from './dense.js';
 import { anchoredRow, meanRow } from './facts.js';
-import { op, perHead, project, type Bind, type Op } from './op.js';
+import { op, perHead, project, withMore, type Bind, type Op } from './op.js';
 import { accumulate } from './rows.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -75,6 +75,7 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
   const { c, heads } = l;
   const usual = weighsTokens(c.eviction) ? `${type}+scores` : type;
   const keyWidth = of.current ? c.geometry.headDim : 0;
+  const groupSize = groupOf(type, c.choice.groupSize);
   const binds = mergeBinds(l, of);
   return l.parts.flatMap(({ size, repeat }) => {
     const divisions = segments.map(({ tokens, unit }) =>
@@ -83,7 +84,7 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
     const all = divisions.reduce((sum, own) => sum + own.splits, 0);
     let first = 0;
     const attends = segments.map(({ label, kernel, variant = usual, tokens, shape, binds }, i): Op => {
-      const division = { ...(divisions[i] as Division), first, all };
+      const division = withMore(divisions[i] as Division, { first, all });
       first += division.splits;
       const context = tokens.pinned + tokens.ring;
       const { splits } = division;
@@ -91,11 +92,11 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
         label,
         kernel,
         variant,
-        shape: { ...shape, sequences: size, context, groupSize: groupOf(type, c.choice.groupSize), splits },
+        shape: withMore(shape, { sequences: size, context, groupSize, splits }),
         when: 'always',
         repeat,
-        division,
         binds,
+        division,
       };
     });
     const shape = { rows: size * heads, splits: all, width: of.width, keyWidth };

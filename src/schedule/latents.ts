@@ -11,7 +11,7 @@ import type { StepFrame } from './bind/step.js';
 import type { CachePart } from './cache-map.js';
 import { AXES, branchHeadsOf, groupSizeOf, latentsOf, NAME, rankOf, type Axis, type Visit } from './configuration.js';
 import { branchWidth, evictingRows, latentsByLoop, windowOf, type LoopLatents } from './facts.js';
-import { op, perHead, type Bind, type Op } from './op.js';
+import { op, perHead, withMore, type Bind, type Op } from './op.js';
 
 /** Attention over cached latents, or rows rebuilt from them, and the current token. */
 export function latentOps(l: Layer): Op[] {
@@ -367,7 +367,7 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
       kernel: 'attend_block_absorbed',
       tokens: { pinned: 0, ring },
       unit: blockTokens,
-      shape: { ...latentShape(l), blockTokens, functions },
+      shape: withMore(latentShape(l), { blockTokens, functions }),
       binds: attend,
     },
     rebuildSegment(l, 'attend-pinned', { pinned, ring: 0 }, 'pinned'),

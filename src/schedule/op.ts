@@ -31,6 +31,9 @@ export const byAxis = (of: (axis: Axis) => Bind): Readonly<Record<Axis, Bind>> =
   value: of('value'),
 });
 
+/** An object with further fields behind its own: as fields behind a spread they take a microsecond or several. */
+export const withMore = <T extends object, M extends object>(of: T, more: M): T & M => Object.assign({}, of, more);
+
 export const op = <K extends KernelName>(
   label: string,
   kernel: K,
@@ -100,12 +103,14 @@ export const perHead = (
 
 /** The same operations for each of the loops up to the anchor's, in which they run. */
 export const everyAnchoredLoop = (c: Configuration, ops: readonly Op[]): Op[] =>
-  Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, loopsBack) => ops.map((o) => ({ ...o, loopsBack })))
+  Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, loopsBack) =>
+    ops.map((o) => withMore(o, { loopsBack })),
+  )
     .toReversed()
     .flat();
 
 /** The same operations for each of these loops; those of the place's own loop where a latent has one. */
 export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
   if (!spansLoops(c)) return [...ops];
-  return Array.from({ length: c.geometry.loops }, (_, loop) => ops.map((o) => ({ ...o, loop }))).flat();
+  return Array.from({ length: c.geometry.loops }, (_, loop) => ops.map((o) => withMore(o, { loop }))).flat();
 }

@@ -18,7 +18,7 @@ import {
   type Visit,
 } from '../configuration.js';
 import { branchWidth, readsLatents } from '../facts.js';
-import { op, type Bind, type Op } from '../op.js';
+import { op, withMore, type Bind, type Op } from '../op.js';
 import { ropeOp } from '../rows.js';
 import { weighs } from './h2o.js';
 import {
@@ -150,7 +150,7 @@ function attend(
   const cached = label === 'attend-cached';
   const carried = label !== 'attend' || variant.endsWith('+own');
   return carried
-    ? op(label, 'attend_carried', variant, { ...shape, groupSize: cached ? groupSizeOf(c) : 0 }, binds)
+    ? op(label, 'attend_carried', variant, withMore(shape, { groupSize: cached ? groupSizeOf(c) : 0 }), binds)
     : op(label, 'attend_prefill', variant, shape, binds);
 }
 
@@ -186,7 +186,7 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
     ...rotatedEarlier(p, from, rows),
     ...AXES.map((axis) => keepOp(p, axis, rows, 'always', 'earlier')),
     attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens, binds),
-  ].map((o) => ({ ...o, from }));
+  ].map((o) => withMore(o, { from }));
 }
 
 /**

@@ -7,7 +7,7 @@ import { countOf, fromOf, into, type PromptFrame } from '../bind/prompt.js';
 import { placed } from '../bind/refs.js';
 import { AXES, kvHeadsOf, NAME, type Visit } from '../configuration.js';
 import { branchKeyTime, branchWidth, evictingRows, owningTime, readsLatents } from '../facts.js';
-import { op, type Bind, type Op } from '../op.js';
+import { op, withMore, type Bind, type Op } from '../op.js';
 import { append, appendOp, ropeOp } from '../rows.js';
 import { massOf, massTime, weighs } from './h2o.js';
 import {
@@ -93,7 +93,7 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
         : []),
     ...AXES.map((axis) => keepOp(p, axis, rows, owning, 'held')),
   ];
-  return ops.map((o) => ({ ...o, from }));
+  return ops.map((o) => withMore(o, { from }));
 }
 
 /** Rotation of pinned keys by the positions that their tokens have. */

@@ -8,7 +8,7 @@ import { fromOf, into, type PromptFrame } from '../bind/prompt.js';
 import type { Placed } from '../bind/refs.js';
 import { AXES, groupSizeOf, NAME, storageOf, type Axis, type Visit } from '../configuration.js';
 import { branchWidth, closingTime } from '../facts.js';
-import { op, type Bind, type Op } from '../op.js';
+import { op, withMore, type Bind, type Op } from '../op.js';
 import { append, appendOp } from '../rows.js';
 import { joiningTime, prefillRowType, setsRowsAside, keptIn, type Chunk, type Pass } from './pass.js';
 import { cachedShape, load, roleOf } from './rows.js';
@@ -44,7 +44,7 @@ export function keptTokenOps(p: Pass, chunk: Chunk): Op[] {
       return [
         ...(read ? [op(`load-${label}`, 'load', type, { rows, heads, width, groupSize }, loads, when)] : []),
         appendOp(c, `append-${label}`, rows, heads, width, writes, when),
-      ].map((o) => ({ ...o, from }));
+      ].map((o) => withMore(o, { from }));
     }),
   );
 }
