@@ -366,12 +366,8 @@ export function fleetsWords(fleets: readonly AnsweredFleet[]): string | null {
     priced ? gpus(other) : `${gpus(other)}, below ${Math.floor((100 * first.row.gpus) / other.row.gpus)} %`,
   );
   const none = all.flatMap(({ device, row }) => (row ? [] : [`${device}: nothing with confidence`]));
-  const next =
-    others.length === 0
-      ? []
-      : [
-          `${priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`} ${others.join('; ')}`,
-        ];
+  const than = priced ? 'then' : `cheaper only where a GPU costs less than a share of one ${first.device}:`;
+  const next = others.length === 0 ? [] : [`${than} ${others.join('; ')}`];
   return [gpus(first), ...next, ...none].join('; ');
 }
 
