@@ -5,7 +5,7 @@
 import { weightBytes } from '../cost/memory.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { type Stack, type RuntimeName } from './serving.js';
+import { isSince, type Stack, type RuntimeName } from './serving.js';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
@@ -53,22 +53,29 @@ interface Defaults {
 }
 
 /** GPUs with more memory get vLLM's larger defaults, but for A100; and the largest since 0.28 (pull request 51726). */
-const [LARGE_BYTES, LARGEST_BYTES, LARGEST_SINCE] = [70 * GIB, 160 * GIB, 28];
+const [LARGE_BYTES, LARGEST_BYTES, LARGEST_SINCE] = [70 * GIB, 160 * GIB, '0.28'] as const;
 /** vLLM's defaults for its server (vllm/engine/arg_utils.py, get_batch_defaults). */
 const vllmDefaults = (vramBytes: number, device: string, version: string | null): Defaults =>
   vramBytes < LARGE_BYTES || device.startsWith('a100')
     ? { sequences: 256, batchedTokens: 2048 }
-    : { sequences: 1024, batchedTokens: vramBytes >= LARGEST_BYTES && isSince(LARGEST_SINCE, version) ? 16_384 : 8192 };
+    : { sequences: 1024, batchedTokens: vramBytes >= LARGEST_BYTES && isSince(version, LARGEST_SINCE) ? 16_384 : 8192 };
 
 /** SGLang's least limit of sequences; it grows to twice that with the cache (srt/mem_cache, max_running_requests). */
 const SGLANG_SEQUENCES = 2048;
-/** SGLang's chunk of prompts by memory (srt/server_args.py 0.5, chunked_prefill_size). */
-const SGLANG_CHUNKS = [
-  { belowBytes: 35 * GIB, tokens: 2048 },
-  { belowBytes: 60 * GIB, tokens: 4096 },
-  { belowBytes: 160 * GIB, tokens: 8192 },
-  { belowBytes: Infinity, tokens: 16_384 },
+/**
+ * SGLang's chunk of prompts, and the most sequences that decode in CUDA graphs on fewer than four GPUs and on more, by
+ * memory in GiB (srt/server_args.py 0.5, chunked_prefill_size, cuda_graph_max_bs).
+ */
+const SGLANG_TIERS = [
+  { belowGib: 20, tokens: 2048, graphs: [8, 8] },
+  { belowGib: 35, tokens: 2048, graphs: [24, 80] },
+  { belowGib: 60, tokens: 4096, graphs: [32, 160] },
+  { belowGib: 160, tokens: 8192, graphs: [256, 512] },
+  { belowGib: Infinity, tokens: 16_384, graphs: [512, 512] },
 ] as const;
+const sglangTier = (vramBytes: number) => SGLANG_TIERS.find(({ belowGib }) => vramBytes < belowGib * GIB)!;
+const sglangGraphs = ({ vramBytes, gpus }: Pick<Hosted, 'vramBytes' | 'gpus'>): number =>
+  sglangTier(vramBytes).graphs[gpus < 4 ? 0 : 1];
 
 /** TensorRT-LLM's on any GPU (tensorrt_llm/builder.py 008b2b8, BuildConfig). */
 const TRTLLM_DEFAULTS = { sequences: 2048, batchedTokens: 8192 } as const;
@@ -80,7 +87,7 @@ export const serverDefaults = (
   device: string,
 ): Defaults =>
   host?.stack === 'sglang'
-    ? { sequences: SGLANG_SEQUENCES, batchedTokens: SGLANG_CHUNKS.find((c) => vramBytes < c.belowBytes)!.tokens }
+    ? { sequences: SGLANG_SEQUENCES, batchedTokens: sglangTier(vramBytes).tokens }
     : host?.stack === 'trtllm'
       ? TRTLLM_DEFAULTS
       : vllmDefaults(vramBytes, device, host?.version ?? null);
@@ -107,8 +114,8 @@ const COLLECTIVE_BYTES = 1.85 * GIB;
 
 /** What one line of vLLM's versions keeps for itself, of one GPU. */
 interface VllmMemory {
-  /** Of versions 0.x, the first. */
-  readonly since: number;
+  /** The first version. */
+  readonly since: string;
   /** While it samples for all sequences: bytes a sequence and word of the vocabulary. */
   readonly samplerBytes: number;
   /** Buffers that live beside. */
@@ -123,9 +130,9 @@ interface VllmMemory {
  * another engine did not count it (logs in vllm-project/vllm#10511, #17122).
  */
 const VLLM_MEMORY: readonly VllmMemory[] = [
-  { since: 17, samplerBytes: 14.1, bufferBytes: 0.17 * GIB, outsideBytes: 0.25 * GIB },
-  { since: 8, samplerBytes: 38.9, bufferBytes: 0, outsideBytes: 0.13 * GIB },
-  { since: 0, samplerBytes: 0, bufferBytes: 0, outsideBytes: 0.2 * GIB },
+  { since: '0.17', samplerBytes: 14.1, bufferBytes: 0.17 * GIB, outsideBytes: 0.25 * GIB },
+  { since: '0.8', samplerBytes: 38.9, bufferBytes: 0, outsideBytes: 0.13 * GIB },
+  { since: '0', samplerBytes: 0, bufferBytes: 0, outsideBytes: 0.2 * GIB },
 ];
 
 /** Buffers of NCCL (aiconfigurator, `nccl_mem` of h200_sxm.yaml). */
@@ -147,14 +154,7 @@ const activations = (h: Hosted, tokens: number): MemoryPart => ({
 type Rule = (h: Hosted, version: string | null) => Omit<ServerMemory, 'server' | 'date'>;
 
 /** vLLM from 0.21 on counts CUDA graphs into its share, which it raised. */
-const COUNTS_GRAPHS = 21;
-
-/** @param minor of versions 0.x @param version null: today's */
-function isSince(minor: number, version: string | null): boolean {
-  if (version === null) return true;
-  const [major = 0, own = 0] = version.split('.').map(Number);
-  return major > 0 || own >= minor;
-}
+const COUNTS_GRAPHS = '0.21';
 
 /** vLLM runs its largest step once without a cache, then samples as if all sequences were there: the larger counts. */
 function vllmActivations(h: Hosted, memory: VllmMemory, version: string | null): MemoryPart {
@@ -168,10 +168,10 @@ function vllmActivations(h: Hosted, memory: VllmMemory, version: string | null):
 }
 
 const vllm: Rule = (h, version) => {
-  const graphs = isSince(COUNTS_GRAPHS, version);
+  const graphs = isSince(version, COUNTS_GRAPHS);
   // The CUDA context was there before vLLM measures, so it lies in what the share leaves.
   const utilization = graphs ? 0.92 : 0.9;
-  const memory = VLLM_MEMORY.find(({ since }) => isSince(since, version))!;
+  const memory = VLLM_MEMORY.find(({ since }) => isSince(version, since))!;
   return {
     utilization,
     parts: [
@@ -187,45 +187,28 @@ const vllm: Rule = (h, version) => {
   };
 };
 
-/** Sizes of memory, in GiB, at which SGLang takes larger chunks and more graphs, and how near is next to one. */
-const SGLANG_STEPS = [20, 35, 60, 160] as const;
+/** How near a size of memory is next to one at which SGLang takes more. */
 const NEXT_TO = 0.02;
-
-/** SGLang's chunk of prompts, and the most sequences that decode in CUDA graphs, unless told otherwise. */
-function sglangTier(gib: number, gpus: number): readonly [chunk: number, graphs: number] {
-  const few = gpus < 4;
-  return gib < SGLANG_STEPS[0]
-    ? [2048, 8]
-    : gib < SGLANG_STEPS[1]
-      ? [2048, few ? 24 : 80]
-      : gib < SGLANG_STEPS[2]
-        ? [4096, few ? 32 : 160]
-        : gib < SGLANG_STEPS[3]
-          ? [8192, few ? 256 : 512]
-          : [16384, 512];
-}
 
 /**
  * The most sequences that a server decodes in CUDA graphs unless told otherwise, where it is fewer than it runs: beyond
- * it the host launches each kernel (sgl-project/sglang issue 33483). Null where all have graphs.
+ * it the host launches each kernel (sgl-project/sglang issue 33483). Null for other servers.
  */
-export const mostGraphed = (stack: string, { vramBytes, gpus }: Pick<Hosted, 'vramBytes' | 'gpus'>): number | null =>
-  stack === 'sglang' ? sglangTier(vramBytes / GIB, gpus)[1] : stack === 'trtllm' ? TRTLLM_GRAPHS : null;
+export const mostGraphed = (stack: string, hosted: Pick<Hosted, 'vramBytes' | 'gpus'>): number | null =>
+  stack === 'sglang' ? sglangGraphs(hosted) : stack === 'trtllm' ? TRTLLM_GRAPHS : null;
 /** Then 64 and 128 alone: batches are not padded (TensorRT-LLM, llmapi/llm_args.py, CudaGraphConfig). */
 const TRTLLM_GRAPHS = 32;
 
-/** SGLang's default share, from the memory of the GPU in MiB. */
-function sglangReserveMib(capacityMib: number, gpus: number): number {
-  const gib = capacityMib / 1024;
-  const [chunk, graphs] = sglangTier(gib, gpus);
-  const reserved = 512 + 1.5 * chunk + (gpus / 8) * 1024 + 2 * graphs;
-  return gib > 60 ? Math.max(reserved, 10 * 1024) : reserved;
+/** What SGLang leaves of the memory of a GPU by default, MiB. */
+function sglangReserveMib({ vramBytes, gpus }: Hosted): number {
+  const reserved = 512 + 1.5 * sglangTier(vramBytes).tokens + (gpus / 8) * 1024 + 2 * sglangGraphs({ vramBytes, gpus });
+  return vramBytes > 60 * GIB ? Math.max(reserved, 10 * 1024) : reserved;
 }
 
-const sglang: Rule = ({ vramBytes, gpus }) => {
-  const mib = vramBytes / MIB;
-  const stepGib = SGLANG_STEPS.find((gib) => Math.abs(mib / 1024 / gib - 1) < NEXT_TO);
-  const utilization = Math.max(0.1, Math.round((1 - sglangReserveMib(mib, gpus) / mib) * 1000) / 1000);
+const sglang: Rule = (h) => {
+  const mib = h.vramBytes / MIB;
+  const stepGib = SGLANG_TIERS.find(({ belowGib }) => Math.abs(mib / 1024 / belowGib - 1) < NEXT_TO)?.belowGib;
+  const utilization = Math.max(0.1, Math.round((1 - sglangReserveMib(h) / mib) * 1000) / 1000);
   return {
     // Activations, graphs and NCCL lie outside the share, which is one of what the context leaves.
     utilization,

@@ -160,8 +160,9 @@ export function schedulesMeanwhile(stack: string, version: string): boolean {
   return since !== undefined && isSince(version, since);
 }
 
-/** True where a version is `since` or later. */
-function isSince(version: string, since: string): boolean {
+/** True where a version is `since` or later. @param version null for today's */
+export function isSince(version: string | null, since: string): boolean {
+  if (version === null) return true;
   const [own, first] = [version, since].map((text) => text.split('.').map((part) => Number.parseInt(part, 10) || 0));
   const differs = first!.findIndex((part, i) => part !== (own![i] ?? 0));
   return differs < 0 || (own![differs] ?? 0) > first![differs]!;
@@ -175,7 +176,7 @@ const SECOND_ENGINE = { stack: 'vllm', since: '0.8' };
 
 /** True where a version is of an engine that is not today's. @param version null for today's */
 export const isEarlierEngine = ({ stack, version }: { stack: string; version: string | null }): boolean =>
-  stack === SECOND_ENGINE.stack && version !== null && !isSince(version, SECOND_ENGINE.since);
+  stack === SECOND_ENGINE.stack && !isSince(version, SECOND_ENGINE.since);
 
 /** True where one call attends for prompts and for sequences that decode. */
 export const attendsInOneCall = (server: { stack: string; version: string | null }): boolean =>
