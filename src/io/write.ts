@@ -57,7 +57,8 @@ export function makeFolder(path: string, subject: string): void {
   let at = resolve(path);
   try {
     for (; !statSync(at, { throwIfNoEntry: false }); at = dirname(at)) missing.unshift(at);
-    if (!statSync(at).isDirectory()) throw Object.assign(new Error('no folder'), { code: 'ENOTDIR' });
+    if (!statSync(at).isDirectory())
+      throw Object.assign(new Error('no folder'), { code: missing.length > 0 ? 'ENOTDIR' : 'EEXIST' });
     if (missing.length > 0) accessSync(at, constants.W_OK | constants.X_OK);
     // Another process, as of a shard, may make the same one in between.
     for (const folder of missing) if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) mkdirSync(folder);
