@@ -65,10 +65,11 @@ describe('draws', () => {
   });
 });
 
-it('servers that schedule while the GPU works: vLLM from the version on that does', () => {
+it('servers that schedule while the GPU works: each from the version on that does', () => {
   const versions = ['0.9.2', '0.12.0', '0.13.1', '0.14.0', '0.14.0rc1', '0.19.0', '1.0'];
   expect(versions.map((v) => schedulesMeanwhile('vllm', v))).toEqual([false, false, false, true, true, true, true]);
-  expect(schedulesMeanwhile('trtllm', '9.0')).toBe(false);
+  expect(['0.21.0', '1.0.0'].map((v) => schedulesMeanwhile('trtllm', v))).toEqual([false, true]);
+  expect(schedulesMeanwhile('vllm-rlt', '9.0')).toBe(false);
   const pricer = { stepOverhead: { estimate: 2, low: 1, high: 3 } } as Pricer;
   expect(overlapped(pricer).stepOverhead).toMatchObject({ estimate: 0, low: 0, high: 3 });
 });
