@@ -64,11 +64,32 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
     const command = commands.get(name);
     parser.command(name, help, (y) => (command ? declare(y, name, { help, command, all: true }) : y));
   }
-  parser.completion('completion', 'completion script for the shell in $SHELL (bash, zsh)', completer(argv, commands));
+  parser.completion(COMPLETION, COMPLETION_HELP, completer(argv, commands));
   // With a callback for what is printed yargs prints the script, goes on, and finds no such command.
-  if (argv[0] === 'completion' && !argv.includes('--help')) return void parser.showCompletionScript();
+  if (argv[0] === COMPLETION)
+    return (await completionHelp(argv.slice(1))) ? undefined : void parser.showCompletionScript();
   await output(parser, argv.length === 0 ? ['--help'] : argv);
   if (argv.length === 0) throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
+}
+
+const COMPLETION = 'completion';
+const COMPLETION_HELP = 'completion script for the shell in $SHELL (bash, zsh)';
+
+/** Takes no words and no options but --help, which is printed here. @returns whether it was */
+async function completionHelp(given: readonly string[]): Promise<boolean> {
+  const { words } = helpWanted(given);
+  const isHelp = (word: string): boolean => word === '--help' || word === '-h';
+  const [other] = words.filter((word) => !isHelp(word));
+  if (other?.startsWith('-')) throw new UserError(`unknown option ${show(other)}`, seeHelp(COMPLETION));
+  if (other !== undefined)
+    throw new UserError(
+      `${show(other)} is one word too many`,
+      `lla-sim ${COMPLETION} takes nothing; ${seeHelp(COMPLETION)}`,
+    );
+  if (words.length === 0) return false;
+  const help = common(yargs([]).scriptName(`lla-sim ${COMPLETION}`));
+  help.usage(`lla-sim ${COMPLETION}\n\n${COMPLETION_HELP}: add it to the file that the shell reads first`);
+  return (await output(help, ['--help'])) !== '';
 }
 
 /** Prints yargs's output for these words. @returns it */
@@ -97,8 +118,8 @@ const common = (y: Argv): Argv =>
     .alias('help', 'h')
     .wrap(Math.min(110, Math.max(60, process.stdout.columns ?? 100)))
     .epilogue(
-      'Exit codes: 0 done, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel regressed, 5 a figure ' +
-        'outside its tolerance, 6 no usable GPU.',
+      'Exit codes: 0 done, 1 a defect of lla-sim, 2 wrong input, 3 nothing fits or meets the targets, 4 a kernel ' +
+        'regressed, 5 a figure outside its tolerance, 6 no usable GPU, 130 interrupted.',
     );
 
 const tableOf = (command: Command): OptionTable => ({ ...command.options, ...COMMON });

@@ -166,6 +166,18 @@ describe('help', () => {
 });
 
 describe('completion', () => {
+  it('has a help, and refuses words and options', async () => {
+    for (const asked of [['--help'], ['-h'], ['--help', 'all']]) {
+      const { code, out, err } = await inProcess('completion', ...asked);
+      expect([code, err]).toEqual([0, '']);
+      expect(out).toMatch(/^lla-sim completion\n\ncompletion script for the shell in \$SHELL \(bash, zsh\)/);
+    }
+    expect(await refusal('completion', 'bash')).toBe(
+      '"bash" is one word too many; lla-sim completion takes nothing; see lla-sim completion --help',
+    );
+    expect(await refusal('completion', '--shell', 'x')).toBe('unknown option "--shell"; see lla-sim completion --help');
+  });
+
   it('of commands and options', async () => {
     expect(await completionsOf('')).toEqual(expect.arrayContaining(Object.keys(COMMANDS)));
     expect(await completionsOf('plan', '--us')).toContain('--usd-per-hour');
