@@ -3,7 +3,7 @@
  */
 import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
-import { EXIT, UserError } from '../errors.js';
+import { EXIT, requireOneOf, show, UserError } from '../errors.js';
 import { describeAdapter, type AdapterDescription } from './describe.js';
 import { threadsNow } from './processor-time.js';
 
@@ -27,6 +27,9 @@ export interface AdapterOptions {
 
 const PLATFORM_BACKENDS: Partial<Record<NodeJS.Platform, string>> = { darwin: 'metal', win32: 'd3d12' };
 
+/** Backends of Dawn that this platform may have; a driver decides whether one does. */
+const BACKENDS: Partial<Record<NodeJS.Platform, readonly string[]>> = { darwin: ['metal'], win32: ['d3d12', 'vulkan'] };
+
 /** The backend that Dawn takes on this platform, unless another is named. */
 export const ownBackend = (): string => PLATFORM_BACKENDS[process.platform] ?? 'vulkan';
 
@@ -40,9 +43,11 @@ export interface OpenAdapter {
 }
 
 /**
- * @throws UserError (exit code 6) when Dawn finds no adapter
+ * @throws UserError for a backend that this platform does not have; with exit code 6 when Dawn finds no adapter
  */
 export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAdapter> {
+  if (options.backend !== undefined)
+    requireOneOf('--backend', options.backend, BACKENDS[process.platform] ?? [ownBackend()]);
   // Vulkan's window-system layer prints a warning without it.
   process.env.XDG_RUNTIME_DIR ??= tmpdir();
   // GPUBufferUsage and its sisters are globals in a browser, and the type package expects them there.
@@ -53,24 +58,28 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
   const threads = threadsNow();
   const gpu = create(flags);
   const adapter = await request(gpu);
-  if (!adapter) {
+  if (!('requestDevice' in adapter)) {
+    const found = [...new Set(adapter)].map(show).join(' or ');
     throw new UserError(
-      options.adapter === undefined
-        ? 'no usable GPU: Dawn found no adapter'
-        : `no usable GPU: Dawn found no adapter whose name contains "${options.adapter}"`,
-      'install a Vulkan 1.3 driver for the GPU, or a software one with `npm run setup:gpu` ' +
-        '(scripts/setup-software-gpu.sh)',
+      options.adapter !== undefined && found !== ''
+        ? `no usable GPU: no adapter has ${show(options.adapter)} in its name`
+        : 'no usable GPU: Dawn found no adapter',
+      options.adapter !== undefined && found !== ''
+        ? `give --adapter a part of ${found}, or leave it out`
+        : 'install a Vulkan 1.3 driver for the GPU, or a software one with `npm run setup:gpu` ' +
+            '(scripts/setup-software-gpu.sh)',
       EXIT.noGpu,
     );
   }
   return { gpu, adapter, description: describeAdapter(adapter, options.backend ?? ownBackend()), threads };
 }
 
-async function request(gpu: GPU): Promise<GPUAdapter | null> {
+/** The adapter, or the names of those that Dawn found instead. */
+async function request(gpu: GPU): Promise<GPUAdapter | readonly string[]> {
   try {
-    return await gpu.requestAdapter({ powerPreference: 'high-performance' });
-  } catch {
-    // A name that matches nothing rejects where an empty machine resolves to null; both mean the same here.
-    return null;
+    return (await gpu.requestAdapter({ powerPreference: 'high-performance' })) ?? [];
+  } catch (error) {
+    // Where a name matches nothing Dawn lists its adapters: ` * backend: 'vulkan', name: 'llvmpipe (LLVM 15.0.6)'`.
+    return [...String((error as Error).message).matchAll(/, name: '(.*)'/g)].map(([, name = '']) => name);
   }
 }

@@ -5,6 +5,7 @@ import { mix } from '../../src/numbers/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
 import { write, type Step } from '../../kernels/host/plan.js';
 import type { KernelCall } from '../../kernels/registry.js';
+import { openAdapter } from '../../src/gpu/adapter.js';
 import { describeGpu } from './device.js';
 
 const noop: Step = {
@@ -20,7 +21,7 @@ test("an adapter that is not there is the user's error, with exit code 6 and the
   await expect(openDevice({ adapter: 'no such adapter' })).rejects.toMatchObject({
     name: 'UserError',
     exitCode: 6,
-    hint: expect.stringContaining('setup:gpu') as string,
+    hint: expect.stringMatching(/setup:gpu|^give --adapter a part of /) as string,
   });
 });
 
@@ -114,4 +115,18 @@ test.each([
   [{ kernel: 'swiglu', variant: 'f32', shape: { rows: 1 } }, /width must be a whole number/],
 ] as [KernelCall, RegExp][])('a shape that no kernel handles is refused: %j', (call, message) => {
   expect(() => planOperation(call)).toThrow(message);
+});
+
+describeGpu('the choice of an adapter', () => {
+  test('refuses a backend that this platform has not, and names the adapters where no name is meant', async () => {
+    await expect(openAdapter({ backend: 'foo' })).rejects.toMatchObject({
+      message: expect.stringMatching(/^--backend must be one of .*, not "foo"$/) as string,
+      exitCode: 2,
+    });
+    await expect(openAdapter({ adapter: 'no such name' })).rejects.toMatchObject({
+      message: 'no usable GPU: no adapter has "no such name" in its name',
+      hint: expect.stringMatching(/^give --adapter a part of ".+", or leave it out$/) as string,
+      exitCode: 6,
+    });
+  });
 });
