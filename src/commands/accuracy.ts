@@ -1,7 +1,6 @@
 /** `lla-sim accuracy`: predictions beside what others measured on real servers. */
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
-import { parseNumber } from '../numbers/units.js';
 import { WIDTH } from '../report/text/plan-table.js';
 import {
   OUTPUT,
@@ -83,17 +82,17 @@ async function run(args: Args): Promise<ExitCode> {
 const TIMES: ReadonlySet<string> = new Set(['step', 'first token', 'request', 'throughput']);
 
 /** Reads `10%` or `0.1`. A whole number without % is hardly meant as so many times. */
-const toleranceOf = (text: string | null): number =>
-  text === null
-    ? Infinity
-    : text.endsWith('%')
-      ? parseNumber(text.slice(0, -1), '--tolerance', { min: 0, max: 1000 }) / 100
-      : parseShare(text);
-
-function parseShare(text: string): number {
-  const share = parseNumber(text, '--tolerance', { min: 0, max: 1000 });
-  if (share >= 1)
-    throw new UserError(`--tolerance must be a share below 1 or a percentage, not ${show(text)}`, `write ${share}%`);
+function toleranceOf(text: string | null): number {
+  if (text === null) return Infinity;
+  const isPercent = text.endsWith('%');
+  const digits = isPercent ? text.slice(0, -1) : text;
+  const number = /^[0-9.]+$/.test(digits) ? Number(digits) : NaN;
+  const share = isPercent ? number / 100 : number;
+  if (!(share >= 0 && (isPercent ? share <= 10 : share < 1)))
+    throw new UserError(
+      `--tolerance must be a percentage up to 1000% or a share below 1, not ${show(text)}`,
+      !isPercent && number <= 1000 ? `write ${number}%` : 'write for example --tolerance 10%',
+    );
   return share;
 }
 

@@ -109,6 +109,10 @@ describe('rows of one’s own', () => {
     );
     expect((await inProcess('accuracy', '--ledger', file, '--tolerance', '10%')).code).toBe(5);
     expect((await inProcess('accuracy', '--ledger', good, '--tolerance', '10%')).code).toBe(0);
+    for (const wrong of ['abc', '1x%', '2000%', '-1']) {
+      const { code, err } = await inProcess('accuracy', '--ledger', good, `--tolerance=${wrong}`);
+      expect([code, err]).toEqual([2, expect.stringMatching(/must be a percentage up to 1000% or a share below 1/)]);
+    }
     const whole = await inProcess('accuracy', '--ledger', good, '--tolerance', '10');
     expectBadInput(whole);
     expect(whole.err).toContain('not "10"; write 10%');
