@@ -112,9 +112,13 @@ const BAD: readonly (readonly [what: string, content: string | Buffer, message: 
   ['lacks a field', '{"timestamp": 1, "input_length": 2}\n', /line 1 lacks output_length/],
   ['has a column twice', 'arrived_at,arrived_at,num_prefill_tokens,num_decode_tokens\n', /column arrived_at twice/],
   ['is unsorted', `${VIDUR}2,3,4\n1,3,4\n`, /line 3 arrives before the line above/],
-  ['has a negative length', `${VIDUR}1,3,4\n2,-3,4\n`, /line 3 num_prefill_tokens is no whole number/],
-  ['has no output', `${VIDUR}1,3,0\n`, /line 2 num_decode_tokens is no whole number/],
-  ['has a time that is none', `${VIDUR}soon,3,4\n`, /line 2 has no time in arrived_at/],
+  [
+    'has a negative length',
+    `${VIDUR}1,3,4\n2,-3,4\n`,
+    /line 3 num_prefill_tokens must be a whole number from 1 to 1073741824, not "-3"/,
+  ],
+  ['has no output', `${VIDUR}1,3,0\n`, /line 2 num_decode_tokens must be a whole number from .*, not "0"/],
+  ['has a time that is none', `${VIDUR}soon,3,4\n`, /line 2 has no time in arrived_at, but "soon"/],
   ['has too few cells', `${VIDUR}1,3\n`, /line 2 has 2 cells, not 3/],
   ['is no JSON below', `${FORMATS['vLLM']}{\n`, /line 4 is not JSON/],
   [

@@ -1,5 +1,6 @@
 /** Formats of published traces: what a line says of a request. Times in seconds, of any origin. */
 import { parse as parseCsv } from 'csv-parse/sync';
+import { show } from '../../errors.js';
 import type { Draft } from '../scheduler/requests.js';
 
 /** Most tokens of a prompt or an answer that a line may state. */
@@ -117,11 +118,12 @@ function csvFormat({ name, time, prompt, output, seconds }: Columns, names: read
         return 'is not CSV';
       }
       if (cells.length !== names.length) return `has ${cells.length} cells, not ${names.length}`;
-      return write(draft, seconds(cells[t]!.trim()), numberOf(cells[p]!.trim()), numberOf(cells[o]!.trim()), {
-        time,
-        prompt,
-        output,
-      });
+      const [at, asked, made] = [cells[t]!.trim(), cells[p]!.trim(), cells[o]!.trim()] as const;
+      return write(draft, { time: seconds(at), prompt: numberOf(asked), output: numberOf(made) }, [
+        [time, at],
+        [prompt, asked],
+        [output, made],
+      ]);
     },
   };
 }
@@ -134,7 +136,9 @@ function jsonFormat(f: (typeof JSON_FORMATS)[number]): TraceFormat {
       const fields = parseObject(line);
       if (typeof fields === 'string') return fields;
       const number = (name: string): number => (typeof fields[name] === 'number' ? fields[name] : NaN);
-      const problem = write(draft, number(f.time) * f.scale, number(f.prompt), number(f.output), f);
+      const read = { time: number(f.time) * f.scale, prompt: number(f.prompt), output: number(f.output) };
+      const of = (name: string): [string, unknown] => [name, fields[name]];
+      const problem = write(draft, read, [of(f.time), of(f.prompt), of(f.output)]);
       if (problem !== null || f.hashTokens === null) return problem;
       const hashes = fields['hash_ids'];
       if (hashes === undefined) return null;
@@ -157,20 +161,20 @@ function parseObject(line: string): Record<string, unknown> | string {
   }
 }
 
+type Cell = readonly [name: string, text: unknown];
+
+/** @param cells of time, prompt and output, as the line has them */
 function write(
   draft: Draft,
-  time: number,
-  prompt: number,
-  output: number,
-  names: { readonly time: string; readonly prompt: string; readonly output: string },
+  { time, prompt, output }: { readonly time: number; readonly prompt: number; readonly output: number },
+  [timeCell, ...tokenCells]: readonly [Cell, Cell, Cell],
 ): string | null {
-  if (!Number.isFinite(time)) return `has no time in ${names.time}`;
-  for (const [value, name] of [
-    [prompt, names.prompt],
-    [output, names.output],
-  ] as const)
-    if (!Number.isInteger(value) || value < 1 || value > MAX_TOKENS)
-      return `${name} is no whole number from 1 to ${MAX_TOKENS}`;
+  if (!Number.isFinite(time)) return `has no time in ${timeCell[0]}, but ${show(timeCell[1])}`;
+  for (const [i, value] of [prompt, output].entries())
+    if (!Number.isInteger(value) || value < 1 || value > MAX_TOKENS) {
+      const [name, text] = tokenCells[i] as Cell;
+      return `${name} must be a whole number from 1 to ${MAX_TOKENS}, not ${show(text)}`;
+    }
   draft.time = time;
   draft.promptTokens = prompt;
   draft.outputTokens = output;
