@@ -189,11 +189,11 @@ async function readServed(args: Args): Promise<Scenario> {
   refusePlanned(args);
   if (isSet(args, 'skip-bad') && workload.trace === undefined)
     throw new UserError('--skip-bad is about lines of a trace', 'name one with --trace, or leave it out');
-  return {
-    ...scenario,
-    workload,
-    server: { ...scenario.server, ...given(args, SERVER_SETTINGS) },
-  };
+  const server = { ...scenario.server, ...given(args, SERVER_SETTINGS) };
+  const alone = Number(server.replicas ?? 1) === 1 && Number(server.prefillReplicas ?? 0) === 0;
+  if (alone && args.flags['router'] !== undefined && scenario.users === undefined && !isSet(args, 'quiet'))
+    process.stderr.write('--router changes nothing: there is one replica\n');
+  return { ...scenario, workload, server };
 }
 
 /** @throws UserError for a flag that the other settings of the workload leave without a meaning */

@@ -102,6 +102,7 @@ it('decodes in float64 without a GPU, what has no kernels too, and says what it 
   expect(runText(r as never)).toContain('held');
   for (const [args, message] of [
     [['--reference', '--batch', '2'], '--batch means nothing with --reference'],
+    [['--reference', '--top-p', '0.5'], '--top-p means nothing without --temperature'],
     [['--reference', '--fill', '64', '--model', config], '--fill means nothing with --reference'],
     [['--codec', 'flashloop', '--ratio', '5.19'], 'counted as a prompt has no room for the rows of generated tokens'],
     [['--reference', '--codec', 'melt'], 'which the decoder does not run'],

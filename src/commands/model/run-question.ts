@@ -161,6 +161,11 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
     throw new UserError('--stop ends one sequence, and --batch asks for several', 'leave one of them out');
   const temperature = numberFlag(args, 'temperature', '0', { min: 0, max: 100 });
   const topP = numberFlag(args, 'top-p', '1', { min: 1e-6, max: 1 });
+  if (temperature === 0 && textFlag(args, 'top-p') !== null)
+    throw new UserError(
+      '--top-p means nothing without --temperature: the likeliest token is taken',
+      'add --temperature 1, or leave --top-p out',
+    );
   const vram = textFlag(args, 'vram');
   const prefill = textFlag(args, 'prefill') === null ? undefined : choiceFlag(args, 'prefill', PREFILL_METHODS);
   const chunkTokens = parseTokens(textFlag(args, 'prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');
