@@ -103,6 +103,9 @@ export const planCommand: Command = {
   run: async (args) => {
     const { scenario } = await readScenario(args);
     if (!isSet(args, 'link')) return planScenario(scenario, args);
+    const idle = ['rank', 'explain', 'sweep', 'best', 'all', 'notes', 'format'].find((flag) => args.flags[flag]);
+    if (idle !== undefined)
+      throw new UserError(`--link prints a link alone, without --${idle}`, 'leave one of them out');
     const { printLink } = await import('./link.js');
     return inFileWords(args, () => printLink(scenario, outputOf(args)));
   },
@@ -144,6 +147,13 @@ export async function planScenario(
   const explain = textFlag(args, 'explain');
   if (explain !== null && (rank || isSet(args, 'best') || format === 'csv' || format === 'markdown'))
     throw new UserError('--explain is printed below a table or in JSON', 'leave --rank, --best and --format out');
+  const noSweep = isSet(args, 'best')
+    ? '--best'
+    : format === 'csv' || format === 'markdown'
+      ? `--format ${format}`
+      : null;
+  if (isSet(args, 'sweep') && noSweep !== null)
+    throw new UserError(`--sweep is printed below a table or in JSON, not with ${noSweep}`, 'leave one of them out');
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];
   for (const one of scenarios) {

@@ -187,7 +187,9 @@ export function parseEviction(text: string, subject: string): Eviction | null {
       `${subject} must be none, ${POLICY_FORMS.slice(0, -1).join(', ')} or ${POLICY_FORMS.at(-1)}, not ${show(text)}`,
       'write for example streaming:4+256',
     );
-  const [a, b] = [parseTokens(first, subject), parseTokens(second, subject)];
+  const [firstName = '', secondName = ''] = read.form.split('+');
+  const part = (word: string, of: string): number => parseTokens(word, `${subject} ${name}:${read.form}: ${of}`);
+  const [a, b] = [part(first, firstName), part(second, secondName)];
   if (a + b > MAX_TOKENS)
     throw new UserError(`${subject} keeps ${a + b} tokens, more than ${MAX_TOKENS}`, 'give a smaller budget');
   return read.of(a, b);

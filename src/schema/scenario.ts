@@ -54,7 +54,7 @@ const servedFieldOf: typeof fieldOf = (setting) =>
   setting.kind !== 'number'
     ? fieldOf(setting)
     : fieldOf(setting).refine((value) => value === undefined || Number(value) >= 0, {
-        error: (i) => `must be a number of 0 or more, ${received(i.input)}`,
+        error: (i) => `is ${show(i.input)}, and must not be negative`,
       });
 
 const fieldsOf = <K extends string>(

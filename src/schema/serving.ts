@@ -8,6 +8,8 @@ import type { Setting } from './settings.js';
 /** Every kernel launched by itself; a graph of a whole step; a graph of one pass over the looped layers. */
 export const EXECUTIONS = ['eager', 'graphs', 'loop-graphs'] as const;
 export type Execution = (typeof EXECUTIONS)[number];
+/** Of a server that is priced with its runtime: none captures a whole step of a looped model. */
+export const PRICED_EXECUTIONS: readonly Execution[] = EXECUTIONS.filter((execution) => execution !== 'graphs');
 
 /** What is priced with its runtime: a server made for looped models, and Transformers' own generation, eager. */
 export const RUNTIMES = ['vllm-rlt', 'transformers'] as const;

@@ -4,7 +4,7 @@
  */
 import { CODEC_KINDS, PATH_CHOICES, SHARINGS } from '../codecs/codec.js';
 import { POLICY_FORMS } from '../eviction/policy.js';
-import { EXECUTIONS, type Server, type Workload } from './serving.js';
+import { PRICED_EXECUTIONS, type Server, type Workload } from './serving.js';
 
 type SettingKind =
   /** One word or path. */
@@ -146,7 +146,7 @@ export const SETTINGS = {
     kind: 'amount',
     title: 'Budget',
     group: 'Candidates',
-    help: 'keep this many tokens by an unnamed eviction policy',
+    help: 'evict down to this many tokens, whichever policy does it',
   },
   cacheType: {
     kind: 'text',
@@ -266,15 +266,14 @@ export const SETTINGS = {
     group: 'Measurements',
     file: 'path',
     help:
-      'whose kernels: vllm, sglang, trtllm, vllm-rlt or transformers with its runtime, lla-sim, attainable, or a ' +
-      'file ' +
-      'of lla-sim import [one that serves the model]',
+      "a server: vllm, sglang, trtllm; with its host's time: vllm-rlt, transformers; or lla-sim, attainable, or a " +
+      'FILE of lla-sim import [one that serves the model]',
   },
   execution: {
     kind: 'text',
     group: 'Measurements',
     help: 'with --stack vllm-rlt: kernels launched one by one, or a graph of one loop replayed [eager]',
-    choices: EXECUTIONS,
+    choices: PRICED_EXECUTIONS,
   },
   attention: {
     kind: 'text',

@@ -183,6 +183,25 @@ it.each([
   expect([o.code, o.err]).toEqual([2, expect.stringContaining(`${flag} means nothing for full: the cache is not`)]);
 });
 
+it.each([
+  [['--sweep', '--format', 'csv'], '--sweep is printed below a table or in JSON, not with --format csv'],
+  [['--sweep', '--best'], '--sweep is printed below a table or in JSON, not with --best'],
+  [['--rank', '--link'], '--link prints a link alone, without --rank'],
+  [['--codec', 'lla', '--cache-type', 'fp8'], 'do not store 8-bit floats; change --cache-type, --codec, '],
+  [['--eviction', 'streaming:0+4'], '--eviction streaming:SINK+WINDOW: SINK must be a whole number'],
+  [['--execution', 'graphs'], '--execution must be one of eager, loop-graphs, not "graphs"'],
+])('%j is refused', async (flags, words) => {
+  const o = await inProcess('plan', '--device', 'h200', ...flags);
+  expect([o.code, o.err]).toEqual([2, expect.stringContaining(words)]);
+});
+
+it('an eviction policy that keeps every token is said to do nothing', async () => {
+  const note = 'streaming:4+8k keeps as many tokens as --ctx has or more: nothing is evicted';
+  const question = { device: 'h200', context: 4096, codec: ['full' as const] };
+  expect((await planOf({ ...question, eviction: ['streaming:4+8k'] })).notes).toContain(note);
+  expect((await planOf({ ...question, eviction: ['streaming:4+1k'] })).notes.join()).not.toContain('is evicted');
+});
+
 it('ranks override the ratios of a scenario file, which are refused beside them elsewhere', async () => {
   const scenario = 'scenarios/million-tokens.yaml';
   const o = await inProcess('plan', scenario, '--ranks', '64/128', '--format', 'csv');

@@ -113,7 +113,7 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
       first
         ? `none of the codecs, ratios and paths asked for can be: ${first.id}: ${first.reason}`
         : 'no combination of codec, ratio and path is left to plan',
-      'change --codec, --ratio, --ranks or --path',
+      `change ${filter.refuses ? '--cache-type, ' : ''}--codec, --ratio, --ranks or --path`,
     );
   }
   return { candidates, refused };

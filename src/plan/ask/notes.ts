@@ -2,6 +2,7 @@
 import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
+import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
 import { formatBytes } from '../../numbers/units.js';
@@ -63,7 +64,7 @@ export function notesOf(
 function idleSettings(
   scenario: Scenario,
   geometry: Geometry,
-  { choice, branch, targets }: Question,
+  { choice, branch, targets, contextTokens }: Question,
   candidates: readonly Candidate[],
 ): string[] {
   const idle = (name: SettingName, used: boolean, because: string): string[] =>
@@ -71,9 +72,16 @@ function idleSettings(
   const quantised = candidates.some(({ codec, path }) =>
     layoutOf(geometry, codec, path, choice, branch).some(({ storage }) => storage.startsWith('q')),
   );
+  const isAsked = scenario.eviction !== undefined || scenario.budget !== undefined;
+  const keepsAll = new Set(
+    (isAsked ? candidates : []).flatMap(({ eviction: e }) =>
+      e && e.budgetTokens >= contextTokens ? [evictionLabel(e)] : [],
+    ),
+  );
   const branches = candidates.some(({ path }) => pathSpec(path).branch);
   const absorbed = 'no row is on the absorbed path, which alone has a rotary branch';
   return [
+    ...[...keepsAll].map((label) => `${label} keeps as many tokens as --ctx has or more: nothing is evicted`),
     ...idle('groupSize', quantised, 'no row has a quantised cache'),
     ...idle('ropeDim', branches, absorbed),
     ...idle('ropeBranch', branches, absorbed),
