@@ -40,6 +40,8 @@ const FORMATS = ['text', 'json'] as const;
 export const fidelityCommand: Command = {
   options: {
     ...TEACHER_OPTIONS,
+    text: option('text file: the model is judged on its last quarter, and what is fitted, on the rest', 'Text'),
+    tokens: option('file of token numbers, in place of a text', 'Text'),
     'codec-weights': option('judge these codec weights on all paths [fit a grid of codecs]', 'Codec'),
     constants: option(`judge these ${SETTINGS.constants.help}`, 'Codec'),
     full: toggle('every codec, ratio, path, storage and eviction', 'Codec'),
