@@ -102,6 +102,7 @@ export class PaperModel {
       device: choice,
       pricer,
       stack: null,
+      tables: null,
       servingStack: null,
       servingVersion: null,
       candidates: [],

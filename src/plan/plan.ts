@@ -75,6 +75,7 @@ export function makePlan(
     model: { ...g, parameters: parameterCount(g), weightsBytes: weightBytes(g, 1) },
     device: { ...r.device, pricing: r.pricer?.source ?? 'none', stack: r.stack },
     contextTokens: r.contextTokens,
+    stack: r.tables,
     ...(r.fidelity ? { fidelity: headOf(r.fidelity) } : {}),
     settings: {
       cacheType: r.cacheType,

@@ -19,7 +19,7 @@ import type { Nearest } from './decide/nearest.js';
 import type { Timed } from './evaluate/chance.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { QualityFigure } from '../quality/figure.js';
+import type { ComparedFigure } from '../quality/quality.js';
 import type { Contradiction } from '../quality/contradictions.js';
 import type { ReliableRetrieval } from '../quality/quality.js';
 import type { ServerMemory } from '../stacks/server-memory.js';
@@ -67,6 +67,13 @@ export interface DeviceChoice {
   readonly calibration: { readonly file: string; readonly adapter: string; readonly software: boolean } | null;
 }
 
+/** Measured kernels of a serving stack, such as `vllm` `0.24.0`, and their file. */
+export interface PricingTables {
+  readonly name: string;
+  readonly version: string;
+  readonly file: string;
+}
+
 /** A question to the planner in base units, with prices and candidates. */
 export interface PlanRequest {
   readonly scenario: PlanReport['scenario'];
@@ -90,6 +97,7 @@ export interface PlanRequest {
   readonly otherStacks?: () => readonly { readonly stack: string; readonly pricer: Pricer }[];
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
+  readonly tables: PricingTables | null;
   /** `--stack attainable`: without the device's tables. */
   readonly tablesLeftOut?: true;
   /** Whose server would run a full cache, where one is known; its version is null for today's. */
@@ -136,8 +144,15 @@ export interface DecodeFigures {
   readonly tokensPerSecond: Interval | null;
   readonly evidence: Evidence | null;
   readonly evidenceShare: StepPrice['evidenceShare'] | null;
+  /** Whose kernels price it by its evidence: a stack, `lla-sim`, `attainable` or `datasheet`; null without times. */
+  readonly kernels: string | null;
   /** Share of the time by whose kernels it is priced, such as `vLLM 0.24.0` and `attainable`. */
   readonly pricedBy: StepPrice['pricedBy'] | null;
+  /**
+   * Share of the attainable rate at which its tokens a second equal the measured full cache's, both at this kind of
+   * batch; null where none does, and where all kernels are measured.
+   */
+  readonly breakEven: number | null;
   /** Seconds a step of tuned kernels; only beside times that a calibration prices. */
   readonly attainable?: Interval;
   /** Seconds a step that no kernels could do better: memory and arithmetic at the datasheet's rates. */
@@ -296,7 +311,7 @@ export interface Plan {
   readonly atTarget: DecodeFigures | null;
   /** Where no batch meets --tpot: the one that misses it by least, or --batch; else null. */
   readonly nearest: NearestBatch | null;
-  readonly quality: readonly QualityFigure[];
+  readonly quality: readonly ComparedFigure[];
   readonly reliableRetrieval: ReliableRetrieval | null;
   /**
    * Smallest published share of the uncompressed model's value over all scores that count at the context, of the
@@ -358,6 +373,8 @@ export interface PlanReport {
   readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };
   readonly device: DeviceChoice & { readonly pricing: string; readonly stack: string | null };
   readonly contextTokens: number;
+  /** The tables of a server's kernels that price; null where none do. */
+  readonly stack: PricingTables | null;
   /** With `--fidelity`: where the quality of the rows was measured. */
   readonly fidelity?: Omit<Fidelity, 'rows'>;
   readonly settings: {

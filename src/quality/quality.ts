@@ -123,6 +123,15 @@ for (const f of FIGURES) {
  */
 export const teacherOf = (figure: QualityFigure): QualityFigure | null => TEACHERS.get(teacherKey(figure)) ?? null;
 
+/** A published figure with the uncompressed model's value beside it; null where there is none. */
+export interface ComparedFigure extends QualityFigure {
+  readonly teacher: number | null;
+}
+
+/** Figures with the uncompressed model's values beside them. */
+export const compared = (figures: readonly QualityFigure[]): ComparedFigure[] =>
+  figures.map((f) => ({ ...f, teacher: teacherOf(f)?.value ?? null }));
+
 /** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */
 export const isTable = (source: string, wanted: string): boolean =>
   source.toLowerCase().replace(/^table /, '') ===

@@ -224,6 +224,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),
       stack: sources.stack,
+      tables: pricingTables(sources),
       ...(scenario.stack === 'attainable' ? { tablesLeftOut: true } : {}),
       servingStack: servingStack(sources, scenario),
       servingVersion: host?.version ?? null,
@@ -238,6 +239,12 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     },
     refused,
   };
+}
+
+function pricingTables({ gpu }: Sources): PlanReport['stack'] {
+  if (!gpu?.stack) return null;
+  const { path, file } = gpu.stack;
+  return { name: file.stack, version: file.version, file: path };
 }
 
 const depthOf = ({ workload }: Scenario, { loops }: Geometry, preset: string | null): readonly number[] | null =>

@@ -87,9 +87,15 @@ export function withBreakEven(plans: readonly Plan[]): Plan[] {
   return plans.map((plan) => {
     // Both where they are run, or both at their largest batch.
     const [own, full] = plan.knee ? [plan.knee, reference.knee ?? reference.decode] : [plan.decode, reference.decode];
-    return isUnmeasured(own) ? { ...plan, breakEven: breakEven(own, full) } : plan;
+    if (!isUnmeasured(own)) return plan;
+    const decode = { ...plan.decode, breakEven: shareOf(breakEven(plan.decode, reference.decode)) };
+    const found = breakEven(own, full);
+    const knee = plan.knee && { ...plan.knee, breakEven: shareOf(found) };
+    return { ...plan, decode, knee, breakEven: found };
   });
 }
+
+const shareOf = (found: BreakEven | null): number | null => (found && !found.cannot ? found.estimate : null);
 
 const isUnmeasured = (d: DecodeFigures): boolean => d.evidence !== null && isEstimate(d.evidence);
 

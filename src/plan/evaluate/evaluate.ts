@@ -29,7 +29,7 @@ import {
 import type { Interval } from '../../cost/evidence.js';
 import { parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { pathClassOf, showsLoss, type QualityFigure } from '../../quality/figure.js';
-import { qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
+import { compared, qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
@@ -104,7 +104,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const fits = batch >= 1 && batch <= exact;
   const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
   const query = qualityQuery(r, candidate);
-  const quality = query ? qualityOf(query) : [];
+  const quality = query ? compared(qualityOf(query)) : [];
   const measured = measuredRow(r, candidate);
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
   const kept = r.fidelity
@@ -222,7 +222,9 @@ const NO_DECODE = {
   tokensPerSecond: null,
   evidence: null,
   evidenceShare: null,
+  kernels: null,
   pricedBy: null,
+  breakEven: null,
   floor: null,
   unmeasured: null,
   octavesOutside: null,
@@ -252,7 +254,9 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
     tokensPerSecond,
     evidence: step.evidence,
     evidenceShare: step.evidenceShare,
+    kernels: step.evidence === 'roofline' ? 'datasheet' : step.evidence === 'attainable' ? 'attainable' : r.stack,
     pricedBy: step.pricedBy,
+    breakEven: null,
     floor: step.floor,
     unmeasured: step.unmeasured,
     octavesOutside: step.octavesOutside,

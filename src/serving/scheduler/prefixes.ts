@@ -85,13 +85,10 @@ export class Prefixes {
     }
   }
 
-  /** Gives back the units that a request has named. @returns how many */
-  leave(slot: number): number {
+  /** Gives back the units that a request has named, the last one first. */
+  leave(slot: number): void {
     const { requests, pool } = this;
-    const units = requests.units[slot]!;
-    // The end of a text is less likely to be asked again than its beginning.
-    for (let unit = units - 1; unit >= 0; unit--) pool.leave(this.identityOf(slot, unit));
+    for (let unit = requests.units[slot]! - 1; unit >= 0; unit--) pool.leave(this.identityOf(slot, unit));
     requests.units[slot] = 0;
-    return units;
   }
 }

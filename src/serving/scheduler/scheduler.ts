@@ -331,9 +331,11 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const blocks = requests.state[slot] === STATE.decode ? this.stop(slot) : this.blocksOfPrompt(slot);
     const length = requests.computed[slot]!;
     prefixes.nameUnits(slot, length);
-    const freed = blocks - prefixes.leave(slot) * pool.unitBlocks;
-    const promised = this.blocksToEnd(slot);
+    // The end of a text goes first: it is less likely to be asked for again than its beginning.
+    const freed = blocks - requests.units[slot]! * pool.unitBlocks;
     pool.give(freed);
+    prefixes.leave(slot);
+    const promised = this.blocksToEnd(slot);
     running.splice(running.lastIndexOf(slot), 1);
     this.promised -= promised;
     const { left } = this;
