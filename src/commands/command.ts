@@ -67,10 +67,13 @@ export const OUTPUT: OptionTable = {
   output: option('write to this file instead of the terminal', 'Output', { short: 'o' }),
 };
 
+/** Backends of Dawn that this platform may have; a driver decides whether one does. */
+const BACKENDS: Partial<Record<NodeJS.Platform, readonly string[]>> = { darwin: ['metal'], win32: ['d3d12', 'vulkan'] };
+
 /** Which adapter is opened, where there are several. */
 export const ADAPTER: OptionTable = {
   adapter: option('part of the name of the adapter, where there are several'),
-  backend: option("Dawn backend: vulkan, metal, d3d12 [the platform's own]"),
+  backend: option("Dawn backend [the platform's own]", null, { choices: BACKENDS[process.platform] ?? ['vulkan'] }),
 };
 
 /** How a command prints; the first is the default. */

@@ -51,6 +51,12 @@ export async function parse(argv: readonly string[]): Promise<Parsed | null> {
 
 /** Parses a command line that begins with no command: help of the program, its version, completions, or a mistake. */
 async function parseProgram(argv: readonly string[]): Promise<void> {
+  if (argv[0] === COMPLETION) {
+    const shell = await completionShell(argv.slice(1));
+    if (shell === null) return;
+    // Where yargs reads it, when a parser is made.
+    if (shell !== '') process.env['SHELL'] = shell;
+  }
   const parser = common(yargs([]).scriptName('lla-sim'))
     .usage('Capacity planner for looped language models with latent KV caches.\n\n$0 <command>')
     .version(VERSION)
@@ -66,30 +72,30 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
   }
   parser.completion(COMPLETION, COMPLETION_HELP, completer(argv, commands));
   // With a callback for what is printed yargs prints the script, goes on, and finds no such command.
-  if (argv[0] === COMPLETION)
-    return (await completionHelp(argv.slice(1))) ? undefined : void parser.showCompletionScript();
+  if (argv[0] === COMPLETION) return void parser.showCompletionScript();
   await output(parser, argv.length === 0 ? ['--help'] : argv);
   if (argv.length === 0) throw new UserError('no command is given', 'start with: lla-sim plan --vram 141GB --ctx 4096');
 }
 
 const COMPLETION = 'completion';
-const COMPLETION_HELP = 'completion script for the shell in $SHELL (bash, zsh)';
+const COMPLETION_HELP = 'completion script for bash or zsh [the one in $SHELL]';
+const SHELLS = ['bash', 'zsh'];
 
-/** Takes no words and no options but --help, which is printed here. @returns whether it was */
-async function completionHelp(given: readonly string[]): Promise<boolean> {
+/** Takes a shell and --help, which is printed here. @returns the shell, '' for that of the user, null after the help */
+async function completionShell(given: readonly string[]): Promise<string | null> {
   const { words } = helpWanted(given);
-  const isHelp = (word: string): boolean => word === '--help' || word === '-h';
-  const [other] = words.filter((word) => !isHelp(word));
-  if (other?.startsWith('-')) throw new UserError(`unknown option ${show(other)}`, seeHelp(COMPLETION));
-  if (other !== undefined)
-    throw new UserError(
-      `${show(other)} is one word too many`,
-      `lla-sim ${COMPLETION} takes nothing; ${seeHelp(COMPLETION)}`,
-    );
-  if (words.length === 0) return false;
+  const others = words.filter((word) => word !== '--help' && word !== '-h');
+  const option = others.find((word) => word.startsWith('-'));
+  if (option !== undefined) throw new UserError(`unknown option ${show(option)}`, seeHelp(COMPLETION));
+  const [shell = '', more] = others;
+  if (more !== undefined) throw new UserError(`${show(more)} is one word too many`, seeHelp(COMPLETION));
+  if (shell !== '' && !SHELLS.includes(shell))
+    throw new UserError(`completion scripts are for bash and zsh, not ${show(shell)}`, seeHelp(COMPLETION));
+  if (words.length === others.length) return shell;
   const help = common(yargs([]).scriptName(`lla-sim ${COMPLETION}`));
-  help.usage(`lla-sim ${COMPLETION}\n\n${COMPLETION_HELP}: add it to the file that the shell reads first`);
-  return (await output(help, ['--help'])) !== '';
+  help.usage(`lla-sim ${COMPLETION} [shell]\n\n${COMPLETION_HELP}: add it to the file that the shell reads first`);
+  await output(help, ['--help']);
+  return null;
 }
 
 /** Prints yargs's output for these words. @returns it */

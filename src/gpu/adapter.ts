@@ -3,7 +3,7 @@
  */
 import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
-import { EXIT, requireOneOf, show, UserError } from '../errors.js';
+import { EXIT, show, UserError } from '../errors.js';
 import { describeAdapter, type AdapterDescription } from './describe.js';
 import { threadsNow } from './processor-time.js';
 
@@ -27,9 +27,6 @@ export interface AdapterOptions {
 
 const PLATFORM_BACKENDS: Partial<Record<NodeJS.Platform, string>> = { darwin: 'metal', win32: 'd3d12' };
 
-/** Backends of Dawn that this platform may have; a driver decides whether one does. */
-const BACKENDS: Partial<Record<NodeJS.Platform, readonly string[]>> = { darwin: ['metal'], win32: ['d3d12', 'vulkan'] };
-
 /** The backend that Dawn takes on this platform, unless another is named. */
 export const ownBackend = (): string => PLATFORM_BACKENDS[process.platform] ?? 'vulkan';
 
@@ -43,11 +40,9 @@ export interface OpenAdapter {
 }
 
 /**
- * @throws UserError for a backend that this platform does not have; with exit code 6 when Dawn finds no adapter
+ * @throws UserError (exit code 6) when Dawn finds no adapter
  */
 export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAdapter> {
-  if (options.backend !== undefined)
-    requireOneOf('--backend', options.backend, BACKENDS[process.platform] ?? [ownBackend()]);
   // Vulkan's window-system layer prints a warning without it.
   process.env.XDG_RUNTIME_DIR ??= tmpdir();
   // GPUBufferUsage and its sisters are globals in a browser, and the type package expects them there.

@@ -166,14 +166,17 @@ describe('help', () => {
 });
 
 describe('completion', () => {
-  it('has a help, and refuses words and options', async () => {
+  it('has a help, takes a shell, and refuses other words and options', async () => {
     for (const asked of [['--help'], ['-h'], ['--help', 'all']]) {
       const { code, out, err } = await inProcess('completion', ...asked);
       expect([code, err]).toEqual([0, '']);
-      expect(out).toMatch(/^lla-sim completion\n\ncompletion script for the shell in \$SHELL \(bash, zsh\)/);
+      expect(out).toMatch(/^lla-sim completion \[shell\]\n\ncompletion script for bash or zsh \[the one in \$SHELL\]/);
     }
-    expect(await refusal('completion', 'bash')).toBe(
-      '"bash" is one word too many; lla-sim completion takes nothing; see lla-sim completion --help',
+    expect(await refusal('completion', 'fish')).toBe(
+      'completion scripts are for bash and zsh, not "fish"; see lla-sim completion --help',
+    );
+    expect(await refusal('completion', 'zsh', 'bash')).toBe(
+      '"bash" is one word too many; see lla-sim completion --help',
     );
     expect(await refusal('completion', '--shell', 'x')).toBe('unknown option "--shell"; see lla-sim completion --help');
   });

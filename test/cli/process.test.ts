@@ -181,8 +181,9 @@ describe('streams and exit codes', () => {
       expectBadInput(run(...args));
   });
   it('0: a script for the completion of a shell', () => {
-    for (const more of [[], ['zsh']]) {
+    for (const more of [[], ['zsh'], ['bash']]) {
       const o = run('completion', ...more);
+      if (more.length > 0) expect(o.out.includes('#compdef')).toBe(more[0] === 'zsh');
       expect([o.code, o.err]).toEqual([0, '']);
       expect(o.out).toContain('--get-yargs-completions');
     }

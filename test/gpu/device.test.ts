@@ -118,11 +118,7 @@ test.each([
 });
 
 describeGpu('the choice of an adapter', () => {
-  test('refuses a backend that this platform has not, and names the adapters where no name is meant', async () => {
-    await expect(openAdapter({ backend: 'foo' })).rejects.toMatchObject({
-      message: expect.stringMatching(/^--backend must be one of .*, not "foo"$/) as string,
-      exitCode: 2,
-    });
+  test('names the adapters where no name is meant', async () => {
     await expect(openAdapter({ adapter: 'no such name' })).rejects.toMatchObject({
       message: 'no usable GPU: no adapter has "no such name" in its name',
       hint: expect.stringMatching(/^give --adapter a part of ".+", or leave it out$/) as string,
