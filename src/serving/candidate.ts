@@ -1,4 +1,5 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
+import { reservesPrompt } from '../stacks/serving.js';
 import { bytesPerToken } from '../codecs/layout.js';
 import { takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
@@ -114,7 +115,7 @@ export class Service {
       prefixCaching: server.prefixCaching && identities && c.eviction === null,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
-      reserveFullPrompt: true,
+      reserveFullPrompt: reservesPrompt(request.servingStack, request.servingVersion),
       targets,
       disaggregation:
         server.prefillReplicas === 0

@@ -160,6 +160,13 @@ export function schedulesMeanwhile(stack: string, version: string): boolean {
   return since !== undefined && isSince(version, since);
 }
 
+/**
+ * True where a request begins when its whole prompt has room. vLLM before 0.19 asked for room of the first chunk (its
+ * release notes, pull request 37307; read 2026-11-28).
+ */
+export const reservesPrompt = (stack: string | null, version: string | null): boolean =>
+  stack !== 'vllm' || isSince(version, '0.19.0');
+
 /** True where a version is `since` or later. @param version null for today's */
 export function isSince(version: string | null, since: string): boolean {
   if (version === null) return true;

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Pricer, overlapped } from '../../src/cost/latency.js';
-import { schedulesMeanwhile } from '../../src/stacks/serving.js';
+import { reservesPrompt, schedulesMeanwhile } from '../../src/stacks/serving.js';
 import { Calendar } from '../../src/serving/scheduler/calendar.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
 import { SyntheticSource, type SyntheticWorkload } from '../../src/serving/workload/workload.js';
@@ -70,6 +70,8 @@ it('servers that schedule while the GPU works: each from the version on that doe
   expect(versions.map((v) => schedulesMeanwhile('vllm', v))).toEqual([false, false, false, true, true, true, true]);
   expect(['0.21.0', '1.0.0'].map((v) => schedulesMeanwhile('trtllm', v))).toEqual([false, true]);
   expect(schedulesMeanwhile('vllm-rlt', '9.0')).toBe(false);
+  expect(['0.18.1', '0.19.0', null].map((v) => reservesPrompt('vllm', v))).toEqual([false, true, true]);
+  expect(reservesPrompt('sglang', '0.4.0')).toBe(true);
   const pricer = { stepOverhead: { estimate: 2, low: 1, high: 3 } } as Pricer;
   expect(overlapped(pricer).stepOverhead).toMatchObject({ estimate: 0, low: 0, high: 3 });
 });
