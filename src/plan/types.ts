@@ -67,13 +67,6 @@ export interface DeviceChoice {
   readonly calibration: { readonly file: string; readonly adapter: string; readonly software: boolean } | null;
 }
 
-/** Measured kernels of a serving stack, such as `vllm` `0.24.0`, and their file. */
-export interface PricingTables {
-  readonly name: string;
-  readonly version: string;
-  readonly file: string;
-}
-
 /** A question to the planner in base units, with prices and candidates. */
 export interface PlanRequest {
   readonly scenario: PlanReport['scenario'];
@@ -97,7 +90,7 @@ export interface PlanRequest {
   readonly otherStacks?: () => readonly { readonly stack: string; readonly pricer: Pricer }[];
   /** Whose kernels price: a stack, `lla-sim` or `attainable`; null where nothing is known about speed. */
   readonly stack: string | null;
-  readonly tables: PricingTables | null;
+  readonly tables: PlanReport['stack'];
   /** `--stack attainable`: without the device's tables. */
   readonly tablesLeftOut?: true;
   /** Whose server would run a full cache, where one is known; its version is null for today's. */
@@ -148,10 +141,7 @@ export interface DecodeFigures {
   readonly kernels: string | null;
   /** Share of the time by whose kernels it is priced, such as `vLLM 0.24.0` and `attainable`. */
   readonly pricedBy: StepPrice['pricedBy'] | null;
-  /**
-   * Share of the attainable rate at which its tokens a second equal the measured full cache's, both at this kind of
-   * batch; null where none does, and where all kernels are measured.
-   */
+  /** Share of the attainable rate at which it is as fast as the measured full cache; null where none is. */
   readonly breakEven: number | null;
   /** Seconds a step of tuned kernels; only beside times that a calibration prices. */
   readonly attainable?: Interval;
@@ -373,8 +363,8 @@ export interface PlanReport {
   readonly model: Geometry & { readonly parameters: number; readonly weightsBytes: number };
   readonly device: DeviceChoice & { readonly pricing: string; readonly stack: string | null };
   readonly contextTokens: number;
-  /** The tables of a server's kernels that price; null where none do. */
-  readonly stack: PricingTables | null;
+  /** The tables of a server's kernels that price, such as `vllm` `0.24.0`; null where none do. */
+  readonly stack: { readonly name: string; readonly version: string; readonly file: string } | null;
   /** With `--fidelity`: where the quality of the rows was measured. */
   readonly fidelity?: Omit<Fidelity, 'rows'>;
   readonly settings: {

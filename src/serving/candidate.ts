@@ -20,6 +20,7 @@ import type { Ended, Metrics, Targets } from './metrics.js';
 import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
+import { answerShareOf } from './scheduler/outlook.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
 import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { Requested, ServerChoice, WorkloadChoice } from './question.js';
@@ -115,6 +116,7 @@ export class Service {
       prefixCaching: server.prefixCaching && identities && c.eviction === null,
       unitTokens,
       sharedPrefixTokens: workload.sharedPrefixTokens,
+      answerShare: answerShareOf(request.servingStack),
       reserveFullPrompt: reservesPrompt(request.servingStack, request.servingVersion),
       targets,
       disaggregation:

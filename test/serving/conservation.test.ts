@@ -54,6 +54,7 @@ const server = fc.record({
   replicas: fc.constantFrom(1, 1, 3),
   reserveFullPrompt: fc.boolean(),
   reserveAnswer: fc.boolean(),
+  answerShare: fc.constantFrom(null, null, { initial: 0.7, least: 0.1, steps: 8, mostTokens: 12, ahead: 20 }),
   split: fc.boolean(),
   sharing: fc.boolean(),
   seed: fc.nat(1e6),

@@ -3,9 +3,11 @@
  * given service times. Estimates lie within confidence intervals of independent runs.
  */
 import { describe, expect, it } from 'vitest';
+import { Outlook } from '../../src/serving/scheduler/outlook.js';
+import { STATE, type Requests } from '../../src/serving/scheduler/requests.js';
 import { exponential, gamma, streamOf, type Uniform } from '../../src/serving/workload/draws.js';
 import { run } from '../../src/serving/engine.js';
-import type { ServerOptions } from '../../src/serving/scheduler/options.js';
+import type { ReplicaOptions, ServerOptions } from '../../src/serving/scheduler/options.js';
 import { given, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
 const RUNS = 12;
@@ -102,19 +104,74 @@ describe('caches that are sent, 2 s each', () => {
   });
 });
 
+/** First tokens and ends of requests where every iteration takes a second. */
+function served(requests: readonly GivenRequest[], more: Partial<ServerOptions> = {}): [number, number][] {
+  const seen = new Map<number, [number, number]>();
+  run({
+    server: { ...SERVER, ...more },
+    source: given(requests),
+    pricer: pricerOf(() => 1),
+    onEnd: ({ number, arrival, ttftSeconds, e2elSeconds }) =>
+      seen.set(number, [arrival + ttftSeconds, arrival + e2elSeconds]),
+  });
+  return requests.map((_, i) => seen.get(i)!);
+}
+
+describe('room for answers', () => {
+  const share = { initial: 0.5, least: 0.25, steps: 10, mostTokens: 4096, ahead: 1 };
+  /** Of blocks of 16 tokens an answer needs a little more than two beside its prompt. */
+  const at = (time: number, outputTokens = 33): GivenRequest => ({ time, promptTokens: 16, outputTokens });
+  const servedIn = (blocks: number, requests: readonly GivenRequest[], more = {}): [number, number][] =>
+    served(requests, { blocks, answerShare: { ...share, ...more } });
+
+  it('is kept in part of those that decode, whole of those that begin', () => {
+    // The first has two blocks and keeps 32 · 0.475 / 16; each of the others needs 1 + 33 / 16.
+    expect(servedIn(6, [at(0), at(0.5)])[1]).toEqual([34, 66]);
+    expect(servedIn(7, [at(0), at(0.5)])[1]).toEqual([2, 34]);
+    expect(servedIn(9, [at(0), at(0.5), at(0.5)])[2]![0]).toBe(34);
+    expect(servedIn(10, [at(0), at(0.5), at(0.5)])[2]![0]).toBe(2);
+    // Of a long answer no more counts than the most.
+    expect(servedIn(7, [at(0, 90), at(0.5)])[1]![0]).toBe(91);
+    expect(servedIn(7, [at(0, 90), at(0.5)], { mostTokens: 33 })[1]![0]).toBe(2);
+  });
+
+  it('is asked for again only when one has left', () => {
+    // After twenty steps there is room for the second one. It was refused before, and is not looked at.
+    const falls = { least: 0.05, steps: 5 };
+    expect(servedIn(9, [at(0, 100), at(19.5, 65)], falls)[1]![0]).toBe(21);
+    expect(servedIn(9, [at(0, 100), at(0.5, 65)], falls)[1]![0]).toBe(101);
+  });
+
+  it('is made for the next steps where a sequence gives way, but for the last one', () => {
+    const none = { initial: 0, least: 0, mostTokens: 0 };
+    const requests = [at(0), at(0.5), at(0.5)];
+    expect(servedIn(7, requests, none)[1]).toEqual([2, 34]);
+    // The third gives way for a step of the second, which gives way for the steps after it.
+    expect(servedIn(7, requests, { ...none, ahead: 40 }).slice(0, 2)).toEqual([
+      [1, 33],
+      [2, 35],
+    ]);
+  });
+});
+
+it('room for answers is estimated anew by those that stay', () => {
+  const requests = { output: [100, 300], state: [STATE.decode, STATE.decode] } as unknown as Requests;
+  const options = { prefillOnly: false, blockTokens: 10 } as ReplicaOptions;
+  const schedule = { options, requests, running: [0, 1], written: (slot: number) => [40, 60][slot]! };
+  const outlook = new Outlook({ initial: 0.5, least: 0.1, steps: 4, mostTokens: 200, ahead: 20 }, schedule);
+  const kept = (): number => outlook.kept() / (60 / 10 + 200 / 10);
+  expect(kept()).toBeCloseTo(0.5);
+  outlook.step(false);
+  expect(kept()).toBeCloseTo(0.4);
+  outlook.step(true);
+  expect(kept()).toBeCloseTo((40 + 60 + 2 * 20) / 401);
+  for (let i = 0; i < 9; i++) outlook.step(false);
+  expect(kept()).toBeCloseTo(0.1);
+  outlook.rest();
+  expect(kept()).toBeCloseTo(0.5);
+});
+
 describe('asynchronous scheduling', () => {
-  /** First tokens and ends of requests where every iteration takes a second. */
-  const served = (requests: readonly GivenRequest[], more: Partial<ServerOptions> = {}): [number, number][] => {
-    const seen = new Map<number, [number, number]>();
-    run({
-      server: { ...SERVER, ...more },
-      source: given(requests),
-      pricer: pricerOf(() => 1),
-      onEnd: ({ number, arrival, ttftSeconds, e2elSeconds }) =>
-        seen.set(number, [arrival + ttftSeconds, arrival + e2elSeconds]),
-    });
-    return requests.map((_, i) => seen.get(i)!);
-  };
   const on = { asyncScheduling: true };
 
   it('sees a request of a running iteration in the one after the next, and at once where it is idle', () => {

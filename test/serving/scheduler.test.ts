@@ -37,6 +37,7 @@ const drawn = fc.record({
   policy: fc.constantFrom(...POLICIES),
   reserveFullPrompt: fc.boolean(),
   reserveAnswer: fc.constantFrom(false, false, true),
+  answerShare: fc.constantFrom(null, null, { initial: 0.7, least: 0.1, steps: 8, mostTokens: 12, ahead: 20 }),
   asyncScheduling: fc.boolean(),
   batching: fc.constantFrom(...BATCHINGS),
   skippedKv: fc.constantFrom(...SKIPPED_KV),

@@ -59,6 +59,12 @@ export class CountedScheduler extends Scheduler {
     return this.blocksFor(length);
   }
 
+  override written(slot: number): number {
+    const { batch, requests } = this;
+    const steps = requests.state[slot] === STATE.decode ? batch.iteration - requests.began[slot]! : 0;
+    return requests.emitted[slot]! + steps;
+  }
+
   protected override interrupt(slot: number): void {
     this.listener.left?.(slot);
   }

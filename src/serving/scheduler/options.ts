@@ -1,5 +1,6 @@
 /** How requests are served. The names are vLLM's where it has the setting. */
 import type { Targets } from '../metrics.js';
+import type { AnswerShare } from './outlook.js';
 import type { Policy } from './waiting.js';
 
 /** Blocks that a sequence of so many cached tokens takes; none of none. Shares of tokens are rounded up. */
@@ -59,6 +60,8 @@ export interface ReplicaOptions {
    * GUARANTEED_NO_EVICT, its default; vllm-rlt).
    */
   readonly reserveAnswer?: boolean;
+  /** A request begins only where the others keep room for a share of their answers (SGLang). */
+  readonly answerShare?: AnswerShare | null;
   /** Another replica decodes, and gives the first token. */
   readonly prefillOnly: boolean;
 }

@@ -14,21 +14,14 @@
 import { MixedBatch } from './batch.js';
 import { BlockPool } from './blocks.js';
 import { blocksOf, type ReplicaOptions } from './options.js';
+import { Outlook } from './outlook.js';
 import { Prefixes } from './prefixes.js';
 import type { Counts, Listener } from './listener.js';
 import { STATE, type Requests } from './requests.js';
+import { Room } from './room.js';
 import type { WaitingQueue } from './waiting.js';
 
 export const NONE = -1;
-
-/** What requests have of a server; `promised`: blocks to their ends. */
-interface Share {
-  readonly places: number;
-  readonly blocks: number;
-  readonly promised: number;
-}
-
-const NOTHING: Share = { places: 0, blocks: 0, promised: 0 };
 
 /** Why a request that waits could not begin: places in LIMITS (metrics.ts). */
 const [NO_BLOCKS, NO_PLACE, NO_BUDGET] = [0, 1, 2];
@@ -44,18 +37,15 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   readonly loops: number = 1;
   readonly passes: number = 1;
   private readonly prefixes: Prefixes;
+  private readonly room: Room;
+  private readonly outlook: Outlook | null;
   /** Requests of the batch's chunks, and passes that these have had. */
   readonly chunkSlots: Int32Array;
   readonly chunkPasses: Int32Array;
   /** Prompts of which a part is done, and no chunk is worked on. */
   private partial: number[] = [];
-  /** Blocks that those need to their end which have a place. */
-  private promised = 0;
   /** Iterations that prompts have waited for others. */
   private waited = 0;
-  /** What requests left since an iteration was scheduled, and what of it the next one cannot have yet. */
-  private left = NOTHING;
-  private held = NOTHING;
   /** Requests that came later are not seen yet. */
   private until = Infinity;
 
@@ -71,6 +61,8 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const mostChunks = Math.min(options.maxNumSeqs, options.maxNumBatchedTokens) + 1;
     this.pool = new BlockPool(options.blocks, options.unitTokens / options.blockTokens);
     this.prefixes = new Prefixes(options, requests, this.pool, counts);
+    this.room = new Room(options, requests, this.running, this.pool);
+    this.outlook = options.answerShare ? new Outlook(options.answerShare, this) : null;
     this.batch = new MixedBatch(knots, mostChunks);
     this.chunkSlots = new Int32Array(mostChunks);
     this.chunkPasses = new Int32Array(mostChunks);
@@ -93,6 +85,10 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   protected abstract decode(slot: number, length: number, now: boolean): void;
   /** It decodes no longer: its cached and its output tokens are in `requests`. @returns blocks that it has */
   protected abstract stop(slot: number): number;
+  /** Tokens of an answer that are written. */
+  written(slot: number): number {
+    return this.requests.emitted[slot]!;
+  }
   /** It will decode no longer, because it is preempted. */
   protected interrupt(_slot: number): void {}
   /** The passes of the iteration are done. */
@@ -105,9 +101,9 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
    */
   begin(until = Infinity): boolean {
     this.until = until;
-    this.held = until < Infinity ? this.left : NOTHING;
+    this.room.begin(until < Infinity);
     const works = this.schedule();
-    this.left = NOTHING;
+    this.room.scheduled();
     return works;
   }
 
@@ -115,6 +111,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const { batch, options } = this;
     const { promptsFirst, inTurns, maxNumBatchedTokens: most } = options;
     this.limit = NONE;
+    if (this.running.length === 0) this.outlook?.rest();
     const afterPrompts = batch.paused;
     batch.paused = promptsFirst;
     if (promptsFirst) this.schedulePrompts(most, false);
@@ -154,8 +151,11 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
 
   /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
   private growSequences(): boolean {
+    const { outlook } = this;
     let preempted = false;
-    for (; this.needed() > this.available; preempted = true) this.preempt(this.running.at(-1)!);
+    const wanted = (): number => Math.max(this.needed(), preempted ? (outlook?.ahead(this.decoding) ?? 0) : 0);
+    for (; this.decoding > 0 && wanted() > this.room.blocks; preempted = true) this.preempt(this.running.at(-1)!);
+    if (this.decoding > 0) outlook?.step(preempted);
     this.beginTokens();
     return preempted;
   }
@@ -198,7 +198,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const done = requests.computed[slot]!;
     const tokens = Math.min(requests.target[slot]! - done, budget);
     const blocks = this.blocksFor(done + tokens) - this.blocksFor(done);
-    if (blocks > this.available) {
+    if (blocks > this.room.blocks) {
       this.preempt(slot);
       return NONE;
     }
@@ -209,9 +209,19 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
 
   /** Begins requests that wait. @returns what keeps the next one waiting, as `limit` */
   private admit(budget: number): number {
+    const { outlook } = this;
+    if (!outlook || this.waiting.size === 0) return this.admitBeside(0, budget);
+    if (outlook.full !== null) return outlook.full;
+    const limit = this.admitBeside(outlook.kept(), budget);
+    if ((limit === NO_BLOCKS || limit === NO_PLACE) && !this.room.holds) outlook.full = limit;
+    return limit;
+  }
+
+  /** @param kept blocks that stay free for answers */
+  private admitBeside(kept: number, budget: number): number {
     const { options, requests, pool, waiting, batch, running } = this;
     while (waiting.size > 0) {
-      if (running.length + this.held.places >= options.maxNumSeqs) return NO_PLACE;
+      if (!this.room.hasPlace) return NO_PLACE;
       if (budget <= 0) return NO_BUDGET;
       const slot = waiting.peek();
       if (requests.queued[slot]! > this.until) return NONE;
@@ -221,7 +231,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       // Beside sequences come those that decode at once, and beside prompts no others.
       if (options.promptsFirst && comes === batch.paused) return this.limit;
       if (comes) {
-        if (this.blocksToBegin(slot, target) > this.available || this.breaksPromises(slot)) return NO_BLOCKS;
+        if (this.blocksToBegin(slot, target) > this.room.blocks || this.room.breaksPromises(slot)) return NO_BLOCKS;
         this.open(slot);
         this.prefixes.useHits(slot, 0);
         if (this.emit(slot)) continue;
@@ -236,7 +246,10 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       const first = options.chunkedPrefill && !this.rotates ? Math.min(whole, budget) : whole;
       const shared = hits * pool.unitBlocks;
       const needed = this.blocksFor(options.reserveFullPrompt ? target : before + first) - shared;
-      if (needed > this.available - this.prefixes.idleHits(slot, hits) || this.breaksPromises(slot)) return NO_BLOCKS;
+      const own = this.outlook?.blocksFor(slot) ?? 0;
+      const free = this.room.blocks - this.prefixes.idleHits(slot, hits) - (running.length > 0 ? kept + own : 0);
+      if (needed > free || this.room.breaksPromises(slot)) return NO_BLOCKS;
+      kept += own;
       this.open(slot);
       this.prefixes.useHits(slot, hits);
       pool.take(this.blocksFor(before + first) - shared);
@@ -255,7 +268,7 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   private open(slot: number): void {
     this.waiting.pop();
     this.running.push(slot);
-    this.promised += this.blocksToEnd(slot);
+    this.room.opened(slot);
     this.requests.state[slot] = STATE.prefill;
     this.listener.began(slot);
   }
@@ -335,11 +348,9 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
     const freed = blocks - requests.units[slot]! * pool.unitBlocks;
     pool.give(freed);
     prefixes.leave(slot);
-    const promised = this.blocksToEnd(slot);
     running.splice(running.lastIndexOf(slot), 1);
-    this.promised -= promised;
-    const { left } = this;
-    this.left = { places: left.places + 1, blocks: left.blocks + freed, promised: left.promised + promised };
+    if (this.outlook) this.outlook.full = null;
+    this.room.closed(slot, freed);
     requests.computed[slot] = 0;
     return length;
   }
@@ -356,24 +367,6 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
         return NONE;
       });
     return this.blocksFor(this.rotates ? target[slot]! : tokens);
-  }
-
-  /** Blocks that this iteration can have. */
-  private get available(): number {
-    return this.pool.available - this.held.blocks;
-  }
-
-  /** Blocks that a request needs to its end. */
-  private blocksToEnd(slot: number): number {
-    const { prompt, output } = this.requests;
-    return this.blocksFor(prompt[slot]! + (this.options.prefillOnly ? 0 : output[slot]! - 1));
-  }
-
-  /** Whether one more may take blocks that those with a place were promised. */
-  private breaksPromises(slot: number): boolean {
-    const { options, running, pool, promised, held } = this;
-    const most = pool.total - held.promised;
-    return options.reserveAnswer === true && running.length > 0 && promised + this.blocksToEnd(slot) > most;
   }
 
   /** Blocks that hold so many tokens of all loops. */
