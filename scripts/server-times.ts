@@ -3,9 +3,8 @@
  * ledger that fit (AIConfigurator's closed loops: vLLM and TRT-LLM on H100), each replayed by the simulation; written
  * to calibrations/servers.json.
  *
- *   npx esbuild --bundle --platform=node --format=esm scripts/server-times.ts --packages=external
- *     --outfile=dist/plan/server-times.mjs
- *   node dist/plan/server-times.mjs [--write [--keep]]      --keep: times stay, spreads are computed anew
+ *   npm run servers -- [--write | --check]      --check: fails where the file says something else
+ *     --keep: times stay, spreads are computed anew
  *
  * Least absolute relative errors of TPOT, by reweighting; the simulation is run again with each answer until it stays.
  * Between a user and the scheduler: what first tokens take longer than predicted where requests come at random (vLLM on
@@ -31,7 +30,11 @@ import { quantile } from '../src/numbers/statistics.js';
 import { type ServerFile, type ServerTime, isRuntime, STACK_LABELS } from '../src/stacks/serving.js';
 
 const { values } = parseArgs({
-  options: { write: { type: 'boolean', default: false }, keep: { type: 'boolean', default: false } },
+  options: {
+    write: { type: 'boolean', default: false },
+    keep: { type: 'boolean', default: false },
+    check: { type: 'boolean', default: false },
+  },
 });
 const FOLDER = join(PACKAGE_ROOT, 'ledger');
 const FEW_USERS = 16;
@@ -261,7 +264,7 @@ else
         `${(100 * quantile(errors, 0.9)).toFixed(1)} %: ${JSON.stringify(servers[stack])}`,
     );
   }
-if (values.write) {
+if (values.write || values.check) {
   const spread = await spreads(servers);
   const file: ServerFile = {
     schema: 'lla-sim/servers',
@@ -271,5 +274,10 @@ if (values.write) {
       Object.entries(servers).map(([name, own]) => [name, { ...own, spread: spread[name]! }]),
     ),
   };
-  writeFileSync(FILE, `${JSON.stringify(file, null, 1)}\n`);
+  const text = `${JSON.stringify(file, null, 1)}\n`;
+  if (values.write) writeFileSync(FILE, text);
+  else if (text !== readFileSync(FILE, 'utf8')) {
+    console.error('calibrations/servers.json is of other prices: run scripts/server-times.ts with --write');
+    process.exitCode = 1;
+  }
 }

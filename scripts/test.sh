@@ -6,7 +6,9 @@
 # it has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+all=
 if [[ ${1:-} == --all ]]; then
+  all=1
   shift
 elif [[ $# == 0 ]]; then
   export LLA_SIM_QUARTER=${LLA_SIM_QUARTER:-$((RANDOM % 4))}
@@ -28,6 +30,7 @@ found=$(mktemp)
   node scripts/write-schema.mjs --check || wrong=1
   node scripts/check-package.mjs || wrong=1
   node scripts/house.mjs --check || wrong=1
+  [[ -z $all ]] || npm run --silent servers -- --check || wrong=1
   exit "$wrong"
 } >"$found" 2>&1 &
 checks=$!
