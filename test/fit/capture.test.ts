@@ -100,20 +100,11 @@ describeGpu('capture and fit', (device) => {
 
   it(`a fitted codec of full rank decodes as the full cache does (seed ${SEED})`, async () => {
     const width = g.loops * g.headDim;
-    const codec = { kind: 'lla', rankK: width, rankV: width } as const;
-    const { fitted, kept } = await fitCodec(
-      teacher,
-      windows,
-      { codec, initialisation: 'svd', seed: SEED },
-      { memoryBytes: 2 ** 20 },
-    );
-    expect(kept.svd).toBeCloseTo(1, 6);
-    expect(kept['first-loop']).toBeLessThan(1);
-    const logitsOf = async (own: object): Promise<Float32Array> => {
+    const logitsOf = async (own: object, tensors?: TensorSource): Promise<Float32Array> => {
       const decoder = await openDecoder(
         device,
         { ...exactConfiguration(teacher), ...own },
-        { weights: { ...teacher.weights, codec: fitted.tensors }, batch: 1, contextTokens: 64 },
+        { weights: { ...teacher.weights, ...(tensors ? { codec: tensors } : {}) }, batch: 1, contextTokens: 64 },
       );
       try {
         for (const token of windows[0] as number[]) await decoder.step([token]);
@@ -122,8 +113,24 @@ describeGpu('capture and fit', (device) => {
         decoder.close();
       }
     };
-    // Directions are kept as f16, which moves logits by up to 0.0053 (seed 314692547).
-    expect(relative(await logitsOf({ codec, path: 'reconstruct' }), await logitsOf({}))).toBeLessThan(1e-2);
+    const exact = await logitsOf({});
+    const errorOf = async (rankK: number): Promise<number> => {
+      const codec = { kind: 'lla', rankK, rankV: width } as const;
+      const { fitted, kept } = await fitCodec(
+        teacher,
+        windows,
+        { codec, initialisation: 'svd', seed: SEED },
+        { memoryBytes: 2 ** 20 },
+      );
+      if (rankK === width) expect(kept.svd).toBeCloseTo(1, 6);
+      expect(kept['first-loop']).toBeLessThan(1);
+      return relative(await logitsOf({ codec, path: 'reconstruct' }, fitted.tensors), exact);
+    };
+    // Directions are kept as f16, which moves logits by 0.0003 to 0.011: a weight's draw decides. One direction fewer
+    // moves them 11 to 160 times as far (eight seeds, among them 541103260).
+    const [whole, fewer] = [await errorOf(width), await errorOf(width - 1)];
+    expect(whole).toBeLessThan(0.03);
+    expect(whole).toBeLessThan(fewer / 4);
   });
 });
 
