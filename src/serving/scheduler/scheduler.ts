@@ -152,9 +152,12 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   /** Lets sequences begin their next token, for which there must be a block. @returns true where some were preempted */
   private growSequences(): boolean {
     const { outlook } = this;
-    let preempted = false;
-    const wanted = (): number => Math.max(this.needed(), preempted ? (outlook?.ahead(this.decoding) ?? 0) : 0);
-    for (; this.decoding > 0 && wanted() > this.room.blocks; preempted = true) this.preempt(this.running.at(-1)!);
+    let [preempted, ahead] = [false, 0];
+    while (this.decoding > 0 && Math.max(this.needed(), ahead) > this.room.blocks) {
+      this.preempt(this.running.at(-1)!);
+      preempted = true;
+      ahead = outlook?.ahead(this.decoding) ?? 0;
+    }
     if (this.decoding > 0) outlook?.step(preempted);
     this.beginTokens();
     return preempted;
