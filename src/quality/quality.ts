@@ -129,7 +129,7 @@ export interface ComparedFigure extends QualityFigure {
 }
 
 /** Figures with the uncompressed model's values beside them. */
-export const compared = (figures: readonly QualityFigure[]): ComparedFigure[] =>
+export const withTeachers = (figures: readonly QualityFigure[]): ComparedFigure[] =>
   figures.map((f) => ({ ...f, teacher: teacherOf(f)?.value ?? null }));
 
 /** True when a figure's source is the table that a user means: `isocache`, `Table isocache`. */

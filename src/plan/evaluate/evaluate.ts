@@ -28,8 +28,14 @@ import {
 } from '../../cost/memory.js';
 import type { Interval } from '../../cost/evidence.js';
 import { parameterCount, type Geometry } from '../../geometry/geometry.js';
-import { pathClassOf, showsLoss, type QualityFigure } from '../../quality/figure.js';
-import { compared, qualityOf, reliableRetrieval, teacherOf, type QualityQuery } from '../../quality/quality.js';
+import { pathClassOf, showsLoss } from '../../quality/figure.js';
+import {
+  qualityOf,
+  reliableRetrieval,
+  withTeachers,
+  type ComparedFigure,
+  type QualityQuery,
+} from '../../quality/quality.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
@@ -104,7 +110,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const fits = batch >= 1 && batch <= exact;
   const layout = layoutOf(g, codec, candidate.path, r.choice, r.branch);
   const query = qualityQuery(r, candidate);
-  const quality = query ? compared(qualityOf(query)) : [];
+  const quality = query ? withTeachers(qualityOf(query)) : [];
   const measured = measuredRow(r, candidate);
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
   const kept = r.fidelity
@@ -367,11 +373,11 @@ const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} 
  * Metrics whose published figures for one plan differ by more than 0.05, each held against the uncompressed model's in
  * its own table: groups score that differently, too.
  */
-export function contradictedMetrics(figures: readonly QualityFigure[]): string[] {
+export function contradictedMetrics(figures: readonly ComparedFigure[]): string[] {
   const range = new Map<string, [number, number]>();
   for (const f of figures) {
     if (f.unit !== 'fraction' || f.contextTokens !== null || f.isTeacher) continue;
-    const value = f.value - (teacherOf(f)?.value ?? 0);
+    const value = f.value - (f.teacher ?? 0);
     const [low, high] = range.get(f.metric) ?? [value, value];
     range.set(f.metric, [Math.min(low, value), Math.max(high, value)]);
   }
