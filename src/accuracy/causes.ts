@@ -31,20 +31,20 @@ const CAUSES: readonly Cause[] = [
       'are 4 % off (GPUStack)',
   },
   {
-    holds: (j) => /^qwen3-(14|32)b-.*-128$/.test(j.row.id) && j.figure === 'itlSeconds' && !isTooFast(j),
+    holds: (j) => j.file === 'gpustack' && /-128$/.test(j.row.id) && j.figure === 'itlSeconds' && !isTooFast(j),
     words:
       'of answers of four tokens ITL is three quarters of TPOT to the third digit, in vLLM and TRT-LLM alike: the ' +
       'client counts a fourth gap, of an empty last chunk. TPOT of these rows on A100 is 1, 3, 10 and 30 % off',
   },
   {
-    holds: (j) => /^qwen3-(14|32)b-h100-/.test(j.row.id) && isTooFast(j),
+    holds: (j) => j.file === 'gpustack' && /^qwen3-(14|32)b-h100-/.test(j.row.id) && isTooFast(j),
     words:
       'the source says H100 SXM; one sequence of 32k tokens took it 43.3 ms a token of Qwen3-32B: 73.9 GB at ' +
       '1.71 TB/s, half of an SXM’s rate, 86 % of an H100 PCIe’s. The same source’s A100 took 48.6 ms. Priced as an ' +
       'H100 PCIe, throughput of 2k tokens and more is 9 to 36 % too high, where it is 64 to 120 %',
   },
   {
-    holds: ({ row, kind }) => /^qwen3-(14|32)b-a100-80-vllm-128$/.test(row.id) && kind !== 'step',
+    holds: ({ file, row, kind }) => file === 'gpustack' && /-a100-80-vllm-128$/.test(row.id) && kind !== 'step',
     words:
       '1,000 requests at once: in twice the mean time to a first token less the whole run, 12 s, none is answered. ' +
       'That is 12 ms a request in front of vLLM’s scheduler (TRT-LLM there: 1 to 2), which is not modelled',
@@ -56,7 +56,8 @@ const CAUSES: readonly Cause[] = [
       'second first tokens came 23 ms late: time of a request in front of vLLM’s scheduler, which is not modelled',
   },
   {
-    holds: ({ row, kind }) => row.id.startsWith('qwen3-8b-h100-vllm-users-') && kind === 'first token',
+    holds: ({ file, row, kind }) =>
+      file === 'gpustack' && row.id.startsWith('qwen3-8b-h100-vllm-users-') && kind === 'first token',
     words:
       '32 to 41 ms later than predicted for 1, 2, 4 and 8 users alike: time of a request in front of vLLM’s ' +
       'scheduler, which is not modelled',

@@ -3,7 +3,17 @@ import { csvCell, markdownText } from '../report/tables.js';
 import { columns, wrap, type Column } from '../report/text/text.js';
 import { formatError, percent } from '../numbers/units.js';
 import { SERVERS } from '../schema/serving.js';
-import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
+import { median } from '../numbers/statistics.js';
+import { isEarlierEngine } from '../stacks/serving.js';
+import {
+  EARLIER,
+  GROUPINGS,
+  TIMES,
+  type AccuracyFigure,
+  type AccuracyReport,
+  type Group,
+  type Grouping,
+} from './report.js';
 
 const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
 
@@ -189,6 +199,44 @@ export function accuracyMarkdown(report: AccuracyReport): string {
       ),
     ].join('\n') + '\n'
   );
+}
+
+/**
+ * The table of docs/trust.md: how predictions of times fared by server and GPU, on models with loops and without. A
+ * cell has the median error, and how many of how many figures lie inside their interval.
+ */
+function serversMarkdown({ figures }: Pick<AccuracyReport, 'figures'>): string {
+  const rows = new Map<string, AccuracyFigure[]>();
+  for (const f of figures) {
+    if (f.use !== 'judges' || f.cachedPrompts || !TIMES.includes(f.kind)) continue;
+    const version = f.server.slice(f.serverName.length + 1) || null;
+    const key = JSON.stringify(
+      isEarlierEngine({ stack: f.serverName, version })
+        ? [EARLIER, 'all', 'without']
+        : [f.serverName, f.device, f.looped ? 'with' : 'without'],
+    );
+    rows.set(key, [...(rows.get(key) ?? []), f]);
+  }
+  const cell = (own: readonly AccuracyFigure[]): string =>
+    own.length === 0
+      ? ''
+      : `${percent(median(own.map((f) => Math.abs(f.error))))} %, ` +
+        `${own.filter((f) => f.inside).length} of ${own.length}`;
+  return table(
+    ['server', 'GPU', 'loops', ...TIMES],
+    [...rows]
+      .map(([key, own]) => ({ head: JSON.parse(key) as string[], own }))
+      .sort((a, b) => a.head.reduce((order, name, i) => order || name.localeCompare(b.head[i]!), 0))
+      .map(({ head, own }) => [...head, ...TIMES.map((kind) => cell(own.filter((f) => f.kind === kind)))]),
+  ).join('\n');
+}
+
+/** A page with the table between its marks. @throws Error without the marks */
+export function withServers(page: string, report: Pick<AccuracyReport, 'figures'>): string {
+  const [begin, end] = ['<!-- servers: npm run accuracy -->\n\n', '\n\n<!-- end -->'];
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`no table of servers between ${begin.trim()} and ${end.trim()}`);
+  return page.slice(0, from + begin.length) + serversMarkdown(report) + page.slice(to);
 }
 
 /** Campaigns that judge nothing: predictions compute all prompts. */

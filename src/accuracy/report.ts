@@ -14,7 +14,7 @@ import { campaignOf, needOf } from './possible.js';
 import { geometryOf, Pricing } from './price.js';
 
 /** What a time is; first tokens hang on the queue more than on prices. */
-const TIMES: readonly Kind[] = ['step', 'first token', 'request', 'throughput'];
+export const TIMES: readonly Kind[] = ['step', 'first token', 'request', 'throughput'];
 
 /** What plans and simulations say of the figures that judge (plan/ask/tested.ts). */
 export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): JudgedFile {
@@ -224,7 +224,7 @@ function reportOf(
   };
 }
 
-const EARLIER = 'vllm before 0.8';
+export const EARLIER = 'vllm before 0.8';
 
 /** Of an engine that is not today's: it says little of what a server does now. */
 const isEarlier = ({ row: { server } }: Judged): boolean =>

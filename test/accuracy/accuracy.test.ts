@@ -6,7 +6,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { accuracyMarkdown } from '../../src/accuracy/print.js';
+import { accuracyMarkdown, withServers } from '../../src/accuracy/print.js';
 import { questionsOf } from '../../src/accuracy/question.js';
 import { accuracy, judgedFile, ownLedger, type AccuracyReport } from '../../src/accuracy/report.js';
 import { findPreset } from '../../src/geometry/presets.js';
@@ -47,8 +47,11 @@ describe('the ledger that is carried', () => {
     report = await accuracy(ownLedger(), null);
   });
 
-  it('is priced as docs/accuracy.md has it', () => {
+  it('is priced as docs/accuracy.md and docs/trust.md have it', () => {
     expect(accuracyMarkdown(report)).toBe(readFileSync(join(ROOT, 'docs/accuracy.md'), 'utf8'));
+    const trust = readFileSync(join(ROOT, 'docs/trust.md'), 'utf8');
+    expect(withServers(trust, report)).toBe(trust);
+    expect(() => withServers('a page without the marks', report)).toThrow('no table of servers');
     const told = readFileSync(join(ROOT, 'calibrations/accuracy.json'), 'utf8');
     expect(`${JSON.stringify(judgedFile(report))}\n`).toBe(told);
   });
