@@ -14,6 +14,8 @@ export interface OptionSpec {
   readonly group?: string;
   /** The only values that it takes. */
   readonly choices?: readonly string[];
+  /** What to write in place of it: the option is another command's, understood and refused. No help lists it. */
+  readonly refused?: string;
   /** Values that a shell proposes, of an option that takes others too. */
   readonly proposals?: readonly string[];
 }

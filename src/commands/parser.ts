@@ -130,6 +130,10 @@ const common = (y: Argv): Argv =>
 
 const tableOf = (command: Command): OptionTable => ({ ...command.options, ...COMMON });
 
+/** Options that the command takes. */
+export const takenBy = (command: Command): string[] =>
+  Object.entries(tableOf(command)).flatMap(([flag, spec]) => (spec.refused === undefined ? [flag] : []));
+
 /** The words without the `all` of `--help all`, and whether it is there. */
 function helpWanted(given: readonly string[]): { words: readonly string[]; all: boolean } {
   const at = given.findIndex((word, i) => (word === '--help' || word === '-h') && given[i + 1] === 'all');
@@ -146,7 +150,8 @@ function declare(
   { help, command, all }: { readonly help: string; readonly command: Command; readonly all: boolean },
 ): Argv {
   const { examples, shown } = command;
-  const hidden = (flag: string): boolean => !all && shown !== undefined && !shown.includes(flag);
+  const taken = takenBy(command);
+  const seen = all || shown === undefined ? taken : shown;
   const words = positionalsOf(command);
   const explained = [help, words.map((word) => `${word.name}: ${word.help}`).join('\n')].filter((text) => text !== '');
   y.usage(
@@ -156,14 +161,14 @@ function declare(
     y.option(flag, {
       type: spec.type,
       describe: spec.help,
-      hidden: hidden(flag),
+      hidden: !seen.includes(flag),
       nargs: spec.type === 'string' ? 1 : 0,
       ...(spec.multiple ? { array: true, coerce: splitAtCommas } : {}),
       ...(spec.choices ? { choices: spec.choices } : {}),
       ...(spec.group ? { group: `${spec.group}:` } : {}),
       ...(spec.short ? { alias: spec.short } : spec.alias ? { alias: spec.alias } : {}),
     });
-  const more = Object.keys(tableOf(command)).filter(hidden).length;
+  const more = taken.filter((flag) => !seen.includes(flag)).length;
   if (more > 0) y.epilogue(`${more} more options: lla-sim ${name} --help all`);
   for (const [line, meaning] of examples) y.example(`lla-sim ${line}`, meaning);
   return y;
@@ -179,6 +184,7 @@ function argsOf(name: string, command: Command, values: Readonly<Record<string, 
   for (const [flag, spec] of Object.entries(tableOf(command))) {
     const value = values[flag] as string | boolean | readonly string[] | undefined;
     if (value === undefined) continue;
+    if (spec.refused !== undefined) throw new UserError(`--${flag} is not for ${name}`, spec.refused);
     if (Array.isArray(value) && !spec.multiple)
       throw new UserError(`--${flag} is given more than once`, 'give it once');
     if ([value].flat().every((v) => typeof v === 'string' && v.trim() === '')) throw noValue(name, flag);

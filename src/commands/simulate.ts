@@ -46,6 +46,10 @@ const optionsOf = (
     ]),
   );
 
+const PLANNED: Readonly<Record<string, OptionSpec>> = Object.fromEntries(
+  Object.entries(PLANNED_ONLY).map(([flag, refused]) => [flag, { ...singleOptions[flag]!, refused }]),
+);
+
 export const simulateCommand: Command = {
   positional: {
     name: 'scenario',
@@ -54,6 +58,7 @@ export const simulateCommand: Command = {
   secondPositional: { name: 'folder', help: 'after merge: the folder of the shards' },
   options: {
     ...singleOptions,
+    ...PLANNED,
     ...optionsOf(WORKLOAD_SETTINGS, 'Workload'),
     'skip-bad': toggle('leave out lines of a trace that are wrong, and count them', 'Workload'),
     ...optionsOf(SERVER_SETTINGS, 'Server'),
@@ -186,7 +191,6 @@ async function readServed(args: Args): Promise<Scenario> {
     asked['trace'] !== undefined ? {} : asked['arrivals'] === 'closed' || rate === undefined ? others : requests;
   const workload: Workload = { ...(depth === undefined ? {} : { depth }), ...kept, ...asked };
   refuseIdle(asked, workload);
-  refusePlanned(args);
   if (isSet(args, 'skip-bad') && workload.trace === undefined)
     throw new UserError('--skip-bad is about lines of a trace', 'name one with --trace, or leave it out');
   const server = { ...scenario.server, ...given(args, SERVER_SETTINGS) };
@@ -208,12 +212,6 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
   for (const [name, means, cure] of rules)
     if (asked[name] !== undefined && !means)
       throw new UserError(`--${servingFlag(name)} means nothing for these requests`, `${cure}, or leave it out`);
-}
-
-/** @throws UserError for a flag that changes a plan alone */
-function refusePlanned(args: Args): void {
-  for (const [flag, instead] of Object.entries(PLANNED_ONLY))
-    if (args.flags[flag] !== undefined) throw new UserError(`--${flag} is for plan alone`, instead);
 }
 
 /** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */

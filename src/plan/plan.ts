@@ -4,7 +4,7 @@ import { parameterCount } from '../geometry/geometry.js';
 import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
-import { withAsPublished, withBreakEven } from './evaluate/as-published.js';
+import { isBuilt, settingOf, withAsPublished, withBreakEven } from './evaluate/as-published.js';
 import { choicesOf, decide, FULL_MISSES, NOTHING_ELSE, type ServingMost } from './decide/decide.js';
 import { configurationOf, evaluate, unlikeWanted } from './evaluate/evaluate.js';
 import { nearestPlans, relaxations } from './decide/nearest.js';
@@ -50,6 +50,9 @@ export function makePlan(
   const timed = r.targets.secondsPerToken === null ? evaluated : evaluated.map(run);
   const { kept, removed } = hasTargets(r) ? applyTargets(r, timed) : { kept: timed, removed: [] as Removed[] };
   const shown = new Set(everyRow || kept.length <= MOST_ROWS ? kept : representatives(kept));
+  // A row has what kernels that exist would make of its codec, by the path that is the fastest where each is run.
+  const codecs = new Set([...shown].filter(isBuilt).map(settingOf));
+  for (const p of kept) if (isBuilt(p) && codecs.has(settingOf(p))) shown.add(p);
   const compared = (plans: readonly Plan[]): Plan[] => withAsPublished(withBreakEven(plans));
   let ranked = markPareto(compared(kept.map((p) => (shown.has(p) ? run(p) : p))));
   let answer = decide(r, ranked);

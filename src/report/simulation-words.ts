@@ -53,7 +53,7 @@ export const fewWords = (figures: readonly RunFigures[]): string | null =>
     : null;
 
 /**
- * `published first tokens of vLLM 0.12 on h200, models without loops: 30 of 59 inside the interval, …`; null for times
+ * `published first tokens of vLLM 0.12 on h200, models without loops: 30 of 59 in the interval, …`; null for times
  * of a calibration, which `validate` judges.
  */
 export function testedWords({ tested, device }: Pick<SimulationReport, 'tested' | 'device'>): string | null {

@@ -258,7 +258,7 @@ export const SETTINGS = {
     title: 'Calibration',
     group: 'Measurements',
     file: 'always',
-    help: 'calibration file to price with [the one that fits the device]',
+    help: 'calibration file to price with [with --stack lla-sim the one that fits the device]',
   },
   stack: {
     kind: 'text',

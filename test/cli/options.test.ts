@@ -6,7 +6,7 @@ import { PLANNED_KINDS } from '../../src/codecs/registry.js';
 import { MOST_SHOWN, type Command } from '../../src/commands/command.js';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { ELSEWHERE } from '../../src/schema/other-names.js';
-import { parse } from '../../src/commands/parser.js';
+import { parse, takenBy } from '../../src/commands/parser.js';
 import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
 import { PRESET_NAMES } from '../../src/geometry/presets.js';
@@ -140,10 +140,10 @@ describe('help', () => {
               `${[command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : '')).join('')}\n`,
           ).length,
         ).toBe(2);
-        expect(named(out).sort(), name).toEqual([...Object.keys({ ...command.options, quiet: '', help: '' })].sort());
+        expect(named(out).sort(), name).toEqual([...takenBy(command), 'help'].sort());
       }
       expect(named((await inProcess('--help', name)).out)).toEqual(
-        expect.arrayContaining(Object.keys(command.options)),
+        expect.arrayContaining(takenBy(command).filter((flag) => flag in command.options)),
       );
     }
   });
@@ -156,7 +156,7 @@ describe('help', () => {
         expect([code, err]).toEqual([0, '']);
         const shown = named(out);
         expect(shown.length, name).toBeLessThanOrEqual(MOST_SHOWN);
-        const more = Object.keys({ ...command.options, quiet: '', help: '' }).length - shown.length;
+        const more = takenBy(command).length + 1 - shown.length;
         if (more > 0) expect(out).toContain(`${more} more options: lla-sim ${name} --help all`);
         else expect(out).not.toContain('--help all');
         if (command.shown) expect(shown.sort()).toEqual([...command.shown, 'help'].sort());
@@ -186,7 +186,11 @@ describe('completion', () => {
     expect(await completionsOf('plan', '--us')).toContain('--usd-per-hour');
     for (const [name, { load }] of Object.entries(COMMANDS))
       expect(await completionsOf(name, '--')).toEqual(
-        expect.arrayContaining(Object.keys((await load()).options).map((flag) => `--${flag}`)),
+        expect.arrayContaining(
+          takenBy(await load())
+            .filter((flag) => flag !== 'help')
+            .map((flag) => `--${flag}`),
+        ),
       );
   });
 

@@ -53,7 +53,7 @@ describe(`figures of others (seed ${SEED})`, () => {
     });
     const others = ask('vllm', 'b200', 4);
     expect(others).toMatchObject({
-      on: 'vLLM of unknown version, looped models on a100-80, h100, not here',
+      on: 'vLLM of unknown version, looped models on a100-80, h100, none here',
       ...of(groups[0]!, groups[1]!),
     });
     const sorted = [...groups[0]!.figures, ...groups[1]!.figures].map((f) => Math.abs(f.error)).sort((a, b) => a - b);
@@ -100,7 +100,7 @@ describe(`figures of others (seed ${SEED})`, () => {
     for (const [device, own, on] of [
       ['mi300x', 6, 'mi300x, models without loops'],
       ['rtx-3090', 7, 'rtx-3090, models without loops'],
-      ['mi355x', 6, 'mi300x, not here'],
+      ['mi355x', 6, 'mi300x, none here'],
     ] as const)
       expect(ask('attainable', device, 4)).toMatchObject({ on: `${estimated} ${on}`, ...of(groups[own]!) });
     for (const stack of [null, 'lla-sim', 'trtllm']) expect(ask(stack, 'h100', 4)).toBeNull();

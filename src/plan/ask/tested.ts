@@ -154,9 +154,9 @@ function sideOf(figures: readonly JudgedFigure[]): Side | null {
   return fast <= (1 - ONE_SIDED) * figures.length ? 'too slow' : null;
 }
 
-/** `20 of 24 inside the interval, median error 12 %, too fast; vLLM 0.6: 8 of 28`. */
+/** `20 of 24 in the interval, median error 12 %, too fast; vLLM 0.6: 8 of 28`. */
 export const faredWords = ({ inside, figures, medianError, mostly, outsideMostly, otherVersions: o }: Tested): string =>
-  `${inside} of ${figures} inside the interval, median error ${Math.round(100 * medianError)} %` +
+  `${inside} of ${figures} in the interval, median error ${Math.round(100 * medianError)} %` +
   (mostly !== null ? `, ${mostly}` : outsideMostly !== null ? `, those outside ${outsideMostly}` : '') +
   (o === null ? '' : `; ${o.on}: ${o.inside} of ${o.figures} inside`);
 
@@ -172,7 +172,7 @@ const KIND_WORDS: Readonly<Record<string, string>> = {
 export const UNTESTED = 'no published figure of this server judges these times';
 
 /**
- * `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`.
+ * `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 in the interval, …`.
  * @param said what others of which was said before are of: the same is not said twice
  */
 export function testedText(tested: Tested, said?: string): string {
@@ -265,7 +265,7 @@ export function nearestGroups(
     const gpus = [...new Set(own.map((g) => g.device))];
     return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
   };
-  const alike: Near = [(g) => g.looped === looped, (name, own) => `${name}, ${models} on ${gpusOf(own)}, not here`];
+  const alike: Near = [(g) => g.looped === looped, (name, own) => `${name}, ${models} on ${gpusOf(own)}, none here`];
   const here: Near = [
     (g) => g.device === device.id,
     (name) => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
@@ -273,7 +273,7 @@ export function nearestGroups(
   const maker = makerOf(device.id);
   const others: Near = [
     (g) => maker !== 'nvidia' && makerOf(g.device) === maker,
-    (name, own) => `${name} on ${gpusOf(own)}, not here`,
+    (name, own) => `${name} on ${gpusOf(own)}, none here`,
   ];
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, (name) => `${name} on ${device.id}, ${models}`],

@@ -13,14 +13,17 @@ export function withAsPublished(plans: readonly Plan[]): Plan[] {
   const own = plans.map((p) => asPublished(p, rate));
   // A codec by a path that nobody has built is built by another: the fastest one that reads the cache faithfully.
   const best = new Map<string, AsPublished>();
-  const key = (p: Plan): string => JSON.stringify([p.codec.label, p.codec.ratio, p.eviction]);
   plans.forEach((p, i) => {
-    const [found, known] = [own[i] ?? null, best.get(key(p))];
+    const [found, known] = [own[i] ?? null, best.get(settingOf(p))];
     const better = !known || (found && found.tokensPerSecond.estimate > known.tokensPerSecond.estimate);
-    if (found && !isUseless(p) && better) best.set(key(p), found);
+    if (found && !isUseless(p) && better) best.set(settingOf(p), found);
   });
-  return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isBuilt(p) ? (best.get(key(p)) ?? null) : null) }));
+  return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isBuilt(p) ? (best.get(settingOf(p)) ?? null) : null) }));
 }
+
+/** The same for all paths of a codec. */
+export const settingOf = (p: Pick<Plan, 'codec' | 'eviction'>): string =>
+  JSON.stringify([p.codec.label, p.codec.ratio, p.eviction]);
 
 /** Whether anybody has built kernels of these latents: of those of each head and of rotated ones. */
 export const isBuilt = ({ codec }: Pick<Plan, 'codec'>): boolean =>

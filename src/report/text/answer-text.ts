@@ -103,7 +103,7 @@ export function paragraph({ label, text }: AnswerLine, width: number): string[] 
   return lines.map((line, i) => `${(i === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
 }
 
-/** `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 inside the interval, …`. */
+/** `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 in the interval, …`. */
 export function testedWords({ tested, device }: PlanReport): string | null {
   if (device.pricing === 'none' || device.stack === 'lla-sim') return null;
   return tested ? testedText(tested) : UNTESTED;
