@@ -69,22 +69,28 @@ export interface TimedWork {
 /** Points that the fit looks at; more change nothing. */
 const MOST_POINTS = 600;
 /** Bounds of the fitted numbers: without operations, or bytes, the share that does not matter would run away. */
-const BOUNDS = { floor: [1e-8, 1e-3], share: [1e-3, 20] } as const;
+const BOUNDS = { floor: [1e-8, 1e-3], share: [1e-3, 20], row: [1e-12, 1e-5] } as const;
 
-/** The law with the least mean |log error|, by coordinate search from typical values. */
-export function fitLaw(points: readonly TimedWork[], rates: Rates): Law {
+/**
+ * The law with the least mean |log error|, by coordinate search from typical values.
+ * @param byRow whether it has a time of a row, where the work counts rows
+ */
+export function fitLaw(points: readonly TimedWork[], rates: Rates, byRow = false): Law {
   const stride = Math.max(1, points.length / MOST_POINTS);
   const sample = Array.from({ length: Math.ceil(points.length / stride) }, (_, i) => points[Math.floor(i * stride)]!);
   const sorted = sample.map((p) => p.seconds).sort((a, b) => a - b);
-  const toLaw = ([floor, bandwidth, peak]: readonly number[]): Law => ({
+  const counted = byRow && points.some(({ work }) => work.rows !== undefined);
+  const toLaw = ([floor, bandwidth, peak, row]: readonly number[]): Law => ({
     floorSeconds: Math.exp(floor!),
     bandwidthShare: Math.exp(bandwidth!),
     peakShare: Math.exp(peak!),
+    ...(row === undefined ? {} : { rowSeconds: Math.exp(row) }),
   });
+  const bounds = [BOUNDS.floor, BOUNDS.share, BOUNDS.share, ...(counted ? [BOUNDS.row] : [])];
   return toLaw(
     descend(
-      [Math.log(sorted[Math.floor(sorted.length / 50)]!), Math.log(0.8), Math.log(0.5)],
-      [BOUNDS.floor, BOUNDS.share, BOUNDS.share].map(([a, b]) => [Math.log(a), Math.log(b)] as const),
+      [sorted[Math.floor(sorted.length / 50)]!, 0.8, 0.5, ...(counted ? [1e-8] : [])].map(Math.log),
+      bounds.map(([a, b]) => [Math.log(a), Math.log(b)] as const),
       1e-3,
       (x) => {
         const law = toLaw(x);

@@ -13,7 +13,7 @@ import type { OpShape, Rates } from '../../../kernels/op-class.js';
 import { interpolateBy, knotSizes } from '../grid.js';
 import { widthAt } from '../predict.js';
 import { Field, fitScales } from './kriging.js';
-import { fitLaw, lawSeconds } from '../../cost/law.js';
+import { fitLaw, lawSeconds, type Law, type TimedWork } from '../../cost/law.js';
 import { pack, ROUNDING, unpack } from '../pack.js';
 import { thinLines } from './thin.js';
 
@@ -75,12 +75,23 @@ export function fitTable(
     const index = measured.get(sizes.join());
     return index !== undefined && !skip?.(index) ? values[index]! : field.valueAt(locate(sizes), skip);
   };
+  const byRows = fillerOf(timed, coordinates, rates);
+  /** A knot that nobody measured: by the law that knows rows, where there are any. */
+  const fill = (sizes: readonly number[]): number => {
+    const index = measured.get(sizes.join());
+    if (index !== undefined) return values[index]!;
+    if (byRows === null) return valueOf(sizes);
+    const work = spec.work(shapeOf(sizes));
+    return (
+      byRows.field.valueAt(locate(sizes)) + Math.log(lawSeconds(byRows.law, work, rates) / lawSeconds(law, work, rates))
+    );
+  };
 
   const allLines = spec.axes.map((_, axis) => [...new Set(timed.map((row) => row.sizes[axis]!))].sort((a, b) => a - b));
-  const full = { lines: allLines, values: Float64Array.from(knotSizes(allLines), (sizes) => valueOf(sizes)) };
+  const full = { lines: allLines, values: Float64Array.from(knotSizes(allLines), fill) };
   const lines = thinLines(full, mostKnots);
   const knots = knotSizes(lines);
-  const residuals = pack(Float64Array.from(knots, (sizes) => valueOf(sizes)));
+  const residuals = pack(Float64Array.from(knots, fill));
   const grid = unpack(residuals);
   const gridAt = (sizes: readonly number[], without?: { axis: number; line: number }): number =>
     interpolateBy(lines, sizes, (index) => grid[index]!, without);
@@ -224,6 +235,21 @@ export function fitTable(
     perOctave: { heads: spec.headsAsSequences ? headErrors().map(round) : [], time: round(longer()) },
     mostLawSeconds: roundSeconds(mostLawSeconds),
   };
+}
+
+/**
+ * Deviations from a law with a time of a row. Without it what many rows of short contexts take is a deviation, which
+ * would be carried over to long ones, where they take no longer than their bytes. Null for work without rows.
+ */
+function fillerOf(
+  timed: readonly TimedWork[],
+  coordinates: readonly (readonly number[])[],
+  rates: Rates,
+): { readonly law: Law; readonly field: Field } | null {
+  if (timed.every(({ work }) => work.rows === undefined)) return null;
+  const law = fitLaw(timed, rates, true);
+  const values = Float64Array.from(timed, ({ work, seconds }) => Math.log(seconds / lawSeconds(law, work, rates)));
+  return { law, field: new Field(coordinates, values, fitScales(coordinates, values)) };
 }
 
 /** Four decimals, upwards: a width is never rounded narrower. */
