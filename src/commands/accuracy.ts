@@ -9,12 +9,11 @@ import {
   isSet,
   option,
   outputOf,
-  showsProgress,
   textFlag,
   type Args,
   type Command,
 } from './command.js';
-import { asJson, onInterrupt, print, progressLine } from './output.js';
+import { asJson, print, progressing } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
 
@@ -42,25 +41,11 @@ async function run(args: Args): Promise<ExitCode> {
   const asked = args.flags['ledger'];
   const tolerance = toleranceOf(textFlag(args, 'tolerance'));
   const { accuracy, ownLedger } = await import('../accuracy/report.js');
+  const files = Array.isArray(asked) ? (asked as string[]) : ownLedger();
   let stopped = false;
-  const release = onInterrupt(() => (stopped = true));
-  const begun = performance.now();
-  const shows = showsProgress(args);
-  let report: AccuracyReport;
-  try {
-    report = await accuracy(
-      Array.isArray(asked) ? (asked as string[]) : ownLedger(),
-      textFlag(args, 'only'),
-      (share) => {
-        const elapsed = (performance.now() - begun) / 1e3;
-        if (shows) process.stderr.write(progressLine(elapsed, (elapsed * (1 - share)) / share, 'rows of the ledger'));
-        return stopped;
-      },
-    );
-  } finally {
-    release();
-    if (shows) process.stderr.write('\r\u001b[K');
-  }
+  const report = await progressing(quiet, null, (progress) =>
+    accuracy(files, textFlag(args, 'only'), (share) => (stopped = progress(share, 'rows of the ledger'))),
+  );
   await print(await render(report, format), outputOf(args));
   if (stopped) return EXIT.interrupted;
   if (tolerance === Infinity) return EXIT.ok;

@@ -1,5 +1,5 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
-import { asJson, print, ProgressLine, timeText } from './output.js';
+import { asJson, print, ProgressLine } from './output.js';
 import { bench, type BenchOptions } from '../bench/regression/bench.js';
 import { CASE_GROUPS, type CaseGroup } from '../bench/regression/cases.js';
 import { benchMarkdown, benchTable } from '../bench/regression/print.js';
@@ -101,8 +101,7 @@ async function run(args: Args): Promise<ExitCode> {
       ...(tuning ? { tuning } : {}),
       ...(against === null ? { tunedSeconds: tunedOn(device.description) } : {}),
       onProgress: ({ kernel, variant }, done, total) => line.show(`[${done + 1}/${total}] ${kernel} ${variant}`),
-      onRound: (rounds, elapsed, total) =>
-        line.show(timeText(elapsed, Math.max(0, total - elapsed), `round ${rounds}`)),
+      onRound: (rounds, elapsed, total) => line.time(elapsed, Math.max(0, total - elapsed), `round ${rounds}`),
     };
     const report = await bench(device, options);
     line.clear();

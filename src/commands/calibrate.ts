@@ -1,6 +1,6 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import type { Tuning } from '../../kernels/options.js';
-import { interruptible, print, ProgressLine, timeText } from './output.js';
+import { interruptible, print, ProgressLine } from './output.js';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { callsOf } from '../bench/calibrate/lists.js';
@@ -107,7 +107,7 @@ async function run(args: Args): Promise<ExitCode> {
       // Until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended.
       const onProgress = (p: Compiled & Partial<CalibrationProgress>): void => {
         const done = p.samples === undefined ? 'compiled' : `${p.samples} points`;
-        line.show(timeText(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`));
+        line.time(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`);
       };
       const calibration = await calibrate({
         device,

@@ -116,9 +116,6 @@ export const outputOf = (args: Args): { readonly file: string | null; readonly q
   quiet: isSet(args, 'quiet'),
 });
 
-/** Whether progress is shown. */
-export const showsProgress = (args: Args): boolean => !isSet(args, 'quiet') && process.stderr.isTTY === true;
-
 /** The values of a flag that holds several, out of its choices; null where it is not given. */
 export const choicesFlag = <T extends string>(args: Args, name: string): readonly T[] | null => {
   const given = args.flags[name];

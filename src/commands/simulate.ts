@@ -30,7 +30,7 @@ import {
   toggle,
   isSet,
 } from './command.js';
-import { asJson, onInterrupt, print, ProgressLine, timeText, type OutputOptions } from './output.js';
+import { asJson, print, progressing, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
@@ -142,7 +142,7 @@ async function run(args: Args): Promise<ExitCode> {
   const program = process.argv[1] ?? '';
   const parallel = findRate && !ways && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
   const lines: string[] = [];
-  const report = await progressing(output.quiet, (progress) =>
+  const report = await progressing(output.quiet, 'simulating', (progress) =>
     parallel
       ? inProcesses(program, cores, progress)
       : ways
@@ -214,29 +214,6 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
 function refusePlanned(args: Args): void {
   for (const [flag, instead] of Object.entries(PLANNED_ONLY))
     if (args.flags[flag] !== undefined) throw new UserError(`--${flag} is for plan alone`, instead);
-}
-
-/** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */
-async function progressing<T>(
-  quiet: boolean,
-  work: (progress: (share: number, doing: string) => boolean) => Promise<T>,
-): Promise<T> {
-  let stopped = false;
-  const release = onInterrupt(() => (stopped = true));
-  const begun = performance.now();
-  const line = new ProgressLine(quiet);
-  // Of a slow candidate the first share may take half a minute.
-  line.show('simulating …');
-  try {
-    return await work((share, doing) => {
-      const elapsed = (performance.now() - begun) / 1e3;
-      line.show(share > 0 ? timeText(elapsed, (elapsed * (1 - share)) / share, doing) : `simulating ${doing}`);
-      return stopped;
-    });
-  } finally {
-    release();
-    line.clear();
-  }
 }
 
 /** @throws UserError where nothing was simulated long enough to draw */

@@ -1,5 +1,5 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
-import { asJson, onInterrupt, print, ProgressLine, timeText } from './output.js';
+import { asJson, interruptible, print, ProgressLine } from './output.js';
 import { readBudget } from '../io/budget.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { findPreset, PRESET_NAMES } from '../geometry/presets.js';
@@ -88,35 +88,33 @@ async function run(args: Args): Promise<ExitCode> {
   if (output !== null) checkWritable(output, '--output');
   if (pictureFile !== null) checkWritable(pictureFile, '--picture');
   const line = new ProgressLine(quiet);
-  let report: ValidationReport;
-  let device: Device | undefined;
-  const abort = new AbortController();
-  const release = onInterrupt(() => abort.abort());
-  try {
-    device = await openDevice(adapterFlags(args));
-    report = await validate(device, {
-      budget,
-      quick,
-      seed,
-      sections,
-      serving,
-      memoryBytes,
-      calibration: textFlag(args, 'calibration'),
-      model: textFlag(args, 'model'),
-      cli: process.argv[1] ?? null,
-      signal: abort.signal,
-      onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
-        line.show(timeText(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`)),
-    });
-  } catch (error) {
-    throw abort.signal.aborted && !(error instanceof UserError)
-      ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
-      : explained(error);
-  } finally {
-    release();
-    line.clear();
-    device?.close();
-  }
+  const report = await interruptible(async (signal) => {
+    let device: Device | undefined;
+    try {
+      device = await openDevice(adapterFlags(args));
+      return await validate(device, {
+        budget,
+        quick,
+        seed,
+        sections,
+        serving,
+        memoryBytes,
+        calibration: textFlag(args, 'calibration'),
+        model: textFlag(args, 'model'),
+        cli: process.argv[1] ?? null,
+        signal,
+        onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
+          line.time(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`),
+      });
+    } catch (error) {
+      throw signal.aborted && !(error instanceof UserError)
+        ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
+        : explained(error);
+    } finally {
+      line.clear();
+      device?.close();
+    }
+  });
   const picture = await writePicture(report, pictureFile, quiet);
   await print(render(report, format, picture), { file: output, quiet });
   return outsideTolerance(report.checks) ? EXIT.outsideTolerance : EXIT.ok;

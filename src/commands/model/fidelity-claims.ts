@@ -27,7 +27,7 @@ import { textFlag, type Args } from '../command.js';
 import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
-import { asJson, interruptible, print, progressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine } from '../output.js';
 
 /** Windows of text that are studied one by one for how keys and values lie. */
 const STUDIED_WINDOWS = 12;
@@ -43,7 +43,7 @@ class Progress {
   private doing = '';
   private readonly began = Date.now();
 
-  constructor(private readonly shows: boolean) {}
+  constructor(private readonly line: ProgressLine) {}
 
   plan(work: number): void {
     this.all += work;
@@ -58,11 +58,11 @@ class Progress {
     this.doing = doing;
     const elapsed = (Date.now() - this.began) / 1e3;
     const left = this.done > 0 ? (elapsed / this.done) * (this.all - this.done) : 0;
-    if (this.shows) process.stderr.write(progressLine(elapsed, left, doing));
+    this.line.time(elapsed, left, doing);
   }
 
   end(): void {
-    if (this.shows) process.stderr.write('\r\u001b[K');
+    this.line.clear();
   }
 }
 
@@ -99,7 +99,7 @@ export async function claims(
   const inputs = sha256(JSON.stringify([head.inputs, items.map(({ prompt }) => prompt), CLAIM_TRAINING]));
   const twinHead = { name: `${head.model.name}, untrained`, fingerprint: loaded.twinFingerprint, trained: false };
   const results = await interruptible(async (signal) => {
-    const progress = new Progress(!quiet && process.stderr.isTTY === true);
+    const progress = new Progress(new ProgressLine(quiet));
     const sideOf = (name: string, teacher: Teacher, own: Head): Side => {
       const file = output === null ? null : `${output}.${name}`;
       const done = new Map(earlier(file, own).rows.map((row) => [row.id, row]));

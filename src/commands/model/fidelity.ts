@@ -23,7 +23,6 @@ import {
   isSet,
   option,
   seedFlag,
-  showsProgress,
   textFlag,
   toggle,
   type Args,
@@ -31,7 +30,7 @@ import {
 } from '../command.js';
 import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
-import { asJson, interruptible, print, progressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine } from '../output.js';
 import { explained } from './run.js';
 import { readCandidate, WEIGHTS } from './run-question.js';
 
@@ -209,7 +208,7 @@ async function judgeAll(
   const save = (): void => {
     if (output !== null) writeWhole(output, jsonOf(head, [...done.values()], acceptance), '--output');
   };
-  const shows = showsProgress(args);
+  const line = new ProgressLine(isSet(args, 'quiet'));
   const began = Date.now();
   await interruptible(async (signal) => {
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
@@ -225,8 +224,7 @@ async function judgeAll(
     if (speculates) {
       acceptance = await measureAcceptance(teacher, itemsOf(args, loaded, head.seed), (draftLoops) => {
         goOn(0);
-        if (shows)
-          process.stderr.write(progressLine((Date.now() - began) / 1e3, 0, `speculation, ${draftLoops} loops`));
+        line.time((Date.now() - began) / 1e3, 0, `speculation, ${draftLoops} loops`);
       });
       save();
     }
@@ -239,11 +237,11 @@ async function judgeAll(
       goOn(i);
       const id = rowId(geometry, row);
       const elapsed = (Date.now() - began) / 1e3;
-      if (shows) process.stderr.write(progressLine(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id));
+      line.time(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id);
       done.set(id, await judge.judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
       save();
     }
-    if (shows) process.stderr.write('\r\u001b[K');
+    line.clear();
   });
   return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged), acceptance };
 }

@@ -12,7 +12,7 @@ import { randomFrom } from '../../numbers/random.js';
 import { sha256 } from '../../numbers/sha256.js';
 import type { Distillation, Distilled } from '../../training/distil.js';
 import { isSet, numberFlag, option, textFlag, toggle, type Args, type OptionTable } from '../command.js';
-import { progressLine } from '../output.js';
+import type { ProgressLine } from '../output.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
 const DEFAULT_STEPS = '200';
@@ -158,7 +158,7 @@ export async function distilCodec(
   model: string,
   state: string,
   signal: AbortSignal,
-  showsProgress: boolean,
+  line: ProgressLine,
 ): Promise<Distilled> {
   const { distil } = await import('../../training/distil.js');
   const distillation = distillationOf(run, asked, STEP_TOKENS);
@@ -169,12 +169,11 @@ export async function distilCodec(
     signal,
     state: { path: state, question },
     onProgress: (step, made, [first, best]) => {
-      if (!showsProgress) return;
       const elapsed = (Date.now() - began) / 1e3;
       const left = (elapsed / made) * (asked.steps - step);
       const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
       const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
-      process.stderr.write(progressLine(elapsed, left, doing));
+      line.time(elapsed, left, doing);
     },
   });
 }

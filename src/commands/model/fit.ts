@@ -23,7 +23,6 @@ import {
   option,
   outputOf,
   seedFlag,
-  showsProgress,
   textFlag,
   toggle,
   type Args,
@@ -32,7 +31,7 @@ import {
 } from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
-import { asJson, interruptible, print, progressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine } from '../output.js';
 import { explained } from './run.js';
 import { readCandidate } from './run-question.js';
 
@@ -117,12 +116,12 @@ async function run(args: Args): Promise<ExitCode> {
     const fingerprint = loaded.fingerprint(seed);
     device = await openDevice();
     const teacher = loaded.teacher(device, seed);
-    const shows = showsProgress(args);
+    const line = new ProgressLine(quiet);
     const request = { codec, initialisation, seed };
     const question = sha256(JSON.stringify([fingerprint, teacher.weights.storage, request, memoryBytes, texts]));
     // What is fitted: the rotary branch of a path comes later.
     folder = new FitFolder(`${output}.capture`, question, codecTensors(geometry, codec, 'reconstruct', branch));
-    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, shows);
+    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, line);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
     const distilled = training
@@ -133,11 +132,11 @@ async function run(args: Args): Promise<ExitCode> {
             fingerprint,
             `${output}.state`,
             signal,
-            shows,
+            line,
           ),
         )
       : null;
-    if (shows) process.stderr.write('\r\u001b[K');
+    line.clear();
     writeCodecFile(output, codecTensors(geometry, codec, path, branch), distilled?.tensors ?? start, {
       codec: codec.kind,
       rankK: codec.rankK as number,
@@ -201,7 +200,7 @@ function fitShown(
   windows: readonly (readonly number[])[],
   request: Parameters<typeof fitCodec>[2],
   options: { readonly memoryBytes: number; readonly folder: FitFolder },
-  showsProgress: boolean,
+  line: ProgressLine,
 ): Promise<FitRun> {
   // What an earlier run has done says nothing about the pace of this one.
   let began: { readonly at: number; readonly done: number } | undefined;
@@ -213,7 +212,7 @@ function fitShown(
         began ??= { at: Date.now(), done };
         const elapsed = (Date.now() - began.at) / 1e3;
         const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
-        if (showsProgress) process.stderr.write(progressLine(elapsed, left, doing));
+        line.time(elapsed, left, doing);
       },
     }),
   );
