@@ -7,6 +7,7 @@ import { PRESET_NAMES } from '../geometry/presets.js';
 import { prepare, type ModelSource, type Sources } from '../plan/ask/prepare.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import type { Explained } from '../plan/evaluate/explain.js';
+import { present } from '../present.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/ask/runs.js';
 import type { PlanReport } from '../plan/types.js';
@@ -135,32 +136,22 @@ export async function planScenario(
     );
   }
   const rank = isSet(args, 'rank');
-  const beside = [
-    ...(format === 'csv' || format === 'markdown' ? [`--format ${format}`] : []),
-    ...['best', 'sweep'].filter((flag) => isSet(args, flag)).map((flag) => `--${flag}`),
-  ];
-  if (rank && beside[0] !== undefined)
-    throw new UserError(
-      `--rank prints a ranking as a table or as JSON, not with ${beside[0]}`,
-      'leave one of them out',
-    );
+  const [best, sweep] = [isSet(args, 'best') && '--best', isSet(args, 'sweep') && '--sweep'];
+  const page = (format === 'csv' || format === 'markdown') && `--format ${format}`;
+  const [unranked] = present([page, best, sweep]);
+  if (rank && unranked !== undefined)
+    throw new UserError(`--rank prints a ranking as a table or as JSON, not with ${unranked}`, 'leave one of them out');
   const explain = textFlag(args, 'explain');
-  if (explain !== null && (rank || isSet(args, 'best') || format === 'csv' || format === 'markdown'))
+  if (explain !== null && (rank || best || page))
     throw new UserError('--explain is printed below a table or in JSON', 'leave --rank, --best and --format out');
-  const noSweep = isSet(args, 'best')
-    ? '--best'
-    : format === 'csv' || format === 'markdown'
-      ? `--format ${format}`
-      : null;
-  if (isSet(args, 'sweep') && noSweep !== null)
-    throw new UserError(`--sweep is printed below a table or in JSON, not with ${noSweep}`, 'leave one of them out');
+  const [unswept] = present([best, page]);
+  if (sweep && unswept !== undefined)
+    throw new UserError(`--sweep is printed below a table or in JSON, not with ${unswept}`, 'leave one of them out');
   const everyRow = format !== 'table' || isSet(args, 'all');
   const planned: Planned[] = [];
   for (const one of scenarios) {
     const asked = rank ? (await import('../ranking/ranked.js')).rankedScenario(one) : one;
-    planned.push(
-      await inFileWords(args, () => planOne(asked, { everyRow, sweep: isSet(args, 'sweep'), explain }, model)),
-    );
+    planned.push(await inFileWords(args, () => planOne(asked, { everyRow, sweep: sweep !== false, explain }, model)));
   }
   if (rank) return printRanking(planned, format, output);
   const reports = planned.map((p) => p.report);

@@ -1,6 +1,7 @@
 /** `lla-sim report`: a plan as a folder that people can read, keep and send. */
 import { basename } from 'node:path';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { present } from '../present.js';
 import { displayPath } from '../io/files.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import { hasSolution } from '../plan/plan.js';
@@ -67,7 +68,7 @@ async function run(args: Args): Promise<ExitCode> {
     scenario,
     sources,
     subject,
-    parts: [codecs, tried && claimsPart(tried), paperPart(sources)].filter((part) => part !== null),
+    parts: present([codecs, tried && claimsPart(tried), paperPart(sources)]),
     known: await knownStacks(),
     script: pageScript(),
     draw,

@@ -6,6 +6,7 @@ import type { Pricer } from '../../cost/latency.js';
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
 import { median } from '../../numbers/statistics.js';
+import { present } from '../../present.js';
 import { formatCount, formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
 import { picture, type Picture } from './picture.js';
@@ -130,9 +131,11 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
                   },
                 ]),
             ...kernels.map((k, i) => ({
-              label: [k.kernel, k.stale && '(older source)', k.attainableShare !== null && `${share(k)} %`]
-                .filter((word) => word !== false)
-                .join(' '),
+              label: present([
+                k.kernel,
+                k.stale && '(older source)',
+                k.attainableShare !== null && `${share(k)} %`,
+              ]).join(' '),
               data: [...k.points],
               pointStyle: markOf(i),
               pointRadius: 4.5,

@@ -1,5 +1,6 @@
 /** What happens when requests arrive: over time, by share of the requests, by their rate, by ways of serving. */
 import type { SimulationReport, SustainedRate, WayRow } from '../../serving/types.js';
+import { present } from '../../present.js';
 import { machineWords, shownOf } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
 import { picture, type Picture } from './picture.js';
@@ -12,10 +13,10 @@ import { notes, whiskers } from './marks.js';
 export function servingRate(r: SimulationReport): Picture | null {
   const has = (s: SustainedRate): boolean => (s.curve ?? []).length > 1;
   const all = r.candidates ?? [];
-  const shown = [
+  const shown = present([
     all.find((s) => s.servedBy !== null && has(s)),
     all.find((s) => s.servedBy === null && has(s)),
-  ].flatMap((s) => (s ? [s] : []));
+  ]);
   const first = shown[0];
   if (!first) return null;
   const { ttftSeconds, tpotSeconds, percentile } = r.targets;

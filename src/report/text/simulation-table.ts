@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { meanLoops } from '../../serving/depth.js';
 import { EXACT_VALUES } from '../../serving/sketch.js';
+import { present } from '../../present.js';
 import type { PublishedDepths } from '../../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
@@ -158,7 +159,7 @@ const span = (fast: number | null, slow: number | null): string => {
 };
 
 function runTable(runs: readonly Run[]): string[] {
-  const list: Column<Run>[] = [
+  const list = present<Column<Run>>([
     left('candidate', (s) => s.id),
     right('req/s', (s) => formatNumber(s.estimate.request_throughput)),
     right('goodput', (s) => formatNumber(s.estimate.request_goodput)),
@@ -170,15 +171,10 @@ function runTable(runs: readonly Run[]): string[] {
     ),
     right('busy', (s) => `${Math.round(100 * s.utilization)} %`),
     right('preempted', (s) => String(s.preemptions)),
-    ...(runs.some((s) => s.prefixHitShare !== null)
-      ? [
-          right<Run>('prefix hits', (s) =>
-            s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`,
-          ),
-        ]
-      : []),
+    runs.some((s) => s.prefixHitShare !== null) &&
+      right('prefix hits', (s) => (s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`)),
     right('refused', (s) => String(s.rejected)),
-  ];
+  ]);
   return columns(list, runs);
 }
 
@@ -194,19 +190,14 @@ function percentiles(run: Run | undefined): string[] {
   if (!run) return [];
   const { low, estimate, high } = run;
   type Row = (typeof METRICS)[number];
-  const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') =>
-    right<Row>(statistic, ([, key]) => millis(shownOf(estimate, statistic, key)));
+  const statistics = ['mean', 'median', 'p90', 'p95', 'p99'] as const;
   return [
     '',
     `${run.id}, milliseconds:`,
     ...columns<Row>(
       [
         left('metric', ([name]) => name),
-        cell('mean'),
-        cell('median'),
-        cell('p90'),
-        cell('p95'),
-        cell('p99'),
+        ...statistics.map((s) => right<Row>(s, ([, key]) => millis(shownOf(estimate, s, key)))),
         right('p99 fast–slow', ([, key]) => span(...ascending(shownOf(low, 'p99', key), shownOf(high, 'p99', key)))),
       ],
       METRICS,
@@ -276,8 +267,7 @@ function depthTable(run: Run | undefined): string[] {
 }
 
 function rateTables(candidates: readonly SustainedRate[]): string[] {
-  const usd = candidates.some((s) => s.usdPerMillionOutputTokens);
-  const list: Column<SustainedRate>[] = [
+  const list = present<Column<SustainedRate>>([
     left('candidate', (s) => s.id),
     right('slow req/s', (s) => formatNumber(s.requestsPerSecond.low)),
     right('estimate', (s) => formatNumber(s.requestsPerSecond.estimate)),
@@ -285,15 +275,10 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
     right('out tok/s', (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–')),
     right('p99 TTFT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'ttft'))),
     right('p99 TPOT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'tpot'))),
-    ...(usd
-      ? [
-          right<SustainedRate>('$/Mtok', (s) =>
-            s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–',
-          ),
-        ]
-      : []),
+    candidates.some((s) => s.usdPerMillionOutputTokens) &&
+      right('$/Mtok', (s) => (s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–')),
     left('limit', missedWords),
-  ];
+  ]);
   const shown = candidates.filter((s) => s.refused === null);
   const groups: [string, SustainedRate[]][] = [
     ['Runs today:', shown.filter((s) => s.servedBy !== null)],
@@ -345,9 +330,9 @@ const batchWaitWords = ({ batchWait }: SimulationReport['server']): string =>
 
 function trust(r: SimulationReport): string[] {
   const { workload: w, server: s } = r;
-  const notes = [
-    ...(r.partial ? ['partial: it was ended before all was simulated'] : []),
-    ...(w.skippedLines > 0 ? [`${w.skippedLines} lines of the trace are wrong and left out`] : []),
+  const notes = present([
+    r.partial && 'partial: it was ended before all was simulated',
+    w.skippedLines > 0 && `${w.skippedLines} lines of the trace are wrong and left out`,
     ...r.runs
       .filter((run) => run.rejected > 0)
       .map(
@@ -364,11 +349,11 @@ function trust(r: SimulationReport): string[] {
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval; in parentheses ' +
         'the least and the most of these runs and the estimate',
-    ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
-    ...[fewWords(shownRuns(r))].flatMap((words) => (words === null ? [] : [words])),
+    r.candidates && 'what each candidate loses in quality lla-sim plan says',
+    fewWords(shownRuns(r)),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,
-  ];
+  ]);
   return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));
 }
 
