@@ -4,7 +4,7 @@ import { lossTable, type LossTable } from '../decision.js';
 import { shareText } from '../text/text.js';
 import type { View } from '../view.js';
 import { picture, type Picture } from './picture.js';
-import { axis, colourOf, markOf, type Theme } from './theme.js';
+import { axis, colourOf, markStyle, type Theme } from './theme.js';
 
 const MOST_TASKS = 12;
 
@@ -47,13 +47,7 @@ export function qualityByTask(view: View): Picture | null {
             label: plan,
             data: table.rows.map((r) => (r.scores[i] ? r.scores[i].share * 100 : null)) as number[],
             showLine: false,
-            pointStyle: markOf(i),
-            pointRadius: 7,
-            pointBorderWidth: 2,
-            pointBackgroundColor: colourOf(theme, i + 1),
-            pointBorderColor: colourOf(theme, i + 1),
-            borderColor: colourOf(theme, i + 1),
-            backgroundColor: colourOf(theme, i + 1),
+            ...markStyle(i, colourOf(theme, i + 1), 7, 2),
           })),
         },
         options: { indexAxis: 'y' },

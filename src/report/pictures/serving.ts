@@ -5,7 +5,7 @@ import { machineWords, shownOf } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
-import { axis, colourOf, markOf } from './theme.js';
+import { axis, colourOf, lineStyle, markStyle } from './theme.js';
 import type { TimelinePoint } from '../../serving/timeline.js';
 import { notes, whiskers } from './marks.js';
 
@@ -42,12 +42,9 @@ export function servingRate(r: SimulationReport): Picture | null {
       const line = (label: string, colour: string, data: { x: number; y: number }[], dash: number[], points = 3) => ({
         label,
         data,
-        borderColor: colour,
-        backgroundColor: colour,
-        borderWidth: 2,
+        ...lineStyle(colour),
         borderDash: dash,
         pointRadius: points,
-        pointStyle: 'line' as const,
       });
       // In the colour of the latency that it bounds.
       const target = (label: string, index: number, y: number) =>
@@ -121,11 +118,7 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
           datasets: CURVES.map(([label, key], i) => ({
             label,
             data: percentiles[key].map((ms, j) => ({ x: ms / 1e3, y: percentiles.percent[j]! })),
-            borderColor: colourOf(theme, i),
-            backgroundColor: colourOf(theme, i),
-            borderWidth: 2,
-            pointRadius: 0,
-            pointStyle: 'line' as const,
+            ...lineStyle(colourOf(theme, i)),
           })),
         },
         scales: {
@@ -162,11 +155,7 @@ export function servingTimeline(r: SimulationReport): Picture | null {
         label,
         yAxisID,
         data: run.timeline.map((p) => ({ x: p.time - begin, y: of(p) })),
-        borderColor: colourOf(theme, i),
-        backgroundColor: colourOf(theme, i),
-        borderWidth: 2,
-        pointRadius: 0,
-        pointStyle: 'line' as const,
+        ...lineStyle(colourOf(theme, i)),
       });
       return {
         type: 'line',
@@ -229,13 +218,8 @@ export function servingWays(r: SimulationReport): Picture | null {
               label: way,
               data: own.map(of),
               showLine: false,
-              pointStyle: markOf(i),
-              pointRadius: 7,
-              pointBorderWidth: 2,
+              ...markStyle(i, colour, 7, 2),
               pointBackgroundColor: own.map((row) => (row.servedBy === null ? theme.paper : colour)),
-              pointBorderColor: colour,
-              borderColor: colour,
-              backgroundColor: colour,
             };
           }),
         },
