@@ -2,17 +2,7 @@
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { WIDTH } from '../report/text/plan-table.js';
-import {
-  OUTPUT,
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  outputOf,
-  textFlag,
-  type Args,
-  type Command,
-} from './command.js';
+import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
 import { asJson, print, progressing } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
@@ -36,17 +26,17 @@ export const accuracyCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
   const asked = args.flags['ledger'];
-  const tolerance = toleranceOf(textFlag(args, 'tolerance'));
+  const tolerance = toleranceOf(args.text('tolerance'));
   const { accuracy, ownLedger } = await import('../accuracy/report.js');
   const files = Array.isArray(asked) ? (asked as string[]) : ownLedger();
   let stopped = false;
   const report = await progressing(quiet, null, (progress) =>
-    accuracy(files, textFlag(args, 'only'), (share) => (stopped = progress(share, 'rows of the ledger'))),
+    accuracy(files, args.text('only'), (share) => (stopped = progress(share, 'rows of the ledger'))),
   );
-  await print(await render(report, format), outputOf(args));
+  await print(await render(report, format), args.output());
   if (stopped) return EXIT.interrupted;
   if (tolerance === Infinity) return EXIT.ok;
   const timed = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind));

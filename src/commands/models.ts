@@ -11,7 +11,7 @@ import { WIDTH } from '../report/text/plan-table.js';
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
 import { layersTimesLoops } from '../report/text/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import { OUTPUT, choiceFlag, formatOption, isSet, outputOf, toggle, type Args, type Command } from './command.js';
+import { OUTPUT, formatOption, toggle, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 export interface ModelsJson {
@@ -47,9 +47,9 @@ export const modelsCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const devices = isSet(args, 'devices');
-  const destination = outputOf(args);
+  const format = args.choice('format', FORMATS);
+  const devices = args.isSet('devices');
+  const destination = args.output();
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
     await print(await modelText(args.positional, format), destination);

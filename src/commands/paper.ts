@@ -4,7 +4,7 @@ import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
 import type { PaperReport } from '../paper/types.js';
-import { OUTPUT, choiceFlag, formatOption, isSet, option, textFlag, type Args, type Command } from './command.js';
+import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
@@ -24,10 +24,10 @@ export const paperCommand: Command = {
 
 /** Runs the command. Exit code 5 when a figure that must be exact is not; the report is printed all the same. */
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const file = textFlag(args, 'output');
-  const quiet = isSet(args, 'quiet');
-  const report = paperReport(new PaperModel(await paperDevice(textFlag(args, 'calibration'))));
+  const format = args.choice('format', FORMATS);
+  const file = args.text('output');
+  const quiet = args.isSet('quiet');
+  const report = paperReport(new PaperModel(await paperDevice(args.text('calibration'))));
   await print(await render(report, format, file === null), { file, quiet });
   if (holds(report)) return EXIT.ok;
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');

@@ -18,18 +18,7 @@ import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
 import { checkWritable, makeFolder, writeWhole } from '../io/write.js';
-import {
-  choiceFlag,
-  formatOption,
-  OUTPUT,
-  textFlag,
-  type Args,
-  type Command,
-  type OptionSpec,
-  option,
-  toggle,
-  isSet,
-} from './command.js';
+import { formatOption, OUTPUT, type Args, type Command, type OptionSpec, option, toggle } from './command.js';
 import { asJson, print, progressing, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 
@@ -107,10 +96,10 @@ export const simulateCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const findRate = isSet(args, 'find-rate');
-  const output: OutputOptions = { file: textFlag(args, 'output'), quiet: isSet(args, 'quiet') };
-  const picture = textFlag(args, 'picture');
+  const format = args.choice('format', FORMATS);
+  const findRate = args.isSet('find-rate');
+  const output: OutputOptions = { file: args.text('output'), quiet: args.isSet('quiet') };
+  const picture = args.text('picture');
   if (picture !== null) checkWritable(picture, '--picture');
   if (args.positional === 'merge') return mergeShards(args, format, output, picture);
   if (args.secondPositional !== null)
@@ -118,22 +107,22 @@ async function run(args: Args): Promise<ExitCode> {
       `${show(args.secondPositional)} is one word too many`,
       'lla-sim simulate takes one scenario, or merge and a folder',
     );
-  const ways = isSet(args, 'ways');
-  if (ways && (!findRate || format === 'csv' || textFlag(args, 'shard') !== null))
+  const ways = args.isSet('ways');
+  if (ways && (!findRate || format === 'csv' || args.text('shard') !== null))
     throw new UserError(
       '--ways needs --find-rate, and goes with neither --shard nor --format csv',
       'write simulate SCENARIO --find-rate --ways',
     );
-  if (textFlag(args, 'cores') !== null && !findRate)
+  if (args.text('cores') !== null && !findRate)
     throw new UserError('--cores is for --find-rate: one run takes one core', 'add --find-rate, or leave it out');
-  const shard = readShard(textFlag(args, 'shard'));
+  const shard = readShard(args.text('shard'));
   if (shard && (!findRate || format !== 'json'))
     throw new UserError(
       '--shard needs --find-rate and --format json',
       'add them; lla-sim simulate merge joins the files',
     );
   if (shard && output.file !== null) makeFolder(dirname(output.file), '--output');
-  const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
+  const cores = parseNumber(args.text('cores') ?? availableParallelism(), '--cores', {
     min: 1,
     max: 1024,
     whole: true,
@@ -148,14 +137,14 @@ async function run(args: Args): Promise<ExitCode> {
       : ways
         ? inFileWords(args, async () =>
             (await import('../serving/ways.js')).compareWays(scenario, await readSources(scenario), {
-              skipBad: isSet(args, 'skip-bad'),
+              skipBad: args.isSet('skip-bad'),
               progress,
             }),
           )
         : inFileWords(args, async () =>
             (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
               findRate,
-              skipBad: isSet(args, 'skip-bad'),
+              skipBad: args.isSet('skip-bad'),
               curve: picture !== null,
               shard,
               progress,
@@ -187,11 +176,11 @@ async function readServed(args: Args): Promise<Scenario> {
   const workload: Workload = { ...(depth === undefined ? {} : { depth }), ...kept, ...asked };
   refuseIdle(asked, workload);
   refusePlanned(args);
-  if (isSet(args, 'skip-bad') && workload.trace === undefined)
+  if (args.isSet('skip-bad') && workload.trace === undefined)
     throw new UserError('--skip-bad is about lines of a trace', 'name one with --trace, or leave it out');
   const server = { ...scenario.server, ...given(args, SERVER_SETTINGS) };
   const alone = Number(server.replicas ?? 1) === 1 && Number(server.prefillReplicas ?? 0) === 0;
-  if (alone && args.flags['router'] !== undefined && scenario.users === undefined && !isSet(args, 'quiet'))
+  if (alone && args.flags['router'] !== undefined && scenario.users === undefined && !args.isSet('quiet'))
     process.stderr.write('--router changes nothing: there is one replica\n');
   return { ...scenario, workload, server };
 }

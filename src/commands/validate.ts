@@ -10,21 +10,7 @@ import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance } from '../validate/checks.js';
 import { SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
-import {
-  adapterFlags,
-  choiceFlag,
-  choicesFlag,
-  formatOption,
-  OUTPUT,
-  textFlag,
-  type Args,
-  type Command,
-  ADAPTER,
-  option,
-  toggle,
-  isSet,
-  seedFlag,
-} from './command.js';
+import { formatOption, OUTPUT, type Args, type Command, ADAPTER, option, toggle } from './command.js';
 import { checkWritable, writeWhole } from '../io/write.js';
 import { explained } from './model/run.js';
 
@@ -70,28 +56,28 @@ export const validateCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quick = isSet(args, 'quick');
-  const quiet = isSet(args, 'quiet');
-  const serving = isSet(args, 'serving');
+  const format = args.choice('format', FORMATS);
+  const quick = args.isSet('quick');
+  const quiet = args.isSet('quiet');
+  const serving = args.isSet('serving');
   const budget = readBudget(
-    textFlag(args, 'budget') ?? (quick ? BUDGET.quick : BUDGET.whole),
+    args.text('budget') ?? (quick ? BUDGET.quick : BUDGET.whole),
     serving ? LEAST_SECONDS.serving : LEAST_SECONDS.sections,
   );
-  const seed = seedFlag(args, String(Date.now() % 2 ** 31));
-  const sections = choicesFlag<Section>(args, 'only') ?? (serving ? [] : SECTIONS);
+  const seed = args.seed(String(Date.now() % 2 ** 31));
+  const sections = args.choices<Section>('only') ?? (serving ? [] : SECTIONS);
   // Before a device is opened, and minutes of other sections.
-  findPreset(textFlag(args, 'model') ?? 'ouro-1.4b');
-  const vram = textFlag(args, 'vram');
+  findPreset(args.text('model') ?? 'ouro-1.4b');
+  const vram = args.text('vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
-  const [output, pictureFile] = [textFlag(args, 'output'), textFlag(args, 'picture')];
+  const [output, pictureFile] = [args.text('output'), args.text('picture')];
   if (output !== null) checkWritable(output, '--output');
   if (pictureFile !== null) checkWritable(pictureFile, '--picture');
   const line = new ProgressLine(quiet);
   const report = await interruptible(async (signal) => {
     let device: Device | undefined;
     try {
-      device = await openDevice(adapterFlags(args));
+      device = await openDevice(args.adapter());
       return await validate(device, {
         budget,
         quick,
@@ -99,8 +85,8 @@ async function run(args: Args): Promise<ExitCode> {
         sections,
         serving,
         memoryBytes,
-        calibration: textFlag(args, 'calibration'),
-        model: textFlag(args, 'model'),
+        calibration: args.text('calibration'),
+        model: args.text('model'),
         cli: process.argv[1] ?? null,
         signal,
         onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>

@@ -23,7 +23,7 @@ import type { Device } from '../../gpu/index.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { TrainingThread } from '../../training/training-thread.js';
 import { writeWhole } from '../../io/write.js';
-import { textFlag, type Args } from '../command.js';
+import { type Args } from '../command.js';
 import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
@@ -87,7 +87,7 @@ export async function claims(
   quiet: boolean,
 ): Promise<void> {
   const { geometry: g } = loaded;
-  const output = textFlag(args, 'output');
+  const output = args.text('output');
   const list = paperClaims(g);
   const needs = needsOf(g, list).filter(
     ({ row, training }) => training === null || refuseDistil(g, row.codec, pathOf(row.path).path) === undefined,

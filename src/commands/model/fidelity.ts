@@ -17,17 +17,7 @@ import { openDevice } from '../../gpu/index.js';
 import { fidelityFrom } from '../../plan/ask/read-fidelity.js';
 import type { FidelityFile } from '../../schema/fidelity.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
-import {
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  seedFlag,
-  textFlag,
-  toggle,
-  type Args,
-  type Command,
-} from '../command.js';
+import { formatOption, option, toggle, Args, type Command } from '../command.js';
 import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { asJson, interruptible, print, ProgressLine } from '../output.js';
@@ -67,10 +57,10 @@ export const fidelityCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
-  const output = textFlag(args, 'output');
-  const seed = seedFlag(args);
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
+  const output = args.text('output');
+  const seed = args.seed();
   const loaded = teacherOf(args);
   let device;
   let file: SafetensorsFile | undefined;
@@ -80,8 +70,8 @@ async function run(args: Args): Promise<ExitCode> {
     const rows = gridFor(args, loaded, file);
     if (output !== null) checkWritable(output, '--output', true);
     const inputs = inputsOf(args, loaded, seed, file);
-    const weights = choiceFlag(args, 'weights', WEIGHTS);
-    if (!isSet(args, 'claims')) earlier(output, { model: { fingerprint }, weights, inputs });
+    const weights = args.choice('weights', WEIGHTS);
+    if (!args.isSet('claims')) earlier(output, { model: { fingerprint }, weights, inputs });
     device = await openDevice();
     const head: Head = {
       schema: 'lla-sim/fidelity',
@@ -93,7 +83,7 @@ async function run(args: Args): Promise<ExitCode> {
       seed,
       inputs,
     };
-    if (isSet(args, 'claims')) {
+    if (args.isSet('claims')) {
       const { claims } = await import('./fidelity-claims.js');
       await claims(args, loaded, device, head, format, quiet);
       return EXIT.ok;
@@ -104,7 +94,7 @@ async function run(args: Args): Promise<ExitCode> {
       quiet,
     });
     if (!quiet && output !== null) process.stderr.write(`written to ${displayPath(output)}\n`);
-    const picture = textFlag(args, 'picture');
+    const picture = args.text('picture');
     if (picture !== null) await writePictures(report, picture, quiet);
     return EXIT.ok;
   } catch (error) {
@@ -132,7 +122,7 @@ async function writePictures(report: FidelityReport, path: string, quiet: boolea
 
 /** The codec weights that are given, checked against the model. */
 function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined {
-  const path = textFlag(args, 'codec-weights');
+  const path = args.text('codec-weights');
   if (path === null) return undefined;
   const open = new SafetensorsFile(path);
   try {
@@ -146,16 +136,16 @@ function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined
 const SPECULATION = 'speculation';
 
 const isAsked = (args: Args, name: string): boolean => {
-  const only = textFlag(args, 'only');
+  const only = args.text('only');
   return !only || only.split('|').some((part) => name.includes(part));
 };
 
 function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
-  if (file && isSet(args, 'full'))
+  if (file && args.isSet('full'))
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
   const facts = file && codecFacts(file);
-  const constants = textFlag(args, 'constants');
-  if (constants !== null && (facts || isSet(args, 'full')))
+  const constants = args.text('constants');
+  if (constants !== null && (facts || args.isSet('full')))
     throw new UserError('--constants judges one codec, and --codec-weights or --full others', 'leave one of them out');
   const all =
     constants !== null
@@ -164,10 +154,10 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
         ? gridOf(codecOf(facts)).map((row) =>
             isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
           )
-        : isSet(args, 'full')
+        : args.isSet('full')
           ? fullGrid(geometry)
           : defaultGrid(geometry);
-  const only = textFlag(args, 'only');
+  const only = args.text('only');
   const rows = all.filter((row) => isAsked(args, rowId(geometry, row)));
   if (rows.length === 0 && !isAsked(args, SPECULATION))
     throw new UserError(
@@ -185,11 +175,7 @@ function withNumbers(constants: string, geometry: Geometry): Codec {
       'leave it out, or judge a bundled model',
     );
   const codec = CODEC_KINDS.find((kind) => codecSpec({ kind }).settings.includes('constants')) as CodecKind;
-  return readCandidate(
-    { flags: { codec, constants }, positional: null, secondPositional: null },
-    geometry,
-    geometry.maxPositions,
-  ).candidate.codec;
+  return readCandidate(new Args({ codec, constants }), geometry, geometry.maxPositions).candidate.codec;
 }
 
 async function judgeAll(
@@ -208,7 +194,7 @@ async function judgeAll(
   const save = (): void => {
     if (output !== null) writeWhole(output, jsonOf(head, [...done.values()], acceptance), '--output');
   };
-  const line = new ProgressLine(isSet(args, 'quiet'));
+  const line = new ProgressLine(args.isSet('quiet'));
   const began = Date.now();
   await interruptible(async (signal) => {
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));

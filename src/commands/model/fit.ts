@@ -16,19 +16,7 @@ import { displayPath } from '../../io/files.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { parseBytes } from '../../numbers/units.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
-import {
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  outputOf,
-  seedFlag,
-  textFlag,
-  toggle,
-  type Args,
-  type Command,
-  type OptionTable,
-} from '../command.js';
+import { formatOption, option, toggle, Args, type Command, type OptionTable } from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { asJson, interruptible, print, ProgressLine } from '../output.js';
@@ -83,28 +71,25 @@ export const fitCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
-  if (isSet(args, 'spectra')) return spectra(args, format);
-  const output = textFlag(args, 'output');
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
+  if (args.isSet('spectra')) return spectra(args, format);
+  const output = args.text('output');
   if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
-  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
-  const seed = seedFlag(args);
+  const memoryBytes = parseBytes(args.text('memory') ?? DEFAULT_MEMORY, '--memory');
+  const seed = args.seed();
   const loaded = teacherOf(args);
   let device;
   let folder: FitFolder | undefined;
   try {
     const { geometry } = loaded;
-    const asked = {
-      ...args,
-      flags: {
-        ...args.flags,
-        codec: textFlag(args, 'codec') ?? 'lla',
-        ratio: textFlag(args, 'ratio') ?? (textFlag(args, 'ranks') === null ? '4' : undefined),
-        // Here it is of the text; a candidate's is of exact tokens beside latents.
-        window: undefined,
-      },
-    };
+    const asked = new Args({
+      ...args.flags,
+      codec: args.text('codec') ?? 'lla',
+      ratio: args.text('ratio') ?? (args.text('ranks') === null ? '4' : undefined),
+      // Here it is of the text; a candidate's is of exact tokens beside latents.
+      window: undefined,
+    });
     const { configuration } = readCandidate(asked, geometry, 1);
     const { codec, path, branch } = configuration;
     if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d, mla-head or hla');
@@ -112,7 +97,7 @@ async function run(args: Args): Promise<ExitCode> {
     const windows = calibrationWindows(args, loaded);
     const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
     checkWritable(output, '--output', true);
-    const initialisation = choiceFlag(args, 'init', INITIALISATIONS);
+    const initialisation = args.choice('init', INITIALISATIONS);
     const fingerprint = loaded.fingerprint(seed);
     device = await openDevice();
     const teacher = loaded.teacher(device, seed);
@@ -222,10 +207,10 @@ function fitShown(
 const SPECTRA_WINDOWS = 16;
 
 async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
-  const seed = seedFlag(args);
-  const picture = textFlag(args, 'picture');
+  const seed = args.seed();
+  const picture = args.text('picture');
   if (picture !== null) checkWritable(picture, '--picture');
-  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
+  const memoryBytes = parseBytes(args.text('memory') ?? DEFAULT_MEMORY, '--memory');
   const loaded = teacherOf(args);
   let device;
   try {
@@ -249,7 +234,7 @@ async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
       const { png } = await import('../../report/pictures/png.js');
       writeWhole(picture, png(spectraPicture(report)), '--picture');
     }
-    await print(format === 'json' ? asJson(report) : spectraText(report), outputOf(args));
+    await print(format === 'json' ? asJson(report) : spectraText(report), args.output());
     return EXIT.ok;
   } catch (error) {
     throw explained(error);
