@@ -10,8 +10,7 @@ import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
 import { causeOf } from './causes.js';
-import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
-import { campaignOf, needOf } from './possible.js';
+import { campaignOf, judgedOf, KINDS, needOf, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
 import { geometryOf, Pricing } from './price.js';
 
 /** What a time is; first tokens hang on the queue more than on prices. */
@@ -65,7 +64,7 @@ export interface AccuracyFigure extends Omit<Judged, 'row'> {
   readonly device: string;
   readonly gpus: number;
   readonly model: string;
-  /** The campaign cannot be what it says without prompts found in a prefix cache (possible.ts): counts in no group. */
+  /** The campaign cannot be what it says without prompts found in a prefix cache (judge.ts): counts in no group. */
   readonly cachedPrompts: boolean;
   /** Why the figure lies outside its interval; null where it lies inside. */
   readonly cause: string | null;

@@ -18,6 +18,7 @@ import { formatOption, option, OUTPUT, toggle, type Args, type Command, ADAPTER 
 import { checkWritable } from '../io/write.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
+const PRINTERS = { table: benchTable, json: (report: BenchReport) => asJson(report, 1), markdown: benchMarkdown };
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */
 const LEAST_SECONDS = 10;
 
@@ -91,7 +92,7 @@ async function run(args: Args): Promise<ExitCode> {
     };
     const report = await bench(device, options);
     line.clear();
-    await print(render(report, format), { file: output, quiet });
+    await print(PRINTERS[format](report), { file: output, quiet });
     return report.regressed ? EXIT.regressed : EXIT.ok;
   } finally {
     device.close();
@@ -112,17 +113,6 @@ function tunedOn({
   return (call) => pricer.price(call).estimate;
 }
 
-function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
-  switch (format) {
-    case 'json':
-      return asJson(report, 1);
-    case 'markdown':
-      return benchMarkdown(report);
-    case 'table':
-      return benchTable(report);
-  }
-}
-
 /** Tuning by kernel out of a calibration, or null. */
 async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
   const file = args.text('calibration');
@@ -135,12 +125,9 @@ async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
 function readAgainst(args: Args): BenchOptions['against'] {
   const name = args.text('against');
   if (name === null) {
-    if (args.isSet('all')) throw new UserError('--all works only with --against', 'add --against, or leave --all out');
-    if (args.isSet('quick'))
-      throw new UserError('--quick works only with --against', 'add --against, or leave --quick out');
-    if (args.text('threshold') !== null)
-      throw new UserError('--threshold works only with --against', 'add --against, or leave --threshold out');
-    return null;
+    const idle = ['all', 'quick', 'threshold'].find((flag) => args.isSet(flag) || args.text(flag) !== null);
+    if (idle === undefined) return null;
+    throw new UserError(`--${idle} works only with --against`, `add --against, or leave --${idle} out`);
   }
   if (args.isSet('roofline')) throw new UserError('--roofline and --against exclude each other', 'give one of them');
   return resolveAgainst(name);

@@ -102,7 +102,12 @@ async function run(args: Args): Promise<ExitCode> {
     }
   });
   const picture = await writePicture(report, pictureFile, quiet);
-  await print(render(report, format, picture), { file: output, quiet });
+  const text = {
+    json: () => asJson(report),
+    markdown: () => validationMarkdown(report, picture),
+    table: () => validationTable(report),
+  }[format]();
+  await print(text, { file: output, quiet });
   return outsideTolerance(report.checks) ? EXIT.outsideTolerance : EXIT.ok;
 }
 
@@ -120,15 +125,4 @@ async function writePicture(report: ValidationReport, file: string | null, quiet
   const { png } = await import('../report/pictures/png.js');
   writeWhole(file, png(scatter), '--picture');
   return file;
-}
-
-function render(report: ValidationReport, format: (typeof FORMATS)[number], picture: string | null): string {
-  switch (format) {
-    case 'json':
-      return asJson(report);
-    case 'markdown':
-      return validationMarkdown(report, picture);
-    case 'table':
-      return validationTable(report);
-  }
 }

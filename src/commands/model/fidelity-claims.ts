@@ -2,7 +2,6 @@
 import { pathOf } from '../../codecs/paths.js';
 import { isLatent } from '../../codecs/registry.js';
 import type { TensorSource } from '../../decoder/index.js';
-import { EXIT, UserError } from '../../errors.js';
 import { claimsText } from '../../fidelity/claims-text.js';
 import {
   askedOf,
@@ -24,7 +23,7 @@ import { sha256 } from '../../numbers/sha256.js';
 import { TrainingThread } from '../../training/training-thread.js';
 import { writeWhole } from '../../io/write.js';
 import { type Args } from '../command.js';
-import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
+import { earlier, fitted, interrupted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
 import { asJson, interruptible, print, ProgressLine } from '../output.js';
@@ -191,7 +190,7 @@ async function begin(
   const judgeNow = async (need: Need, tensors: TensorSource | undefined): Promise<void> => {
     const id = needId(g, need);
     progress.say(`${name}: ${id}`);
-    if (signal.aborted) throw interrupted(done.size, all, name, file);
+    if (signal.aborted) throw interrupted(done.size, all, `configurations of ${name}`, file);
     const judged = await judge.judge(need.row, tensors, (item) => need.asked.includes(askedOf(item)));
     done.set(id, { ...judged, id });
     if (file !== null) writeWhole(file, jsonOf(head, [...done.values()]), '--output');
@@ -203,7 +202,7 @@ async function begin(
       for (const { need, tensors } of trainings) {
         progress.say(`${name}: training of ${needId(g, need)}`);
         const trained = await tensors.catch((error: unknown) => {
-          throw signal.aborted ? interrupted(done.size, all, name, file) : error;
+          throw signal.aborted ? interrupted(done.size, all, `configurations of ${name}`, file) : error;
         });
         await judgeNow(need, trained);
       }
@@ -211,10 +210,3 @@ async function begin(
     },
   };
 }
-
-const interrupted = (made: number, all: number, name: string, file: string | null): UserError =>
-  new UserError(
-    `interrupted after ${made} of ${all} configurations of ${name}`,
-    file === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
-    EXIT.interrupted,
-  );

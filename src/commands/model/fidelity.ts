@@ -18,7 +18,7 @@ import { fidelityFrom } from '../../plan/ask/read-fidelity.js';
 import type { FidelityFile } from '../../schema/fidelity.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
 import { formatOption, option, toggle, Args, type Command } from '../command.js';
-import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
+import { earlier, fitted, inputsOf, interrupted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { asJson, interruptible, print, ProgressLine } from '../output.js';
 import { explained } from './run.js';
@@ -200,12 +200,7 @@ async function judgeAll(
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
     const speculates = acceptance === null && isAsked(args, SPECULATION);
     const goOn = (i: number): void => {
-      if (signal.aborted)
-        throw new UserError(
-          `interrupted after ${i} of ${missing.length} configurations`,
-          output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
-          EXIT.interrupted,
-        );
+      if (signal.aborted) throw interrupted(i, missing.length, 'configurations', output);
     };
     if (speculates) {
       acceptance = await measureAcceptance(teacher, itemsOf(args, loaded, head.seed), (draftLoops) => {
