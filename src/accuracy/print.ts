@@ -3,11 +3,9 @@ import { groups as groupBy } from 'd3-array';
 import { present } from '../present.js';
 import { csvTable, markdownTable, type CsvColumn } from '../report/tables.js';
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
-import { formatError, percent } from '../numbers/units.js';
+import { counted, formatError, percent } from '../numbers/units.js';
 import { SERVERS } from '../schema/serving.js';
 import { GROUPINGS, type AccuracyFigure, type AccuracyReport, type Group, type Grouping } from './report.js';
-
-const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
 
 /** Memory is predicted as single numbers. */
 const hasInterval = ({ kind }: Pick<Group, 'kind'>): boolean => kind !== 'cache' && kind !== 'weights';

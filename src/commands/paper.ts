@@ -3,6 +3,7 @@ import { EXIT, type ExitCode } from '../errors.js';
 import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
+import { counted } from '../numbers/units.js';
 import type { PaperReport } from '../paper/types.js';
 import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
@@ -33,7 +34,7 @@ async function run(args: Args): Promise<ExitCode> {
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
   if (!quiet)
     process.stderr.write(
-      `${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ` +
+      `${counted(wrong.length, 'figure')} that must be exact ` +
         `${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`,
     );
   return EXIT.outsideTolerance;

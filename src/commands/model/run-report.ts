@@ -10,7 +10,7 @@ import { keptTokens } from '../../eviction/policy.js';
 import type { Device } from '../../gpu/index.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Task } from '../../tiny/tasks.js';
-import { formatBytes, formatMilliseconds, formatNumber, percent } from '../../numbers/units.js';
+import { counted, formatBytes, formatMilliseconds, formatNumber, percent } from '../../numbers/units.js';
 import { allocatedBytes } from '../../validate/memory/memory.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import type { SpeculationReport } from './run-speculate.js';
@@ -188,8 +188,8 @@ function speculationLines(s: SpeculationReport, loops: number): string[] {
   const milliseconds = (seconds: number | null): string => (seconds === null ? '-' : formatNumber(seconds * 1e3));
   const upTo = s.acceptedUpTo.map((share) => `${percent(share)} %`).join(', ');
   return [
-    `speculation: ${s.draftLoops} of ${loops} loops proposed ${s.draftTokens} ` +
-      `token${s.draftTokens === 1 ? '' : 's'} a round; ${s.rounds} round${s.rounds === 1 ? '' : 's'}, ${s.accepted} ` +
+    `speculation: ${s.draftLoops} of ${loops} loops proposed ${counted(s.draftTokens, 'token')} ` +
+      `a round; ${counted(s.rounds, 'round')}, ${s.accepted} ` +
       `of ${s.proposed} accepted (${percent(s.acceptance)} % after accepted ones; up to each place ${upTo})`,
     `${s.passes.draft} passes of one row and ${s.passes.verify} of ${s.draftTokens + 1}; one by one ` +
       `${s.passes.without}. A token takes ${milliseconds(s.secondsPerToken)} ms, one by one ` +
@@ -212,14 +212,14 @@ export function runText(r: RunReport): string {
     r.asked?.prompt,
     ...shown.map((s, i) => `${r.batch > 1 ? `[${i}] ` : ''}${s}${verdict(i)}`),
     '',
-    `${model.name}, ${model.layers} layer${model.layers === 1 ? '' : 's'} × ${model.loops} loops, ${weights}; ` +
+    `${model.name}, ${counted(model.layers, 'layer')} × ${model.loops} loops, ${weights}; ` +
       `${r.id}; ${r.device.description}`,
-    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ` +
+    `${counted(r.promptTokens, 'prompt token')} in ` +
       `${`${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's')}, ` +
       `${formatNumber(r.promptTokensPerSecond)} tokens/s${inSequences}${PREFILL_WORDS[r.prefillMethod]}`,
     r.tokensPerSecond !== null &&
       r.secondsPerStep !== null &&
-      `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}` +
+      `${formatNumber(r.tokensPerSecond)} tokens/s in ${counted(r.batch, 'sequence')}` +
         `${r.memory ? ' by the wall clock, compilation included' : ''}; a ` +
         `${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ` +
         `${r.memory ? 'device' : 'processor'})`,

@@ -3,7 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
 import { present } from '../../present.js';
 import { planName } from '../../plan/words/words.js';
-import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { counted, formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { decisionRows, FAILS } from '../decision.js';
 import { left, right, type Column } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
@@ -103,8 +103,8 @@ export function memoryBreakdown(view: View): Picture | null {
       rows
         .map(
           (p, i) =>
-            `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ${batchOf(p)} ` +
-            `sequence${batchOf(p) === 1 ? '' : 's'}${(used[i] as number) > vram ? ', which does not fit' : ''}`,
+            `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ` +
+            `${counted(batchOf(p), 'sequence')}${(used[i] as number) > vram ? ', which does not fit' : ''}`,
         )
         .join('; ') + '.',
     draw: (theme) => {

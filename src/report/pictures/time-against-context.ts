@@ -5,7 +5,7 @@ import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
 import { planName } from '../../plan/words/words.js';
-import { formatNumber, formatTokens } from '../../numbers/units.js';
+import { counted, formatNumber, formatTokens } from '../../numbers/units.js';
 import { commonBatch, drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { notes } from './marks.js';
@@ -74,15 +74,14 @@ export function timeAgainstContext(view: View): Picture | null {
   const ends = lines.map((l) => `${l.label} reaches ${formatTokens(l.points.at(-1)?.x ?? 0)} tokens`);
   return picture({
     id: 'time-against-context',
-    title: `How long does a token take as the context grows, at ${batch} sequence${batch === 1 ? '' : 's'}?`,
+    title: `How long does a token take as the context grows, at ${counted(batch, 'sequence')}?`,
     subtitle:
       `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % ` +
       'intervals; lines end where memory does',
     evidence,
     source: timeSource(view),
     summary:
-      `At ${batch} sequence${batch === 1 ? '' : 's'} ` +
-      `${ends.join(', ')}.` +
+      `At ${counted(batch, 'sequence')} ${ends.join(', ')}.` +
       (crossings.length === 0 ? '' : ` By the estimates ${crossings.map(crossingWords).join('; ')}.`),
     draw: (theme) => {
       return {

@@ -4,7 +4,7 @@ import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { configurationOf } from '../../plan/evaluate/evaluate.js';
 import { planName, shownDecode } from '../../plan/words/words.js';
-import { formatNumber, formatTokens } from '../../numbers/units.js';
+import { counted, formatNumber, formatTokens } from '../../numbers/units.js';
 import { drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { notes } from './marks.js';
@@ -52,7 +52,7 @@ export function speedLines(view: View): SpeedLine[] {
   });
 }
 
-const users = (n: number): string => `${n} user${n === 1 ? '' : 's'}`;
+const users = (n: number): string => counted(n, 'user');
 
 export function usersAgainstSpeed(view: View): Picture | null {
   const lines = speedLines(view);

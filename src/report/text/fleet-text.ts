@@ -10,7 +10,7 @@ import { promptsRisk, retrievalRisk } from '../../plan/decide/risks.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
-import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { counted, formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import {
   answerLine,
   brief,
@@ -31,7 +31,7 @@ import type { View } from '../view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
 const fleetQuestion = ({ users }: Fleet, report: PlanReport, simulated: SimulatedFleet | null = null): string => {
-  const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
+  const who = `${report.model.name}: ${counted(users, 'user')}`;
   const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
   if (simulated) return `${who}, ${simulated.workload}, ${machine}`;
   return `${who} at once, ${formatTokens(report.contextTokens)} tokens each, ${machine}${wantedWords(report.settings)}`;
@@ -231,8 +231,7 @@ function slowWords({ deploy, upside, cheapest }: Fleet, { settings }: PlanReport
 /** A user who gets fewer than ten tokens a second waits for words. */
 const SLOW_SECONDS = 0.1;
 
-const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): string =>
-  `${n} user${n === 1 ? '' : 's'}`;
+const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): string => counted(n, 'user');
 
 /**
  * `: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each`; where a replica serves one user only, `, one for
@@ -249,7 +248,7 @@ function shapeWords(
   if (replicas > 1 && row.usersPerReplica === 1 && prefill === 0)
     return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
   const shape =
-    `${replicas + prefill} replica${replicas + prefill === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}` +
+    `${counted(replicas + prefill, 'replica')} of ${counted(degree, 'GPU')}` +
     (prefill === 0 ? '' : ` (${replicas} decode, ${prefill} prefill)`);
   return (
     `: ${replicas === 1 && degree === 1 && prefill === 0 ? '' : `${shape}, `}${plan}, ` +
