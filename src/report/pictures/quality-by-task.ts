@@ -3,6 +3,7 @@ import type { Plugin } from 'chart.js';
 import { lossTable, type LossTable } from '../decision.js';
 import { shareText } from '../text/text.js';
 import type { View } from '../view.js';
+import { layer, pixelOf } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { axis, colourOf, markStyle, type Theme } from './theme.js';
 
@@ -69,21 +70,17 @@ export function qualityByTask(view: View): Picture | null {
 
 /** Vertical lines: the uncompressed model, and what must be kept. */
 function limits(theme: Theme, at: readonly number[]): Plugin {
-  return {
-    id: 'limits',
-    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
-      ctx.save();
-      ctx.strokeStyle = theme.muted;
-      at.forEach((value, i) => {
-        const x = scales['x']?.getPixelForValue(value) ?? 0;
-        ctx.lineWidth = i === 0 ? 1 : 2;
-        ctx.setLineDash(i === 0 ? [] : [6, 4]);
-        ctx.beginPath();
-        ctx.moveTo(x, chartArea.top);
-        ctx.lineTo(x, chartArea.bottom);
-        ctx.stroke();
-      });
-      ctx.restore();
-    },
-  };
+  return layer('limits', 'beforeDatasetsDraw', (ctx, chart) => {
+    const { chartArea } = chart;
+    ctx.strokeStyle = theme.muted;
+    at.forEach((value, i) => {
+      const x = pixelOf(chart, 'x', value);
+      ctx.lineWidth = i === 0 ? 1 : 2;
+      ctx.setLineDash(i === 0 ? [] : [6, 4]);
+      ctx.beginPath();
+      ctx.moveTo(x, chartArea.top);
+      ctx.lineTo(x, chartArea.bottom);
+      ctx.stroke();
+    });
+  });
 }
