@@ -13,6 +13,10 @@ export interface OutputOptions {
   readonly quiet: boolean;
 }
 
+/** Whether a result may have colours. */
+export const hasColour = (file: string | null): boolean =>
+  file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'];
+
 /**
  * Prints a result.
  * @throws UserError when it cannot be written

@@ -6,7 +6,7 @@ import { holds, paperReport } from '../paper/report.js';
 import { counted } from '../numbers/units.js';
 import type { PaperReport } from '../paper/types.js';
 import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
-import { asJson, print } from './output.js';
+import { asJson, hasColour, print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
 
@@ -26,10 +26,9 @@ export const paperCommand: Command = {
 /** Runs the command. Exit code 5 when a figure that must be exact is not; the report is printed all the same. */
 async function run(args: Args): Promise<ExitCode> {
   const format = args.choice('format', FORMATS);
-  const file = args.text('output');
-  const quiet = args.isSet('quiet');
+  const { file, quiet } = args.output();
   const report = paperReport(new PaperModel(await paperDevice(args.text('calibration'))));
-  await print(await render(report, format, file === null), { file, quiet });
+  await print(await render(report, format, hasColour(file)), { file, quiet });
   if (holds(report)) return EXIT.ok;
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
   if (!quiet)
@@ -40,15 +39,13 @@ async function run(args: Args): Promise<ExitCode> {
   return EXIT.outsideTolerance;
 }
 
-async function render(report: PaperReport, format: (typeof FORMATS)[number], toTerminal: boolean): Promise<string> {
+async function render(report: PaperReport, format: (typeof FORMATS)[number], colour: boolean): Promise<string> {
   switch (format) {
     case 'json':
       return asJson(report);
     case 'markdown':
       return (await import('../paper/print-markdown.js')).paperMarkdown(report);
     case 'table':
-      return (await import('../paper/print-table.js')).paperTable(report, {
-        colour: toTerminal && process.stdout.isTTY === true && !process.env['NO_COLOR'],
-      });
+      return (await import('../paper/print-table.js')).paperTable(report, { colour });
   }
 }

@@ -26,7 +26,7 @@ import {
   type OptionSpec,
   type OptionTable,
 } from './command.js';
-import { asJson, print, type OutputOptions } from './output.js';
+import { asJson, hasColour, print, type OutputOptions } from './output.js';
 
 const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
 type Format = (typeof FORMATS)[number];
@@ -210,7 +210,7 @@ const json = (planned: readonly Planned[]): string => asJson(plansJson(planned.m
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
   width: widthOf(output),
-  colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
+  colour: hasColour(output.file),
 });
 
 /** Columns of the terminal; of a pipe what COLUMNS says, as shells and coreutils take it; 100 where nothing says. */

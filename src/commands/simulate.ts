@@ -19,7 +19,7 @@ import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
 import { checkWritable, makeFolder, writeWhole } from '../io/write.js';
 import { formatOption, OUTPUT, type Args, type Command, type OptionSpec, option, toggle } from './command.js';
-import { asJson, print, progressing, type OutputOptions } from './output.js';
+import { asJson, hasColour, print, progressing, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
@@ -98,7 +98,7 @@ export const simulateCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = args.choice('format', FORMATS);
   const findRate = args.isSet('find-rate');
-  const output: OutputOptions = { file: args.text('output'), quiet: args.isSet('quiet') };
+  const output = args.output();
   const picture = args.text('picture');
   if (picture !== null) checkWritable(picture, '--picture');
   if (args.positional === 'merge') return mergeShards(args, format, output, picture);
@@ -342,9 +342,7 @@ async function render(
       ? (await import('../report/plan-csv.js')).ratesCsv(report.candidates)
       : `${[CSV_HEADER, ...lines].join('\n')}\n`;
   const { simulationTable } = await import('../report/text/simulation-table.js');
-  return simulationTable(report, {
-    colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
-  });
+  return simulationTable(report, { colour: hasColour(output.file) });
 }
 
 const CSV_HEADER = 'request,arrival_s,prompt_tokens,output_tokens,queue_s,ttft_s,tpot_s,e2el_s,preemptions,replica';

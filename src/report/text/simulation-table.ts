@@ -24,6 +24,7 @@ import { columns, left, right, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';
 
 const WIDTH = 100;
+const hanging = (text: string): string[] => wrap(text, WIDTH, '  ');
 
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
@@ -57,40 +58,32 @@ function title(r: SimulationReport): string[] {
       : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} ` +
         `loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
   const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
-  return wrap(
+  return hanging(
     `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ` +
       `${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
-    WIDTH,
-    '  ',
   );
 }
 
 function runLead(r: SimulationReport): string[] {
-  const lines = title(r);
-  for (const run of r.runs) {
+  const runs = r.runs.flatMap((run) => {
     // Of few requests the highest percentile that they have.
     const worst =
       (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
     const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
-    lines.push(
-      ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
-          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
-          `${priceWords(r, run)}; ` +
-          `${limitWords(run, r)}.`,
-        WIDTH,
-        '  ',
-      ),
+    return hanging(
+      `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
+        `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
+        `${priceWords(r, run)}; ` +
+        `${limitWords(run, r)}.`,
     );
-  }
-  lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '), ...testedLines(r));
-  return lines;
+  });
+  return [...title(r), ...runs, ...hanging(`Targets: ${targetWords(r)}.`), ...testedLines(r)];
 }
 
 /** How predictions fared that are like these. */
 function testedLines(r: SimulationReport): string[] {
   const words = testedWords(r);
-  return words === null ? [] : wrap(`Tested: ${words}.`, WIDTH, '  ');
+  return words === null ? [] : hanging(`Tested: ${words}.`);
 }
 
 /** @returns what the first number of a rate holds for, too */
@@ -103,8 +96,8 @@ function rateTarget(r: SimulationReport): string[] {
       : 'for other draws of these requests') +
     ', even if every step takes the slow end of its interval';
   return [
-    ...wrap(`Highest rate with ${targetWords(r)}; ${holds}:`, WIDTH, '  '),
-    ...(unsure === null ? [] : wrap(`No rate is sure: ${unsure}.`, WIDTH, '  ')),
+    ...hanging(`Highest rate with ${targetWords(r)}; ${holds}:`),
+    ...(unsure === null ? [] : hanging(`No rate is sure: ${unsure}.`)),
   ];
 }
 
@@ -134,12 +127,10 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
   return [
     ...title(r),
     ...rateTarget(r),
-    ...wrap(
+    ...hanging(
       today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
-      WIDTH,
-      '  ',
     ),
-    ...(attainable ? wrap(`If its kernels were written: ${describe(attainable)}.`, WIDTH, '  ') : []),
+    ...(attainable ? hanging(`If its kernels were written: ${describe(attainable)}.`) : []),
     ...testedLines(r),
   ];
 }
@@ -354,7 +345,7 @@ function trust(r: SimulationReport): string[] {
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,
   ]);
-  return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));
+  return notes.flatMap((note) => hanging(`- ${note}`));
 }
 
 function depthQuality(published: PublishedDepths | undefined): string {
