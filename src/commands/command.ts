@@ -105,9 +105,7 @@ export class Args {
 }
 
 /** Options that every command has, beside --help. */
-export const COMMON: OptionTable = {
-  quiet: toggle('no progress and no warnings', 'Output'),
-};
+export const COMMON: OptionTable = { quiet: toggle('no progress and no warnings', 'Output') };
 
 export const OUTPUT: OptionTable = {
   output: option('write to this file instead of the terminal', 'Output', { short: 'o' }),

@@ -33,11 +33,7 @@ export const modelsCommand: Command = {
     name: 'name',
     help: 'a model, or the path of its config.json: its shape, its cache, and every figure published for it',
   },
-  options: {
-    devices: toggle('list devices instead of models'),
-    ...formatOption(FORMATS),
-    ...OUTPUT,
-  },
+  options: { devices: toggle('list devices instead of models'), ...formatOption(FORMATS), ...OUTPUT },
   examples: [
     ['models', 'models that plan --model takes'],
     ['models ouro-1.4b', 'one of them, with every published figure by codec and task'],

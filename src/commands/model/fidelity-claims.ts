@@ -168,10 +168,7 @@ async function begin(
   const { name } = head.model;
   progress.say(`${name}: keys and values`);
   const structure = await structureOf(teacher, calibrationWindows(args, loaded).slice(0, STUDIED_WINDOWS));
-  const evidence = (): Evidence => ({
-    scores: new Map([...done].map(([id, row]) => [id, row.items])),
-    structure,
-  });
+  const evidence = (): Evidence => ({ scores: new Map([...done].map(([id, row]) => [id, row.items])), structure });
   if (missing.length === 0) return { end: () => Promise.resolve(evidence()) };
   progress.say(`${name}: fit`);
   const rows = missing.map(({ row }) => row);

@@ -83,15 +83,9 @@ export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: P
   return {
     steps,
     onPolicySteps: onPolicy ? Math.ceil(ON_POLICY * steps) : 0,
-    temperature: args.number('temperature', DEFAULT_TEMPERATURE, {
-      min: 0.01,
-      max: 100,
-    }),
+    temperature: args.number('temperature', DEFAULT_TEMPERATURE, { min: 0.01, max: 100 }),
     rate: args.number('rate', DEFAULT_RATE, { min: 1e-9, max: 1 }),
-    lambdaAttn: args.number('lambda-attn', String(LAMBDA_ATTN), {
-      min: 0,
-      max: 1e6,
-    }),
+    lambdaAttn: args.number('lambda-attn', String(LAMBDA_ATTN), { min: 0, max: 1e6 }),
     ...(windowed
       ? { windowTokens: args.number('exact-tokens', DEFAULT_EXACT, { min: 0, max: 1e6, whole: true }) }
       : {}),

@@ -164,10 +164,7 @@ async function run(args: Args): Promise<ExitCode> {
           seconds: (Date.now() - began) / 1e3,
         },
     );
-    await print(format === 'json' ? asJson(report) : fitText(geometry, report), {
-      file: null,
-      quiet,
-    });
+    await print(format === 'json' ? asJson(report) : fitText(geometry, report), { file: null, quiet });
     if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
     return EXIT.ok;
   } catch (error) {

@@ -174,10 +174,7 @@ function columnsOf(report: PlanReport): TableColumn[] {
     column('run', 'run', FIELDS.run),
     column('time', 'ms a token', FIELDS.time),
     column('rate', 'tok/s', FIELDS.rate),
-    {
-      ...column('published', 'tok/s as published', FIELDS.published),
-      cell: (p) => FIELDS.published.cell(p) || '–',
-    },
+    { ...column('published', 'tok/s as published', FIELDS.published), cell: (p) => FIELDS.published.cell(p) || '–' },
     ...(report.settings.usdPerHour === null ? [] : [column('usd', '$ per M tokens', FIELDS.usd)]),
     column('quality', title, quality),
     column('kept', 'quality kept', FIELDS.keeps),
