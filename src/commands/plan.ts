@@ -133,14 +133,14 @@ export async function planScenario(
   }
   const rank = args.isSet('rank');
   const [best, sweep] = [args.isSet('best') && '--best', args.isSet('sweep') && '--sweep'];
-  const page = (format === 'csv' || format === 'markdown') && `--format ${format}`;
-  const [unranked] = present([page, best, sweep]);
+  const otherFormat = (format === 'csv' || format === 'markdown') && `--format ${format}`;
+  const [unranked] = present([otherFormat, best, sweep]);
   if (rank && unranked !== undefined)
     throw new UserError(`--rank prints a ranking as a table or as JSON, not with ${unranked}`, 'leave one of them out');
   const explain = args.text('explain');
-  if (explain !== null && (rank || best || page))
+  if (explain !== null && (rank || best || otherFormat))
     throw new UserError('--explain is printed below a table or in JSON', 'leave --rank, --best and --format out');
-  const [unswept] = present([best, page]);
+  const [unswept] = present([best, otherFormat]);
   if (sweep && unswept !== undefined)
     throw new UserError(`--sweep is printed below a table or in JSON, not with ${unswept}`, 'leave one of them out');
   const everyRow = format !== 'table' || args.isSet('all');
