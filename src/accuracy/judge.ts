@@ -138,8 +138,8 @@ const FASTEST_PRODUCT = { bf16: 0.97, fp8: 0.85 } as const;
  * Whether a row can be what it says without prompts that were found in a prefix cache. Users of a closed loop wait for
  * a first token, then for the others: so the source itself says how many prompts a second passed the GPUs. Kernels of a
  * GPU run one after another, and none is faster than here.
- * @returns the share of their time that the GPUs of a row need at least for what the source says they did, all prompts being
- * computed: above 1 some were not. Null where the source does not say enough.
+ * @returns the share of their time that the GPUs of a row need at least for what the source says they did, all prompts
+ * being computed: above 1 some were not. Null where the source does not say enough.
  */
 export function needOf(row: Row, geometry: () => Geometry): number | null {
   const { workload: w, figures, device, precision, gpus } = row;

@@ -2,14 +2,13 @@
 import { fullScalars } from '../codecs/registry.js';
 import { DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { parameterCount } from '../geometry/geometry.js';
+import { layersTimesLoops, parameterCount } from '../geometry/geometry.js';
 import { MODEL_TYPES } from '../geometry/hf-config.js';
 import { PRESETS } from '../geometry/presets.js';
 import { readModel } from '../plan/ask/on-disk.js';
 import { modelCard, modelCardTable, type ModelCard } from '../report/text/model-card.js';
 import { WIDTH } from '../report/text/plan-table.js';
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
-import { layersTimesLoops } from '../report/text/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
 import { OUTPUT, formatOption, toggle, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';

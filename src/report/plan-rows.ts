@@ -138,6 +138,16 @@ const LIMIT_LABEL: Record<LimitedBy, string> = {
   prefill: 'prefill',
 };
 
+/** The same in full, where a table does not abbreviate. */
+export const LIMIT_WORDS: Record<LimitedBy, string> = {
+  'kv-cache': 'KV cache',
+  workspace: 'workspace',
+  'in-flight': 'state of sequences',
+  weights: 'weights',
+  'codec-parameters': 'codec parameters',
+  prefill: 'prefill',
+};
+
 /** The ratio that the paper puts forward (Table memory), with what it loses beside it. */
 const PAPER_RATIO = 'lla-21.33x';
 

@@ -10,11 +10,10 @@ import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
 import { markdownTable, markdownText } from './tables.js';
-import { rateLabel, shortList } from './plan-rows.js';
+import { LIMIT_WORDS, rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
-import { LIMIT_WORDS } from './text/words.js';
 
 /** Everything after this heading is for reference. */
 export const APPENDICES = '## Appendices';

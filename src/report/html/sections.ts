@@ -5,7 +5,6 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
-import { LIMIT_WORDS } from '../text/words.js';
 import { chosenId, type AnswerLine } from '../text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
 import {
@@ -17,7 +16,7 @@ import {
   sheetColumns,
   type DecisionRow,
 } from '../decision.js';
-import { FIELDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
+import { FIELDS, LIMIT_WORDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
 import { shownDecode, timeWords } from '../../plan/words/words.js';
 import { decisionPicture } from '../pictures/index.js';
 import { batchOf, memoryColumns, PARTS } from '../pictures/memory-breakdown.js';

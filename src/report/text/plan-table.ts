@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { shortName } from '../../codecs/paths.js';
 import { evictionLabel } from '../../eviction/policy.js';
+import { layersTimesLoops } from '../../geometry/geometry.js';
 import { choicesOf } from '../../plan/decide/decide.js';
 import { klLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, guessWords, pathLabel, shownDecode, timeLabel } from '../../plan/words/words.js';
@@ -22,7 +23,6 @@ import {
   runWords,
 } from '../plan-rows.js';
 import { columns, left, right, wrap, type Column } from './text.js';
-import { layersTimesLoops } from './words.js';
 
 /** Where the width of a terminal is not known. */
 export const WIDTH = 100;
