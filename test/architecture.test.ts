@@ -294,7 +294,7 @@ describe('architecture', () => {
   it('lets data flow one way between the rooms', () => {
     // Types as well.
     const order = [
-      ['numbers', 'errors.ts', 'nearest.ts', 'version.ts', 'kernels'],
+      ['numbers', 'errors.ts', 'nearest.ts', 'present.ts', 'version.ts', 'kernels'],
       ['schema', 'geometry', 'devices'],
       ['codecs', 'eviction', 'schedule'],
       ['quality'],

@@ -62,10 +62,7 @@ const CAUSES: readonly Cause[] = [
       '32 to 41 ms later than predicted for 1, 2, 4 and 8 users alike: time of a request in front of vLLM’s ' +
       'scheduler, which is not modelled',
   },
-  {
-    holds: (j) => (j.row.server.flags ?? []).includes('V0 engine') && isTooFast(j),
-    words: FIRST_ENGINE,
-  },
+  { holds: (j) => (j.row.server.flags ?? []).includes('V0 engine') && isTooFast(j), words: FIRST_ENGINE },
   {
     holds: ({ row }) => row.campaign === 'h100-vllm-llama-70b-fp8',
     words:

@@ -1,7 +1,9 @@
 /** The priced ledger as text for people: a table for the terminal, and the page docs/accuracy.md. */
-import { csvCell, markdownText } from '../report/tables.js';
-import { columns, wrap, type Column } from '../report/text/text.js';
-import { formatError, percent } from '../numbers/units.js';
+import { groups as groupBy } from 'd3-array';
+import { present } from '../present.js';
+import { csvTable, markdownTable, type CsvColumn } from '../report/tables.js';
+import { columns, left, right, wrap, type Column } from '../report/text/text.js';
+import { counted, formatError, percent } from '../numbers/units.js';
 import { SERVERS } from '../schema/serving.js';
 import { median } from '../numbers/statistics.js';
 import { isEarlierEngine } from '../stacks/serving.js';
@@ -15,20 +17,21 @@ import {
   type Grouping,
 } from './report.js';
 
-const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;
-
 /** Memory is predicted as single numbers. */
 const hasInterval = ({ kind }: Pick<Group, 'kind'>): boolean => kind !== 'cache' && kind !== 'weights';
 
-/** Cells of a group, and their titles. */
-const CELLS: readonly (readonly [title: string, cell: (g: Group) => string])[] = [
-  ['rows', (g) => String(g.rows)],
-  ['figures', (g) => String(g.figures)],
-  ['median', (g) => `${percent(g.median)} %`],
-  ['90th', (g) => `${percent(g.p90)} %`],
-  ['bias', (g) => formatError(g.bias)],
-  ['inside', (g) => (hasInterval(g) ? `${Math.round(100 * g.inside)} %` : '–')],
-  ['half-width', (g) => (hasInterval(g) ? `${percent(g.halfWidth)} %` : '–')],
+/** The errors of a group. @param head title of its name */
+const groupColumns = <G extends Group>(head: string, ...more: readonly Column<G>[]): Column<G>[] => [
+  left(head, (g) => g.name),
+  left('figure', (g) => g.kind),
+  ...more,
+  right('rows', (g) => String(g.rows)),
+  right('figures', (g) => String(g.figures)),
+  right('median', (g) => `${percent(g.median)} %`),
+  right('90th', (g) => `${percent(g.p90)} %`),
+  right('bias', (g) => formatError(g.bias)),
+  right('inside', (g) => (hasInterval(g) ? `${Math.round(100 * g.inside)} %` : '–')),
+  right('half-width', (g) => (hasInterval(g) ? `${percent(g.halfWidth)} %` : '–')),
 ];
 
 const LEGEND =
@@ -37,12 +40,6 @@ const LEGEND =
   'and weights are predicted as single numbers without an interval. Throughput below a server’s capacity is not ' +
   'counted. vllm before 0.8: its first engine, in groups of its own, as it says little of ' +
   'today’s; models without loops.';
-
-const groupColumns = (head: string): Column<Group>[] => [
-  { title: head, align: 'left', cell: (g) => g.name },
-  { title: 'figure', align: 'left', cell: (g) => g.kind },
-  ...CELLS.map(([title, cell]): Column<Group> => ({ title, align: 'right', cell })),
-];
 
 const judges = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'judges');
 const fits = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'fits');
@@ -77,15 +74,15 @@ const MOST_REASONS = 5;
 /** Rows without a prediction and why, where they are few; the page lists all. */
 function unpriced({ notPriced }: AccuracyReport, width: number): string[] {
   const more = notPriced.length - MOST_REASONS;
-  return [
-    ...(notPriced.length > 0 ? [''] : []),
+  return present([
+    notPriced.length > 0 && '',
     ...notPriced
       .slice(0, MOST_REASONS)
       .flatMap(({ campaign, rows, why }) =>
         wrap(`Not priced, ${counted(rows, 'row')} of ${campaign}: ${why}`, width, '  '),
       ),
-    ...(more > 0 ? [`${more} more: --format markdown lists them`] : []),
-  ];
+    more > 0 && `${more} more: --format markdown lists them`,
+  ]);
 }
 
 /** Servers without tables of their own, which are priced with others'. */
@@ -93,12 +90,11 @@ function standIns({ figures }: AccuracyReport, width: number): string[] {
   const names = [...new Set(figures.map((f) => f.serverName))]
     .filter((name) => !SERVERS.some((server) => server === name))
     .sort();
-  return names.length === 0
-    ? []
-    : [
-        '',
-        ...wrap(`${names.join(', ')}: no tables of its own, so priced with another server's for the same GPU.`, width),
-      ];
+  if (names.length === 0) return [];
+  return [
+    '',
+    ...wrap(`${names.join(', ')}: no tables of its own, so priced with another server's for the same GPU.`, width),
+  ];
 }
 
 /** Figures of time below which nothing is said, and the share that intervals of 90 % should hold, a few aside. */
@@ -124,7 +120,7 @@ function verdict(report: AccuracyReport): string {
           ? 'Believe times here with care: take the far end of an interval, not the estimate.'
           : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
   return (
-    `${believe} Of ${timed.length} figure${timed.length === 1 ? '' : 's'} of time ${inside} ` +
+    `${believe} Of ${counted(timed.length, 'figure')} of time ${inside} ` +
     `lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} ` +
     `of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} ` +
     `(${number(worst.low)}–${number(worst.high)}).`
@@ -133,17 +129,7 @@ function verdict(report: AccuracyReport): string {
 
 const number = (x: number): string => String(Number(x.toPrecision(4)));
 
-const table = (head: readonly string[], rows: readonly (readonly string[])[]): string[] => [
-  `| ${head.join(' | ')} |`,
-  `|${head.map((_, i) => (i < 2 ? '---' : '--:')).join('|')}|`,
-  ...rows.map((cells) => `| ${cells.map(markdownText).join(' | ')} |`),
-];
-
-const groupTable = (head: string, groups: readonly Group[]): string[] =>
-  table(
-    [head, 'figure', ...CELLS.map(([title]) => title)],
-    groups.map((g) => [g.name, g.kind, ...CELLS.map(([, cell]) => cell(g))]),
-  );
+const groupTable = (head: string, groups: readonly Group[]): string[] => markdownTable(groupColumns(head), groups);
 
 const TITLES: Readonly<Record<Grouping, string>> = {
   source: 'By source',
@@ -179,24 +165,11 @@ export function accuracyMarkdown(report: AccuracyReport): string {
       '',
       'Times of rows that judge, by campaign, with the cause where one was found and checked by a number.',
       '',
-      ...table(
-        ['campaign', 'figure', 'outside', 'of', 'their median error', 'cause'],
-        missesOf(report.figures).map((m) => [
-          m.campaign,
-          m.kind,
-          String(m.outside),
-          String(m.of),
-          `${percent(m.error)} %`,
-          m.cause,
-        ]),
-      ),
+      ...markdownTable(MISSES, missesOf(report.figures)),
       '',
       '## Rows without a prediction',
       '',
-      ...table(
-        ['source', 'campaign', 'rows', 'why'],
-        report.notPriced.map((n) => [n.file, n.campaign, String(n.rows), n.why]),
-      ),
+      ...markdownTable(NOT_PRICED, report.notPriced),
     ].join('\n') + '\n'
   );
 }
@@ -206,28 +179,28 @@ export function accuracyMarkdown(report: AccuracyReport): string {
  * cell has the median error, and how many of how many figures lie inside their interval.
  */
 function serversMarkdown({ figures }: Pick<AccuracyReport, 'figures'>): string {
-  const rows = new Map<string, AccuracyFigure[]>();
-  for (const f of figures) {
-    if (f.use !== 'judges' || f.cachedPrompts || !TIMES.includes(f.kind)) continue;
+  const timed = figures.filter((f) => f.use === 'judges' && !f.cachedPrompts && TIMES.includes(f.kind));
+  const headOf = (f: AccuracyFigure): string[] => {
     const version = f.server.slice(f.serverName.length + 1) || null;
-    const key = JSON.stringify(
-      isEarlierEngine({ stack: f.serverName, version })
-        ? [EARLIER, 'all', 'without']
-        : [f.serverName, f.device, f.looped ? 'with' : 'without'],
-    );
-    rows.set(key, [...(rows.get(key) ?? []), f]);
-  }
+    return isEarlierEngine({ stack: f.serverName, version })
+      ? [EARLIER, 'all', 'without']
+      : [f.serverName, f.device, f.looped ? 'with' : 'without'];
+  };
+  const rows = groupBy(timed, (f) => JSON.stringify(headOf(f)))
+    .map(([, own]) => ({ head: headOf(own[0]!), own }))
+    .sort((a, b) => a.head.reduce((order, name, i) => order || name.localeCompare(b.head[i]!), 0));
   const cell = (own: readonly AccuracyFigure[]): string =>
     own.length === 0
       ? ''
       : `${percent(median(own.map((f) => Math.abs(f.error))))} %, ` +
         `${own.filter((f) => f.inside).length} of ${own.length}`;
-  return table(
-    ['server', 'GPU', 'loops', ...TIMES],
-    [...rows]
-      .map(([key, own]) => ({ head: JSON.parse(key) as string[], own }))
-      .sort((a, b) => a.head.reduce((order, name, i) => order || name.localeCompare(b.head[i]!), 0))
-      .map(({ head, own }) => [...head, ...TIMES.map((kind) => cell(own.filter((f) => f.kind === kind)))]),
+  type Row = (typeof rows)[number];
+  return markdownTable<Row>(
+    [
+      ...['server', 'GPU', 'loops'].map((title, i) => left(title, ({ head }: Row) => head[i]!)),
+      ...TIMES.map((kind) => right(kind, ({ own }: Row) => cell(own.filter((f) => f.kind === kind)))),
+    ],
+    rows,
   ).join('\n');
 }
 
@@ -250,9 +223,12 @@ function cachedPrompts({ cachedPrompts: groups }: AccuracyReport): string[] {
       'full bandwidth, needs more time than passed, a prefix cache was on. Then no row of the campaign judges: it ' +
       'counts in no group above.',
     '',
-    ...table(
-      ['campaign', 'figure', 'needs of its time', ...CELLS.map(([title]) => title)],
-      groups.map((g) => [g.name, g.kind, `${percent(g.need)} %`, ...CELLS.map(([, cell]) => cell(g))]),
+    ...markdownTable(
+      groupColumns<(typeof groups)[number]>(
+        'campaign',
+        right('needs of its time', (g) => `${percent(g.need)} %`),
+      ),
+      groups,
     ),
     '',
   ];
@@ -268,58 +244,53 @@ interface Miss {
   readonly cause: string;
 }
 
+const MISSES: readonly Column<Miss>[] = [
+  left('campaign', (m) => m.campaign),
+  left('figure', (m) => m.kind),
+  right('outside', (m) => String(m.outside)),
+  right('of', (m) => String(m.of)),
+  right('their median error', (m) => `${percent(m.error)} %`),
+  right('cause', (m) => m.cause),
+];
+
+const NOT_PRICED: readonly Column<AccuracyReport['notPriced'][number]>[] = [
+  left('source', (n) => n.file),
+  left('campaign', (n) => n.campaign),
+  right('rows', (n) => String(n.rows)),
+  right('why', (n) => n.why),
+];
+
 /** By campaign, kind of figure and cause. Numbers without an interval are not said to miss it. */
 function missesOf(figures: readonly AccuracyFigure[]): Miss[] {
   const timed = figures.filter((f) => f.use === 'judges' && !f.cachedPrompts && f.high > f.low);
   const keyOf = (f: AccuracyFigure): string => JSON.stringify([f.file, f.campaign, f.kind]);
-  const all = new Map<string, number>();
-  for (const f of timed) all.set(keyOf(f), (all.get(keyOf(f)) ?? 0) + 1);
-  const misses = new Map<string, AccuracyFigure[]>();
-  for (const f of timed) {
-    if (f.inside) continue;
-    const key = JSON.stringify([keyOf(f), f.cause]);
-    misses.set(key, [...(misses.get(key) ?? []), f]);
-  }
-  return [...misses.values()].map((own) => {
+  const missed = timed.filter((f) => !f.inside);
+  return groupBy(missed, (f) => JSON.stringify([keyOf(f), f.cause])).map(([, own]) => {
     const first = own[0]!;
     const errors = own.map((f) => f.error).sort((a, b) => a - b);
     return {
       campaign: `${first.file}: ${first.campaign}`,
       kind: first.kind,
       outside: own.length,
-      of: all.get(keyOf(first))!,
+      of: timed.filter((f) => keyOf(f) === keyOf(first)).length,
       error: errors[Math.floor((errors.length - 1) / 2)]!,
       cause: first.cause!,
     };
   });
 }
 
-type Cell = string | number | boolean;
-const CSV: readonly (readonly [title: string, cell: (f: AccuracyFigure) => Cell])[] = [
+const named = (...names: readonly (keyof AccuracyFigure)[]): CsvColumn<AccuracyFigure>[] =>
+  names.map((name) => [name, (f) => f[name]]);
+
+const CSV: readonly CsvColumn<AccuracyFigure>[] = [
   ['source', (f) => f.file],
-  ['campaign', (f) => f.campaign],
+  ...named('campaign'),
   ['row', (f) => f.id],
-  ['use', (f) => f.use],
-  ['server', (f) => f.server],
+  ...named('use', 'server'),
   ['gpu', (f) => f.device],
-  ['gpus', (f) => f.gpus],
-  ['model', (f) => f.model],
-  ['looped', (f) => f.looped],
-  ['figure', (f) => f.figure],
-  ['statistic', (f) => f.statistic],
-  ['kind', (f) => f.kind],
-  ['measured', (f) => f.measured],
-  ['predicted', (f) => f.predicted],
-  ['low', (f) => f.low],
-  ['high', (f) => f.high],
-  ['error', (f) => f.error],
-  ['inside', (f) => f.inside],
-  ['evidence', (f) => f.evidence],
-  ['cause', (f) => f.cause ?? ''],
+  ...named('gpus', 'model', 'looped', 'figure', 'statistic', 'kind', 'measured', 'predicted', 'low', 'high'),
+  ...named('error', 'inside', 'evidence', 'cause'),
 ];
 
 /** One line a figure. */
-export const accuracyCsv = ({ figures }: AccuracyReport): string =>
-  [CSV.map(([title]) => title), ...figures.map((f) => CSV.map(([, cell]) => csvCell(cell(f))))]
-    .map((cells) => `${cells.join(',')}\n`)
-    .join('');
+export const accuracyCsv = ({ figures }: AccuracyReport): string => csvTable(CSV, figures);

@@ -146,15 +146,16 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
         ...drawnFrom(w),
         promptTokens: lengthsOf(w.inputTokens),
         outputTokens: lengthsOf(w.kind === 'closed-loop' && w.requests === undefined ? around(output) : w.outputTokens),
-        ...(inTurns ? {} : { depth: sharesOf(depths, geometry.loops) }),
-        ...(draft?.acceptance === undefined
-          ? {}
-          : { draftAcceptance: acceptanceOf(draft.acceptance, draft.draftTokens) }),
+        ...defined({
+          depth: inTurns ? undefined : sharesOf(depths, geometry.loops),
+          draftAcceptance:
+            draft?.acceptance === undefined ? undefined : acceptanceOf(draft.acceptance, draft.draftTokens),
+        }),
       },
       server: {
         ...scenario.server,
         ...(inTurns ? {} : { depthBatching: 'loops', skippedKv: 'copy' }),
-        ...(draft ? defined({ draftTokens: draft.draftTokens, draftLoops: draft.draftLoops }) : {}),
+        ...defined({ draftTokens: draft?.draftTokens, draftLoops: draft?.draftLoops }),
       },
     },
   };
@@ -196,46 +197,45 @@ function settingsOf({ model, device, parallel, precision, server: s, workload, c
   const stack = SERVERS.find((name) => s.name === name);
   const { replicas, prefill, decode } = parallel ?? {};
   // A server whose own limit is eight was started for as many as the source says ran.
-  const server: Server = {
-    ...defined({
-      maxNumSeqs: s.maxNumSeqs ?? (isRuntime(stack) && 'concurrency' in workload ? workload.concurrency : undefined),
-      maxNumBatchedTokens: s.maxNumBatchedTokens,
-      maxModelLen: s.maxModelLen,
-      batchWaitTimeoutIters: s.batchWaitTimeoutIters,
-      batchWaitMaxTokensRatio: s.batchWaitMaxTokensRatio,
-      blockTokens: s.blockTokens,
-      kvBlocks: s.kvBlocks,
-      replicas: decode ?? replicas,
-      prefillReplicas: prefill,
-    }),
-    ...(s.prefixCaching === undefined ? {} : { prefixCaching: s.prefixCaching ? 'on' : 'off' }),
-    ...(s.chunkedPrefill === undefined ? {} : { chunkedPrefill: s.chunkedPrefill ? 'on' : 'off' }),
-    ...(s.scheduling === undefined ? {} : { asyncScheduling: s.scheduling === 'sync' ? 'off' : 'on' }),
-    ...(stack === undefined || s.version === undefined ? {} : { serverVersion: s.version }),
-  };
-  return {
+  const server: Server = defined({
+    maxNumSeqs: s.maxNumSeqs ?? (isRuntime(stack) && 'concurrency' in workload ? workload.concurrency : undefined),
+    maxNumBatchedTokens: s.maxNumBatchedTokens,
+    maxModelLen: s.maxModelLen,
+    batchWaitTimeoutIters: s.batchWaitTimeoutIters,
+    batchWaitMaxTokensRatio: s.batchWaitMaxTokensRatio,
+    blockTokens: s.blockTokens,
+    kvBlocks: s.kvBlocks,
+    replicas: decode ?? replicas,
+    prefillReplicas: prefill,
+    prefixCaching: onOff(s.prefixCaching),
+    chunkedPrefill: onOff(s.chunkedPrefill),
+    asyncScheduling: onOff(s.scheduling && s.scheduling !== 'sync'),
+    serverVersion: stack && s.version,
+  });
+  const runtime = isRuntime(stack) ? s : undefined;
+  return defined({
     model: isPreset(model) ? model : resolve(folder, model),
     device: device!,
-    ...(codec === undefined
-      ? { codec: ['full'] }
-      : {
-          codec: [codecName(codec)],
-          ...defined({ window: codec.windowTokens }),
-          ...(codec.ratio === undefined ? {} : { ratio: [codec.ratio] }),
-          ...(codec.ranks === undefined ? {} : { ranks: [codec.ranks] }),
-        }),
+    codec: [codec === undefined ? 'full' : codecName(codec)],
+    window: codec?.windowTokens,
+    ratio: codec?.ratio === undefined ? undefined : [codec.ratio],
+    ranks: codec?.ranks === undefined ? undefined : [codec.ranks],
     server,
-    ...(parallel?.tensor === undefined ? {} : { gpus: parallel.tensor }),
-    ...(stack === undefined ? {} : { stack }),
-    ...(isRuntime(stack) ? defined({ execution: s.execution, attention: s.attention }) : {}),
-    ...(s.utilization === undefined ? {} : { utilization: s.utilization }),
-    ...(precision.cache === 'fp8' ? { cacheType: 'fp8' } : {}),
-    ...(precision.weights === 'fp8' ? { weightType: 'fp8' } : {}),
-  };
+    gpus: parallel?.tensor,
+    stack,
+    execution: runtime?.execution,
+    attention: runtime?.attention,
+    utilization: s.utilization,
+    cacheType: precision.cache === 'fp8' ? 'fp8' : undefined,
+    weightType: precision.weights === 'fp8' ? 'fp8' : undefined,
+  });
 }
 
-const defined = <V>(values: Readonly<Record<string, V | undefined>>): Record<string, V> =>
-  Object.fromEntries(Object.entries(values).filter((e): e is [string, V] => e[1] !== undefined));
+const onOff = (on: boolean | undefined): 'on' | 'off' | undefined => (on === undefined ? undefined : on ? 'on' : 'off');
+
+/** Without the fields that are undefined. */
+const defined = <T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 
 type Load = Extract<Row['workload'], { kind: 'decode-only' | 'closed-loop' | 'single' | 'rate' }>;
 

@@ -1,4 +1,5 @@
 /** The ledger priced: every figure beside its prediction, and errors by group. */
+import { groups as groupBy } from 'd3-array';
 import { isEarlierEngine, isRuntime } from '../stacks/serving.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -9,8 +10,7 @@ import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
 import { causeOf } from './causes.js';
-import { judgedOf, KINDS, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
-import { campaignOf, needOf } from './possible.js';
+import { campaignOf, judgedOf, KINDS, needOf, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
 import { geometryOf, Pricing } from './price.js';
 
 /** What a time is; first tokens hang on the queue more than on prices. */
@@ -18,16 +18,12 @@ export const TIMES: readonly Kind[] = ['step', 'first token', 'request', 'throug
 
 /** What plans and simulations say of the figures that judge (plan/ask/tested.ts). */
 export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): JudgedFile {
-  const members = new Map<string, AccuracyFigure[]>();
-  for (const f of figures) {
-    if (f.use !== 'judges' || f.cachedPrompts || !TIMES.includes(f.kind)) continue;
-    const key = JSON.stringify([f.server, f.device, f.looped, pricedBy(f)]);
-    members.set(key, [...(members.get(key) ?? []), f]);
-  }
+  const judging = figures.filter((f) => f.use === 'judges' && !f.cachedPrompts && TIMES.includes(f.kind));
+  const alike = groupBy(judging, (f) => JSON.stringify([f.server, f.device, f.looped, pricedBy(f)]));
   return {
     schema: 'lla-sim/judged',
     schemaVersion: 3,
-    groups: [...members.values()].map((own) => ({
+    groups: alike.map(([, own]) => ({
       server: own[0]!.serverName,
       // Its whole name is that with the version.
       version: own[0]!.server.slice(own[0]!.serverName.length + 1) || null,
@@ -68,7 +64,7 @@ export interface AccuracyFigure extends Omit<Judged, 'row'> {
   readonly device: string;
   readonly gpus: number;
   readonly model: string;
-  /** The campaign cannot be what it says without prompts found in a prefix cache (possible.ts): counts in no group. */
+  /** The campaign cannot be what it says without prompts found in a prefix cache (judge.ts): counts in no group. */
   readonly cachedPrompts: boolean;
   /** Why the figure lies outside its interval; null where it lies inside. */
   readonly cause: string | null;
@@ -133,21 +129,13 @@ export async function accuracy(
     );
   const pricing = new Pricing();
   const judged: Judged[] = [];
-  const missing = new Map<string, { rows: number; file: string; campaign: string; why: string }>();
+  const missing: Omit<AccuracyReport['notPriced'][number], 'rows'>[] = [];
   let priced = 0;
   for (const [i, { file, row }] of asked.entries()) {
     const folder = dirname(file);
     const found = await pricing.price(row, folder);
-    if ('why' in found) {
-      const key = JSON.stringify([file, row.campaign, found.why]);
-      const known = missing.get(key);
-      missing.set(key, {
-        rows: (known?.rows ?? 0) + 1,
-        file: sourceName(file),
-        campaign: row.campaign,
-        why: found.why,
-      });
-    } else {
+    if ('why' in found) missing.push({ file, campaign: row.campaign, why: found.why });
+    else {
       const figures = judgedOf(sourceName(file), row, geometryOf(row, folder).loops > 1, found);
       judged.push(...figures);
       if (figures.length > 0) priced++;
@@ -156,7 +144,12 @@ export async function accuracy(
     await turn();
     if (progress((i + 1) / asked.length)) break;
   }
-  return reportOf(judged, needsOf(all), asked.length, priced, [...missing.values()]);
+  const notPriced = groupBy(missing, (m) => JSON.stringify(m)).map(([, own]) => ({
+    rows: own.length,
+    ...own[0]!,
+    file: sourceName(own[0]!.file),
+  }));
+  return reportOf(judged, needsOf(all), asked.length, priced, notPriced);
 }
 
 /** The largest need of a campaign, where one of its rows needs more time than its GPUs have. */
@@ -232,13 +225,8 @@ const isEarlier = ({ row: { server } }: Judged): boolean =>
 
 /** Rows that judge first, then by name and kind. */
 function groupsOf(judged: readonly Judged[], name: (j: Judged) => string): Group[] {
-  const members = new Map<string, Judged[]>();
-  for (const j of judged) {
-    const key = JSON.stringify([j.use, name(j), j.kind]);
-    members.set(key, [...(members.get(key) ?? []), j]);
-  }
-  return [...members.values()]
-    .map((own): Group => ({ name: name(own[0]!), use: own[0]!.use, kind: own[0]!.kind, ...summaryOf(own) }))
+  return groupBy(judged, (j) => JSON.stringify([j.use, name(j), j.kind]))
+    .map(([, own]): Group => ({ name: name(own[0]!), use: own[0]!.use, kind: own[0]!.kind, ...summaryOf(own) }))
     .sort(
       (a, b) =>
         Number(b.use === 'judges') - Number(a.use === 'judges') ||

@@ -2,19 +2,8 @@
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { WIDTH } from '../report/text/plan-table.js';
-import {
-  OUTPUT,
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  outputOf,
-  showsProgress,
-  textFlag,
-  type Args,
-  type Command,
-} from './command.js';
-import { asJson, onInterrupt, print, progressLine } from './output.js';
+import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
+import { asJson, print, progressing } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
 
@@ -37,31 +26,17 @@ export const accuracyCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
   const asked = args.flags['ledger'];
-  const tolerance = toleranceOf(textFlag(args, 'tolerance'));
+  const tolerance = toleranceOf(args.text('tolerance'));
   const { accuracy, ownLedger } = await import('../accuracy/report.js');
+  const files = Array.isArray(asked) ? (asked as string[]) : ownLedger();
   let stopped = false;
-  const release = onInterrupt(() => (stopped = true));
-  const begun = performance.now();
-  const shows = showsProgress(args);
-  let report: AccuracyReport;
-  try {
-    report = await accuracy(
-      Array.isArray(asked) ? (asked as string[]) : ownLedger(),
-      textFlag(args, 'only'),
-      (share) => {
-        const elapsed = (performance.now() - begun) / 1e3;
-        if (shows) process.stderr.write(progressLine(elapsed, (elapsed * (1 - share)) / share, 'rows of the ledger'));
-        return stopped;
-      },
-    );
-  } finally {
-    release();
-    if (shows) process.stderr.write('\r\u001b[K');
-  }
-  await print(await render(report, format), outputOf(args));
+  const report = await progressing(quiet, null, (progress) =>
+    accuracy(files, args.text('only'), (share) => (stopped = progress(share, 'rows of the ledger'))),
+  );
+  await print(await render(report, format), args.output());
   if (stopped) return EXIT.interrupted;
   if (tolerance === Infinity) return EXIT.ok;
   const timed = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind));

@@ -1,5 +1,5 @@
 /** `lla-sim bench`: how close the kernels come to the device's ceilings, and whether they became slower. */
-import { asJson, print, ProgressLine, timeText } from './output.js';
+import { asJson, print, ProgressLine } from './output.js';
 import { bench, type BenchOptions } from '../bench/regression/bench.js';
 import { CASE_GROUPS, type CaseGroup } from '../bench/regression/cases.js';
 import { benchMarkdown, benchTable } from '../bench/regression/print.js';
@@ -14,24 +14,11 @@ import { tuningOf } from '../bench/calibrate/tune.js';
 import { openDevice } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
-import {
-  adapterFlags,
-  choiceFlag,
-  choicesFlag,
-  formatOption,
-  isSet,
-  option,
-  OUTPUT,
-  seedFlag,
-  textFlag,
-  toggle,
-  type Args,
-  type Command,
-  ADAPTER,
-} from './command.js';
+import { formatOption, option, OUTPUT, toggle, type Args, type Command, ADAPTER } from './command.js';
 import { checkWritable } from '../io/write.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
+const PRINTERS = { table: benchTable, json: (report: BenchReport) => asJson(report, 1), markdown: benchMarkdown };
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */
 const LEAST_SECONDS = 10;
 
@@ -75,18 +62,18 @@ export const benchCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const budget = readBudget(textFlag(args, 'budget') ?? '2m', LEAST_SECONDS);
-  const seed = seedFlag(args, '1');
-  const threshold = readThreshold(textFlag(args, 'threshold') ?? '5%');
-  const kernels = choicesFlag<KernelName>(args, 'kernel');
-  const shapes = choicesFlag<CaseGroup>(args, 'shapes');
+  const format = args.choice('format', FORMATS);
+  const budget = readBudget(args.text('budget') ?? '2m', LEAST_SECONDS);
+  const seed = args.seed('1');
+  const threshold = readThreshold(args.text('threshold') ?? '5%');
+  const kernels = args.choices<KernelName>('kernel');
+  const shapes = args.choices<CaseGroup>('shapes');
   const tuning = await readTuning(args);
   const against = readAgainst(args);
-  const quiet = isSet(args, 'quiet');
-  const output = textFlag(args, 'output');
+  const quiet = args.isSet('quiet');
+  const output = args.text('output');
   if (output !== null) checkWritable(output, '--output');
-  const device = await openDevice(adapterFlags(args));
+  const device = await openDevice(args.adapter());
   const line = new ProgressLine(quiet);
   try {
     const options: BenchOptions = {
@@ -95,18 +82,17 @@ async function run(args: Args): Promise<ExitCode> {
       budget,
       threshold,
       seed,
-      all: isSet(args, 'all'),
-      timesUnjudged: isSet(args, 'quick'),
+      all: args.isSet('all'),
+      timesUnjudged: args.isSet('quick'),
       ...(shapes ? { shapes } : {}),
       ...(tuning ? { tuning } : {}),
       ...(against === null ? { tunedSeconds: tunedOn(device.description) } : {}),
       onProgress: ({ kernel, variant }, done, total) => line.show(`[${done + 1}/${total}] ${kernel} ${variant}`),
-      onRound: (rounds, elapsed, total) =>
-        line.show(timeText(elapsed, Math.max(0, total - elapsed), `round ${rounds}`)),
+      onRound: (rounds, elapsed, total) => line.time(elapsed, Math.max(0, total - elapsed), `round ${rounds}`),
     };
     const report = await bench(device, options);
     line.clear();
-    await print(render(report, format), { file: output, quiet });
+    await print(PRINTERS[format](report), { file: output, quiet });
     return report.regressed ? EXIT.regressed : EXIT.ok;
   } finally {
     device.close();
@@ -127,37 +113,23 @@ function tunedOn({
   return (call) => pricer.price(call).estimate;
 }
 
-function render(report: BenchReport, format: (typeof FORMATS)[number]): string {
-  switch (format) {
-    case 'json':
-      return asJson(report, 1);
-    case 'markdown':
-      return benchMarkdown(report);
-    case 'table':
-      return benchTable(report);
-  }
-}
-
 /** Tuning by kernel out of a calibration, or null. */
 async function readTuning(args: Args): Promise<BenchOptions['tuning'] | null> {
-  const file = textFlag(args, 'calibration');
+  const file = args.text('calibration');
   if (file === null) return null;
-  if (textFlag(args, 'against') !== null)
+  if (args.text('against') !== null)
     throw new UserError('--calibration and --against exclude each other', 'give one of them');
   return tuningOf((await loadCalibration(file)).calibration);
 }
 
 function readAgainst(args: Args): BenchOptions['against'] {
-  const name = textFlag(args, 'against');
+  const name = args.text('against');
   if (name === null) {
-    if (isSet(args, 'all')) throw new UserError('--all works only with --against', 'add --against, or leave --all out');
-    if (isSet(args, 'quick'))
-      throw new UserError('--quick works only with --against', 'add --against, or leave --quick out');
-    if (textFlag(args, 'threshold') !== null)
-      throw new UserError('--threshold works only with --against', 'add --against, or leave --threshold out');
-    return null;
+    const idle = ['all', 'quick', 'threshold'].find((flag) => args.isSet(flag) || args.text(flag) !== null);
+    if (idle === undefined) return null;
+    throw new UserError(`--${idle} works only with --against`, `add --against, or leave --${idle} out`);
   }
-  if (isSet(args, 'roofline')) throw new UserError('--roofline and --against exclude each other', 'give one of them');
+  if (args.isSet('roofline')) throw new UserError('--roofline and --against exclude each other', 'give one of them');
   return resolveAgainst(name);
 }
 

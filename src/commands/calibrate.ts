@@ -1,6 +1,6 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import type { Tuning } from '../../kernels/options.js';
-import { interruptible, print, ProgressLine, timeText } from './output.js';
+import { interruptible, print, ProgressLine } from './output.js';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { callsOf } from '../bench/calibrate/lists.js';
@@ -25,18 +25,7 @@ import { otherMachine } from '../schema/machine.js';
 import { summary } from '../bench/calibrate/summary.js';
 import { readCalibration } from '../schema/drift.js';
 import { formatNumber, parseSeconds } from '../numbers/units.js';
-import {
-  adapterFlags,
-  textFlag,
-  type Args,
-  type Command,
-  ADAPTER,
-  option,
-  toggle,
-  isSet,
-  seedFlag,
-  choicesFlag,
-} from './command.js';
+import { type Args, type Command, ADAPTER, option, toggle } from './command.js';
 import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { checkWritable, keepBeside, makeFolder, writeWhole } from '../io/write.js';
@@ -63,31 +52,31 @@ export const calibrateCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const page = textFlag(args, 'page');
+  const page = args.text('page');
   const idle = page === null ? undefined : ['budget', 'resume', 'output', 'tune'].find((flag) => args.flags[flag]);
   if (idle !== undefined)
     throw new UserError(
       `--${idle} has no effect with --page: the page asks for it in the browser`,
       `leave --${idle} out`,
     );
-  if (page !== null) return writePage(page, isSet(args, 'quiet'));
-  const budgetText = textFlag(args, 'budget') ?? '5m';
+  if (page !== null) return writePage(page, args.isSet('quiet'));
+  const budgetText = args.text('budget') ?? '5m';
   const budgetSeconds = parseSeconds(budgetText, '--budget', true);
-  const seed = seedFlag(args, String(Date.now() % 2 ** 31));
-  const model = textFlag(args, 'model');
+  const seed = args.seed(String(Date.now() % 2 ** 31));
+  const model = args.text('model');
   if (model !== null && !isPreset(model) && existsSync(model))
     throw new UserError(
       `calibrate measures the shapes of a model that has a name, not of ${show(model)}`,
       'lla-sim models lists them',
     );
   findPreset(model ?? 'ouro-1.4b');
-  const kernels = choicesFlag<KernelName>(args, 'kernel');
-  const quiet = isSet(args, 'quiet');
-  const output = textFlag(args, 'output');
+  const kernels = args.choices<KernelName>('kernel');
+  const quiet = args.isSet('quiet');
+  const output = args.text('output');
   // Errors of the file are reported before a device is opened.
   if (output !== null) checkFile(output, args);
   return interruptible(async (signal) => {
-    const options = adapterFlags(args);
+    const options = args.adapter();
     const device = await openDevice(options);
     const line = new ProgressLine(quiet);
     let unlock = (): void => undefined;
@@ -100,14 +89,14 @@ async function run(args: Args): Promise<ExitCode> {
       const kind = software ? ' (a software adapter: its times price no GPU)' : '';
       if (!quiet) process.stderr.write(`measuring ${description}${kind}, seed ${seed}\n`);
       const budget = new Budget(budgetSeconds);
-      const tuning = isSet(args, 'tune')
+      const tuning = args.isSet('tune')
         ? await tuneKernels(device, { budget: budget.part(TUNE_SHARE * budgetSeconds), seed, signal }, kernels, quiet)
         : null;
       if (earlier) keepStale(device, file, earlier, tuning, quiet);
       // Until the budget is spent or Ctrl-C; every repetition is in the file as soon as it has ended.
       const onProgress = (p: Compiled & Partial<CalibrationProgress>): void => {
         const done = p.samples === undefined ? 'compiled' : `${p.samples} points`;
-        line.show(timeText(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`));
+        line.time(p.elapsedSeconds, p.secondsLeft, `${p.kernel} ${p.variant}: ${done}`);
       };
       const calibration = await calibrate({
         device,
@@ -158,7 +147,7 @@ function writePage(file: string, quiet: boolean): ExitCode {
 
 /** Refuses an existing file without --resume, and a place that cannot be written. */
 function checkFile(file: string, args: Args): void {
-  if (existsSync(file) && !isSet(args, 'resume'))
+  if (existsSync(file) && !args.isSet('resume'))
     throw new UserError(
       `calibration ${show(displayPath(file))} exists`,
       'add --resume to continue it, or name another file with --output',

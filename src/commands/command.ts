@@ -53,17 +53,61 @@ export interface Command {
   run(args: Args): Promise<ExitCode>;
 }
 
-/** Parsed flags by their first name: text, true, or a list for those that hold several values. */
-export interface Args {
-  readonly flags: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
-  readonly positional: string | null;
-  readonly secondPositional: string | null;
+/** What a command line says. */
+export class Args {
+  /** @param flags by their first name: text, true, or a list for those that hold several values */
+  constructor(
+    readonly flags: Readonly<Record<string, string | boolean | readonly string[] | undefined>>,
+    readonly positional: string | null = null,
+    readonly secondPositional: string | null = null,
+  ) {}
+
+  /** A flag's text, or null. */
+  text(name: string): string | null {
+    const given = this.flags[name];
+    return typeof given === 'string' ? given : null;
+  }
+
+  /** Whether a flag without a value is given. */
+  isSet(name: string): boolean {
+    return this.flags[name] === true;
+  }
+
+  /** The value of a flag whose choices these are; the first where it is not given. */
+  choice<T extends string>(name: string, choices: readonly T[]): T {
+    return (this.text(name) ?? choices[0]) as T;
+  }
+
+  /** The values of a flag that holds several, out of its choices; null where it is not given. */
+  choices<T extends string>(name: string): readonly T[] | null {
+    const given = this.flags[name];
+    return Array.isArray(given) ? (given as T[]) : null;
+  }
+
+  /** The number of a flag, or of `otherwise`. @throws UserError as parseNumber does */
+  number(name: string, otherwise: string, rule: Parameters<typeof parseNumber>[2]): number {
+    return parseNumber(this.text(name) ?? otherwise, `--${name}`, rule);
+  }
+
+  /** `--seed`, a whole number of 32 bits. */
+  seed(otherwise = '0'): number {
+    return this.number('seed', otherwise, { min: 0, max: 2 ** 32 - 1, whole: true });
+  }
+
+  /** Which adapter is opened: `--adapter` and `--backend`. */
+  adapter(): { adapter?: string; backend?: string } {
+    const [adapter, backend] = [this.text('adapter'), this.text('backend')];
+    return { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
+  }
+
+  /** Where a result goes. */
+  output(): { readonly file: string | null; readonly quiet: boolean } {
+    return { file: this.text('output'), quiet: this.isSet('quiet') };
+  }
 }
 
 /** Options that every command has, beside --help. */
-export const COMMON: OptionTable = {
-  quiet: toggle('no progress and no warnings', 'Output'),
-};
+export const COMMON: OptionTable = { quiet: toggle('no progress and no warnings', 'Output') };
 
 export const OUTPUT: OptionTable = {
   output: option('write to this file instead of the terminal', 'Output', { short: 'o' }),
@@ -82,47 +126,3 @@ export const ADAPTER: OptionTable = {
 export const formatOption = (formats: readonly string[]): OptionTable => ({
   format: option(`how to print [${formats[0]}]`, 'Output', { choices: formats }),
 });
-
-/** A flag's text, or null. */
-export const textFlag = (args: Args, name: string): string | null =>
-  typeof args.flags[name] === 'string' ? args.flags[name] : null;
-
-/** Which adapter is opened: `--adapter` and `--backend`. */
-export function adapterFlags(args: Args): { adapter?: string; backend?: string } {
-  const [adapter, backend] = [textFlag(args, 'adapter'), textFlag(args, 'backend')];
-  return { ...(adapter === null ? {} : { adapter }), ...(backend === null ? {} : { backend }) };
-}
-
-/** The value of a flag whose choices these are; the first where it is not given. */
-export const choiceFlag = <T extends string>(args: Args, name: string, choices: readonly T[]): T =>
-  (textFlag(args, name) ?? choices[0]) as T;
-
-/** The number of a flag, or of `otherwise`. @throws UserError as parseNumber does */
-export const numberFlag = (
-  args: Args,
-  name: string,
-  otherwise: string,
-  rule: Parameters<typeof parseNumber>[2],
-): number => parseNumber(textFlag(args, name) ?? otherwise, `--${name}`, rule);
-
-/** `--seed`, a whole number of 32 bits. */
-export const seedFlag = (args: Args, otherwise = '0'): number =>
-  numberFlag(args, 'seed', otherwise, { min: 0, max: 2 ** 32 - 1, whole: true });
-
-/** Whether a flag without a value is given. */
-export const isSet = (args: Args, name: string): boolean => args.flags[name] === true;
-
-/** Where a result goes. */
-export const outputOf = (args: Args): { readonly file: string | null; readonly quiet: boolean } => ({
-  file: textFlag(args, 'output'),
-  quiet: isSet(args, 'quiet'),
-});
-
-/** Whether progress is shown. */
-export const showsProgress = (args: Args): boolean => !isSet(args, 'quiet') && process.stderr.isTTY === true;
-
-/** The values of a flag that holds several, out of its choices; null where it is not given. */
-export const choicesFlag = <T extends string>(args: Args, name: string): readonly T[] | null => {
-  const given = args.flags[name];
-  return Array.isArray(given) ? (given as T[]) : null;
-};

@@ -8,7 +8,7 @@ import { calibrationHere } from '../plan/ask/calibrations.js';
 import { otherMachine } from '../schema/machine.js';
 import { formatBytes } from '../numbers/units.js';
 import { VERSION } from '../version.js';
-import { OUTPUT, choiceFlag, formatOption, outputOf, type Args, type Command } from './command.js';
+import { OUTPUT, formatOption, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json'] as const;
@@ -20,7 +20,7 @@ export const doctorCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
+  const format = args.choice('format', FORMATS);
   const { adapters, ...found } = await diagnose();
   const diagnosis: Found = {
     ...found,
@@ -37,7 +37,7 @@ async function run(args: Args): Promise<ExitCode> {
           ...diagnosis,
         })
       : describe(diagnosis);
-  await print(text, outputOf(args));
+  await print(text, args.output());
   return diagnosis.adapters.length > 0 ? EXIT.ok : EXIT.noGpu;
 }
 

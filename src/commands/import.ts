@@ -12,7 +12,7 @@ import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmser
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
 import { makeStackFile } from '../stacks/fit/stack-file.js';
 import { VIDUR_GPUS, vidurTables } from '../stacks/import/vidur.js';
-import { isSet, option, outputOf, textFlag, toggle, type Args, type Command } from './command.js';
+import { option, toggle, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
 const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
@@ -56,12 +56,12 @@ async function run(args: Args): Promise<ExitCode> {
       'the tables to import are not given',
       `write lla-sim import ${source} ${source === 'csv' ? 'FILE' : 'DIR'}`,
     );
-  const output = textFlag(args, 'output');
+  const output = args.text('output');
   if (output === null) throw new UserError('the file to write is not given', 'add --output FILE');
   const { stack, device, version, kinds } = find(source, path, args);
   const rates = ratesOf(device);
   const { tables, notes } = await selectTables(kinds, rates);
-  const quiet = isSet(args, 'quiet');
+  const quiet = args.isSet('quiet');
   const say = (line: string): void => void (quiet || process.stderr.write(`${line}\n`));
   for (const note of notes) say(note);
   if (tables.every((table) => table.rows.length < FEWEST))
@@ -87,7 +87,7 @@ async function checkCalibration(args: Args): Promise<ExitCode> {
   const path = args.secondPositional;
   if (path === null)
     throw new UserError('the calibration is not given', 'write lla-sim import calibration FILE --check');
-  if (!isSet(args, 'check'))
+  if (!args.isSet('check'))
     throw new UserError(
       'a calibration is judged only: plans read it with --calibration FILE',
       'add --check; calibrations/CONTRIBUTING.md says how to add it to the package',
@@ -106,7 +106,7 @@ async function checkCalibration(args: Args): Promise<ExitCode> {
     );
   const findings = judge(calibration, others);
   const lines = findings.map(({ verdict, text }) => `${VERDICTS[verdict]}  ${text}\n`);
-  await print(lines.join(''), outputOf(args));
+  await print(lines.join(''), args.output());
   return findings.some(({ verdict }) => verdict === 'wrong') ? EXIT.outsideTolerance : EXIT.ok;
 }
 
@@ -123,7 +123,7 @@ interface Found {
 }
 
 function find(source: Source, path: string, args: Args): Found {
-  const version = textFlag(args, 'version');
+  const version = args.text('version');
   if (source === 'csv') {
     refuseIdle(args, source, ['gpu', 'commit']);
     const stack = needed(args, 'stack', 'name whose kernels they are');
@@ -132,7 +132,7 @@ function find(source: Source, path: string, args: Args): Found {
   }
   const known = { aic: AIC_GPUS, llmservingsim: LLMSERVINGSIM_GPUS, vidur: VIDUR_GPUS }[source];
   const gpu = needed(args, 'gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
-  const commit = textFlag(args, 'commit') ?? commitOf(path);
+  const commit = args.text('commit') ?? commitOf(path);
   if (source === 'aic') {
     const stack = needed(args, 'stack', `write --stack with one of ${STACKS.join(', ')}`);
     if (!STACKS.includes(stack as Stack))
@@ -149,12 +149,12 @@ function find(source: Source, path: string, args: Args): Found {
 
 /** @throws UserError for a flag that changes nothing of this source */
 function refuseIdle(args: Args, source: Source, flags: readonly string[]): void {
-  const idle = flags.find((flag) => textFlag(args, flag) !== null);
+  const idle = flags.find((flag) => args.text(flag) !== null);
   if (idle !== undefined) throw new UserError(`--${idle} does not apply to import ${source}`, `leave --${idle} out`);
 }
 
 function needed(args: Args, flag: string, hint: string): string {
-  const value = textFlag(args, flag);
+  const value = args.text(flag);
   if (value === null) throw new UserError(`--${flag} is not given`, hint);
   return value;
 }

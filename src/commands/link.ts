@@ -9,7 +9,7 @@ import { changedWords, fleetGist, gistOf } from '../report/gist.js';
 import { linkOf, linkedModel, readLink, type LinkedModel } from '../report/link.js';
 import { isPath, type Scenario } from '../schema/settings.js';
 import { print, type OutputOptions } from './output.js';
-import { type Args, type Command, isSet } from './command.js';
+import { Args, type Command } from './command.js';
 import { planOutput, planScenario } from './plan.js';
 
 /** The page that opens links, as the package has it: whoever publishes it elsewhere puts its address in front. */
@@ -75,7 +75,7 @@ async function run(args: Args): Promise<ExitCode> {
   const link = readLink(args.positional);
   const model = linkedModel(link);
   const changed = changedWords(link, await answeredBy(link.scenario, model));
-  if (changed !== null && !isSet(args, 'quiet')) process.stderr.write(`${changed}\n`);
+  if (changed !== null && !args.isSet('quiet')) process.stderr.write(`${changed}\n`);
   // No file was named: errors name flags.
-  return planScenario(link.scenario, { ...args, positional: null }, model);
+  return planScenario(link.scenario, new Args(args.flags), model);
 }

@@ -2,16 +2,15 @@
 import { fullScalars } from '../codecs/registry.js';
 import { DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { parameterCount } from '../geometry/geometry.js';
+import { layersTimesLoops, parameterCount } from '../geometry/geometry.js';
 import { MODEL_TYPES } from '../geometry/hf-config.js';
 import { PRESETS } from '../geometry/presets.js';
 import { readModel } from '../plan/ask/on-disk.js';
 import { modelCard, modelCardTable, type ModelCard } from '../report/text/model-card.js';
 import { WIDTH } from '../report/text/plan-table.js';
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
-import { layersTimesLoops } from '../report/text/words.js';
 import { formatBytes, formatCount, formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import { OUTPUT, choiceFlag, formatOption, isSet, outputOf, toggle, type Args, type Command } from './command.js';
+import { OUTPUT, formatOption, toggle, type Args, type Command } from './command.js';
 import { asJson, print } from './output.js';
 
 export interface ModelsJson {
@@ -33,11 +32,7 @@ export const modelsCommand: Command = {
     name: 'name',
     help: 'a model, or the path of its config.json: its shape, its cache, and every figure published for it',
   },
-  options: {
-    devices: toggle('list devices instead of models'),
-    ...formatOption(FORMATS),
-    ...OUTPUT,
-  },
+  options: { devices: toggle('list devices instead of models'), ...formatOption(FORMATS), ...OUTPUT },
   examples: [
     ['models', 'models that plan --model takes'],
     ['models ouro-1.4b', 'one of them, with every published figure by codec and task'],
@@ -47,9 +42,9 @@ export const modelsCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const devices = isSet(args, 'devices');
-  const destination = outputOf(args);
+  const format = args.choice('format', FORMATS);
+  const devices = args.isSet('devices');
+  const destination = args.output();
   if (args.positional !== null) {
     if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
     await print(await modelText(args.positional, format), destination);

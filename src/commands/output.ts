@@ -13,6 +13,10 @@ export interface OutputOptions {
   readonly quiet: boolean;
 }
 
+/** Whether a result may have colours. */
+export const hasColour = (file: string | null): boolean =>
+  file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'];
+
 /**
  * Prints a result.
  * @throws UserError when it cannot be written
@@ -34,7 +38,7 @@ export async function print(text: string, options: OutputOptions): Promise<void>
  * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.
  * @returns the function that removes the handler
  */
-export function onInterrupt(stop: () => void): () => void {
+function onInterrupt(stop: () => void): () => void {
   const release = (): void => {
     for (const name of END_SIGNALS) process.removeListener(name, stopped);
   };
@@ -69,8 +73,40 @@ export class ProgressLine {
     if (this.isShown) process.stderr.write(`\r${text}\u001b[K`);
   }
 
+  /** How far it is, in seconds, and what is being done. */
+  time(elapsed: number, left: number, doing: string): void {
+    this.show(timeText(elapsed, left, doing));
+  }
+
   clear(): void {
     this.show('');
+  }
+}
+
+/**
+ * Runs `work` with a progress line; what `work` calls with its share answers true once the program is asked to end.
+ * @param starting said until the first share is done, which may take half a minute
+ */
+export async function progressing<T>(
+  quiet: boolean,
+  starting: string | null,
+  work: (progress: (share: number, doing: string) => boolean) => Promise<T>,
+): Promise<T> {
+  let stopped = false;
+  const release = onInterrupt(() => (stopped = true));
+  const begun = performance.now();
+  const line = new ProgressLine(quiet);
+  if (starting !== null) line.show(`${starting} …`);
+  try {
+    return await work((share, doing) => {
+      const elapsed = (performance.now() - begun) / 1e3;
+      if (share > 0) line.time(elapsed, (elapsed * (1 - share)) / share, doing);
+      else line.show(`${starting} ${doing}`);
+      return stopped;
+    });
+  } finally {
+    release();
+    line.clear();
   }
 }
 
@@ -81,12 +117,8 @@ export function formatDuration(seconds: number): string {
 }
 
 /** A bar, percent of the time and what is left of it, then what is being done. */
-export function timeText(elapsed: number, left: number, doing: string): string {
+function timeText(elapsed: number, left: number, doing: string): string {
   const share = elapsed + left > 0 ? elapsed / (elapsed + left) : 1;
   const bar = '#'.repeat(Math.round(share * 20)).padEnd(20, '.');
   return `[${bar}] ${Math.floor(100 * share)} %, ${formatDuration(left)} left  ${doing}`;
 }
-
-/** The same as one line, rewritten in place. */
-export const progressLine = (elapsed: number, left: number, doing: string): string =>
-  `\r${timeText(elapsed, left, doing)}\u001b[K`;

@@ -3,9 +3,10 @@ import { EXIT, type ExitCode } from '../errors.js';
 import { PaperModel } from '../paper/model.js';
 import { paperDevice } from '../paper/pricing.js';
 import { holds, paperReport } from '../paper/report.js';
+import { counted } from '../numbers/units.js';
 import type { PaperReport } from '../paper/types.js';
-import { OUTPUT, choiceFlag, formatOption, isSet, option, textFlag, type Args, type Command } from './command.js';
-import { asJson, print } from './output.js';
+import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
+import { asJson, hasColour, print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
 
@@ -24,30 +25,27 @@ export const paperCommand: Command = {
 
 /** Runs the command. Exit code 5 when a figure that must be exact is not; the report is printed all the same. */
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const file = textFlag(args, 'output');
-  const quiet = isSet(args, 'quiet');
-  const report = paperReport(new PaperModel(await paperDevice(textFlag(args, 'calibration'))));
-  await print(await render(report, format, file === null), { file, quiet });
+  const format = args.choice('format', FORMATS);
+  const { file, quiet } = args.output();
+  const report = paperReport(new PaperModel(await paperDevice(args.text('calibration'))));
+  await print(await render(report, format, hasColour(file)), { file, quiet });
   if (holds(report)) return EXIT.ok;
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
   if (!quiet)
     process.stderr.write(
-      `${wrong.length} figure${wrong.length === 1 ? '' : 's'} that must be exact ` +
+      `${counted(wrong.length, 'figure')} that must be exact ` +
         `${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`,
     );
   return EXIT.outsideTolerance;
 }
 
-async function render(report: PaperReport, format: (typeof FORMATS)[number], toTerminal: boolean): Promise<string> {
+async function render(report: PaperReport, format: (typeof FORMATS)[number], colour: boolean): Promise<string> {
   switch (format) {
     case 'json':
       return asJson(report);
     case 'markdown':
       return (await import('../paper/print-markdown.js')).paperMarkdown(report);
     case 'table':
-      return (await import('../paper/print-table.js')).paperTable(report, {
-        colour: toTerminal && process.stdout.isTTY === true && !process.env['NO_COLOR'],
-      });
+      return (await import('../paper/print-table.js')).paperTable(report, { colour });
   }
 }

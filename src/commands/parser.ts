@@ -4,7 +4,7 @@ import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { nearestName } from '../nearest.js';
 import { meant } from '../schema/other-names.js';
 import { VERSION } from '../version.js';
-import { COMMON, type Args, type Command, type OptionSpec, type OptionTable } from './command.js';
+import { COMMON, Args, type Command, type OptionSpec, type OptionTable } from './command.js';
 import { COMMANDS } from './commands.js';
 
 const COMPLETIONS = '--get-yargs-completions';
@@ -205,7 +205,7 @@ function argsOf(name: string, command: Command, values: Readonly<Record<string, 
         `write --${flag} ${[flags[flag], word].flat().join(',')}`,
       );
   }
-  return { flags, positional: words[0] ?? null, secondPositional: words[1] ?? null };
+  return new Args(flags, words[0], words[1]);
 }
 
 const positionalsOf = ({ positional, secondPositional }: Command): readonly { name: string; help: string }[] =>

@@ -7,6 +7,7 @@ import { PRESET_NAMES } from '../geometry/presets.js';
 import { prepare, type ModelSource, type Sources } from '../plan/ask/prepare.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import type { Explained } from '../plan/evaluate/explain.js';
+import { present } from '../present.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/ask/runs.js';
 import type { PlanReport } from '../plan/types.js';
@@ -17,19 +18,15 @@ import { readBounds, settingText } from '../schema/setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from '../schema/settings.js';
 import {
   OUTPUT,
-  choiceFlag,
   formatOption,
-  isSet,
   option,
-  outputOf,
-  textFlag,
   toggle,
   type Args,
   type Command,
   type OptionSpec,
   type OptionTable,
 } from './command.js';
-import { asJson, print, type OutputOptions } from './output.js';
+import { asJson, hasColour, print, type OutputOptions } from './output.js';
 
 const FORMATS = ['table', 'json', 'csv', 'markdown'] as const;
 type Format = (typeof FORMATS)[number];
@@ -102,12 +99,12 @@ export const planCommand: Command = {
   ],
   run: async (args) => {
     const { scenario } = await readScenario(args);
-    if (!isSet(args, 'link')) return planScenario(scenario, args);
+    if (!args.isSet('link')) return planScenario(scenario, args);
     const idle = ['rank', 'explain', 'sweep', 'best', 'all', 'notes', 'format'].find((flag) => args.flags[flag]);
     if (idle !== undefined)
       throw new UserError(`--link prints a link alone, without --${idle}`, 'leave one of them out');
     const { printLink } = await import('./link.js');
-    return inFileWords(args, () => printLink(scenario, outputOf(args)));
+    return inFileWords(args, () => printLink(scenario, args.output()));
   },
 };
 
@@ -120,8 +117,8 @@ export async function planScenario(
   args: Args,
   model: ModelSource | null = null,
 ): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const output = outputOf(args);
+  const format = args.choice('format', FORMATS);
+  const output = args.output();
   const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
   if (scenario.users !== undefined) {
     const other = ['sweep', 'rank', 'explain'].find(
@@ -131,36 +128,26 @@ export async function planScenario(
       throw new UserError(`--users and --${other} ask two questions`, `ask --${other} for one replica, with --gpus`);
     const { planFleets } = await import('./plan-fleet.js');
     return inFileWords(args, () =>
-      planFleets(scenarios, isSet(args, 'best'), { format, ...terminal(output) }, output, model),
+      planFleets(scenarios, args.isSet('best'), { format, ...terminal(output) }, output, model),
     );
   }
-  const rank = isSet(args, 'rank');
-  const beside = [
-    ...(format === 'csv' || format === 'markdown' ? [`--format ${format}`] : []),
-    ...['best', 'sweep'].filter((flag) => isSet(args, flag)).map((flag) => `--${flag}`),
-  ];
-  if (rank && beside[0] !== undefined)
-    throw new UserError(
-      `--rank prints a ranking as a table or as JSON, not with ${beside[0]}`,
-      'leave one of them out',
-    );
-  const explain = textFlag(args, 'explain');
-  if (explain !== null && (rank || isSet(args, 'best') || format === 'csv' || format === 'markdown'))
+  const rank = args.isSet('rank');
+  const [best, sweep] = [args.isSet('best') && '--best', args.isSet('sweep') && '--sweep'];
+  const otherFormat = (format === 'csv' || format === 'markdown') && `--format ${format}`;
+  const [unranked] = present([otherFormat, best, sweep]);
+  if (rank && unranked !== undefined)
+    throw new UserError(`--rank prints a ranking as a table or as JSON, not with ${unranked}`, 'leave one of them out');
+  const explain = args.text('explain');
+  if (explain !== null && (rank || best || otherFormat))
     throw new UserError('--explain is printed below a table or in JSON', 'leave --rank, --best and --format out');
-  const noSweep = isSet(args, 'best')
-    ? '--best'
-    : format === 'csv' || format === 'markdown'
-      ? `--format ${format}`
-      : null;
-  if (isSet(args, 'sweep') && noSweep !== null)
-    throw new UserError(`--sweep is printed below a table or in JSON, not with ${noSweep}`, 'leave one of them out');
-  const everyRow = format !== 'table' || isSet(args, 'all');
+  const [unswept] = present([best, otherFormat]);
+  if (sweep && unswept !== undefined)
+    throw new UserError(`--sweep is printed below a table or in JSON, not with ${unswept}`, 'leave one of them out');
+  const everyRow = format !== 'table' || args.isSet('all');
   const planned: Planned[] = [];
   for (const one of scenarios) {
     const asked = rank ? (await import('../ranking/ranked.js')).rankedScenario(one) : one;
-    planned.push(
-      await inFileWords(args, () => planOne(asked, { everyRow, sweep: isSet(args, 'sweep'), explain }, model)),
-    );
+    planned.push(await inFileWords(args, () => planOne(asked, { everyRow, sweep: sweep !== false, explain }, model)));
   }
   if (rank) return printRanking(planned, format, output);
   const reports = planned.map((p) => p.report);
@@ -223,7 +210,7 @@ const json = (planned: readonly Planned[]): string => asJson(plansJson(planned.m
 
 const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
   width: widthOf(output),
-  colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
+  colour: hasColour(output.file),
 });
 
 /** Columns of the terminal; of a pipe what COLUMNS says, as shells and coreutils take it; 100 where nothing says. */
@@ -246,7 +233,7 @@ async function renderAll(
   if (format === 'json') return json(planned);
   if (format === 'csv') return (await import('../report/plan-csv.js')).planCsv(...reports);
   const several = reports.length > 1;
-  const best = isSet(args, 'best');
+  const best = args.isSet('best');
   const compared =
     several || best ? (await import('../report/text/compare-text.js')).compareText(reports, terminal(output)) : '';
   if (best && format === 'table') return compared;
@@ -265,7 +252,7 @@ async function renderAll(
 /** One report, in a format that people read. */
 async function render(report: PlanReport, format: Format, args: Args, output: OutputOptions): Promise<string> {
   if (format === 'markdown') return (await import('../report/plan-csv.js')).planMarkdown(report);
-  return planTable(report, { all: isSet(args, 'all'), notes: isSet(args, 'notes'), ...terminal(output) });
+  return planTable(report, { all: args.isSet('all'), notes: args.isSet('notes'), ...terminal(output) });
 }
 
 /** Runs `work`. Errors of a field that came from the scenario file name the file's field. */

@@ -1,11 +1,12 @@
 /** `lla-sim report`: a plan as a folder that people can read, keep and send. */
 import { basename } from 'node:path';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
+import { present } from '../present.js';
 import { displayPath } from '../io/files.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import { hasSolution } from '../plan/plan.js';
 import { knownStacks } from '../plan/ask/stacks.js';
-import { isSet, option, textFlag, toggle, type Args, type Command } from './command.js';
+import { option, toggle, type Args, type Command } from './command.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { inFileWords, readScenario, singleOptions } from './plan.js';
 import { ProgressLine } from './output.js';
@@ -33,18 +34,18 @@ export const reportCommand: Command = {
 
 /** Writes the folder, also when nothing answers the question: then it says why, and the exit code is 3. */
 async function run(args: Args): Promise<ExitCode> {
-  const quiet = isSet(args, 'quiet');
-  const folder = textFlag(args, 'output') ?? defaultFolder(args.positional);
+  const quiet = args.isSet('quiet');
+  const folder = args.text('output') ?? defaultFolder(args.positional);
   const { scenario, changed } = await readScenario(args);
   const [{ viewOf }, { refuseOthers, reportFiles, writeFolder }, { pageScript }] = await Promise.all([
     import('../report/view.js'),
     import('../report/folder.js'),
     import('../report/folder.js'),
   ]);
-  const validationFile = textFlag(args, 'validation');
+  const validationFile = args.text('validation');
   const validation =
     validationFile === null ? null : (await import('../schema/validation.js')).readValidation(validationFile);
-  const claims = textFlag(args, 'claims');
+  const claims = args.text('claims');
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
   const line = new ProgressLine(quiet);
   const { view, sources, simulated } = await inFileWords(args, async () => {
@@ -60,14 +61,14 @@ async function run(args: Args): Promise<ExitCode> {
   const { codecsPart } = await import('../ranking/report-part.js');
   const file = args.positional === null ? null : basename(args.positional);
   const subject = file === null ? view.report.answer.question : changed === '' ? file : `${file} with ${changed}`;
-  if (!isSet(args, 'overwrite')) refuseOthers(folder, subject);
+  if (!args.isSet('overwrite')) refuseOthers(folder, subject);
   const codecs = await codecsPart(scenario, view.report.contextTokens);
   const files = reportFiles({
     view,
     scenario,
     sources,
     subject,
-    parts: [codecs, tried && claimsPart(tried), paperPart(sources)].filter((part) => part !== null),
+    parts: present([codecs, tried && claimsPart(tried), paperPart(sources)]),
     known: await knownStacks(),
     script: pageScript(),
     draw,

@@ -18,19 +18,8 @@ import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { parseNumber } from '../numbers/units.js';
 import { checkWritable, makeFolder, writeWhole } from '../io/write.js';
-import {
-  choiceFlag,
-  formatOption,
-  OUTPUT,
-  textFlag,
-  type Args,
-  type Command,
-  type OptionSpec,
-  option,
-  toggle,
-  isSet,
-} from './command.js';
-import { asJson, onInterrupt, print, ProgressLine, timeText, type OutputOptions } from './output.js';
+import { formatOption, OUTPUT, type Args, type Command, type OptionSpec, option, toggle } from './command.js';
+import { asJson, hasColour, print, progressing, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
@@ -112,10 +101,10 @@ export const simulateCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const findRate = isSet(args, 'find-rate');
-  const output: OutputOptions = { file: textFlag(args, 'output'), quiet: isSet(args, 'quiet') };
-  const picture = textFlag(args, 'picture');
+  const format = args.choice('format', FORMATS);
+  const findRate = args.isSet('find-rate');
+  const output = args.output();
+  const picture = args.text('picture');
   if (picture !== null) checkWritable(picture, '--picture');
   if (args.positional === 'merge') return mergeShards(args, format, output, picture);
   if (args.secondPositional !== null)
@@ -123,22 +112,22 @@ async function run(args: Args): Promise<ExitCode> {
       `${show(args.secondPositional)} is one word too many`,
       'lla-sim simulate takes one scenario, or merge and a folder',
     );
-  const ways = isSet(args, 'ways');
-  if (ways && (!findRate || format === 'csv' || textFlag(args, 'shard') !== null))
+  const ways = args.isSet('ways');
+  if (ways && (!findRate || format === 'csv' || args.text('shard') !== null))
     throw new UserError(
       '--ways needs --find-rate, and goes with neither --shard nor --format csv',
       'write simulate SCENARIO --find-rate --ways',
     );
-  if (textFlag(args, 'cores') !== null && !findRate)
+  if (args.text('cores') !== null && !findRate)
     throw new UserError('--cores is for --find-rate: one run takes one core', 'add --find-rate, or leave it out');
-  const shard = readShard(textFlag(args, 'shard'));
+  const shard = readShard(args.text('shard'));
   if (shard && (!findRate || format !== 'json'))
     throw new UserError(
       '--shard needs --find-rate and --format json',
       'add them; lla-sim simulate merge joins the files',
     );
   if (shard && output.file !== null) makeFolder(dirname(output.file), '--output');
-  const cores = parseNumber(textFlag(args, 'cores') ?? availableParallelism(), '--cores', {
+  const cores = parseNumber(args.text('cores') ?? availableParallelism(), '--cores', {
     min: 1,
     max: 1024,
     whole: true,
@@ -147,20 +136,20 @@ async function run(args: Args): Promise<ExitCode> {
   const program = process.argv[1] ?? '';
   const parallel = findRate && !ways && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
   const lines: string[] = [];
-  const report = await progressing(output.quiet, (progress) =>
+  const report = await progressing(output.quiet, 'simulating', (progress) =>
     parallel
       ? inProcesses(program, cores, progress)
       : ways
         ? inFileWords(args, async () =>
             (await import('../serving/ways.js')).compareWays(scenario, await readSources(scenario), {
-              skipBad: isSet(args, 'skip-bad'),
+              skipBad: args.isSet('skip-bad'),
               progress,
             }),
           )
         : inFileWords(args, async () =>
             (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
               findRate,
-              skipBad: isSet(args, 'skip-bad'),
+              skipBad: args.isSet('skip-bad'),
               curve: picture !== null,
               shard,
               progress,
@@ -191,11 +180,11 @@ async function readServed(args: Args): Promise<Scenario> {
     asked['trace'] !== undefined ? {} : asked['arrivals'] === 'closed' || rate === undefined ? others : requests;
   const workload: Workload = { ...(depth === undefined ? {} : { depth }), ...kept, ...asked };
   refuseIdle(asked, workload);
-  if (isSet(args, 'skip-bad') && workload.trace === undefined)
+  if (args.isSet('skip-bad') && workload.trace === undefined)
     throw new UserError('--skip-bad is about lines of a trace', 'name one with --trace, or leave it out');
   const server = { ...scenario.server, ...given(args, SERVER_SETTINGS) };
   const alone = Number(server.replicas ?? 1) === 1 && Number(server.prefillReplicas ?? 0) === 0;
-  if (alone && args.flags['router'] !== undefined && scenario.users === undefined && !isSet(args, 'quiet'))
+  if (alone && args.flags['router'] !== undefined && scenario.users === undefined && !args.isSet('quiet'))
     process.stderr.write('--router changes nothing: there is one replica\n');
   return { ...scenario, workload, server };
 }
@@ -212,29 +201,6 @@ function refuseIdle(asked: Readonly<Record<string, string>>, w: Workload): void 
   for (const [name, means, cure] of rules)
     if (asked[name] !== undefined && !means)
       throw new UserError(`--${servingFlag(name)} means nothing for these requests`, `${cure}, or leave it out`);
-}
-
-/** Runs `work` with a progress line on a terminal; its answer is true once the program is asked to end. */
-async function progressing<T>(
-  quiet: boolean,
-  work: (progress: (share: number, doing: string) => boolean) => Promise<T>,
-): Promise<T> {
-  let stopped = false;
-  const release = onInterrupt(() => (stopped = true));
-  const begun = performance.now();
-  const line = new ProgressLine(quiet);
-  // Of a slow candidate the first share may take half a minute.
-  line.show('simulating …');
-  try {
-    return await work((share, doing) => {
-      const elapsed = (performance.now() - begun) / 1e3;
-      line.show(share > 0 ? timeText(elapsed, (elapsed * (1 - share)) / share, doing) : `simulating ${doing}`);
-      return stopped;
-    });
-  } finally {
-    release();
-    line.clear();
-  }
 }
 
 /** @throws UserError where nothing was simulated long enough to draw */
@@ -374,9 +340,7 @@ async function render(
       ? (await import('../report/plan-csv.js')).ratesCsv(report.candidates)
       : `${[CSV_HEADER, ...lines].join('\n')}\n`;
   const { simulationTable } = await import('../report/text/simulation-table.js');
-  return simulationTable(report, {
-    colour: output.file === null && process.stdout.isTTY === true && !process.env['NO_COLOR'],
-  });
+  return simulationTable(report, { colour: hasColour(output.file) });
 }
 
 const CSV_HEADER = 'request,arrival_s,prompt_tokens,output_tokens,queue_s,ttft_s,tpot_s,e2el_s,preemptions,replica';

@@ -1,5 +1,5 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
-import { asJson, onInterrupt, print, ProgressLine, timeText } from './output.js';
+import { asJson, interruptible, print, ProgressLine } from './output.js';
 import { readBudget } from '../io/budget.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { findPreset, PRESET_NAMES } from '../geometry/presets.js';
@@ -10,21 +10,7 @@ import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance } from '../validate/checks.js';
 import { SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
-import {
-  adapterFlags,
-  choiceFlag,
-  choicesFlag,
-  formatOption,
-  OUTPUT,
-  textFlag,
-  type Args,
-  type Command,
-  ADAPTER,
-  option,
-  toggle,
-  isSet,
-  seedFlag,
-} from './command.js';
+import { formatOption, OUTPUT, type Args, type Command, ADAPTER, option, toggle } from './command.js';
 import { checkWritable, writeWhole } from '../io/write.js';
 import { explained } from './model/run.js';
 
@@ -70,55 +56,58 @@ export const validateCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quick = isSet(args, 'quick');
-  const quiet = isSet(args, 'quiet');
-  const serving = isSet(args, 'serving');
+  const format = args.choice('format', FORMATS);
+  const quick = args.isSet('quick');
+  const quiet = args.isSet('quiet');
+  const serving = args.isSet('serving');
   const budget = readBudget(
-    textFlag(args, 'budget') ?? (quick ? BUDGET.quick : BUDGET.whole),
+    args.text('budget') ?? (quick ? BUDGET.quick : BUDGET.whole),
     serving ? LEAST_SECONDS.serving : LEAST_SECONDS.sections,
   );
-  const seed = seedFlag(args, String(Date.now() % 2 ** 31));
-  const sections = choicesFlag<Section>(args, 'only') ?? (serving ? [] : SECTIONS);
+  const seed = args.seed(String(Date.now() % 2 ** 31));
+  const sections = args.choices<Section>('only') ?? (serving ? [] : SECTIONS);
   // Before a device is opened, and minutes of other sections.
-  findPreset(textFlag(args, 'model') ?? 'ouro-1.4b');
-  const vram = textFlag(args, 'vram');
+  findPreset(args.text('model') ?? 'ouro-1.4b');
+  const vram = args.text('vram');
   const memoryBytes = vram === null ? null : parseBytes(vram, '--vram');
-  const [output, pictureFile] = [textFlag(args, 'output'), textFlag(args, 'picture')];
+  const [output, pictureFile] = [args.text('output'), args.text('picture')];
   if (output !== null) checkWritable(output, '--output');
   if (pictureFile !== null) checkWritable(pictureFile, '--picture');
   const line = new ProgressLine(quiet);
-  let report: ValidationReport;
-  let device: Device | undefined;
-  const abort = new AbortController();
-  const release = onInterrupt(() => abort.abort());
-  try {
-    device = await openDevice(adapterFlags(args));
-    report = await validate(device, {
-      budget,
-      quick,
-      seed,
-      sections,
-      serving,
-      memoryBytes,
-      calibration: textFlag(args, 'calibration'),
-      model: textFlag(args, 'model'),
-      cli: process.argv[1] ?? null,
-      signal: abort.signal,
-      onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
-        line.show(timeText(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`)),
-    });
-  } catch (error) {
-    throw abort.signal.aborted && !(error instanceof UserError)
-      ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
-      : explained(error);
-  } finally {
-    release();
-    line.clear();
-    device?.close();
-  }
+  const report = await interruptible(async (signal) => {
+    let device: Device | undefined;
+    try {
+      device = await openDevice(args.adapter());
+      return await validate(device, {
+        budget,
+        quick,
+        seed,
+        sections,
+        serving,
+        memoryBytes,
+        calibration: args.text('calibration'),
+        model: args.text('model'),
+        cli: process.argv[1] ?? null,
+        signal,
+        onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
+          line.time(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`),
+      });
+    } catch (error) {
+      throw signal.aborted && !(error instanceof UserError)
+        ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
+        : explained(error);
+    } finally {
+      line.clear();
+      device?.close();
+    }
+  });
   const picture = await writePicture(report, pictureFile, quiet);
-  await print(render(report, format, picture), { file: output, quiet });
+  const text = {
+    json: () => asJson(report),
+    markdown: () => validationMarkdown(report, picture),
+    table: () => validationTable(report),
+  }[format]();
+  await print(text, { file: output, quiet });
   return outsideTolerance(report.checks) ? EXIT.outsideTolerance : EXIT.ok;
 }
 
@@ -136,15 +125,4 @@ async function writePicture(report: ValidationReport, file: string | null, quiet
   const { png } = await import('../report/pictures/png.js');
   writeWhole(file, png(scatter), '--picture');
   return file;
-}
-
-function render(report: ValidationReport, format: (typeof FORMATS)[number], picture: string | null): string {
-  switch (format) {
-    case 'json':
-      return asJson(report);
-    case 'markdown':
-      return validationMarkdown(report, picture);
-    case 'table':
-      return validationTable(report);
-  }
 }

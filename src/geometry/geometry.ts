@@ -302,3 +302,14 @@ export const rowsOfSlot = (g: Geometry): 1 | 2 => (g.valuesAreKeys ? 1 : 2);
 /** Scalars that later loops keep of a sequence in their windows, 0 without; fewer where it is shorter. */
 export const windowScalars = (g: Geometry): number =>
   rowsOfSlot(g) * g.layers * (g.loops - 1) * (g.laterLoopsWindow ?? 0) * g.kvHeads * g.headDim;
+
+type Blocks = Pick<Geometry, 'preludeLayers' | 'layers' | 'codaLayers' | 'loops' | 'stacks' | 'loopsInRow'>;
+
+/** Layers × loops: `24 × 4`, `2 + 4 × 32 + 2`, `(16 × 3 + 16) × 2`, `16 × 2 in a row`. */
+export function layersTimesLoops({ preludeLayers, layers, codaLayers, loops, stacks, loopsInRow }: Blocks): string {
+  const pass = stacks
+    ? `(${stacks.map((s) => (s.runs === 1 ? String(s.layers) : `${s.layers} × ${s.runs}`)).join(' + ')})`
+    : String(layers);
+  const core = `${pass} × ${loops}${loopsInRow ? ' in a row' : ''}`;
+  return preludeLayers + codaLayers > 0 ? `${preludeLayers} + ${core} + ${codaLayers}` : core;
+}

@@ -167,3 +167,6 @@ export const formatFactor = (logUnits: number): string => {
 
 export const formatMilliseconds = (seconds: number): string =>
   seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3);
+
+/** `1 user`, `3 users`. */
+export const counted = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`;

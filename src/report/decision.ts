@@ -5,6 +5,7 @@ import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
 import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
 import type { Choice } from '../plan/answer-types.js';
 import type { Plan, PlanReport, Score } from '../plan/types.js';
+import { present } from '../present.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { upsideLabel, valueWords } from './text/answer-text.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
@@ -187,15 +188,12 @@ export function beforeSigning(report: PlanReport): string[] {
   const room = plan.prefill.fits
     ? `${plan.prefill.batchBesidePrefill} fit beside one prompt`
     : 'a prompt does not fit beside it';
-  return [
+  return present([
     `Kernels: the time of ${choice.name} is ${d.evidence ?? 'not known'}; ${runs}.`,
-    ...(d.secondsPerStep
-      ? [
-          `Measure: ${runnable ? '' : 'once these kernels exist, '}run ${d.batch} sequences of ` +
-            `${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} ` +
-            'a token. One hour of this is worth more than this page.',
-        ]
-      : []),
+    d.secondsPerStep &&
+      `Measure: ${runnable ? '' : 'once these kernels exist, '}run ${d.batch} sequences of ` +
+        `${formatTokens(report.contextTokens)} tokens on your machine and expect ${timeWords(d.secondsPerStep)} ` +
+        'a token. One hour of this is worth more than this page.',
     `Memory: ${plan.maxBatch.exact} fit beside ${keptWords(report.settings, plan.memory.reservedBytes)}; ${room}. ` +
       `Set --reserve and --utilization to what your server's log says.`,
     plan.measured
@@ -209,17 +207,14 @@ export function beforeSigning(report: PlanReport): string[] {
           ? 'Quality: that of the uncompressed model; whether it is enough for your task is not asked here.'
           : `Quality: nothing that counts at this context is ${report.fidelity ? 'in that file' : 'published'} for ` +
             `${planName(plan)}.`,
-    ...(upside
-      ? [
-          upsideLabel(report) === 'Estimate'
-            ? `Estimate: the time of ${upside.name} is not that of a server ` +
-              `(${answer.reason ?? 'none was measured there'}). Do not buy by it.`
-            : `Upside: ${upside.name} needs kernels that nobody has ` +
-              `published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not ` +
-              'buy by it.',
-        ]
-      : []),
-  ];
+    upside &&
+      (upsideLabel(report) === 'Estimate'
+        ? `Estimate: the time of ${upside.name} is not that of a server ` +
+          `(${answer.reason ?? 'none was measured there'}). Do not buy by it.`
+        : `Upside: ${upside.name} needs kernels that nobody has ` +
+          `published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not ` +
+          'buy by it.'),
+  ]);
 }
 
 /** What is kept of the memory: by a server's rules, or a plain reserve. */

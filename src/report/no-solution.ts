@@ -3,6 +3,7 @@ import { EXIT, UserError } from '../errors.js';
 import type { Sources } from '../plan/ask/prepare.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
+import { present } from '../present.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 
 /** A plan without an answer, and what it was asked. */
@@ -38,11 +39,11 @@ async function hintOf({ report, scenario, sources }: Unsolved): Promise<string> 
 /** A device, with what else tells it from the others. */
 function nameIn(all: readonly Unsolved[], { report }: Unsolved): string {
   const differ = (of: (r: PlanReport) => unknown): boolean => new Set(all.map((one) => of(one.report))).size > 1;
-  return [
+  return present([
     report.device.name,
-    ...(differ((r) => r.contextTokens) ? [`${report.contextTokens} tokens`] : []),
-    ...(differ((r) => r.settings.cacheType) ? [report.settings.cacheType] : []),
-  ].join(', ');
+    differ((r) => r.contextTokens) && `${report.contextTokens} tokens`,
+    differ((r) => r.settings.cacheType) && report.settings.cacheType,
+  ]).join(', ');
 }
 
 /** Why this one has no answer: what comes closest, or what does not fit and what would. */

@@ -8,7 +8,7 @@ import { guessWords, shownDecode, timeColumn } from '../plan/words/words.js';
 import type { SustainedRate } from '../serving/types.js';
 import { VERSION } from '../version.js';
 import { shownOf } from './simulation-words.js';
-import { csvTable, markdownTable, markdownText, type CsvColumn } from './tables.js';
+import { csvTable, markdownTable, markdownText, type Cell, type CsvColumn } from './tables.js';
 import { answerLines, upsideLabel } from './text/answer-text.js';
 import { left, right, type Column } from './text/text.js';
 
@@ -30,27 +30,20 @@ const ends = (name: string, of: (p: Plan) => Interval | null | undefined): CsvCo
   [`${name}High`, (p) => of(p)?.high],
 ];
 
+/** Figures of a part of the plan under their own names. */
+const under = <K extends 'codec' | 'memory'>(part: K, names: readonly (string & keyof Plan[K])[]): CsvColumn<Plan>[] =>
+  names.map((name) => [name, (p) => p[part][name] as Cell]);
+
 const CSV_COLUMNS: readonly CsvColumn<Plan>[] = [
   ['id', (p) => p.id],
   ['codec', (p) => p.codec.kind],
-  ['rankK', (p) => p.codec.rankK],
-  ['rankV', (p) => p.codec.rankV],
-  ['ratio', (p) => p.codec.ratio],
-  ['modelRatio', (p) => p.codec.modelRatio],
-  ['storedRatio', (p) => p.codec.storedRatio],
+  ...under('codec', ['rankK', 'rankV', 'ratio', 'modelRatio', 'storedRatio']),
   ['cacheType', (p) => p.cacheType],
   ['path', (p) => p.path],
   ['variant', (p) => p.variant],
   ['eviction', (p) => evictionLabel(p.eviction)],
-  ['weightsBytes', (p) => p.memory.weightsBytes],
-  ['codecBytes', (p) => p.memory.codecBytes],
-  ['reservedBytes', (p) => p.memory.reservedBytes],
-  ['workspaceBytes', (p) => p.memory.workspaceBytes],
-  ['kvBytesPerToken', (p) => p.memory.kvBytesPerToken],
-  ['kvBytesPerSequence', (p) => p.memory.kvBytesPerSequence],
-  ['inFlightBytesPerSequence', (p) => p.memory.inFlightBytesPerSequence],
-  ['kvBytesAt1M', (p) => p.memory.kvBytesAt1M],
-  ['prefillPeakBytes', (p) => p.memory.prefillPeakBytes],
+  ...under('memory', ['weightsBytes', 'codecBytes', 'reservedBytes', 'workspaceBytes', 'kvBytesPerToken']),
+  ...under('memory', ['kvBytesPerSequence', 'inFlightBytesPerSequence', 'kvBytesAt1M', 'prefillPeakBytes']),
   ...ends('secondsPerPrompt', (p) => p.prefill.secondsPerPrompt),
   ['promptEvidence', (p) => p.prefill.evidence],
   ['maxBatchExact', (p) => p.maxBatch.exact],

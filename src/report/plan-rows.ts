@@ -19,58 +19,37 @@ export interface Field {
 }
 
 const words = (cell: (p: Plan) => string): Field => ({ align: 'left', cell, value: cell });
-const figure = (cell: Field['cell'], value: Field['value']): Field => ({ align: 'right', cell, value });
+const figure = (of: Omit<Field, 'align'>): Field => ({ align: 'right', ...of });
 
 /** Columns of every table of rows; each printer gives them titles. */
 export const FIELDS = {
   codec: words((p) => p.codec.label),
   path: words((p) => pathLabel(p)),
   eviction: words((p) => evictionLabel(p.eviction)),
-  ratio: figure(
-    (p) => formatNumber(p.codec.ratio),
-    (p) => p.codec.ratio,
-  ),
-  kvToken: figure(
-    (p) => formatBytes(p.memory.kvBytesPerToken),
-    (p) => p.memory.kvBytesPerToken,
-  ),
-  kvMillion: figure(
-    (p) => formatBytes(p.memory.kvBytesAt1M),
-    (p) => p.memory.kvBytesAt1M,
-  ),
-  batch: figure(
-    (p) => batchLabel(p),
-    (p) => p.maxBatch.exact,
-  ),
-  run: figure(
-    (p) => String(shownDecode(p).batch),
-    (p) => shownDecode(p).batch,
-  ),
-  time: figure(
-    (p) => timeLabel(shownDecode(p).secondsPerStep),
-    (p) => shownDecode(p).secondsPerStep?.estimate ?? null,
-  ),
-  rate: figure(
-    (p) => rateLabel(shownDecode(p)),
-    (p) => shownDecode(p).tokensPerSecond?.estimate ?? null,
-  ),
-  published: figure(
-    (p) => asPublishedLabel(p),
-    (p) => p.asPublished?.tokensPerSecond.estimate ?? null,
-  ),
-  usd: figure(
-    (p) => usdLabel(shownDecode(p)),
-    (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null,
-  ),
-  keeps: figure(
-    (p) => keepsLabel(p),
-    (p) => p.qualityKept?.share ?? null,
-  ),
+  ratio: figure({ cell: (p) => formatNumber(p.codec.ratio), value: (p) => p.codec.ratio }),
+  kvToken: figure({ cell: (p) => formatBytes(p.memory.kvBytesPerToken), value: (p) => p.memory.kvBytesPerToken }),
+  kvMillion: figure({ cell: (p) => formatBytes(p.memory.kvBytesAt1M), value: (p) => p.memory.kvBytesAt1M }),
+  batch: figure({ cell: (p) => batchLabel(p), value: (p) => p.maxBatch.exact }),
+  run: figure({ cell: (p) => String(shownDecode(p).batch), value: (p) => shownDecode(p).batch }),
+  time: figure({
+    cell: (p) => timeLabel(shownDecode(p).secondsPerStep),
+    value: (p) => shownDecode(p).secondsPerStep?.estimate ?? null,
+  }),
+  rate: figure({
+    cell: (p) => rateLabel(shownDecode(p)),
+    value: (p) => shownDecode(p).tokensPerSecond?.estimate ?? null,
+  }),
+  published: figure({
+    cell: (p) => asPublishedLabel(p),
+    value: (p) => p.asPublished?.tokensPerSecond.estimate ?? null,
+  }),
+  usd: figure({
+    cell: (p) => usdLabel(shownDecode(p)),
+    value: (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null,
+  }),
+  keeps: figure({ cell: (p) => keepsLabel(p), value: (p) => p.qualityKept?.share ?? null }),
   kernels: words((p) => kernelsLabel(p)),
-  paysAt: figure(
-    (p) => breakEvenLabel(p),
-    (p) => p.breakEven?.estimate ?? null,
-  ),
+  paysAt: figure({ cell: (p) => breakEvenLabel(p), value: (p) => p.breakEven?.estimate ?? null }),
   limit: words((p) => LIMIT_LABEL[p.limitedBy]),
 } as const satisfies Record<string, Field>;
 
@@ -156,6 +135,16 @@ const LIMIT_LABEL: Record<LimitedBy, string> = {
   'in-flight': 'state',
   weights: 'weights',
   'codec-parameters': 'codec',
+  prefill: 'prefill',
+};
+
+/** The same in full, where a table does not abbreviate. */
+export const LIMIT_WORDS: Record<LimitedBy, string> = {
+  'kv-cache': 'KV cache',
+  workspace: 'workspace',
+  'in-flight': 'state of sequences',
+  weights: 'weights',
+  'codec-parameters': 'codec parameters',
   prefill: 'prefill',
 };
 

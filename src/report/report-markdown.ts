@@ -10,11 +10,10 @@ import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
 import { markdownTable, markdownText } from './tables.js';
-import { rateLabel, shortList } from './plan-rows.js';
+import { LIMIT_WORDS, rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
-import { LIMIT_WORDS } from './text/words.js';
 
 /** Everything after this heading is for reference. */
 export const APPENDICES = '## Appendices';
@@ -29,13 +28,14 @@ export function reportMarkdown(
 ): string {
   const { report } = view;
   const decision = decisionPicture(pictures);
-  const lines = [
+  const rows = planRowsMarkdown(report, shortList(report));
+  return [
     `# ${markdownText(report.scenario.name ?? `${report.model.name} on ${report.device.name}`)}`,
     '',
     `**${markdownText(questionWords(view, simulated?.fleet))}**`,
     '',
     ...answer(view, simulated),
-    ...(decision ? picture(decision, drawn, 3) : []),
+    ...(decision ? picture(decision, drawn) : []),
     ...numbers(report),
     ...losses(report),
     ...section(
@@ -47,12 +47,9 @@ export function reportMarkdown(
       'Before you sign',
       beforeSigning(report).map((c, i) => `${i + 1}. ${markdownText(c)}`),
     ),
-  ];
-  if (report.scenario.description !== null) lines.push(markdownText(report.scenario.description), '');
-  lines.push('The same from the command line:', '', '```sh', commandLine(scenario), '```', '');
-  const rows = planRowsMarkdown(report, shortList(report));
-  // The table as plan --format markdown has it, of the rows that a short table shows.
-  lines.push(
+    ...(report.scenario.description === null ? [] : [markdownText(report.scenario.description), '']),
+    ...['The same from the command line:', '', '```sh', commandLine(scenario), '```', ''],
+    // The table as plan --format markdown has it, of the rows that a short table shows.
     planTitleMarkdown(report),
     '',
     ...rows,
@@ -60,17 +57,13 @@ export function reportMarkdown(
     `**>** deploy, **+** ${upsideLabel(report).toLowerCase()}, \\* Pareto-optimal. KV at 1M: one sequence of 2^20 ` +
       ['tokens. plans.csv has every combination.', ...guessWords(rows)].join(' '),
     '',
-  );
-  lines.push('## The plan and its memory', '', ...memory(view), '');
-  if (simulated) lines.push(...simulationMarkdown(simulated));
-  lines.push(
+    ...['## The plan and its memory', '', ...memory(view), ''],
+    ...(simulated ? simulationMarkdown(simulated) : []),
     '## Pictures',
     '',
     'Solid and filled: counted or measured. Dashed and hollow: an estimate of kernels that nobody has measured.',
     '',
-    ...pictures.filter((p) => p !== decision).flatMap((p) => picture(p, drawn, 3)),
-  );
-  lines.push(
+    ...pictures.filter((p) => p !== decision).flatMap((p) => picture(p, drawn)),
     '## Before you believe it',
     '',
     ...report.warnings.map(({ message }) => `- ${markdownText(message)}`),
@@ -78,8 +71,7 @@ export function reportMarkdown(
     APPENDICES,
     '',
     ...appendices(report),
-  );
-  return lines.join('\n');
+  ].join('\n');
 }
 
 const MOST_RISKS = 4;
@@ -102,9 +94,9 @@ function answer(view: View, simulated: Simulated | null): string[] {
   return firstPage(report, simulated).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
 }
 
-function picture(p: Picture, drawn: boolean, level: number): string[] {
+function picture(p: Picture, drawn: boolean): string[] {
   return [
-    `${'#'.repeat(level)} ${markdownText(p.title)}`,
+    `### ${markdownText(p.title)}`,
     '',
     ...(drawn ? [`![${markdownText(p.title)}](${p.id}.png)`, ''] : []),
     `${markdownText(p.summary)} *Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${markdownText(p.source)}.*`,

@@ -2,7 +2,7 @@
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
-import { formatNumber } from '../numbers/units.js';
+import { counted, formatNumber } from '../numbers/units.js';
 
 export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
   'kv-blocks': 'KV blocks',
@@ -91,7 +91,7 @@ const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.re
 export function replicaWords({ replicas, prefillReplicas: prefill }: SimulationReport['server']): string {
   if (replicas === 1 && prefill === 0) return '';
   const more = prefill === 0 ? '' : `, ${prefill} more prefill${prefill === 1 ? 's' : ''}`;
-  return `${replicas} replica${replicas === 1 ? '' : 's'}${more}`;
+  return `${counted(replicas, 'replica')}${more}`;
 }
 
 /** `4 × NVIDIA H200 SXM (2 replicas)`. */
@@ -202,7 +202,7 @@ function needWords(r: SimulationReport, run: Run, usdPerHour: number | null): st
   const { estimate, high } = replicasFor.replicas;
   const usd = (replicas: number): string =>
     usdPerHour === null ? '' : `, $${formatNumber(usdPerHour * gpusFor(r, replicas))} an hour`;
-  const count = (replicas: number): string => `${replicas} replica${replicas === 1 ? '' : 's'}${usd(replicas)}`;
+  const count = (replicas: number): string => `${counted(replicas, 'replica')}${usd(replicas)}`;
   const slow =
     high === null
       ? '; at the slow end no number does'

@@ -1,16 +1,22 @@
 /** The line that says how far a calibration is. */
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { secondsLeft } from '../../src/bench/calibrate/calibrate.js';
 import { nothingMeasured } from '../../src/commands/calibrate.js';
-import { formatDuration, progressLine } from '../../src/commands/output.js';
+import { formatDuration, ProgressLine } from '../../src/commands/output.js';
 import { EXIT } from '../../src/errors.js';
 import type { Calibration } from '../../src/schema/calibration.js';
 
 test('percent and time left', () => {
-  expect(progressLine(30, 90, 'attend f16: 3 points')).toBe(
+  const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+  const line = Object.assign(new ProgressLine(true), { isShown: true });
+  line.time(30, 90, 'attend f16: 3 points');
+  line.time(10, 0, 'x');
+  new ProgressLine(true).time(30, 90, 'with --quiet');
+  expect(write.mock.calls.map(([text]) => text)).toEqual([
     '\r[#####...............] 25 %, 1 min 30 s left  attend f16: 3 points\u001b[K',
-  );
-  expect(progressLine(10, 0, 'x')).toContain('] 100 %, 0 s left');
+    expect.stringContaining('] 100 %, 0 s left'),
+  ]);
+  write.mockRestore();
   expect([0.4, 59.4, 59.6, 3600].map(formatDuration)).toEqual(['0 s', '59 s', '1 min 0 s', '60 min 0 s']);
 });
 

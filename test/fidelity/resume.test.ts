@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { Args } from '../../src/commands/command.js';
+import { Args } from '../../src/commands/command.js';
 import { earlier, inputsOf } from '../../src/commands/model/fidelity-rows.js';
 import { teacherOf } from '../../src/commands/model/fit-question.js';
 import { inProcess } from '../cli/program.js';
@@ -12,7 +12,7 @@ const folder = mkdtempSync(join(tmpdir(), 'resume-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 const file = join(folder, 'fidelity.json');
 
-const argsOf = (flags: Args['flags']): Args => ({ flags, positional: null, secondPositional: null });
+const argsOf = (flags: Args['flags']): Args => new Args(flags);
 
 describe('a file that exists', () => {
   const head = { model: { fingerprint: 'a'.repeat(64) }, weights: 'f16' as const, inputs: 'b'.repeat(64) };

@@ -1,5 +1,6 @@
 /** `models NAME`: every figure of a model, once, compared within its own table. */
 import { describe, expect, it } from 'vitest';
+import { Args } from '../../src/commands/command.js';
 import { modelsCommand } from '../../src/commands/models.js';
 import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
 import { presetSource } from '../../src/plan/ask/prepare.js';
@@ -93,7 +94,7 @@ describe('a model’s card', () => {
   });
 
   it('an unknown name is refused with the nearest one; hub ids are names', async () => {
-    const args = (positional: string) => ({ flags: { quiet: true }, positional, secondPositional: null });
+    const args = (positional: string) => new Args({ quiet: true }, positional);
     await expect(modelsCommand.run(args('ouro-1.4'))).rejects.toThrow(/unknown model "ouro-1.4"/);
     await expect(modelsCommand.run(args('ouro-1.4'))).rejects.toMatchObject({ hint: /did you mean ouro-1.4b/ });
     expect(findPreset('ByteDance/Ouro-1.4B').name).toBe('ouro-1.4b');

@@ -33,7 +33,7 @@ import { run, type Attention, type Projection, type Site } from '../../src/decod
 import { codecTensors, type CodecAxis } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import { fitCommand } from '../../src/commands/model/fit.js';
-import type { Args } from '../../src/commands/command.js';
+import { Args } from '../../src/commands/command.js';
 import { heldOutOf, readDistil } from '../../src/commands/model/fit-distil.js';
 import { refuseDistil } from '../../src/fit/distillable.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
@@ -389,7 +389,7 @@ describe('what is distilled', () => {
     expect(refuseDistil({ ...two, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
     // By the command, before it looks for a GPU; --window is of the text.
     const flags = { model: 'ouro-1.4b', distil: true, ratio: '4', window: '64', output: 'codec.safetensors' };
-    await expect(fitCommand.run({ flags, positional: null, secondPositional: null })).rejects.toThrow(
+    await expect(fitCommand.run(new Args(flags))).rejects.toThrow(
       /--distil: ouro-1.4b has 1.43G parameters, .* at most 5M/,
     );
     for (const other of GEOMETRIES.slice(1)) expect(refuseDistil(other, lla, 'reconstruct')).toMatch(/Ouro's layers/);
@@ -411,8 +411,7 @@ describe('what is distilled', () => {
   });
 
   it('is not drawn where nothing is trained, nor at a temperature where nothing is drawn', () => {
-    const asked = (flags: Args['flags']) => () =>
-      readDistil({ flags, positional: null, secondPositional: null }, two, lla, 'reconstruct');
+    const asked = (flags: Args['flags']) => () => readDistil(new Args(flags), two, lla, 'reconstruct');
     expect(asked({ 'on-policy': true })).toThrow('--on-policy is of a training, and there is none');
     expect(asked({ distil: true, temperature: '0.7' })).toThrow('--temperature is of drawn texts, and none are drawn');
     expect(asked({ distil: true, 'on-policy': true, steps: '5' })()).toMatchObject({ steps: 5, onPolicySteps: 3 });
@@ -424,8 +423,7 @@ describe('what is distilled', () => {
     expect(asked({ 'exact-tokens': '4' })).toThrow('--exact-tokens is of a training, and there is none');
     expect(asked({ distil: true, 'exact-tokens': '4' })).toThrow('beside the latents of hla, and not of lla');
     const hla: Codec = { kind: 'hla', rankK: 4, rankV: 6, rankFirst: 8, windowTokens: 128 };
-    const of = (flags: Args['flags']) =>
-      readDistil({ flags: { distil: true, ...flags }, positional: null, secondPositional: null }, two, hla, 'rotated');
+    const of = (flags: Args['flags']) => readDistil(new Args({ distil: true, ...flags }), two, hla, 'rotated');
     expect(of({})).toMatchObject({ windowTokens: 0 });
     expect(of({ 'exact-tokens': '4' })).toMatchObject({ windowTokens: 4 });
   });

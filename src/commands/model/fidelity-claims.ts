@@ -2,7 +2,6 @@
 import { pathOf } from '../../codecs/paths.js';
 import { isLatent } from '../../codecs/registry.js';
 import type { TensorSource } from '../../decoder/index.js';
-import { EXIT, UserError } from '../../errors.js';
 import { claimsText } from '../../fidelity/claims-text.js';
 import {
   askedOf,
@@ -23,11 +22,11 @@ import type { Device } from '../../gpu/index.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { TrainingThread } from '../../training/training-thread.js';
 import { writeWhole } from '../../io/write.js';
-import { textFlag, type Args } from '../command.js';
-import { earlier, fitted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
+import { type Args } from '../command.js';
+import { earlier, fitted, interrupted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { CLAIM_TRAINING, claimDistillation } from './fit-distil.js';
 import { calibrationWindows, itemsOf, longRolloutsOf, type LoadedTeacher } from './fit-question.js';
-import { asJson, interruptible, print, progressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine } from '../output.js';
 
 /** Windows of text that are studied one by one for how keys and values lie. */
 const STUDIED_WINDOWS = 12;
@@ -43,7 +42,7 @@ class Progress {
   private doing = '';
   private readonly began = Date.now();
 
-  constructor(private readonly shows: boolean) {}
+  constructor(private readonly line: ProgressLine) {}
 
   plan(work: number): void {
     this.all += work;
@@ -58,11 +57,11 @@ class Progress {
     this.doing = doing;
     const elapsed = (Date.now() - this.began) / 1e3;
     const left = this.done > 0 ? (elapsed / this.done) * (this.all - this.done) : 0;
-    if (this.shows) process.stderr.write(progressLine(elapsed, left, doing));
+    this.line.time(elapsed, left, doing);
   }
 
   end(): void {
-    if (this.shows) process.stderr.write('\r\u001b[K');
+    this.line.clear();
   }
 }
 
@@ -87,7 +86,7 @@ export async function claims(
   quiet: boolean,
 ): Promise<void> {
   const { geometry: g } = loaded;
-  const output = textFlag(args, 'output');
+  const output = args.text('output');
   const list = paperClaims(g);
   const needs = needsOf(g, list).filter(
     ({ row, training }) => training === null || refuseDistil(g, row.codec, pathOf(row.path).path) === undefined,
@@ -99,7 +98,7 @@ export async function claims(
   const inputs = sha256(JSON.stringify([head.inputs, items.map(({ prompt }) => prompt), CLAIM_TRAINING]));
   const twinHead = { name: `${head.model.name}, untrained`, fingerprint: loaded.twinFingerprint, trained: false };
   const results = await interruptible(async (signal) => {
-    const progress = new Progress(!quiet && process.stderr.isTTY === true);
+    const progress = new Progress(new ProgressLine(quiet));
     const sideOf = (name: string, teacher: Teacher, own: Head): Side => {
       const file = output === null ? null : `${output}.${name}`;
       const done = new Map(earlier(file, own).rows.map((row) => [row.id, row]));
@@ -169,10 +168,7 @@ async function begin(
   const { name } = head.model;
   progress.say(`${name}: keys and values`);
   const structure = await structureOf(teacher, calibrationWindows(args, loaded).slice(0, STUDIED_WINDOWS));
-  const evidence = (): Evidence => ({
-    scores: new Map([...done].map(([id, row]) => [id, row.items])),
-    structure,
-  });
+  const evidence = (): Evidence => ({ scores: new Map([...done].map(([id, row]) => [id, row.items])), structure });
   if (missing.length === 0) return { end: () => Promise.resolve(evidence()) };
   progress.say(`${name}: fit`);
   const rows = missing.map(({ row }) => row);
@@ -191,7 +187,7 @@ async function begin(
   const judgeNow = async (need: Need, tensors: TensorSource | undefined): Promise<void> => {
     const id = needId(g, need);
     progress.say(`${name}: ${id}`);
-    if (signal.aborted) throw interrupted(done.size, all, name, file);
+    if (signal.aborted) throw interrupted(done.size, all, `configurations of ${name}`, file);
     const judged = await judge.judge(need.row, tensors, (item) => need.asked.includes(askedOf(item)));
     done.set(id, { ...judged, id });
     if (file !== null) writeWhole(file, jsonOf(head, [...done.values()]), '--output');
@@ -203,7 +199,7 @@ async function begin(
       for (const { need, tensors } of trainings) {
         progress.say(`${name}: training of ${needId(g, need)}`);
         const trained = await tensors.catch((error: unknown) => {
-          throw signal.aborted ? interrupted(done.size, all, name, file) : error;
+          throw signal.aborted ? interrupted(done.size, all, `configurations of ${name}`, file) : error;
         });
         await judgeNow(need, trained);
       }
@@ -211,10 +207,3 @@ async function begin(
     },
   };
 }
-
-const interrupted = (made: number, all: number, name: string, file: string | null): UserError =>
-  new UserError(
-    `interrupted after ${made} of ${all} configurations of ${name}`,
-    file === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
-    EXIT.interrupted,
-  );

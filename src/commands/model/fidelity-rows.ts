@@ -3,7 +3,7 @@ import { ranksText } from '../../codecs/ranks.js';
 import { isLatent } from '../../codecs/registry.js';
 import type { TensorSource } from '../../decoder/index.js';
 import { existsSync } from 'node:fs';
-import { UserError } from '../../errors.js';
+import { EXIT, UserError } from '../../errors.js';
 import type { Acceptance } from '../../fidelity/acceptance.js';
 import type { Row } from '../../fidelity/grid.js';
 import { fingerprintOfTensors, type Judged } from '../../fidelity/judge.js';
@@ -56,6 +56,14 @@ export function earlier(
   // This program wrote them.
   return { rows: known.rows as unknown as readonly Judged[], acceptance: known.acceptance ?? null };
 }
+
+/** @param what was made */
+export const interrupted = (made: number, all: number, what: string, file: string | null): UserError =>
+  new UserError(
+    `interrupted after ${made} of ${all} ${what}`,
+    file === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
+    EXIT.interrupted,
+  );
 
 /** The file of a report. */
 export const jsonOf = (head: Head, rows: readonly Judged[], acceptance: Acceptance | null = null): string =>

@@ -17,21 +17,10 @@ import { openDevice } from '../../gpu/index.js';
 import { fidelityFrom } from '../../plan/ask/read-fidelity.js';
 import type { FidelityFile } from '../../schema/fidelity.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
-import {
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  seedFlag,
-  showsProgress,
-  textFlag,
-  toggle,
-  type Args,
-  type Command,
-} from '../command.js';
-import { earlier, fitted, inputsOf, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
+import { formatOption, option, toggle, Args, type Command } from '../command.js';
+import { earlier, fitted, inputsOf, interrupted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
-import { asJson, interruptible, print, progressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine } from '../output.js';
 import { explained } from './run.js';
 import { readCandidate, WEIGHTS } from './run-question.js';
 
@@ -68,10 +57,10 @@ export const fidelityCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
-  const output = textFlag(args, 'output');
-  const seed = seedFlag(args);
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
+  const output = args.text('output');
+  const seed = args.seed();
   const loaded = teacherOf(args);
   let device;
   let file: SafetensorsFile | undefined;
@@ -81,8 +70,8 @@ async function run(args: Args): Promise<ExitCode> {
     const rows = gridFor(args, loaded, file);
     if (output !== null) checkWritable(output, '--output', true);
     const inputs = inputsOf(args, loaded, seed, file);
-    const weights = choiceFlag(args, 'weights', WEIGHTS);
-    if (!isSet(args, 'claims')) earlier(output, { model: { fingerprint }, weights, inputs });
+    const weights = args.choice('weights', WEIGHTS);
+    if (!args.isSet('claims')) earlier(output, { model: { fingerprint }, weights, inputs });
     device = await openDevice();
     const head: Head = {
       schema: 'lla-sim/fidelity',
@@ -94,7 +83,7 @@ async function run(args: Args): Promise<ExitCode> {
       seed,
       inputs,
     };
-    if (isSet(args, 'claims')) {
+    if (args.isSet('claims')) {
       const { claims } = await import('./fidelity-claims.js');
       await claims(args, loaded, device, head, format, quiet);
       return EXIT.ok;
@@ -105,7 +94,7 @@ async function run(args: Args): Promise<ExitCode> {
       quiet,
     });
     if (!quiet && output !== null) process.stderr.write(`written to ${displayPath(output)}\n`);
-    const picture = textFlag(args, 'picture');
+    const picture = args.text('picture');
     if (picture !== null) await writePictures(report, picture, quiet);
     return EXIT.ok;
   } catch (error) {
@@ -133,7 +122,7 @@ async function writePictures(report: FidelityReport, path: string, quiet: boolea
 
 /** The codec weights that are given, checked against the model. */
 function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined {
-  const path = textFlag(args, 'codec-weights');
+  const path = args.text('codec-weights');
   if (path === null) return undefined;
   const open = new SafetensorsFile(path);
   try {
@@ -147,16 +136,16 @@ function codecFile(args: Args, fingerprint: string): SafetensorsFile | undefined
 const SPECULATION = 'speculation';
 
 const isAsked = (args: Args, name: string): boolean => {
-  const only = textFlag(args, 'only');
+  const only = args.text('only');
   return !only || only.split('|').some((part) => name.includes(part));
 };
 
 function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile | undefined): Row[] {
-  if (file && isSet(args, 'full'))
+  if (file && args.isSet('full'))
     throw new UserError('--full fits every codec, and --codec-weights gives one', 'leave one of them out');
   const facts = file && codecFacts(file);
-  const constants = textFlag(args, 'constants');
-  if (constants !== null && (facts || isSet(args, 'full')))
+  const constants = args.text('constants');
+  if (constants !== null && (facts || args.isSet('full')))
     throw new UserError('--constants judges one codec, and --codec-weights or --full others', 'leave one of them out');
   const all =
     constants !== null
@@ -165,10 +154,10 @@ function gridFor(args: Args, { geometry }: LoadedTeacher, file: SafetensorsFile 
         ? gridOf(codecOf(facts)).map((row) =>
             isLatent(row.codec) ? { ...row, initialisation: facts.initialisation } : row,
           )
-        : isSet(args, 'full')
+        : args.isSet('full')
           ? fullGrid(geometry)
           : defaultGrid(geometry);
-  const only = textFlag(args, 'only');
+  const only = args.text('only');
   const rows = all.filter((row) => isAsked(args, rowId(geometry, row)));
   if (rows.length === 0 && !isAsked(args, SPECULATION))
     throw new UserError(
@@ -186,11 +175,7 @@ function withNumbers(constants: string, geometry: Geometry): Codec {
       'leave it out, or judge a bundled model',
     );
   const codec = CODEC_KINDS.find((kind) => codecSpec({ kind }).settings.includes('constants')) as CodecKind;
-  return readCandidate(
-    { flags: { codec, constants }, positional: null, secondPositional: null },
-    geometry,
-    geometry.maxPositions,
-  ).candidate.codec;
+  return readCandidate(new Args({ codec, constants }), geometry, geometry.maxPositions).candidate.codec;
 }
 
 async function judgeAll(
@@ -209,24 +194,18 @@ async function judgeAll(
   const save = (): void => {
     if (output !== null) writeWhole(output, jsonOf(head, [...done.values()], acceptance), '--output');
   };
-  const shows = showsProgress(args);
+  const line = new ProgressLine(args.isSet('quiet'));
   const began = Date.now();
   await interruptible(async (signal) => {
     const missing = rows.filter((row) => !done.has(rowId(geometry, row)));
     const speculates = acceptance === null && isAsked(args, SPECULATION);
     const goOn = (i: number): void => {
-      if (signal.aborted)
-        throw new UserError(
-          `interrupted after ${i} of ${missing.length} configurations`,
-          output === null ? 'run it again; -o FILE keeps what is done' : 'run it again: it goes on from there',
-          EXIT.interrupted,
-        );
+      if (signal.aborted) throw interrupted(i, missing.length, 'configurations', output);
     };
     if (speculates) {
       acceptance = await measureAcceptance(teacher, itemsOf(args, loaded, head.seed), (draftLoops) => {
         goOn(0);
-        if (shows)
-          process.stderr.write(progressLine((Date.now() - began) / 1e3, 0, `speculation, ${draftLoops} loops`));
+        line.time((Date.now() - began) / 1e3, 0, `speculation, ${draftLoops} loops`);
       });
       save();
     }
@@ -239,11 +218,11 @@ async function judgeAll(
       goOn(i);
       const id = rowId(geometry, row);
       const elapsed = (Date.now() - began) / 1e3;
-      if (shows) process.stderr.write(progressLine(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id));
+      line.time(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id);
       done.set(id, await judge.judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
       save();
     }
-    if (shows) process.stderr.write('\r\u001b[K');
+    line.clear();
   });
   return { ...head, rows: rows.map((row) => done.get(rowId(geometry, row)) as Judged), acceptance };
 }

@@ -11,8 +11,8 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { randomFrom } from '../../numbers/random.js';
 import { sha256 } from '../../numbers/sha256.js';
 import type { Distillation, Distilled } from '../../training/distil.js';
-import { isSet, numberFlag, option, textFlag, toggle, type Args, type OptionTable } from '../command.js';
-import { progressLine } from '../output.js';
+import { option, toggle, type Args, type OptionTable } from '../command.js';
+import type { ProgressLine } from '../output.js';
 
 const PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const;
 const DEFAULT_STEPS = '200';
@@ -66,34 +66,28 @@ export interface DistilQuestion {
 
 /** What is asked of the training; null where none is. @throws UserError for a model or codec that it is not for */
 export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: Path): DistilQuestion | null {
-  if (!isSet(args, 'distil')) {
+  if (!args.isSet('distil')) {
     const given = OF_TRAINING.find((name) => args.flags[name] !== undefined && args.flags[name] !== false);
     if (given) throw new UserError(`--${given} is of a training, and there is none`, 'add --distil');
     return null;
   }
   const reason = refuseDistil(geometry, codec, path);
   if (reason !== undefined) throw new UserError(`--distil: ${reason}`, 'leave --distil out');
-  const onPolicy = isSet(args, 'on-policy');
-  if (!onPolicy && textFlag(args, 'temperature') !== null)
+  const onPolicy = args.isSet('on-policy');
+  if (!onPolicy && args.text('temperature') !== null)
     throw new UserError('--temperature is of drawn texts, and none are drawn', 'add --on-policy');
   const windowed = codec.windowTokens !== undefined;
-  if (!windowed && textFlag(args, 'exact-tokens') !== null)
+  if (!windowed && args.text('exact-tokens') !== null)
     throw new UserError(`--exact-tokens lie beside the latents of hla, and not of ${codec.kind}`, 'leave it out');
-  const steps = numberFlag(args, 'steps', DEFAULT_STEPS, { min: 1, max: 1e6, whole: true });
+  const steps = args.number('steps', DEFAULT_STEPS, { min: 1, max: 1e6, whole: true });
   return {
     steps,
     onPolicySteps: onPolicy ? Math.ceil(ON_POLICY * steps) : 0,
-    temperature: numberFlag(args, 'temperature', DEFAULT_TEMPERATURE, {
-      min: 0.01,
-      max: 100,
-    }),
-    rate: numberFlag(args, 'rate', DEFAULT_RATE, { min: 1e-9, max: 1 }),
-    lambdaAttn: numberFlag(args, 'lambda-attn', String(LAMBDA_ATTN), {
-      min: 0,
-      max: 1e6,
-    }),
+    temperature: args.number('temperature', DEFAULT_TEMPERATURE, { min: 0.01, max: 100 }),
+    rate: args.number('rate', DEFAULT_RATE, { min: 1e-9, max: 1 }),
+    lambdaAttn: args.number('lambda-attn', String(LAMBDA_ATTN), { min: 0, max: 1e6 }),
     ...(windowed
-      ? { windowTokens: numberFlag(args, 'exact-tokens', DEFAULT_EXACT, { min: 0, max: 1e6, whole: true }) }
+      ? { windowTokens: args.number('exact-tokens', DEFAULT_EXACT, { min: 0, max: 1e6, whole: true }) }
       : {}),
   };
 }
@@ -158,7 +152,7 @@ export async function distilCodec(
   model: string,
   state: string,
   signal: AbortSignal,
-  showsProgress: boolean,
+  line: ProgressLine,
 ): Promise<Distilled> {
   const { distil } = await import('../../training/distil.js');
   const distillation = distillationOf(run, asked, STEP_TOKENS);
@@ -169,12 +163,11 @@ export async function distilCodec(
     signal,
     state: { path: state, question },
     onProgress: (step, made, [first, best]) => {
-      if (!showsProgress) return;
       const elapsed = (Date.now() - began) / 1e3;
       const left = (elapsed / made) * (asked.steps - step);
       const stage = step > asked.steps - asked.onPolicySteps ? 'KL of its own texts' : 'held-out KL';
       const doing = `step ${step} of ${asked.steps}, ${stage} ${first.toPrecision(3)} -> ${best.toPrecision(3)}`;
-      process.stderr.write(progressLine(elapsed, left, doing));
+      line.time(elapsed, left, doing);
     },
   });
 }

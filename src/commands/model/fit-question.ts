@@ -15,7 +15,7 @@ import { PRESET_NAMES } from '../../geometry/presets.js';
 import type { Device } from '../../gpu/index.js';
 import { randomFrom } from '../../numbers/random.js';
 import { parseTokens } from '../../numbers/units.js';
-import { choiceFlag, option, textFlag, type Args, type OptionTable, isSet } from '../command.js';
+import { option, type Args, type OptionTable } from '../command.js';
 import { loadModel, modelFingerprint, WEIGHTS } from './run-question.js';
 
 /** Tokens of a window, where the model reaches as far. */
@@ -70,18 +70,18 @@ export function teacherOf(args: Args): LoadedTeacher {
   const loaded = loadModel(args);
   const { geometry, checkpoint, tokenizer } = loaded;
   if (checkpoint === null) {
-    const name = textFlag(args, 'model');
+    const name = args.text('model');
     if (name !== null && statSync(name, { throwIfNoEntry: false })?.isDirectory())
       throw new UserError(
         `${displayPath(name)} has no weights: neither model.safetensors nor model.safetensors.index.json`,
         'put them there; a config.json alone is a shape, whose weights are fabricated: name that file',
       );
-    if (!isSet(args, 'quiet'))
+    if (!args.isSet('quiet'))
       process.stderr.write(
         'warning: the weights are fabricated, so the codec and its quality say nothing of a model\n',
       );
   }
-  const storage = choiceFlag(args, 'weights', WEIGHTS);
+  const storage = args.choice('weights', WEIGHTS);
   return {
     geometry,
     tokenizer,
@@ -113,7 +113,7 @@ export function teacherOf(args: Args): LoadedTeacher {
  */
 export const calibrationWindows = (args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOKENS): number[][] => {
   const windows = windowsFor(args, loaded, windowTokens);
-  const ownTasks = loaded.bundled && textFlag(args, 'text') === null && textFlag(args, 'tokens') === null;
+  const ownTasks = loaded.bundled && args.text('text') === null && args.text('tokens') === null;
   return ownTasks ? windows : divided(windows).fitted;
 };
 
@@ -141,9 +141,9 @@ function divided(windows: readonly number[][]): { fitted: number[][]; judged: nu
 
 function windowsFor(args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOKENS): number[][] {
   const { geometry: g, tokenizer } = loaded;
-  const [text, file] = [textFlag(args, 'text'), textFlag(args, 'tokens')];
-  const most = parseTokens(textFlag(args, 'max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
-  const length = Math.min(parseTokens(textFlag(args, 'window') ?? String(windowTokens), '--window'), g.maxPositions);
+  const [text, file] = [args.text('text'), args.text('tokens')];
+  const most = parseTokens(args.text('max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
+  const length = Math.min(parseTokens(args.text('window') ?? String(windowTokens), '--window'), g.maxPositions);
   if (text !== null && file !== null) throw new UserError('--text and --tokens are two texts', 'give one of them');
   if (text === null && file === null && loaded.bundled) {
     const random = randomFrom(CALIBRATION_SEED);

@@ -16,23 +16,10 @@ import { displayPath } from '../../io/files.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { parseBytes } from '../../numbers/units.js';
 import { checkWritable, writeWhole } from '../../io/write.js';
-import {
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  outputOf,
-  seedFlag,
-  showsProgress,
-  textFlag,
-  toggle,
-  type Args,
-  type Command,
-  type OptionTable,
-} from '../command.js';
+import { formatOption, option, toggle, Args, type Command, type OptionTable } from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
-import { asJson, interruptible, print, progressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine } from '../output.js';
 import { explained } from './run.js';
 import { readCandidate } from './run-question.js';
 
@@ -84,28 +71,25 @@ export const fitCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
-  if (isSet(args, 'spectra')) return spectra(args, format);
-  const output = textFlag(args, 'output');
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
+  if (args.isSet('spectra')) return spectra(args, format);
+  const output = args.text('output');
   if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
-  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
-  const seed = seedFlag(args);
+  const memoryBytes = parseBytes(args.text('memory') ?? DEFAULT_MEMORY, '--memory');
+  const seed = args.seed();
   const loaded = teacherOf(args);
   let device;
   let folder: FitFolder | undefined;
   try {
     const { geometry } = loaded;
-    const asked = {
-      ...args,
-      flags: {
-        ...args.flags,
-        codec: textFlag(args, 'codec') ?? 'lla',
-        ratio: textFlag(args, 'ratio') ?? (textFlag(args, 'ranks') === null ? '4' : undefined),
-        // Here it is of the text; a candidate's is of exact tokens beside latents.
-        window: undefined,
-      },
-    };
+    const asked = new Args({
+      ...args.flags,
+      codec: args.text('codec') ?? 'lla',
+      ratio: args.text('ratio') ?? (args.text('ranks') === null ? '4' : undefined),
+      // Here it is of the text; a candidate's is of exact tokens beside latents.
+      window: undefined,
+    });
     const { configuration } = readCandidate(asked, geometry, 1);
     const { codec, path, branch } = configuration;
     if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d, mla-head or hla');
@@ -113,16 +97,16 @@ async function run(args: Args): Promise<ExitCode> {
     const windows = calibrationWindows(args, loaded);
     const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
     checkWritable(output, '--output', true);
-    const initialisation = choiceFlag(args, 'init', INITIALISATIONS);
+    const initialisation = args.choice('init', INITIALISATIONS);
     const fingerprint = loaded.fingerprint(seed);
     device = await openDevice();
     const teacher = loaded.teacher(device, seed);
-    const shows = showsProgress(args);
+    const line = new ProgressLine(quiet);
     const request = { codec, initialisation, seed };
     const question = sha256(JSON.stringify([fingerprint, teacher.weights.storage, request, memoryBytes, texts]));
     // What is fitted: the rotary branch of a path comes later.
     folder = new FitFolder(`${output}.capture`, question, codecTensors(geometry, codec, 'reconstruct', branch));
-    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, shows);
+    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, line);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
     const distilled = training
@@ -133,11 +117,11 @@ async function run(args: Args): Promise<ExitCode> {
             fingerprint,
             `${output}.state`,
             signal,
-            shows,
+            line,
           ),
         )
       : null;
-    if (shows) process.stderr.write('\r\u001b[K');
+    line.clear();
     writeCodecFile(output, codecTensors(geometry, codec, path, branch), distilled?.tensors ?? start, {
       codec: codec.kind,
       rankK: codec.rankK as number,
@@ -180,10 +164,7 @@ async function run(args: Args): Promise<ExitCode> {
           seconds: (Date.now() - began) / 1e3,
         },
     );
-    await print(format === 'json' ? asJson(report) : fitText(geometry, report), {
-      file: null,
-      quiet,
-    });
+    await print(format === 'json' ? asJson(report) : fitText(geometry, report), { file: null, quiet });
     if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
     return EXIT.ok;
   } catch (error) {
@@ -201,7 +182,7 @@ function fitShown(
   windows: readonly (readonly number[])[],
   request: Parameters<typeof fitCodec>[2],
   options: { readonly memoryBytes: number; readonly folder: FitFolder },
-  showsProgress: boolean,
+  line: ProgressLine,
 ): Promise<FitRun> {
   // What an earlier run has done says nothing about the pace of this one.
   let began: { readonly at: number; readonly done: number } | undefined;
@@ -213,7 +194,7 @@ function fitShown(
         began ??= { at: Date.now(), done };
         const elapsed = (Date.now() - began.at) / 1e3;
         const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
-        if (showsProgress) process.stderr.write(progressLine(elapsed, left, doing));
+        line.time(elapsed, left, doing);
       },
     }),
   );
@@ -223,10 +204,10 @@ function fitShown(
 const SPECTRA_WINDOWS = 16;
 
 async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
-  const seed = seedFlag(args);
-  const picture = textFlag(args, 'picture');
+  const seed = args.seed();
+  const picture = args.text('picture');
   if (picture !== null) checkWritable(picture, '--picture');
-  const memoryBytes = parseBytes(textFlag(args, 'memory') ?? DEFAULT_MEMORY, '--memory');
+  const memoryBytes = parseBytes(args.text('memory') ?? DEFAULT_MEMORY, '--memory');
   const loaded = teacherOf(args);
   let device;
   try {
@@ -250,7 +231,7 @@ async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
       const { png } = await import('../../report/pictures/png.js');
       writeWhole(picture, png(spectraPicture(report)), '--picture');
     }
-    await print(format === 'json' ? asJson(report) : spectraText(report), outputOf(args));
+    await print(format === 'json' ? asJson(report) : spectraText(report), args.output());
     return EXIT.ok;
   } catch (error) {
     throw explained(error);

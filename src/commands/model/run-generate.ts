@@ -7,7 +7,7 @@ import { EXIT, UserError } from '../../errors.js';
 import type { Device } from '../../gpu/index.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { limitAddressSpace } from '../../validate/memory/process-memory.js';
-import { progressLine } from '../output.js';
+import { ProgressLine } from '../output.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import { describe, onDevice, type RunReport } from './run-report.js';
 import { Rounds } from './run-speculate.js';
@@ -57,7 +57,7 @@ export async function generate(
       'run it again',
       EXIT.interrupted,
     );
-  const progress = !quiet && process.stderr.isTTY === true;
+  const line = new ProgressLine(quiet);
   try {
     if (signal.aborted) throw interruption();
     decoder = await openDecoder(device, c, options);
@@ -87,10 +87,7 @@ export async function generate(
         made = Array.from(result.tokens, (token) => [token]);
       }
       const [done, elapsed] = [(tokens[0] as number[]).length + 1, now() - generating];
-      if (progress)
-        process.stderr.write(
-          progressLine(elapsed, (elapsed / done) * (q.maxTokens - done), `${done} of ${q.maxTokens} tokens`),
-        );
+      line.time(elapsed, (elapsed / done) * (q.maxTokens - done), `${done} of ${q.maxTokens} tokens`);
     }
     if (signal.aborted) throw interruption();
     const spent = now() - generating;
@@ -112,7 +109,7 @@ export async function generate(
   } catch (error) {
     throw signal.aborted && !(error instanceof UserError) ? interruption() : error;
   } finally {
-    if (progress && seconds.length > 0) process.stderr.write('\r\u001b[K');
+    if (seconds.length > 0) line.clear();
     signal.removeEventListener('abort', stop);
     decoder?.close();
   }

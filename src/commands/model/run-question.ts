@@ -31,7 +31,7 @@ import type { Configuration } from '../../schedule/schedule.js';
 import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../../tiny/model.js';
 import { passkeyTask, type Task } from '../../tiny/tasks.js';
 import { parseBytes, parseNumber, parseTokens } from '../../numbers/units.js';
-import { choiceFlag, numberFlag, textFlag, type Args } from '../command.js';
+import { type Args } from '../command.js';
 import { readDraft } from './run-speculate.js';
 
 export const WEIGHTS = ['f16', 'f32'] as const;
@@ -62,11 +62,11 @@ function bundledFor(asked: string | null): string | null {
  * fabricated weights, it is the bundled checkpoint.
  */
 export function loadModel(args: Args): Loaded {
-  const asked = textFlag(args, 'model');
-  const folder = ['layers', 'vocab', 'fill'].every((flag) => textFlag(args, flag) === null) ? bundledFor(asked) : null;
+  const asked = args.text('model');
+  const folder = ['layers', 'vocab', 'fill'].every((flag) => args.text(flag) === null) ? bundledFor(asked) : null;
   const bundled = folder !== null;
   const name = folder ?? asked ?? SHAPE;
-  const file = textFlag(args, 'tokenizer');
+  const file = args.text('tokenizer');
   const isFolder = existsSync(name) && statSync(name).isDirectory();
   const hasWeights =
     isFolder &&
@@ -75,13 +75,13 @@ export function loadModel(args: Args): Loaded {
   try {
     const named =
       checkpoint?.geometry ?? (isFolder || (isPath(name) && !isPreset(name)) ? readModelFile(name) : findPreset(name));
-    const loops = textFlag(args, 'loops');
+    const loops = args.text('loops');
     const whole =
       loops === null
         ? named
         : withLoops(named, parseNumber(loops, '--loops', { min: 1, max: LIMITS.loops, whole: true }));
     const reduced = (flag: 'layers' | 'vocab'): number => {
-      const value = textFlag(args, flag);
+      const value = args.text(flag);
       if (value !== null && checkpoint)
         throw new UserError(
           `--${flag} is for fabricated weights: a checkpoint is decoded whole`,
@@ -136,17 +136,17 @@ export interface RunQuestion {
 export function readRun(args: Args, loaded: Loaded): RunQuestion {
   const { geometry } = loaded;
   const whole = (name: string, otherwise: number, min: number, max: number): number =>
-    parseNumber(textFlag(args, name) ?? String(otherwise), `--${name}`, { min, max, whole: true });
+    parseNumber(args.text(name) ?? String(otherwise), `--${name}`, { min, max, whole: true });
   const seed = whole('seed', 0, 0, 2 ** 32 - 1);
   const given = readPrompt(args, loaded);
   const task = given === null ? passkeyTask(randomFrom(seed), ASKED_TOKENS) : null;
   const prompt = given ?? (task as Task).prompt;
-  const fill = textFlag(args, 'fill') === null ? 0 : parseTokens(textFlag(args, 'fill') as string, '--fill');
+  const fill = args.text('fill') === null ? 0 : parseTokens(args.text('fill') as string, '--fill');
   const maxTokens = whole('max-tokens', task?.answer.length ?? 32, 1, 2 ** 20);
   const draft = readDraft(args, geometry.loops);
   // A last round may begin with one token left.
   const needed = fill + prompt.length + maxTokens - 1 + (draft?.draftTokens ?? 0);
-  const ctx = textFlag(args, 'ctx');
+  const ctx = args.text('ctx');
   const contextTokens = ctx === null ? needed : parseTokens(ctx, '--ctx');
   if (contextTokens < needed)
     throw new UserError(
@@ -154,21 +154,21 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
         `--max-tokens${draft ? ' and proposals' : ''} need`,
       'give a longer --ctx, or generate fewer tokens',
     );
-  const storage = choiceFlag(args, 'weights', WEIGHTS);
-  const stop = textFlag(args, 'stop') === null ? null : whole('stop', 0, 0, geometry.vocab - 1);
+  const storage = args.choice('weights', WEIGHTS);
+  const stop = args.text('stop') === null ? null : whole('stop', 0, 0, geometry.vocab - 1);
   const batch = whole('batch', 1, 1, 2 ** 20);
   if (stop !== null && batch > 1)
     throw new UserError('--stop ends one sequence, and --batch asks for several', 'leave one of them out');
-  const temperature = numberFlag(args, 'temperature', '0', { min: 0, max: 100 });
-  const topP = numberFlag(args, 'top-p', '1', { min: 1e-6, max: 1 });
-  if (temperature === 0 && textFlag(args, 'top-p') !== null)
+  const temperature = args.number('temperature', '0', { min: 0, max: 100 });
+  const topP = args.number('top-p', '1', { min: 1e-6, max: 1 });
+  if (temperature === 0 && args.text('top-p') !== null)
     throw new UserError(
       '--top-p means nothing without --temperature: the likeliest token is taken',
       'add --temperature 1, or leave --top-p out',
     );
-  const vram = textFlag(args, 'vram');
-  const prefill = textFlag(args, 'prefill') === null ? undefined : choiceFlag(args, 'prefill', PREFILL_METHODS);
-  const chunkTokens = parseTokens(textFlag(args, 'prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');
+  const vram = args.text('vram');
+  const prefill = args.text('prefill') === null ? undefined : args.choice('prefill', PREFILL_METHODS);
+  const chunkTokens = parseTokens(args.text('prefill-chunk') ?? String(PREFILL_CHUNK_TOKENS), '--prefill-chunk');
   const { candidate, id, ...rest } = readCandidate(args, geometry, contextTokens);
   if (draft && temperature > 0)
     throw new UserError('--draft-tokens speculates greedily, and --temperature draws tokens', 'leave one of them out');
@@ -196,7 +196,7 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
 
 /** @returns null where none is given and the bundled model is asked a question of its own */
 function readPrompt(args: Args, { geometry: g, tokenizer, bundled }: Loaded): number[] | null {
-  const [tokens, text] = [textFlag(args, 'tokens'), textFlag(args, 'text')];
+  const [tokens, text] = [args.text('tokens'), args.text('text')];
   if (tokens !== null && text !== null) throw new UserError('--tokens and --text are two prompts', 'give one of them');
   if (text !== null) {
     if (!tokenizer)
@@ -207,7 +207,7 @@ function readPrompt(args: Args, { geometry: g, tokenizer, bundled }: Loaded): nu
   }
   if (tokens === null) {
     if (bundled) return null;
-    if (textFlag(args, 'fill') !== null) return [0];
+    if (args.text('fill') !== null) return [0];
     throw new UserError('there is no prompt', 'give --tokens 1,2,3, or --text with a tokenizer, or --fill 4k');
   }
   return tokens
@@ -222,14 +222,14 @@ export function readCandidate(
   contextTokens: number,
 ): Pick<RunQuestion, 'candidate' | 'id' | 'configuration' | 'pageTokens'> {
   const one = (name: string): string | null => {
-    const value = textFlag(args, name);
+    const value = args.text(name);
     if (value?.includes(','))
       throw new UserError(`--${name} takes one value here, not ${show(value)}`, 'decode them one after the other');
     return value;
   };
   const kind = one('codec') ?? (one('ranks') === null ? 'full' : 'lla');
   const given: Record<string, string | readonly string[]> = {};
-  const constants = textFlag(args, 'constants');
+  const constants = args.text('constants');
   const { example } = SETTINGS.constants;
   for (const name of ['ratio', 'ranks', 'path', 'eviction', 'window', 'shared', 'cacheType', 'groupSize'] as const) {
     const value = one(flagOf(name));

@@ -5,11 +5,12 @@ import type { GpuDecoder } from '../../decoder/gpu/decoder.js';
 import type { PrefillMethod } from '../../decoder/gpu/prefill-methods.js';
 import { memoryModel } from '../../cost/memory.js';
 import { printable } from '../../errors.js';
+import { present } from '../../present.js';
 import { keptTokens } from '../../eviction/policy.js';
 import type { Device } from '../../gpu/index.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Task } from '../../tiny/tasks.js';
-import { formatBytes, formatMilliseconds, formatNumber, percent } from '../../numbers/units.js';
+import { counted, formatBytes, formatMilliseconds, formatNumber, percent } from '../../numbers/units.js';
 import { allocatedBytes } from '../../validate/memory/memory.js';
 import type { Loaded, RunQuestion } from './run-question.js';
 import type { SpeculationReport } from './run-speculate.js';
@@ -111,20 +112,19 @@ export function describe(
   const { device, cacheBytes, lengths, memory } = decoded;
   const { kvBytesPerToken } = memoryModel(c, q.contextTokens, q.pageTokens);
   const needsCodec = codecTensors(c.geometry, c.codec, c.path, c.branch).length > 0;
-  const warnings = [
+  const warnings = present([
     ...(from.checkpoint?.warnings ?? []),
-    ...(from.geometry.copiesKeys
-      ? ['values are keys, and cached as both: kv_cache_mode "shared", which is planned, takes half the bytes']
-      : []),
-    ...(from.checkpoint ? [] : ['the weights are fabricated: times and bytes are real, the tokens mean nothing']),
-    ...(from.checkpoint && needsCodec && !from.codec
-      ? ['the codec is fabricated and does not fit the checkpoint: the tokens mean nothing']
-      : []),
-    ...(q.fill > 0 ? ['the cache began with made-up contents: the tokens mean nothing'] : []),
-    ...(device.software
-      ? [`${device.description} is ${memory ? 'a software adapter' : 'a processor'}: its times say nothing about a GPU`]
-      : []),
-  ];
+    from.geometry.copiesKeys &&
+      'values are keys, and cached as both: kv_cache_mode "shared", which is planned, takes half the bytes',
+    !from.checkpoint && 'the weights are fabricated: times and bytes are real, the tokens mean nothing',
+    from.checkpoint &&
+      needsCodec &&
+      !from.codec &&
+      'the codec is fabricated and does not fit the checkpoint: the tokens mean nothing',
+    q.fill > 0 && 'the cache began with made-up contents: the tokens mean nothing',
+    device.software &&
+      `${device.description} is ${memory ? 'a software adapter' : 'a processor'}: its times say nothing about a GPU`,
+  ]);
   const made = g.tokens.reduce((sum, own) => sum + own.length, 0);
   const sorted = [...g.seconds].sort((a, b) => a - b);
   return {
@@ -188,8 +188,8 @@ function speculationLines(s: SpeculationReport, loops: number): string[] {
   const milliseconds = (seconds: number | null): string => (seconds === null ? '-' : formatNumber(seconds * 1e3));
   const upTo = s.acceptedUpTo.map((share) => `${percent(share)} %`).join(', ');
   return [
-    `speculation: ${s.draftLoops} of ${loops} loops proposed ${s.draftTokens} ` +
-      `token${s.draftTokens === 1 ? '' : 's'} a round; ${s.rounds} round${s.rounds === 1 ? '' : 's'}, ${s.accepted} ` +
+    `speculation: ${s.draftLoops} of ${loops} loops proposed ${counted(s.draftTokens, 'token')} ` +
+      `a round; ${counted(s.rounds, 'round')}, ${s.accepted} ` +
       `of ${s.proposed} accepted (${percent(s.acceptance)} % after accepted ones; up to each place ${upTo})`,
     `${s.passes.draft} passes of one row and ${s.passes.verify} of ${s.draftTokens + 1}; one by one ` +
       `${s.passes.without}. A token takes ${milliseconds(s.secondsPerToken)} ms, one by one ` +
@@ -208,32 +208,27 @@ export function runText(r: RunReport): string {
   const weights =
     model.weights === 'fabricated' ? `fabricated weights (seed ${model.seed})` : 'weights of the checkpoint';
   const inSequences = r.batch > 1 ? ` in ${r.batch} sequences` : '';
-  return [
-    ...(r.asked === null ? [] : [r.asked.prompt]),
+  return present([
+    r.asked?.prompt,
     ...shown.map((s, i) => `${r.batch > 1 ? `[${i}] ` : ''}${s}${verdict(i)}`),
     '',
-    `${model.name}, ${model.layers} layer${model.layers === 1 ? '' : 's'} × ${model.loops} loops, ${weights}; ` +
+    `${model.name}, ${counted(model.layers, 'layer')} × ${model.loops} loops, ${weights}; ` +
       `${r.id}; ${r.device.description}`,
-    `${r.promptTokens} prompt token${r.promptTokens === 1 ? '' : 's'} in ` +
+    `${counted(r.promptTokens, 'prompt token')} in ` +
       `${`${formatMilliseconds(r.prefillSeconds)} ms`.replace(/s ms$/, 's')}, ` +
       `${formatNumber(r.promptTokensPerSecond)} tokens/s${inSequences}${PREFILL_WORDS[r.prefillMethod]}`,
-    ...(r.tokensPerSecond === null || r.secondsPerStep === null
-      ? []
-      : [
-          `${formatNumber(r.tokensPerSecond)} tokens/s in ${r.batch} sequence${r.batch === 1 ? '' : 's'}` +
-            `${r.memory ? ' by the wall clock, compilation included' : ''}; a ` +
-            `${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ` +
-            `${r.memory ? 'device' : 'processor'})`,
-        ]),
+    r.tokensPerSecond !== null &&
+      r.secondsPerStep !== null &&
+      `${formatNumber(r.tokensPerSecond)} tokens/s in ${counted(r.batch, 'sequence')}` +
+        `${r.memory ? ' by the wall clock, compilation included' : ''}; a ` +
+        `${r.speculation ? 'round' : 'step'} takes ${formatNumber(r.secondsPerStep * 1e3)} ms (median, on the ` +
+        `${r.memory ? 'device' : 'processor'})`,
     ...(r.speculation ? speculationLines(r.speculation, r.model.loops) : []),
     `cache ${formatBytes(r.cache.allocatedBytes)} ${r.memory ? 'allocated' : 'held'}, ` +
       `${formatBytes(r.cache.bytesPerToken)} a token; ${eviction} tokens kept a sequence`,
-    ...(r.memory
-      ? [
-          `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ` +
-            `${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
-        ]
-      : []),
+    r.memory &&
+      `memory ${formatBytes(r.memory.totalBytes)}: weights ${formatBytes(r.memory.weightsBytes)}, codec ` +
+        `${formatBytes(r.memory.codecBytes)}, workspace ${formatBytes(r.memory.workspaceBytes)}`,
     '',
-  ].join('\n');
+  ]).join('\n');
 }

@@ -5,7 +5,7 @@ import { UserError } from '../../errors.js';
 import { acceptanceOf } from '../../serving/speculation.js';
 import { median } from '../../numbers/statistics.js';
 import { parseNumber } from '../../numbers/units.js';
-import { textFlag, type Args } from '../command.js';
+import { type Args } from '../command.js';
 
 const DRAFT_LOOPS = 2;
 const MOST_DRAFT_TOKENS = 64;
@@ -33,7 +33,7 @@ export interface SpeculationReport extends Draft {
 
 /** The draft that is asked for; null where none is. @throws UserError for a number out of range */
 export function readDraft(args: Args, loops: number): Draft | null {
-  const [tokens, own] = [textFlag(args, 'draft-tokens'), textFlag(args, 'draft-loops')];
+  const [tokens, own] = [args.text('draft-tokens'), args.text('draft-loops')];
   if (tokens === null) {
     if (own !== null)
       throw new UserError('--draft-loops is for speculation', 'give --draft-tokens too, or leave it out');

@@ -7,20 +7,7 @@ import { PRESET_NAMES } from '../../geometry/presets.js';
 import { GpuError, openDevice, type Device } from '../../gpu/index.js';
 import { SERVER_SETTINGS } from '../../schema/serving.js';
 import { SETTINGS } from '../../schema/settings.js';
-import {
-  OUTPUT,
-  choiceFlag,
-  formatOption,
-  isSet,
-  option,
-  outputOf,
-  textFlag,
-  toggle,
-  type Args,
-  type Command,
-  ADAPTER,
-  adapterFlags,
-} from '../command.js';
+import { OUTPUT, formatOption, option, toggle, type Args, type Command, ADAPTER } from '../command.js';
 import { asJson, interruptible, print } from '../output.js';
 import { generate } from './run-generate.js';
 import { generateInFloat64 } from './run-reference.js';
@@ -107,10 +94,10 @@ export const runCommand: Command = {
 };
 
 async function run(args: Args): Promise<ExitCode> {
-  const format = choiceFlag(args, 'format', FORMATS);
-  const quiet = isSet(args, 'quiet');
+  const format = args.choice('format', FORMATS);
+  const quiet = args.isSet('quiet');
   const loaded = loadModel(args);
-  const codecFile = textFlag(args, 'codec-weights');
+  const codecFile = args.text('codec-weights');
   let codec: SafetensorsFile | undefined;
   let device: Device | undefined;
   try {
@@ -121,14 +108,14 @@ async function run(args: Args): Promise<ExitCode> {
         : openCodecFile(codecFile, modelFingerprint(loaded, question.seed), question.candidate.codec);
     const weights = codec;
     const report = await interruptible(async (signal) => {
-      if (isSet(args, 'reference')) return generateInFloat64(loaded, question, weights, signal);
+      if (args.isSet('reference')) return generateInFloat64(loaded, question, weights, signal);
       refuseCodec(question.candidate.codec, 'gpu');
-      device = await openDevice(adapterFlags(args));
+      device = await openDevice(args.adapter());
       return generate(device, loaded, question, codec, quiet, signal);
     });
     if (!quiet && format === 'text')
       for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
-    await print(format === 'json' ? asJson(report) : runText(report), outputOf(args));
+    await print(format === 'json' ? asJson(report) : runText(report), args.output());
     return EXIT.ok;
   } catch (error) {
     throw explained(error);

@@ -2,22 +2,13 @@
 import { PRESETS } from '../../geometry/presets.js';
 import { commandLine } from '../command-line.js';
 import type { PageData } from '../page-data.js';
-import { decisionPicture } from '../pictures/index.js';
 import type { FixedPart } from '../folder.js';
 import type { Picture } from '../pictures/picture.js';
 import { simulationHtml, SIMULATION_TITLE } from '../simulation.js';
 import type { View } from '../view.js';
 import { controlsOf, type Control } from './controls.js';
 import { html, type Html } from './html.js';
-import {
-  answerSection,
-  figuresSection,
-  notesSection,
-  planSection,
-  questionSection,
-  sheetSection,
-  tableSection,
-} from './sections.js';
+import { sectionsOf } from './sections.js';
 
 const field = (c: Control): Html =>
   html`<label>${c.label} <small>${c.hint}</small>${
@@ -40,15 +31,15 @@ export function reportBody(
   parts: readonly Omit<FixedPart, 'markdown'>[],
 ): Html {
   const { report } = view;
-  const decision = decisionPicture(pictures);
+  const sections = sectionsOf(view, data.simulated ?? null, pictures);
   const kinds = [...new Set(view.all.map((e) => e.plan.codec.kind))];
   const simulation = data.simulated ? html`<a href="#simulation">${SIMULATION_TITLE}</a> ` : '';
   return html`<header class="sheet">
 <h1>${titleOf(view)}</h1>
-<div id="question">${questionSection(view, data.simulated ?? null)}</div>
-<div id="answer">${answerSection(view, data.simulated ?? null)}</div>
-<div id="decision">${figuresSection(decision === null ? [] : [decision])}</div>
-<div id="sheet">${sheetSection(view, data.simulated ?? null)}</div>
+<div id="question">${sections.question}</div>
+<div id="answer">${sections.answer}</div>
+<div id="decision">${sections.decision}</div>
+<div id="sheet">${sections.sheet}</div>
 </header>
 <main>
 <nav aria-label="Parts of this page"><a href="#ask">Change the question</a> <a href="#table">All combinations</a>\
@@ -77,9 +68,9 @@ what meets the targets</option><option value="pareto">Pareto front</option></sel
 <button type="button" id="save">Save these plans as JSON</button>
 <p id="count" role="status"></p>
 </div>
-<div class="scroll" id="rows" role="region" aria-label="All combinations" tabindex="0">${tableSection(view)}</div>
+<div class="scroll" id="rows" role="region" aria-label="All combinations" tabindex="0">${sections.rows}</div>
 <h2 id="memory">The plan and its memory</h2>
-<div id="plan">${planSection(view)}</div>
+<div id="plan">${sections.plan}</div>
 ${
   data.simulated
     ? html`<h2 id="simulation">${SIMULATION_TITLE}</h2>
@@ -89,9 +80,9 @@ ${simulationHtml(data.simulated)}
 }<h2 id="pictures">Pictures</h2>
 <p>What is drawn solid and filled was counted or measured; what is dashed and hollow is an estimate of kernels that \
 nobody has measured.</p>
-<div id="figures">${figuresSection(pictures.filter((p) => p !== decision))}</div>
+<div id="figures">${sections.figures}</div>
 <h2 id="doubts">Before you believe it</h2>
-<div id="notes">${notesSection(view)}</div>
+<div id="notes">${sections.notes}</div>
 ${parts.map(
   ({ id, title, html: content }) => html`<h2 id="${id}">${title}</h2>
 <div id="${id}-part">${content}</div>

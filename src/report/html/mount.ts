@@ -7,23 +7,14 @@ import { hasSolution } from '../../plan/plan.js';
 import { commandLine } from '../command-line.js';
 import { fleetJson } from '../plan-json.js';
 import type { PageData } from '../page-data.js';
-import { decisionPicture, picturesOf, servingPictures } from '../pictures/index.js';
+import { picturesOf, servingPictures } from '../pictures/index.js';
 import { UserError } from '../../errors.js';
 import { jsonText } from '../../io/json.js';
 import type { Simulated } from '../simulation.js';
 import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
 import { drawing } from './charts.js';
-import type { Html } from './html.js';
-import {
-  answerSection,
-  figuresSection,
-  notesSection,
-  planSection,
-  questionSection,
-  sheetSection,
-  tableSection,
-} from './sections.js';
+import { sectionsOf } from './sections.js';
 import { filterRows, sortRows } from './table.js';
 
 /** Typing pauses this long, milliseconds, before the page plans. */
@@ -48,11 +39,6 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   const served = data.simulated?.report ? servingPictures(data.simulated.report) : [];
   /** What the page saves. */
   let answered: object | null = null;
-
-  const fill = (id: string, content: Html): void => {
-    // Sections escape every value (html.ts); the page's content policy runs no other script either way.
-    element(id).innerHTML = content.text;
-  };
 
   function values(): ControlValues {
     const content = new FormData(form);
@@ -89,15 +75,8 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     answered = shown.fleet ? fleetJson([{ ...shown.fleet, simulated: simulated?.fleet ?? null }]) : shown.report;
     const pictures = [...picturesOf(shown), ...served];
     if (!first) {
-      fill('question', questionSection(shown, simulated));
-      fill('answer', answerSection(shown, simulated));
-      fill('plan', planSection(shown));
-      fill('rows', tableSection(shown));
-      fill('notes', notesSection(shown));
-      const decision = decisionPicture(pictures);
-      fill('decision', figuresSection(decision === null ? [] : [decision]));
-      fill('sheet', sheetSection(shown, simulated));
-      fill('figures', figuresSection(pictures.filter((p) => p !== decision)));
+      // Sections escape every value (html.ts); the page's content policy runs no other script either way.
+      for (const [id, { text }] of Object.entries(sectionsOf(shown, simulated, pictures))) element(id).innerHTML = text;
       status(
         hasSolution(shown.report)
           ? `Planned anew: ${shown.report.plans.length} combinations answer.`

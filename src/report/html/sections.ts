@@ -5,7 +5,6 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
-import { LIMIT_WORDS } from '../text/words.js';
 import { chosenId, type AnswerLine } from '../text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
 import {
@@ -17,14 +16,33 @@ import {
   sheetColumns,
   type DecisionRow,
 } from '../decision.js';
-import { FIELDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
+import { FIELDS, LIMIT_WORDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
 import { shownDecode, timeWords } from '../../plan/words/words.js';
+import { decisionPicture } from '../pictures/index.js';
 import { batchOf, memoryColumns, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { firstPage, type Simulated } from '../simulation.js';
 import { htmlTable } from '../tables.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
+
+/**
+ * What the page shows of a question, by the id of the element that holds it.
+ * @param simulated of this very question
+ */
+export function sectionsOf(view: View, simulated: Simulated | null, pictures: readonly Picture[]) {
+  const decision = decisionPicture(pictures);
+  return {
+    question: questionSection(view, simulated),
+    answer: answerSection(view, simulated),
+    decision: figuresSection(decision === null ? [] : [decision]),
+    sheet: sheetSection(view, simulated),
+    rows: tableSection(view),
+    plan: planSection(view),
+    figures: figuresSection(pictures.filter((p) => p !== decision)),
+    notes: notesSection(view),
+  };
+}
 
 /** What is asked, in a line. @param simulated of this very question */
 export const questionSection = (view: View, simulated: Simulated | null): Html =>
@@ -88,7 +106,7 @@ const badge = (evidence: string | null): Html =>
     : html`<span class="evidence ${evidence.split(' ')[0]}">${evidence}</span>`;
 
 /** The recommended plan: what it is, and what fills the memory. */
-export function planSection(view: View): Html {
+function planSection(view: View): Html {
   const { report } = view;
   const plan = shownPlan(view);
   const vram = report.device.vramBytes;
@@ -155,10 +173,7 @@ function columnsOf(report: PlanReport): TableColumn[] {
     column('run', 'run', FIELDS.run),
     column('time', 'ms a token', FIELDS.time),
     column('rate', 'tok/s', FIELDS.rate),
-    {
-      ...column('published', 'tok/s as published', FIELDS.published),
-      cell: (p) => FIELDS.published.cell(p) || '–',
-    },
+    { ...column('published', 'tok/s as published', FIELDS.published), cell: (p) => FIELDS.published.cell(p) || '–' },
     ...(report.settings.usdPerHour === null ? [] : [column('usd', '$ per M tokens', FIELDS.usd)]),
     column('quality', title, quality),
     column('kept', 'quality kept', FIELDS.keeps),
@@ -178,7 +193,7 @@ function columnsOf(report: PlanReport): TableColumn[] {
 }
 
 /** Every combination; those that miss a target are in it, marked, with the reason. */
-export function tableSection(view: View): Html {
+function tableSection(view: View): Html {
   const { report } = view;
   const columns = columnsOf(report);
   const chosen = chosenId(report);
@@ -219,7 +234,7 @@ export function tableSection(view: View): Html {
 }
 
 /** Notes before believing: notes, contradictions, combinations that cannot be. */
-export function notesSection({ report }: View): Html {
+function notesSection({ report }: View): Html {
   const details = (title: string, items: readonly Html[]): Html | string =>
     items.length === 0 ? '' : html`<details><summary>${title} (${items.length})</summary><ul>${items}</ul></details>`;
   const contradictions = report.contradictions.map((c) => {

@@ -5,6 +5,7 @@ import { allocatedTokens, type Eviction } from '../../eviction/policy.js';
 import { bytesPerSequence, maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
 import { formatBytes, formatCount, formatTokens } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { type Evaluated, type View, shownPlan } from '../view.js';
 import { endLabels, notes } from './marks.js';
 import { picture, type Picture } from './picture.js';
@@ -29,17 +30,15 @@ function rowsOf(view: View): Evaluated[] {
   const ordered = [...distinct].sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
   const shown = shownPlan(view)?.codec.label;
   const latent = ordered.filter((e) => codecSpec(e.plan.codec).latentFor === 'one-head');
-  const pick = [
+  const pick = present([
     ordered.find((e) => isUncompressed(e.plan.codec)),
     ordered.find((e) => e.plan.codec.label === shown),
     latent[0],
     latent[Math.floor(latent.length / 2)],
     latent.at(-1),
-    ...(latent.length === 0 ? [ordered.at(-1)] : []),
-  ];
-  return [...new Set(pick.filter((e): e is Evaluated => e !== undefined))]
-    .slice(0, MOST_LINES)
-    .sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
+    latent.length === 0 && ordered.at(-1),
+  ]);
+  return [...new Set(pick)].slice(0, MOST_LINES).sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
 }
 
 /** Budgets are those of a policy without state of its own: StreamingLLM's; H2O keeps one token and its masses more. */

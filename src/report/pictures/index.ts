@@ -1,5 +1,6 @@
 /** All pictures of a report, in the order in which they are read. A picture without data is absent. */
 import type { SimulationReport } from '../../serving/types.js';
+import { present } from '../../present.js';
 import type { View } from '../view.js';
 import { evictionPictures } from './eviction-budget.js';
 import type { Fidelity } from '../../plan/evaluate/fidelity.js';
@@ -44,14 +45,14 @@ export const decisionPicture = (pictures: readonly Picture[]): Picture | null =>
 
 /** What was measured of a model: cost by ratio, retrieval, rollouts. */
 export const fidelityPictures = (f: Fidelity): Picture[] =>
-  [klAgainstRatio(f), retrievalMap(f), rolloutAgreement(f)].filter((p) => p !== null);
+  present([klAgainstRatio(f), retrievalMap(f), rolloutAgreement(f)]);
 
 /** What happens when requests arrive: over time, by share of the requests, by their rate, and by ways of serving. */
 export const servingPictures = (r: SimulationReport): Picture[] =>
-  [servingTimeline(r), servingPercentiles(r), servingRate(r), servingWays(r)].filter((p) => p !== null);
+  present([servingTimeline(r), servingPercentiles(r), servingRate(r), servingWays(r)]);
 
 export function picturesOf(view: View): Picture[] {
-  return [
+  return present([
     usersAgainstSpeed(view),
     memoryBreakdown(view),
     timeAgainstContext(view),
@@ -61,5 +62,5 @@ export function picturesOf(view: View): Picture[] {
     ...(view.all.some((e) => e.plan.eviction && !e.plan.beside) ? evictionPictures(view) : []),
     predictedAgainstMeasured(view),
     kernelRoofline(view),
-  ].filter((p) => p !== null);
+  ]);
 }

@@ -6,11 +6,12 @@ import type { Pricer } from '../../cost/latency.js';
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
 import { median } from '../../numbers/statistics.js';
+import { present } from '../../present.js';
 import { formatCount, formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
 import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
-import { colourOf, faded, markOf } from './theme.js';
+import { colourOf, faded, lineStyle, markStyle } from './theme.js';
 
 type Measured = NonNullable<View['sources']['calibration']>;
 
@@ -110,10 +111,7 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
               label: 'ceiling',
               data: roof,
               showLine: true,
-              borderColor: theme.ink,
-              borderWidth: 2,
-              pointRadius: 0,
-              pointStyle: 'line' as const,
+              ...lineStyle(theme.ink),
             },
             ...(tuned.length === 0
               ? []
@@ -121,26 +119,20 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
                   {
                     label: 'tuned kernels; %: median share of their rate',
                     data: tuned,
+                    ...markStyle(0, theme.ink, 4.5, 1.5),
                     pointStyle: 'dash' as const,
-                    pointRadius: 4.5,
-                    pointBorderWidth: 1.5,
-                    pointBorderColor: theme.ink,
-                    borderColor: theme.ink,
-                    backgroundColor: theme.ink,
                   },
                 ]),
             ...kernels.map((k, i) => ({
-              label: [k.kernel, k.stale && '(older source)', k.attainableShare !== null && `${share(k)} %`]
-                .filter((word) => word !== false)
-                .join(' '),
+              label: present([
+                k.kernel,
+                k.stale && '(older source)',
+                k.attainableShare !== null && `${share(k)} %`,
+              ]).join(' '),
               data: [...k.points],
-              pointStyle: markOf(i),
-              pointRadius: 4.5,
-              pointBorderWidth: 1.5,
+              ...markStyle(i, colourOf(theme, i), 4.5, 1.5),
               pointBackgroundColor: k.stale ? theme.paper : faded(colourOf(theme, i), 0.7),
-              pointBorderColor: colourOf(theme, i),
               backgroundColor: k.stale ? theme.paper : colourOf(theme, i),
-              borderColor: colourOf(theme, i),
             })),
           ],
         },

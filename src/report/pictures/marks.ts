@@ -14,10 +14,31 @@ export interface Note {
   readonly dot?: boolean;
 }
 
-const place = (chart: Chart, x: number, y: number): { x: number; y: number } => ({
-  x: chart.scales['x']?.getPixelForValue(x) ?? 0,
-  y: chart.scales['y']?.getPixelForValue(y) ?? 0,
+/** Pixels of a value on an axis. */
+export const pixelOf = ({ scales }: Pick<Chart, 'scales'>, axis: 'x' | 'y', value: number): number =>
+  scales[axis]?.getPixelForValue(value) ?? 0;
+
+/** A plugin that draws below or over the data, and leaves the canvas's settings as they were. */
+export const layer = (
+  id: string,
+  when: 'beforeDatasetsDraw' | 'afterDatasetsDraw',
+  draw: (ctx: CanvasRenderingContext2D, chart: Chart) => void,
+): Plugin => ({
+  id,
+  [when]: (chart: Chart) => {
+    chart.ctx.save();
+    draw(chart.ctx, chart);
+    chart.ctx.restore();
+  },
 });
+
+/** The font of words in a picture. @returns its size, pixels */
+function useFont(ctx: CanvasRenderingContext2D, theme: Theme): number {
+  const size = theme.embedded ? 11 : 13;
+  ctx.font = `${size}px ${theme.font}`;
+  ctx.textBaseline = 'middle';
+  return size;
+}
 
 interface Box {
   left: number;
@@ -30,58 +51,51 @@ const overlaps = (a: Box, b: Box): boolean =>
 
 /** Words beside points, moved or left out where they would cover each other. */
 export function notes(theme: Theme, list: readonly Note[]): Plugin {
-  return {
-    id: 'notes',
-    afterDatasetsDraw: (chart) => {
-      const { ctx, chartArea } = chart;
-      const size = theme.embedded ? 11 : 13;
-      const taken: Box[] = marksOf(chart);
-      ctx.save();
-      ctx.font = `${size}px ${theme.font}`;
-      ctx.textBaseline = 'middle';
-      for (const note of list) {
-        const at = place(chart, note.x, note.y);
-        if (note.dot === true) ring(ctx, at, theme);
-        const width = ctx.measureText(note.text).width;
-        const spots: { x: number; y: number }[] = [
-          ...(note.side === 'above'
-            ? [{ x: at.x - width / 2, y: at.y - 16 }]
-            : note.side === 'left'
-              ? [{ x: at.x - width - 9, y: at.y }]
-              : [{ x: at.x + 9, y: at.y }]),
-          { x: at.x + 9, y: at.y - 12 },
-          { x: at.x + 9, y: at.y + 12 },
-          { x: at.x - width - 9, y: at.y - 12 },
-          { x: at.x - width - 9, y: at.y + 12 },
-          { x: at.x - width / 2, y: at.y + 18 },
-          { x: at.x - width / 2, y: at.y - 18 },
-        ];
-        for (const spot of spots) {
-          const box = {
-            left: spot.x - 2,
-            right: spot.x + width + 2,
-            top: spot.y - size / 2 - 2,
-            bottom: spot.y + size / 2 + 2,
-          };
-          if (
-            box.left < chartArea.left ||
-            box.right > chart.width - 1 ||
-            box.top < chartArea.top ||
-            box.bottom > chartArea.bottom ||
-            taken.some((t) => overlaps(t, box))
-          )
-            continue;
-          taken.push(box);
-          ctx.fillStyle = `${theme.paper}cc`;
-          ctx.fillRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
-          ctx.fillStyle = theme.ink;
-          ctx.fillText(note.text, spot.x, spot.y);
-          break;
-        }
+  return layer('notes', 'afterDatasetsDraw', (ctx, chart) => {
+    const { chartArea } = chart;
+    const taken: Box[] = marksOf(chart);
+    const size = useFont(ctx, theme);
+    for (const note of list) {
+      const at = { x: pixelOf(chart, 'x', note.x), y: pixelOf(chart, 'y', note.y) };
+      if (note.dot === true) ring(ctx, at, theme);
+      const width = ctx.measureText(note.text).width;
+      const spots: { x: number; y: number }[] = [
+        ...(note.side === 'above'
+          ? [{ x: at.x - width / 2, y: at.y - 16 }]
+          : note.side === 'left'
+            ? [{ x: at.x - width - 9, y: at.y }]
+            : [{ x: at.x + 9, y: at.y }]),
+        { x: at.x + 9, y: at.y - 12 },
+        { x: at.x + 9, y: at.y + 12 },
+        { x: at.x - width - 9, y: at.y - 12 },
+        { x: at.x - width - 9, y: at.y + 12 },
+        { x: at.x - width / 2, y: at.y + 18 },
+        { x: at.x - width / 2, y: at.y - 18 },
+      ];
+      for (const spot of spots) {
+        const box = {
+          left: spot.x - 2,
+          right: spot.x + width + 2,
+          top: spot.y - size / 2 - 2,
+          bottom: spot.y + size / 2 + 2,
+        };
+        if (
+          box.left < chartArea.left ||
+          box.right > chart.width - 1 ||
+          box.top < chartArea.top ||
+          box.bottom > chartArea.bottom ||
+          taken.some((t) => overlaps(t, box))
+        )
+          continue;
+        taken.push(box);
+        ctx.fillStyle = `${theme.paper}cc`;
+        ctx.fillRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
+        ctx.fillStyle = theme.ink;
+        ctx.fillText(note.text, spot.x, spot.y);
+        break;
       }
-      ctx.restore();
-    },
-  };
+    }
+  });
 }
 
 /**
@@ -92,37 +106,28 @@ export function endLabels(
   theme: Theme,
   list: readonly { readonly y: number; readonly text: string; readonly colour: string }[],
 ): Plugin {
-  return {
-    id: 'end-labels',
-    afterDatasetsDraw: ({ ctx, chartArea, scales }) => {
-      const size = theme.embedded ? 11 : 13;
-      const gap = size + 2;
-      const at = list
-        .map((l) => ({ ...l, end: scales['y']?.getPixelForValue(l.y) ?? 0 }))
-        .sort((a, b) => a.end - b.end);
-      const rows: number[] = [];
-      for (const l of at) rows.push(Math.max(l.end, (rows.at(-1) ?? -Infinity) + gap));
-      // Words that were pushed below the plot are pushed back up.
-      for (let i = rows.length - 1, limit = chartArea.bottom + gap / 2; i >= 0; i--) {
-        rows[i] = Math.min(rows[i] as number, limit);
-        limit = (rows[i] as number) - gap;
-      }
-      ctx.save();
-      ctx.font = `${size}px ${theme.font}`;
-      ctx.textBaseline = 'middle';
-      at.forEach((l, i) => {
-        ctx.strokeStyle = l.colour;
-        ctx.lineWidth = 1;
-        ctx.beginPath();
-        ctx.moveTo(chartArea.right + 6, l.end);
-        ctx.lineTo(chartArea.right + 14, rows[i] as number);
-        ctx.stroke();
-        ctx.fillStyle = theme.ink;
-        ctx.fillText(l.text, chartArea.right + 17, rows[i] as number);
-      });
-      ctx.restore();
-    },
-  };
+  return layer('end-labels', 'afterDatasetsDraw', (ctx, chart) => {
+    const { chartArea } = chart;
+    const gap = useFont(ctx, theme) + 2;
+    const at = list.map((l) => ({ ...l, end: pixelOf(chart, 'y', l.y) })).sort((a, b) => a.end - b.end);
+    const rows: number[] = [];
+    for (const l of at) rows.push(Math.max(l.end, (rows.at(-1) ?? -Infinity) + gap));
+    // Words that were pushed below the plot are pushed back up.
+    for (let i = rows.length - 1, limit = chartArea.bottom + gap / 2; i >= 0; i--) {
+      rows[i] = Math.min(rows[i] as number, limit);
+      limit = (rows[i] as number) - gap;
+    }
+    at.forEach((l, i) => {
+      ctx.strokeStyle = l.colour;
+      ctx.lineWidth = 1;
+      ctx.beginPath();
+      ctx.moveTo(chartArea.right + 6, l.end);
+      ctx.lineTo(chartArea.right + 14, rows[i] as number);
+      ctx.stroke();
+      ctx.fillStyle = theme.ink;
+      ctx.fillText(l.text, chartArea.right + 17, rows[i] as number);
+    });
+  });
 }
 
 /** Marks of the points drawn: words may not cover them. */
@@ -153,29 +158,25 @@ export interface Whisker {
 
 /** Vertical intervals with end caps. */
 export function whiskers(list: readonly Whisker[]): Plugin {
-  return {
-    id: 'whiskers',
-    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
-      ctx.save();
-      ctx.lineWidth = 1.2;
-      for (const w of list) {
-        const x = scales['x']?.getPixelForValue(w.x) ?? 0;
-        const clamp = (value: number): number =>
-          Math.min(chartArea.bottom, Math.max(chartArea.top, scales['y']?.getPixelForValue(value) ?? 0));
-        const [low, high] = [clamp(w.low), clamp(w.high)];
-        ctx.strokeStyle = w.colour;
-        ctx.beginPath();
-        ctx.moveTo(x, low);
-        ctx.lineTo(x, high);
-        for (const y of [low, high]) {
-          ctx.moveTo(x - 4, y);
-          ctx.lineTo(x + 4, y);
-        }
-        ctx.stroke();
+  return layer('whiskers', 'beforeDatasetsDraw', (ctx, chart) => {
+    const { chartArea } = chart;
+    ctx.lineWidth = 1.2;
+    for (const w of list) {
+      const x = pixelOf(chart, 'x', w.x);
+      const clamp = (value: number): number =>
+        Math.min(chartArea.bottom, Math.max(chartArea.top, pixelOf(chart, 'y', value)));
+      const [low, high] = [clamp(w.low), clamp(w.high)];
+      ctx.strokeStyle = w.colour;
+      ctx.beginPath();
+      ctx.moveTo(x, low);
+      ctx.lineTo(x, high);
+      for (const y of [low, high]) {
+        ctx.moveTo(x - 4, y);
+        ctx.lineTo(x + 4, y);
       }
-      ctx.restore();
-    },
-  };
+      ctx.stroke();
+    }
+  });
 }
 
 /** Paper behind the picture, and its evidence and source below, where no page around it says so. */

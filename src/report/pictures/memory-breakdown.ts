@@ -1,8 +1,9 @@
 /** What fills the memory when each plan runs at its own batch: weights, codec, caches, workspace, reserve, the rest. */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
+import { present } from '../../present.js';
 import { planName } from '../../plan/words/words.js';
-import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { counted, formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { decisionRows, FAILS } from '../decision.js';
 import { left, right, type Column } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
@@ -58,12 +59,12 @@ export function memoryColumns(plan: Plan, vramBytes: number, title: string): Col
 /** The plans that the answer names, and the full cache. */
 function breakdownRows(view: View): Plan[] {
   const { report } = view;
-  const named = [
+  const named = present([
     shownPlan(view),
     ...decisionRows(report).flatMap((r) => (r.role === FAILS ? [] : [r.plan])),
     view.all.find((e) => isUncompressed(e.plan.codec) && !e.plan.eviction)?.plan,
     report.plans[0],
-  ].filter((p) => p !== undefined && p !== null);
+  ]);
   return named.filter((p, i) => named.findIndex((q) => q.id === p.id) === i).slice(0, MOST_ROWS);
 }
 
@@ -102,8 +103,8 @@ export function memoryBreakdown(view: View): Picture | null {
       rows
         .map(
           (p, i) =>
-            `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ${batchOf(p)} ` +
-            `sequence${batchOf(p) === 1 ? '' : 's'}${(used[i] as number) > vram ? ', which does not fit' : ''}`,
+            `${planName(p)} takes ${formatDecimalBytes(used[i] as number)} at ` +
+            `${counted(batchOf(p), 'sequence')}${(used[i] as number) > vram ? ', which does not fit' : ''}`,
         )
         .join('; ') + '.',
     draw: (theme) => {

@@ -6,7 +6,7 @@ import type { View } from '../view.js';
 import { whiskers } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
-import { colourOf, evidenceStyle, faded, markOf } from './theme.js';
+import { colourOf, evidenceStyle, faded, lineStyle, markStyle } from './theme.js';
 
 export function predictedAgainstMeasured({ validation }: View): Picture | null {
   const steps = validation?.latency?.steps ?? [];
@@ -42,25 +42,16 @@ export function predictedAgainstMeasured({ validation }: View): Picture | null {
               label: 'equal',
               data: [range.min, range.max].map((x) => ({ x, y: x })),
               showLine: true,
-              borderColor: theme.ink,
-              borderWidth: 1.5,
-              pointRadius: 0,
-              pointStyle: 'line' as const,
+              ...lineStyle(theme.ink, 1.5),
             },
             ...kinds.map((kind, i) => {
-              const { pointBackgroundColor, pointBorderColor } = evidenceStyle(kind, colourOf(theme, i), theme.paper);
+              const { pointBackgroundColor: fill } = evidenceStyle(kind, colourOf(theme, i), theme.paper);
               return {
                 label: kind,
                 data: steps
                   .filter((s) => s.evidence === kind)
                   .map((s) => ({ x: s.measuredSeconds * 1e3, y: s.predicted.estimate * 1e3 })),
-                pointStyle: markOf(i),
-                pointRadius: 5,
-                pointBorderWidth: 1.5,
-                pointBackgroundColor,
-                pointBorderColor,
-                backgroundColor: pointBackgroundColor,
-                borderColor: colourOf(theme, i),
+                ...markStyle(i, colourOf(theme, i), 5, 1.5, fill),
               };
             }),
           ],

@@ -3,8 +3,9 @@ import type { Plugin } from 'chart.js';
 import { lossTable, type LossTable } from '../decision.js';
 import { shareText } from '../text/text.js';
 import type { View } from '../view.js';
+import { layer, pixelOf } from './marks.js';
 import { picture, type Picture } from './picture.js';
-import { axis, colourOf, markOf, type Theme } from './theme.js';
+import { axis, colourOf, markStyle, type Theme } from './theme.js';
 
 const MOST_TASKS = 12;
 
@@ -47,13 +48,7 @@ export function qualityByTask(view: View): Picture | null {
             label: plan,
             data: table.rows.map((r) => (r.scores[i] ? r.scores[i].share * 100 : null)) as number[],
             showLine: false,
-            pointStyle: markOf(i),
-            pointRadius: 7,
-            pointBorderWidth: 2,
-            pointBackgroundColor: colourOf(theme, i + 1),
-            pointBorderColor: colourOf(theme, i + 1),
-            borderColor: colourOf(theme, i + 1),
-            backgroundColor: colourOf(theme, i + 1),
+            ...markStyle(i, colourOf(theme, i + 1), 7, 2),
           })),
         },
         options: { indexAxis: 'y' },
@@ -75,21 +70,17 @@ export function qualityByTask(view: View): Picture | null {
 
 /** Vertical lines: the uncompressed model, and what must be kept. */
 function limits(theme: Theme, at: readonly number[]): Plugin {
-  return {
-    id: 'limits',
-    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
-      ctx.save();
-      ctx.strokeStyle = theme.muted;
-      at.forEach((value, i) => {
-        const x = scales['x']?.getPixelForValue(value) ?? 0;
-        ctx.lineWidth = i === 0 ? 1 : 2;
-        ctx.setLineDash(i === 0 ? [] : [6, 4]);
-        ctx.beginPath();
-        ctx.moveTo(x, chartArea.top);
-        ctx.lineTo(x, chartArea.bottom);
-        ctx.stroke();
-      });
-      ctx.restore();
-    },
-  };
+  return layer('limits', 'beforeDatasetsDraw', (ctx, chart) => {
+    const { chartArea } = chart;
+    ctx.strokeStyle = theme.muted;
+    at.forEach((value, i) => {
+      const x = pixelOf(chart, 'x', value);
+      ctx.lineWidth = i === 0 ? 1 : 2;
+      ctx.setLineDash(i === 0 ? [] : [6, 4]);
+      ctx.beginPath();
+      ctx.moveTo(x, chartArea.top);
+      ctx.lineTo(x, chartArea.bottom);
+      ctx.stroke();
+    });
+  });
 }

@@ -5,6 +5,7 @@ import { ratioLabel } from '../../codecs/ranks.js';
 import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { formatTokens } from '../../numbers/units.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
+import { layer, pixelOf } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { axis, type Theme } from './theme.js';
 
@@ -93,27 +94,22 @@ const mixed = (share: number): string =>
   `rgb(${NONE.map((from, i) => Math.round(from + share * ((ALL[i] as number) - from))).join(', ')})`;
 
 function cells(theme: Theme, map: Map): Plugin {
-  return {
-    id: 'cells',
-    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
-      const width = chartArea.width / map.rows.length;
-      const height = chartArea.height / map.contexts.length;
-      ctx.save();
-      ctx.textAlign = 'center';
-      ctx.textBaseline = 'middle';
-      ctx.font = `${theme.embedded ? 12 : 15}px ${theme.font}`;
-      map.rows.forEach((row, i) =>
-        map.contexts.forEach((context, j) => {
-          const score = map.score(row, context);
-          if (score === null) return;
-          const [cx, cy] = [scales['x']?.getPixelForValue(i) ?? 0, scales['y']?.getPixelForValue(j) ?? 0];
-          ctx.fillStyle = mixed(score);
-          ctx.fillRect(cx - width / 2 + 1, cy - height / 2 + 1, width - 2, height - 2);
-          ctx.fillStyle = score > 0.45 ? '#ffffff' : '#1b1f24';
-          ctx.fillText(score.toFixed(2), cx, cy);
-        }),
-      );
-      ctx.restore();
-    },
-  };
+  return layer('cells', 'beforeDatasetsDraw', (ctx, chart) => {
+    const width = chart.chartArea.width / map.rows.length;
+    const height = chart.chartArea.height / map.contexts.length;
+    ctx.textAlign = 'center';
+    ctx.textBaseline = 'middle';
+    ctx.font = `${theme.embedded ? 12 : 15}px ${theme.font}`;
+    map.rows.forEach((row, i) =>
+      map.contexts.forEach((context, j) => {
+        const score = map.score(row, context);
+        if (score === null) return;
+        const [cx, cy] = [pixelOf(chart, 'x', i), pixelOf(chart, 'y', j)];
+        ctx.fillStyle = mixed(score);
+        ctx.fillRect(cx - width / 2 + 1, cy - height / 2 + 1, width - 2, height - 2);
+        ctx.fillStyle = score > 0.45 ? '#ffffff' : '#1b1f24';
+        ctx.fillText(score.toFixed(2), cx, cy);
+      }),
+    );
+  });
 }

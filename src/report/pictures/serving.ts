@@ -1,10 +1,11 @@
 /** What happens when requests arrive: over time, by share of the requests, by their rate, by ways of serving. */
 import type { SimulationReport, SustainedRate, WayRow } from '../../serving/types.js';
+import { present } from '../../present.js';
 import { machineWords, shownOf } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
-import { axis, colourOf, markOf } from './theme.js';
+import { axis, colourOf, lineStyle, markStyle } from './theme.js';
 import type { TimelinePoint } from '../../serving/timeline.js';
 import { notes, whiskers } from './marks.js';
 
@@ -12,10 +13,10 @@ import { notes, whiskers } from './marks.js';
 export function servingRate(r: SimulationReport): Picture | null {
   const has = (s: SustainedRate): boolean => (s.curve ?? []).length > 1;
   const all = r.candidates ?? [];
-  const shown = [
+  const shown = present([
     all.find((s) => s.servedBy !== null && has(s)),
     all.find((s) => s.servedBy === null && has(s)),
-  ].flatMap((s) => (s ? [s] : []));
+  ]);
   const first = shown[0];
   if (!first) return null;
   const { ttftSeconds, tpotSeconds, percentile } = r.targets;
@@ -41,12 +42,9 @@ export function servingRate(r: SimulationReport): Picture | null {
       const line = (label: string, colour: string, data: { x: number; y: number }[], dash: number[], points = 3) => ({
         label,
         data,
-        borderColor: colour,
-        backgroundColor: colour,
-        borderWidth: 2,
+        ...lineStyle(colour),
         borderDash: dash,
         pointRadius: points,
-        pointStyle: 'line' as const,
       });
       // In the colour of the latency that it bounds.
       const target = (label: string, index: number, y: number) =>
@@ -120,11 +118,7 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
           datasets: CURVES.map(([label, key], i) => ({
             label,
             data: percentiles[key].map((ms, j) => ({ x: ms / 1e3, y: percentiles.percent[j]! })),
-            borderColor: colourOf(theme, i),
-            backgroundColor: colourOf(theme, i),
-            borderWidth: 2,
-            pointRadius: 0,
-            pointStyle: 'line' as const,
+            ...lineStyle(colourOf(theme, i)),
           })),
         },
         scales: {
@@ -161,11 +155,7 @@ export function servingTimeline(r: SimulationReport): Picture | null {
         label,
         yAxisID,
         data: run.timeline.map((p) => ({ x: p.time - begin, y: of(p) })),
-        borderColor: colourOf(theme, i),
-        backgroundColor: colourOf(theme, i),
-        borderWidth: 2,
-        pointRadius: 0,
-        pointStyle: 'line' as const,
+        ...lineStyle(colourOf(theme, i)),
       });
       return {
         type: 'line',
@@ -228,13 +218,8 @@ export function servingWays(r: SimulationReport): Picture | null {
               label: way,
               data: own.map(of),
               showLine: false,
-              pointStyle: markOf(i),
-              pointRadius: 7,
-              pointBorderWidth: 2,
+              ...markStyle(i, colour, 7, 2),
               pointBackgroundColor: own.map((row) => (row.servedBy === null ? theme.paper : colour)),
-              pointBorderColor: colour,
-              borderColor: colour,
-              backgroundColor: colour,
             };
           }),
         },

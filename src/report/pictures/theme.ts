@@ -52,6 +52,32 @@ export const faded = (colour: string, opacity: number): string =>
     .toString(16)
     .padStart(2, '0')}`;
 
+/** A line without marks. */
+export const lineStyle = (colour: string, borderWidth = 2) => ({
+  borderColor: colour,
+  backgroundColor: colour,
+  borderWidth,
+  pointRadius: 0,
+  pointStyle: 'line' as const,
+});
+
+/** The marks of a series. @param fill what they are filled with, where that is not their colour */
+export const markStyle = (
+  index: number,
+  colour: string,
+  pointRadius: number,
+  pointBorderWidth: number,
+  fill = colour,
+) => ({
+  pointStyle: markOf(index),
+  pointRadius,
+  pointBorderWidth,
+  pointBackgroundColor: fill,
+  pointBorderColor: colour,
+  backgroundColor: fill,
+  borderColor: colour,
+});
+
 /** How the line and the mark of an evidence look: what was not measured is dashed and hollow. */
 export function evidenceStyle(
   evidence: Evidence,

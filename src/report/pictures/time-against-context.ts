@@ -5,10 +5,9 @@ import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
 import { configurationOf, usableBytes } from '../../plan/evaluate/evaluate.js';
 import { planName } from '../../plan/words/words.js';
-import { formatNumber, formatTokens } from '../../numbers/units.js';
+import { counted, formatNumber, formatTokens } from '../../numbers/units.js';
 import { commonBatch, drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
-import { allCrossings, type Crossing } from './crossings.js';
 import { notes } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, powersOfTwo, spread, tokenScale } from './scales.js';
@@ -75,15 +74,14 @@ export function timeAgainstContext(view: View): Picture | null {
   const ends = lines.map((l) => `${l.label} reaches ${formatTokens(l.points.at(-1)?.x ?? 0)} tokens`);
   return picture({
     id: 'time-against-context',
-    title: `How long does a token take as the context grows, at ${batch} sequence${batch === 1 ? '' : 's'}?`,
+    title: `How long does a token take as the context grows, at ${counted(batch, 'sequence')}?`,
     subtitle:
       `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % ` +
       'intervals; lines end where memory does',
     evidence,
     source: timeSource(view),
     summary:
-      `At ${batch} sequence${batch === 1 ? '' : 's'} ` +
-      `${ends.join(', ')}.` +
+      `At ${counted(batch, 'sequence')} ${ends.join(', ')}.` +
       (crossings.length === 0 ? '' : ` By the estimates ${crossings.map(crossingWords).join('; ')}.`),
     draw: (theme) => {
       return {
@@ -135,4 +133,53 @@ function datasets(theme: Theme, line: TimeLine, index: number): ChartDataset[] {
       fill: false,
     },
   ];
+}
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+export interface Line {
+  readonly label: string;
+  readonly points: readonly Point[];
+}
+
+export interface Crossing {
+  readonly x: number;
+  readonly y: number;
+  /** The line that is lower from here on. */
+  readonly lower: string;
+  readonly upper: string;
+}
+
+/** Crossings of two lines that share their x values, found between neighbours by straight lines in log-log. */
+export function crossingsOf(a: Line, b: Line): Crossing[] {
+  const found: Crossing[] = [];
+  const other = new Map(b.points.map((p) => [p.x, p.y]));
+  const shared = a.points
+    .filter((p) => other.has(p.x))
+    .map((p) => ({ x: p.x, a: Math.log(p.y), gap: Math.log(p.y / (other.get(p.x) as number)) }));
+  // Lines that touch without crossing, or that coincide, do not cross.
+  let before: (typeof shared)[number] | undefined;
+  for (const at of shared) {
+    if (at.gap === 0) continue;
+    if (before && Math.sign(before.gap) !== Math.sign(at.gap)) {
+      const share = before.gap / (before.gap - at.gap);
+      const x = Math.exp(Math.log(before.x) + share * Math.log(at.x / before.x));
+      found.push({
+        x,
+        y: Math.exp(before.a + share * (at.a - before.a)),
+        lower: at.gap < 0 ? a.label : b.label,
+        upper: at.gap < 0 ? b.label : a.label,
+      });
+    }
+    before = at;
+  }
+  return found;
+}
+
+/** All crossings between lines, by their x. */
+export function allCrossings(lines: readonly Line[]): Crossing[] {
+  return lines.flatMap((a, i) => lines.slice(i + 1).flatMap((b) => crossingsOf(a, b))).sort((p, q) => p.x - q.x);
 }

@@ -4,10 +4,10 @@ import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { configurationOf } from '../../plan/evaluate/evaluate.js';
 import { planName, shownDecode } from '../../plan/words/words.js';
-import { formatNumber, formatTokens } from '../../numbers/units.js';
+import { counted, formatNumber, formatTokens } from '../../numbers/units.js';
 import { drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
-import { notes } from './marks.js';
+import { layer, notes, pixelOf } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
 import { bandOf, colourOf, evidenceStyle, faded, markOf, type Theme } from './theme.js';
@@ -52,7 +52,7 @@ export function speedLines(view: View): SpeedLine[] {
   });
 }
 
-const users = (n: number): string => `${n} user${n === 1 ? '' : 's'}`;
+const users = (n: number): string => counted(n, 'user');
 
 export function usersAgainstSpeed(view: View): Picture | null {
   const lines = speedLines(view);
@@ -112,27 +112,20 @@ export function usersAgainstSpeed(view: View): Picture | null {
 
 /** Shades where targets are met: fast enough for each, and many enough. */
 function region(theme: Theme, wanted: { readonly users: number | null; readonly speed: number | null }): Plugin {
-  return {
-    id: 'region',
-    beforeDatasetsDraw: ({ ctx, chartArea, scales }) => {
-      if (wanted.speed === null) return;
-      const bottom = Math.min(chartArea.bottom, scales['y']?.getPixelForValue(wanted.speed) ?? chartArea.bottom);
-      const left =
-        wanted.users === null
-          ? chartArea.left
-          : Math.max(chartArea.left, scales['x']?.getPixelForValue(wanted.users) ?? 0);
-      ctx.save();
-      ctx.fillStyle = faded(colourOf(theme, 2), 0.1);
-      ctx.fillRect(left, chartArea.top, chartArea.right - left, bottom - chartArea.top);
-      ctx.strokeStyle = colourOf(theme, 2);
-      ctx.lineWidth = 1.5;
-      ctx.beginPath();
-      ctx.moveTo(left, bottom);
-      ctx.lineTo(chartArea.right, bottom);
-      ctx.stroke();
-      ctx.restore();
-    },
-  };
+  return layer('region', 'beforeDatasetsDraw', (ctx, chart) => {
+    const { chartArea } = chart;
+    if (wanted.speed === null) return;
+    const bottom = Math.min(chartArea.bottom, pixelOf(chart, 'y', wanted.speed));
+    const left = wanted.users === null ? chartArea.left : Math.max(chartArea.left, pixelOf(chart, 'x', wanted.users));
+    ctx.fillStyle = faded(colourOf(theme, 2), 0.1);
+    ctx.fillRect(left, chartArea.top, chartArea.right - left, bottom - chartArea.top);
+    ctx.strokeStyle = colourOf(theme, 2);
+    ctx.lineWidth = 1.5;
+    ctx.beginPath();
+    ctx.moveTo(left, bottom);
+    ctx.lineTo(chartArea.right, bottom);
+    ctx.stroke();
+  });
 }
 
 function datasets(theme: Theme, line: SpeedLine, index: number): ChartDataset[] {

@@ -8,6 +8,7 @@ import { measuredWords, shareLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, shownDecode } from '../../plan/words/words.js';
 import { formatCount, formatTokens } from '../../numbers/units.js';
 import { TWO_PASSES } from '../plan-rows.js';
+import { present } from '../../present.js';
 import { shareText, wrap } from './text.js';
 
 /** One labelled paragraph of the answer. */
@@ -31,6 +32,10 @@ export interface AnswerLine {
   readonly text: string;
 }
 
+/** A paragraph; null where there is nothing to say. */
+export const answerLine = (label: AnswerLine['label'], text: string | null | undefined): AnswerLine | null =>
+  text ? { label, text } : null;
+
 const LABEL_WIDTH = 9;
 /** The answer is cut to this many lines at this width; where it is narrower, the same words wrap. */
 const MOST_LINES = 10;
@@ -44,31 +49,22 @@ export const chosenId = ({ answer }: PlanReport): string | null =>
 export function answerLines(report: PlanReport): AnswerLine[] {
   const { answer } = report;
   const lines = (alternatives: number, risks: number, scores: number): AnswerLine[] =>
-    [
-      { label: 'Deploy' as const, text: deployWords(report) },
-      { label: fallbackLabel(report), text: answer.fallback && fallbackWords(report, answer.fallback, scores + 1) },
-      {
-        label: upsideLabel(report),
-        text: upsideLine(report, scores),
-      },
-      {
-        label: 'Instead' as const,
-        text: answer.alternatives
-          .slice(0, alternatives)
-          .map((a) => alternativeWords(report, a))
-          .join('  ·  '),
-      },
-      { label: 'Fails' as const, text: answer.fails && failsWords(report, answer.fails) },
-      { label: 'Serve' as const, text: answer.serve ?? null },
-      { label: 'Tested' as const, text: testedWords(report) },
-      {
-        label: 'Risk' as const,
-        text: answer.risks
-          .slice(0, risks)
-          .map((w) => w.message)
-          .join('; '),
-      },
-    ].flatMap(({ label, text }) => (text ? [{ label, text }] : []));
+    present([
+      answerLine('Deploy', deployWords(report)),
+      answerLine(fallbackLabel(report), answer.fallback && fallbackWords(report, answer.fallback, scores + 1)),
+      answerLine(upsideLabel(report), upsideLine(report, scores)),
+      answerLine(
+        'Instead',
+        firstOf(answer.alternatives, alternatives, (a) => alternativeWords(report, a), '  ·  '),
+      ),
+      answerLine('Fails', answer.fails && failsWords(report, answer.fails)),
+      answerLine('Serve', answer.serve),
+      answerLine('Tested', testedWords(report)),
+      answerLine(
+        'Risk',
+        firstOf(answer.risks, risks, (w) => w.message, '; '),
+      ),
+    ]);
   const fits = (list: AnswerLine[]): boolean =>
     wrap(answer.question, FULL_WIDTH, '  ').length +
       list.reduce((n, line) => n + paragraph(line, FULL_WIDTH).length, 0) <=
@@ -80,6 +76,9 @@ export function answerLines(report: PlanReport): AnswerLine[] {
   }
   return lines(0, 1, 1);
 }
+
+const firstOf = <T>(list: readonly T[], most: number, words: (one: T) => string, between: string): string =>
+  list.slice(0, most).map(words).join(between);
 
 /** How many alternatives, risks and scores are named, from all to fewest. */
 const SHORTENED = [

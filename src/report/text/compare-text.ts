@@ -4,6 +4,7 @@ import type { Interval } from '../../cost/evidence.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Choice } from '../../plan/answer-types.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
+import { present } from '../../present.js';
 import { shownDecode } from '../../plan/words/words.js';
 import { formatTokens } from '../../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
@@ -53,40 +54,34 @@ export function compareText(
   const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
   const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
-  const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] => [
-    ...(differ((r) => r.model.name) ? [left<PlanReport>('model', (r) => r.model.name)] : []),
-    left('device', (r) => r.device.id ?? r.device.name),
-    ...(differ((r) => r.settings.gpus) ? [right<PlanReport>('GPUs', (r) => String(r.settings.gpus))] : []),
-    ...(differ((r) => r.contextTokens) ? [right<PlanReport>('ctx', (r) => formatTokens(r.contextTokens))] : []),
-    ...(differ((r) => r.settings.cacheType) ? [left<PlanReport>('cache', (r) => r.settings.cacheType)] : []),
-    left('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–'),
-    ...(narrow ? [] : [left<PlanReport>('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate')]),
-    right('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
-    right('run', (r) => String(lead(r)?.batch ?? '–')),
-    right('ms/token', (r) => {
-      const s = lead(r)?.secondsPerStep;
-      return s
-        ? `${milliseconds(s.estimate)}${narrow ? '' : ` (${milliseconds(s.low)}–${milliseconds(s.high)})`}`
-        : '–';
-    }),
-    right('tok/s', (r) => rate(r, leadOf(r))),
-    ...(unpriced.length < reports.length
-      ? [
-          right<PlanReport>('$/Mtok', (r) => {
-            const usd = lead(r)?.usdPerMillionTokens;
-            return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
-          }),
-        ]
-      : []),
-    ...(narrowest ? [] : [right<PlanReport>('full cache', fullLabel)]),
-    left('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–'),
-    ...(narrow
-      ? []
-      : [
-          right<PlanReport>('tok/s', (r) => rate(r, r.answer.upside)),
-          right<PlanReport>('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
-        ]),
-  ];
+  const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] =>
+    present<Column<PlanReport>>([
+      differ((r) => r.model.name) && left('model', (r) => r.model.name),
+      left('device', (r) => r.device.id ?? r.device.name),
+      differ((r) => r.settings.gpus) && right('GPUs', (r) => String(r.settings.gpus)),
+      differ((r) => r.contextTokens) && right('ctx', (r) => formatTokens(r.contextTokens)),
+      differ((r) => r.settings.cacheType) && left('cache', (r) => r.settings.cacheType),
+      left('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–'),
+      !narrow && left('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate'),
+      right('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
+      right('run', (r) => String(lead(r)?.batch ?? '–')),
+      right('ms/token', (r) => {
+        const s = lead(r)?.secondsPerStep;
+        return s
+          ? `${milliseconds(s.estimate)}${narrow ? '' : ` (${milliseconds(s.low)}–${milliseconds(s.high)})`}`
+          : '–';
+      }),
+      right('tok/s', (r) => rate(r, leadOf(r))),
+      unpriced.length < reports.length &&
+        right('$/Mtok', (r) => {
+          const usd = lead(r)?.usdPerMillionTokens;
+          return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
+        }),
+      !narrowest && right('full cache', fullLabel),
+      left('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–'),
+      !narrow && right('tok/s', (r) => rate(r, r.answer.upside)),
+      !narrow && right('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
+    ]);
   const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
   const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
   const each = (of: (r: PlanReport) => string): string => [...new Set(reports.map(of))].join(', ');
@@ -160,10 +155,10 @@ function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Diffe
       `${cheaper.map((r) => `${name(r)} ($${brief(hour(r))} for ${share(r)} of ${name(first)}'s tokens)`).join(', ')}`
     : `cheaper a token, at the slow end, only where an hour costs less than this share of ${name(first)}'s: ` +
       `${cheaper.map((r) => `${name(r)} ${share(r)}`).join(', ')}`;
-  return [
-    ...(cheaper.length === 0 ? [] : [words]),
+  return present([
+    cheaper.length > 0 && words,
     ...behind.map((r) => `${name(r)}: ${missedWords(r) ?? r.answer.reason}`),
-  ];
+  ]);
 }
 
 /** A run by its GPU, and by its model and the number of GPUs where these differ. */

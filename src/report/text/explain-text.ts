@@ -6,6 +6,7 @@ import type { Explained } from '../../plan/evaluate/explain.js';
 import { formatCount, formatFactor, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { columns, right, wrap, type Column } from './text.js';
 import type { DecodeFigures, Plan, PlanReport } from '../../plan/types.js';
+import { present } from '../../present.js';
 import { timeLabel } from '../../plan/words/words.js';
 import type { Sweep } from '../plan-json.js';
 import { usdLabel } from '../plan-rows.js';
@@ -110,17 +111,16 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
   const [first] = contributions;
   const ends = floor ? endsOf(floor.kernels, secondsPerStep) : null;
   const isServer = first?.kernel === 'server' || first?.kernel === 'step-overhead';
-  const rows =
-    ends !== null || isServer
-      ? ['Rows of your own server check these times, and narrow nothing (lla-sim accuracy --ledger).']
-      : [];
-  if (ends === 'both' || isServer || !first?.call) return rows.join('');
-  const { kernel } = first;
+  const rows = 'Rows of your own server check these times, and narrow nothing (lla-sim accuracy --ledger).';
   const which = ends === null ? 'it' : `the ${ends === 'fast' ? 'slow' : 'fast'} end`;
-  return [
-    `To narrow ${which}: time ${kernel} on this device at the sizes above; lla-sim import csv takes a table of it.`,
-    ...rows,
-  ].join(' ');
+  return present([
+    ends !== 'both' &&
+      !isServer &&
+      first?.call &&
+      `To narrow ${which}: time ${first.kernel} on this device at the sizes above; lla-sim import csv takes a table ` +
+        'of it.',
+    (ends !== null || isServer) && rows,
+  ]).join(' ');
 }
 
 /** Of a line that goes on. */
@@ -180,7 +180,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
     law.kind === 'sum' || listed.length < 2
       ? listed
       : [`${listed.join(' and ')} side by side (their fourth powers add)`];
-  const sum = [...(first ? [`launch ${time(first.seconds)}`] : []), ...parts].join(' + ');
+  const sum = present([first && `launch ${time(first.seconds)}`, ...parts]).join(' + ');
   const alone = rule?.from ?? seconds.estimate;
   const residual = law.seconds > 0 ? Math.log(alone / law.seconds) : 0;
   const near =
@@ -190,27 +190,21 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
           'read again'
         : ''
       : `; measured shapes move it × ${formatFactor(residual)}, to ${time(alone)}`;
-  return [
+  return present([
     data
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`
       : `data: none of this very call; its law was fitted to ${law.of ?? 'nothing'}`,
     ...widthLines(leftOut, seconds),
-    ...(of.fastEnd
-      ? [
-          `fast end: that of memory, whose bytes take ${time(of.fastEnd.memorySeconds)} at the full bandwidth, less ` +
-            `${time(of.fastEnd.cachedSeconds)} of what the L2 may hold`,
-        ]
-      : []),
+    of.fastEnd &&
+      `fast end: that of memory, whose bytes take ${time(of.fastEnd.memorySeconds)} at the full bandwidth, less ` +
+        `${time(of.fastEnd.cachedSeconds)} of what the L2 may hold`,
     `time: ${sum}${all.length === 0 ? '' : ` = ${time(law.seconds)}`} by the law of its kind${near}`,
-    ...(rule
-      ? [
-          `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}` +
-            (rule.counted
-              ? ''
-              : ', with the same factors; how far this is off counts in the width of whole servers, not here'),
-        ]
-      : []),
-  ];
+    rule &&
+      `rule: ${rule.what}, so that ${time(rule.from)} becomes ${time(seconds.estimate)}` +
+        (rule.counted
+          ? ''
+          : ', with the same factors; how far this is off counts in the width of whole servers, not here'),
+  ]);
 }
 
 /** Where a call lies beside the nearest measured one: what it is to the data, and in which sizes that differs. */
@@ -230,7 +224,7 @@ function widthLines(leftOut: readonly LeftOut[], seconds: Interval | null): stri
     (best, l) => (best === null || l.halfWidth > best.halfWidth + RESIDUAL_TOLD / 5 ? l : best),
     null,
   );
-  const parts = instead ? [instead] : [...(widest ? [widest] : []), ...enters('added')];
+  const parts = instead ? [instead] : present([widest, ...enters('added')]);
   const [below, above] = seconds
     ? [formatFactor(Math.log(seconds.estimate / seconds.low)), formatFactor(Math.log(seconds.high / seconds.estimate))]
     : [null, formatFactor(widthOf(leftOut))];
@@ -246,14 +240,14 @@ export function sweepText(report: PlanReport, sweeps: readonly Sweep[]): string 
   return sweeps
     .map(({ planId, points }) => {
       const plan = report.plans.find((p) => p.id === planId) as Plan;
-      const spec: Column<DecodeFigures>[] = [
+      const spec = present<Column<DecodeFigures>>([
         right(' ', (d) => (d.batch === plan.knee?.batch ? '>' : ' ')),
         right('batch', (d) => String(d.batch)),
         right('ms/token', (d) => timeLabel(d.secondsPerStep)),
         right('tok/s', (d) => (d.tokensPerSecond ? formatCount(d.tokensPerSecond.estimate) : '–')),
         right('a user', (d) => (d.secondsPerStep ? formatNumber(1 / d.secondsPerStep.estimate) : '–')),
-        ...(report.settings.usdPerHour === null ? [] : [right<DecodeFigures>('$/Mtok', usdLabel)]),
-      ];
+        report.settings.usdPerHour !== null && right('$/Mtok', usdLabel),
+      ]);
       return `${planId}, by batch (> the operating point)\n${columns(spec, points).join('\n')}\n`;
     })
     .join('\n');

@@ -5,12 +5,14 @@ import { isEstimate } from '../../cost/evidence.js';
 import { planName } from '../../plan/words/words.js';
 import { stackLabel } from '../../stacks/serving.js';
 import { wantedWords } from '../../plan/decide/decide.js';
+import { present } from '../../present.js';
 import { promptsRisk, retrievalRisk } from '../../plan/decide/risks.js';
 import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import type { FleetService, RunFigures, SimulatedFleet } from '../../serving/types.js';
-import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
+import { counted, formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import {
+  answerLine,
   brief,
   hadWords,
   isFullCache,
@@ -29,7 +31,7 @@ import type { View } from '../view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
 const fleetQuestion = ({ users }: Fleet, report: PlanReport, simulated: SimulatedFleet | null = null): string => {
-  const who = `${report.model.name}: ${users} user${users === 1 ? '' : 's'}`;
+  const who = `${report.model.name}: ${counted(users, 'user')}`;
   const machine = `on ${report.device.name} (${formatDecimalBytes(report.device.vramBytes)})`;
   if (simulated) return `${who}, ${simulated.workload}, ${machine}`;
   return `${who} at once, ${formatTokens(report.contextTokens)} tokens each, ${machine}${wantedWords(report.settings)}`;
@@ -57,50 +59,49 @@ export function fleetLines(fleet: Fleet, report: PlanReport, simulated: Simulate
 function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
   const { deploy, upside, targets, thinkSeconds, tried } = simulated;
-  const still = [fleet.deploy ?? fleet.cheapest, fleet.upside].flatMap((row) =>
-    row
-      ? [
-          `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a ` +
-            `replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
-        ]
-      : [],
+  const still = present([fleet.deploy ?? fleet.cheapest, fleet.upside]).map(
+    (row) =>
+      `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a ` +
+      `replica${row.tensorParallel > 1 ? ` of ${row.tensorParallel} GPUs` : ''})`,
   );
   const none = tried.today.map((name) => `${name}: not one user gets the targets on any number of GPUs`).join('; ');
-  const text: [AnswerLine['label'], string | null][] = [
-    ['Enough', enoughWords({ ...fleet, fewest: null }, deploy, device)],
-    [fleet.deploy ? 'Deploy' : 'Cheapest', deploy ? serviceWords(deploy, device) : none || 'nothing with confidence'],
-    [
+  return present([
+    answerLine('Enough', enoughWords({ ...fleet, fewest: null }, deploy, device)),
+    answerLine(
+      fleet.deploy ? 'Deploy' : 'Cheapest',
+      deploy ? serviceWords(deploy, device) : none || 'nothing with confidence',
+    ),
+    answerLine(
       upsideName(simulated, report),
       upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated),
-    ],
-    [
+    ),
+    answerLine(
       'Workload',
       'simulated: each user asks, waits for the ' +
         `answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ` +
         `${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ` +
         `${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests` +
         defaultWords(targets),
-    ],
-    [
+    ),
+    answerLine(
       'Instead',
       still.length === 0
         ? null
         : `without the workload, ${fleet.users} who all decode at once at ${formatTokens(report.contextTokens)} ` +
-          `tokens, and nobody's prompts between: ${still.join('; ')}`,
-    ],
-    ['Serve', deploy && commandWords(deploy)],
-    ['Tested', testedSimulationWords({ tested: simulated.tested, device: report.device })],
-    [
+            `tokens, and nobody's prompts between: ${still.join('; ')}`,
+    ),
+    answerLine('Serve', deploy && commandWords(deploy)),
+    answerLine('Tested', testedSimulationWords({ tested: simulated.tested, device: report.device })),
+    answerLine(
       'Risk',
-      [
-        ...(upside ? [upsideRisk(report, upside.name)] : []),
+      present([
+        upside && upsideRisk(report, upside.name),
         ...simulated.notes,
         `${togetherWords(simulated)} simulated apart, each with its own users; lla-sim simulate has bursts, routers ` +
           'and all percentiles',
-      ].join('; '),
-    ],
-  ];
-  return text.flatMap(([label, line]) => (line ? [{ label, text: line }] : []));
+      ]).join('; '),
+    ),
+  ]);
 }
 
 const planOf = ({ plans }: PlanReport, name: string): Plan | undefined => plans.find((p) => planName(p) === name);
@@ -117,10 +118,7 @@ function upsideRisk(report: PlanReport, name: string): string {
   const plan = planOf(report, name);
   if (!plan || !isFullCache(plan)) {
     const retrieval = plan ? retrievalRisk(plan, contextTokens) : null;
-    return [
-      'the upside needs new kernels' + (plan ? fleetBuiltWords(plan) : ''),
-      ...(retrieval ? [retrieval] : []),
-    ].join('; ');
+    return present(['the upside needs new kernels' + (plan ? fleetBuiltWords(plan) : ''), retrieval]).join('; ');
   }
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
@@ -191,52 +189,49 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const { deploy, upside, cheapest, fails, eightGpus } = fleet;
   const least = fleet.rows[0]?.gpus ?? 0;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
-  const text: [AnswerLine['label'], string | null][] = [
-    ['Enough', enoughWords(fleet, deploy, device)],
-    ['Deploy', deploy ? rowWords(deploy, report) : `nothing with confidence: ${none}`],
-    [
+  return present([
+    answerLine('Enough', enoughWords(fleet, deploy, device)),
+    answerLine('Deploy', deploy ? rowWords(deploy, report) : `nothing with confidence: ${none}`),
+    answerLine(
       'Instead',
       deploy && eightGpus && eightGpus.oneReplica > 0
         ? `8 GPUs that share the model serve ${eightGpus.oneReplica}, 8 that each hold it ${eightGpus.eightReplicas}`
         : null,
-    ],
-    [
+    ),
+    answerLine(
       'Cheapest',
       cheapest &&
         rowWords(cheapest, report) + (least < cheapest.gpus ? '; fewer only with codecs that no server has' : ''),
-    ],
-    [upsideName(fleet, report), upside && rowWords(upside, report)],
-    ['Fails', fails && fails.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`],
-    ['Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })],
-    ['Tested', testedWords(report)],
-    [
+    ),
+    answerLine(upsideName(fleet, report), upside && rowWords(upside, report)),
+    answerLine('Fails', fails?.worst && `${fails.gpus} ${device} with ${fails.label}, but ${scoreWords(fails.worst)}`),
+    answerLine('Serve', deploy && commandWords({ ...deploy, serve: fleet.serve })),
+    answerLine('Tested', testedWords(report)),
+    answerLine(
       'Risk',
-      [
-        ...slowWords(fleet, report),
-        ...(deploy ? [promptsRisk(deploy.name, deploy.besidePrompts, report.contextTokens)?.message ?? []].flat() : []),
-        ...(upside ? [upsideRisk(report, upside.name)] : []),
+      present([
+        slowWords(fleet, report),
+        deploy && promptsRisk(deploy.name, deploy.besidePrompts, report.contextTokens)?.message,
+        upside && upsideRisk(report, upside.name),
         'lla-sim simulate adds prompts and queues',
-      ].join('; '),
-    ],
-  ];
-  return text.flatMap(([label, words]) => (words ? [{ label, text: words }] : []));
+      ]).join('; '),
+    ),
+  ]);
 }
 
 /** Where no time is asked for memory decides, and users may wait for words. */
-function slowWords({ deploy, upside, cheapest }: Fleet, { settings }: PlanReport): string[] {
-  if (settings.targets.secondsPerToken !== null) return [];
-  const slow = [deploy, upside, cheapest].flatMap((row) =>
-    row && (row.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS ? [row.name] : [],
-  );
-  const who = slow.length === 0 ? '' : `, and with ${slow.join(' and ')} a user gets under 10 tok/s`;
-  return [`without --tpot memory alone decides${who}`];
+function slowWords({ deploy, upside, cheapest }: Fleet, { settings }: PlanReport): string | null {
+  if (settings.targets.secondsPerToken !== null) return null;
+  const slow = present([deploy, upside, cheapest]).filter((row) => (row.secondsPerStep?.estimate ?? 0) > SLOW_SECONDS);
+  const names = slow.map(({ name }) => name).join(' and ');
+  const who = slow.length === 0 ? '' : `, and with ${names} a user gets under 10 tok/s`;
+  return `without --tpot memory alone decides${who}`;
 }
 
 /** A user who gets fewer than ten tokens a second waits for words. */
 const SLOW_SECONDS = 0.1;
 
-const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): string =>
-  `${n} user${n === 1 ? '' : 's'}`;
+const usersWords = ({ usersPerReplica: n }: Pick<FleetRow, 'usersPerReplica'>): string => counted(n, 'user');
 
 /**
  * `: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each`; where a replica serves one user only, `, one for
@@ -253,7 +248,7 @@ function shapeWords(
   if (replicas > 1 && row.usersPerReplica === 1 && prefill === 0)
     return `, ${degree === 1 ? 'one' : degree} for each user (${why}): ${plan}`;
   const shape =
-    `${replicas + prefill} replica${replicas + prefill === 1 ? '' : 's'} of ${degree} GPU${degree === 1 ? '' : 's'}` +
+    `${counted(replicas + prefill, 'replica')} of ${counted(degree, 'GPU')}` +
     (prefill === 0 ? '' : ` (${replicas} decode, ${prefill} prefill)`);
   return (
     `: ${replicas === 1 && degree === 1 && prefill === 0 ? '' : `${shape}, `}${plan}, ` +
@@ -327,19 +322,18 @@ function fitting(spec: readonly Column<FleetRow>[], rows: readonly FleetRow[], w
 /** What a table of codecs says, `>` to deploy and `+` the upside. */
 export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
   const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
-  return [
+  return present<Column<FleetRow>>([
     left(' ', mark),
     left('codec', (row) => row.planId.split('/')[0] as string),
     right('GPUs', (row) => String(row.gpus)),
     right('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
     right('users', (row) => `${row.usersPerReplica}/${row.mostUsersPerReplica}`),
     right('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
-    ...(fleet.rows.some((row) => row.usdPerHour !== null)
-      ? [right<FleetRow>('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour)))]
-      : []),
+    fleet.rows.some((row) => row.usdPerHour !== null) &&
+      right('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour))),
     left('kernels', (row) => row.servedBy ?? row.evidence ?? '–'),
     right('keeps', ({ kept }) => keepsLabel({ qualityKept: kept }, true)),
-  ];
+  ]);
 }
 
 /** What its columns mean. */

@@ -15,7 +15,7 @@ import {
 import { CODEC_KINDS, type CodecKind } from '../../codecs/codec.js';
 import { ranksText } from '../../codecs/ranks.js';
 import { evictionLabel } from '../../eviction/policy.js';
-import { parameterCount, type Geometry } from '../../geometry/geometry.js';
+import { layersTimesLoops, parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { GROUP_SIZE } from '../../../kernels/spec.js';
 import { contradictionsFor, type Contradiction } from '../../quality/contradictions.js';
 import type { QualityFigure } from '../../quality/figure.js';
@@ -23,7 +23,6 @@ import { publishedFor, teacherOf } from '../../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import type { ModelSource } from '../../plan/ask/prepare.js';
 import { columns, left, right, wrap, type Column } from './text.js';
-import { layersTimesLoops } from './words.js';
 
 interface CachedBy {
   readonly codec: string;

@@ -2,11 +2,13 @@
 import pc from 'picocolors';
 import { shortName } from '../../codecs/paths.js';
 import { evictionLabel } from '../../eviction/policy.js';
+import { layersTimesLoops } from '../../geometry/geometry.js';
 import { choicesOf } from '../../plan/decide/decide.js';
 import { klLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, guessWords, pathLabel, shownDecode, timeLabel } from '../../plan/words/words.js';
 import { representatives } from '../../plan/decide/representatives.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
+import { present } from '../../present.js';
 import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import { answerText, upsideLabel } from './answer-text.js';
 import {
@@ -21,7 +23,6 @@ import {
   runWords,
 } from '../plan-rows.js';
 import { columns, left, right, wrap, type Column } from './text.js';
-import { layersTimesLoops } from './words.js';
 
 /** Where the width of a terminal is not known. */
 export const WIDTH = 100;
@@ -69,7 +70,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
 /** The scenario's name and description. */
 function title(r: PlanReport, width: number): string[] {
   const { name, description } = r.scenario;
-  const words = [name, description].filter((w) => w !== null).join(': ');
+  const words = present([name, description]).join(': ');
   return words === '' ? [] : [...wrap(words, width), ''];
 }
 
@@ -160,12 +161,11 @@ export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames
   const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
-  const [metric] = r.settings.targets.minimums.length > 0 ? [shownMetric(r)] : [];
+  const metric = r.settings.targets.minimums.length > 0 ? shownMetric(r) : null;
   const titled = (title: string, field: Omit<Column<Plan>, 'title'>): Column<Plan> => ({ ...field, title });
   const withoutInterval = (text: string, dropped: string): string =>
     without.includes(dropped) ? (text.split(' ')[0] as string) : text;
-  const given = (condition: boolean, ...list: Column<Plan>[]): Column<Plan>[] => (condition ? list : []);
-  const list: Column<Plan>[] = [
+  return present<Column<Plan>>([
     left(' ', mark),
     left('codec', (p) => codecCell(p, shortNames)),
     left('path', (p) => (shortNames ? shortName(pathLabel(p)) : pathLabel(p))),
@@ -173,43 +173,27 @@ export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames
     right('fits', (p) => String(p.maxBatch.exact)),
     titled('run', FIELDS.run),
     right('ms/token', (p) => withoutInterval(FIELDS.time.cell(p), 'interval')),
-    ...given(
-      r.plans.some((p) => p.decode.attainable),
-      right('tuned', tunedLabel),
-    ),
+    r.plans.some((p) => p.decode.attainable) && right('tuned', tunedLabel),
     titled('tok/s', FIELDS.rate),
     right('a user', userLabel),
-    ...given(
-      shown.some((p) => p.asPublished),
-      titled('published', FIELDS.published),
-    ),
-    ...given(timed, right('sure', sureLabel)),
-    ...given(r.settings.usdPerHour !== null, titled('$/Mtok', FIELDS.usd)),
-    ...given(
-      r.plans.some((p) => p.decode.pricedBy),
+    shown.some((p) => p.asPublished) && titled('published', FIELDS.published),
+    timed && right('sure', sureLabel),
+    r.settings.usdPerHour !== null && titled('$/Mtok', FIELDS.usd),
+    r.plans.some((p) => p.decode.pricedBy) &&
       left('kernels', (p) => (shortNames ? kernelsLabel(p).replace(/ [\d.]+(?=\)?$)/, '') : kernelsLabel(p))),
-    ),
-    ...given(
-      r.plans.some((p) => p.breakEven),
-      titled('pays at', FIELDS.paysAt),
-    ),
+    r.plans.some((p) => p.breakEven) && titled('pays at', FIELDS.paysAt),
     right('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
-    ...given(
-      r.fidelity !== undefined,
-      right('KL here', (p) => withoutInterval(klLabel(p.measured?.kl ?? null), 'interval of KL')),
-    ),
-    ...(metric === undefined ? [] : [right<Plan>(metric, (p) => qualityLabel(p, metric, r.contextTokens))]),
+    r.fidelity && right('KL here', (p) => withoutInterval(klLabel(p.measured?.kl ?? null), 'interval of KL')),
+    metric !== null && right(metric, (p) => qualityLabel(p, metric, r.contextTokens)),
     titled('limit', FIELDS.limit),
-  ];
-  return list.filter((c) => !without.includes(c.title));
+  ]).filter((c) => !without.includes(c.title));
 }
 
 /** `lla-4x`, `lla-21.33x streaming:4+1020`. */
-const codecCell = ({ id, eviction }: Plan, short: boolean): string =>
-  [
-    id.split('/')[0],
-    ...(eviction ? [short ? evictionLabel(eviction).replace('streaming', 'str') : evictionLabel(eviction)] : []),
-  ].join(' ');
+function codecCell({ id, eviction }: Plan, short: boolean): string {
+  const label = evictionLabel(eviction);
+  return present([id.split('/')[0], eviction && (short ? label.replace('streaming', 'str') : label)]).join(' ');
+}
 
 /** Milliseconds a step of tuned kernels. */
 const tunedLabel = (p: Plan): string => {
@@ -224,7 +208,7 @@ const userLabel = (p: Plan): string => {
 
 /** Probability of the time targets together: the smallest. */
 function sureLabel({ chances }: Plan): string {
-  const known = [chances.tpot, chances.ttft].filter((c) => c !== null);
+  const known = present([chances.tpot, chances.ttft]);
   return known.length === 0 ? '–' : `${Math.floor(Math.min(...known) * 100)} %`;
 }
 
@@ -259,15 +243,14 @@ const markWords = (r: PlanReport): string => `> deploy, + ${upsideLabel(r).toLow
 
 /** What a reader needs to act on the table. @param head titles of its columns */
 const actLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string =>
-  [
+  present([
     `${markWords(r)} in batch, speed and quality.`,
-    ...(head.includes('published') ? ['published: tok/s with kernels of latents as fast as those that exist.'] : []),
-    ...(head.includes('keeps')
-      ? [`keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`]
-      : []),
+    head.includes('published') && 'published: tok/s with kernels of latents as fast as those that exist.',
+    head.includes('keeps') &&
+      `keeps: worst score; below ${Math.round(r.settings.keep * 100)} % nothing is recommended.`,
     ...guessLegend(shown, head),
     ...twoPassWords(r, shown),
-  ].join(' ');
+  ]).join(' ');
 
 /** What the columns say, and how many rows are hidden. */
 const longLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string => {
@@ -280,54 +263,40 @@ export function legend(r: PlanReport, shown: readonly Plan[], head: readonly str
   const has = (title: string): boolean => head.includes(title);
   const kernels = new Set(shown.map(kernelsLabel));
   const share = `${Math.round(r.settings.keep * 100)} %`;
-  return [
+  return present([
     `${markWords(r)} in batch, speed and quality. fits: most sequences. run: ${runWords(r)}; ` +
       'all times are at this batch, with their 90 % interval. a user: tok/s of each.',
     ...guessLegend(shown, head),
-    ...(has('tuned')
-      ? ['tuned: ms/token of tuned kernels; a row far above it has slow kernels, which is no fault of the codec.']
-      : []),
-    ...(has('sure') ? ['sure: probability that the time targets are met.'] : []),
-    ...(has('kernels') && kernels.has('attainable')
-      ? ['attainable: nobody has measured such kernels; the time is what tuned ones reach.']
-      : []),
-    ...(has('kernels') && [...kernels].some((k) => k.startsWith('('))
-      ? ['In parentheses: kernels of a stack that does not run this plan.']
-      : []),
-    ...(has('published')
-      ? [
-          'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody ' +
-            'has built such); the path may be another.',
-        ]
-      : []),
-    ...(has('pays at')
-      ? [
-          'pays at: faster than the full cache only if its kernels reach at least this share of the speed of ' +
-            'tuned ones.',
-        ]
-      : []),
-    ...(has('keeps')
-      ? [
-          r.fidelity
-            ? 'keeps: worst score measured here (top-1: same most likely next token as the uncompressed model; ' +
-              `passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ` +
-              `${share} nothing is recommended.`
-            : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the ` +
-              `worst of the codec's other checkpoints; below ${share} nothing is ` +
-              'recommended.' +
-              (shown.some((p) => p.qualityKept?.times)
-                ? ' Lost (20 × the error): its published error is 20 times that of lla at the same size, and no ' +
-                  'score is known.'
-                : ''),
-        ]
-      : []),
+    has('tuned') &&
+      'tuned: ms/token of tuned kernels; a row far above it has slow kernels, which is no fault of the codec.',
+    has('sure') && 'sure: probability that the time targets are met.',
+    has('kernels') &&
+      kernels.has('attainable') &&
+      'attainable: nobody has measured such kernels; the time is what tuned ones reach.',
+    has('kernels') &&
+      [...kernels].some((k) => k.startsWith('(')) &&
+      'In parentheses: kernels of a stack that does not run this plan.',
+    has('published') &&
+      'published: tok/s at the share of a tuned speed that published kernels of latents reached (none: nobody ' +
+        'has built such); the path may be another.',
+    has('pays at') &&
+      'pays at: faster than the full cache only if its kernels reach at least this share of the speed of tuned ones.',
+    has('keeps') &&
+      (r.fidelity
+        ? 'keeps: worst score measured here (top-1: same most likely next token as the uncompressed model; ' +
+          `passkey, recall, sums; low end of its interval) as a share of the uncompressed model's; below ` +
+          `${share} nothing is recommended.`
+        : `keeps: worst published score of one checkpoint as a share of the uncompressed model's; others: the ` +
+          `worst of the codec's other checkpoints; below ${share} nothing is ` +
+          'recommended.' +
+          (shown.some((p) => p.qualityKept?.times)
+            ? ' Lost (20 × the error): its published error is 20 times that of lla at the same size, and no ' +
+              'score is known.'
+            : '')),
     ...twoPassWords(r, shown),
-    ...(has('KL here')
-      ? [
-          `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} ` +
-            'tokens.',
-        ]
-      : []),
-    ...(has('limit') ? ['limit: what the largest batch is limited by.'] : []),
-  ].join(' ');
+    has('KL here') &&
+      `KL here: measured on this model, nats a token, on sequences of up to ${r.fidelity?.contextTokens ?? 0} ` +
+        'tokens.',
+    has('limit') && 'limit: what the largest batch is limited by.',
+  ]).join(' ');
 }

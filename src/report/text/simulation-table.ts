@@ -2,6 +2,7 @@
 import pc from 'picocolors';
 import { meanLoops } from '../../serving/depth.js';
 import { EXACT_VALUES } from '../../serving/sketch.js';
+import { present } from '../../present.js';
 import type { PublishedDepths } from '../../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
 import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
@@ -23,6 +24,7 @@ import { columns, left, right, wrap, type Column } from './text.js';
 import { waysLead, waysTables } from './ways-table.js';
 
 const WIDTH = 100;
+const hanging = (text: string): string[] => wrap(text, WIDTH, '  ');
 
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
@@ -56,40 +58,32 @@ function title(r: SimulationReport): string[] {
       : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} ` +
         `loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
   const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
-  return wrap(
+  return hanging(
     `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ` +
       `${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
-    WIDTH,
-    '  ',
   );
 }
 
 function runLead(r: SimulationReport): string[] {
-  const lines = title(r);
-  for (const run of r.runs) {
+  const runs = r.runs.flatMap((run) => {
     // Of few requests the highest percentile that they have.
     const worst =
       (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
     const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
-    lines.push(
-      ...wrap(
-        `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
-          `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
-          `${priceWords(r, run)}; ` +
-          `${limitWords(run, r)}.`,
-        WIDTH,
-        '  ',
-      ),
+    return hanging(
+      `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
+        `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
+        `${priceWords(r, run)}; ` +
+        `${limitWords(run, r)}.`,
     );
-  }
-  lines.push(...wrap(`Targets: ${targetWords(r)}.`, WIDTH, '  '), ...testedLines(r));
-  return lines;
+  });
+  return [...title(r), ...runs, ...hanging(`Targets: ${targetWords(r)}.`), ...testedLines(r)];
 }
 
 /** How predictions fared that are like these. */
 function testedLines(r: SimulationReport): string[] {
   const words = testedWords(r);
-  return words === null ? [] : wrap(`Tested: ${words}.`, WIDTH, '  ');
+  return words === null ? [] : hanging(`Tested: ${words}.`);
 }
 
 /** @returns what the first number of a rate holds for, too */
@@ -102,8 +96,8 @@ function rateTarget(r: SimulationReport): string[] {
       : 'for other draws of these requests') +
     ', even if every step takes the slow end of its interval';
   return [
-    ...wrap(`Highest rate with ${targetWords(r)}; ${holds}:`, WIDTH, '  '),
-    ...(unsure === null ? [] : wrap(`No rate is sure: ${unsure}.`, WIDTH, '  ')),
+    ...hanging(`Highest rate with ${targetWords(r)}; ${holds}:`),
+    ...(unsure === null ? [] : hanging(`No rate is sure: ${unsure}.`)),
   ];
 }
 
@@ -133,12 +127,10 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
   return [
     ...title(r),
     ...rateTarget(r),
-    ...wrap(
+    ...hanging(
       today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
-      WIDTH,
-      '  ',
     ),
-    ...(attainable ? wrap(`If its kernels were written: ${describe(attainable)}.`, WIDTH, '  ') : []),
+    ...(attainable ? hanging(`If its kernels were written: ${describe(attainable)}.`) : []),
     ...testedLines(r),
   ];
 }
@@ -158,7 +150,7 @@ const span = (fast: number | null, slow: number | null): string => {
 };
 
 function runTable(runs: readonly Run[]): string[] {
-  const list: Column<Run>[] = [
+  const list = present<Column<Run>>([
     left('candidate', (s) => s.id),
     right('req/s', (s) => formatNumber(s.estimate.request_throughput)),
     right('goodput', (s) => formatNumber(s.estimate.request_goodput)),
@@ -170,15 +162,10 @@ function runTable(runs: readonly Run[]): string[] {
     ),
     right('busy', (s) => `${Math.round(100 * s.utilization)} %`),
     right('preempted', (s) => String(s.preemptions)),
-    ...(runs.some((s) => s.prefixHitShare !== null)
-      ? [
-          right<Run>('prefix hits', (s) =>
-            s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`,
-          ),
-        ]
-      : []),
+    runs.some((s) => s.prefixHitShare !== null) &&
+      right('prefix hits', (s) => (s.prefixHitShare === null ? '–' : `${Math.round(100 * s.prefixHitShare)} %`)),
     right('refused', (s) => String(s.rejected)),
-  ];
+  ]);
   return columns(list, runs);
 }
 
@@ -194,19 +181,14 @@ function percentiles(run: Run | undefined): string[] {
   if (!run) return [];
   const { low, estimate, high } = run;
   type Row = (typeof METRICS)[number];
-  const cell = (statistic: 'mean' | 'median' | 'p90' | 'p95' | 'p99') =>
-    right<Row>(statistic, ([, key]) => millis(shownOf(estimate, statistic, key)));
+  const statistics = ['mean', 'median', 'p90', 'p95', 'p99'] as const;
   return [
     '',
     `${run.id}, milliseconds:`,
     ...columns<Row>(
       [
         left('metric', ([name]) => name),
-        cell('mean'),
-        cell('median'),
-        cell('p90'),
-        cell('p95'),
-        cell('p99'),
+        ...statistics.map((s) => right<Row>(s, ([, key]) => millis(shownOf(estimate, s, key)))),
         right('p99 fast–slow', ([, key]) => span(...ascending(shownOf(low, 'p99', key), shownOf(high, 'p99', key)))),
       ],
       METRICS,
@@ -276,8 +258,7 @@ function depthTable(run: Run | undefined): string[] {
 }
 
 function rateTables(candidates: readonly SustainedRate[]): string[] {
-  const usd = candidates.some((s) => s.usdPerMillionOutputTokens);
-  const list: Column<SustainedRate>[] = [
+  const list = present<Column<SustainedRate>>([
     left('candidate', (s) => s.id),
     right('slow req/s', (s) => formatNumber(s.requestsPerSecond.low)),
     right('estimate', (s) => formatNumber(s.requestsPerSecond.estimate)),
@@ -285,15 +266,10 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
     right('out tok/s', (s) => (s.atEstimate ? formatCount(s.outputTokensPerSecond) : '–')),
     right('p99 TTFT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'ttft'))),
     right('p99 TPOT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'tpot'))),
-    ...(usd
-      ? [
-          right<SustainedRate>('$/Mtok', (s) =>
-            s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–',
-          ),
-        ]
-      : []),
+    candidates.some((s) => s.usdPerMillionOutputTokens) &&
+      right('$/Mtok', (s) => (s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–')),
     left('limit', missedWords),
-  ];
+  ]);
   const shown = candidates.filter((s) => s.refused === null);
   const groups: [string, SustainedRate[]][] = [
     ['Runs today:', shown.filter((s) => s.servedBy !== null)],
@@ -345,9 +321,9 @@ const batchWaitWords = ({ batchWait }: SimulationReport['server']): string =>
 
 function trust(r: SimulationReport): string[] {
   const { workload: w, server: s } = r;
-  const notes = [
-    ...(r.partial ? ['partial: it was ended before all was simulated'] : []),
-    ...(w.skippedLines > 0 ? [`${w.skippedLines} lines of the trace are wrong and left out`] : []),
+  const notes = present([
+    r.partial && 'partial: it was ended before all was simulated',
+    w.skippedLines > 0 && `${w.skippedLines} lines of the trace are wrong and left out`,
     ...r.runs
       .filter((run) => run.rejected > 0)
       .map(
@@ -364,12 +340,12 @@ function trust(r: SimulationReport): string[] {
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
       : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval; in parentheses ' +
         'the least and the most of these runs and the estimate',
-    ...(r.candidates ? ['what each candidate loses in quality lla-sim plan says'] : []),
-    ...[fewWords(shownRuns(r))].flatMap((words) => (words === null ? [] : [words])),
+    r.candidates && 'what each candidate loses in quality lla-sim plan says',
+    fewWords(shownRuns(r)),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,
     ...r.notes,
-  ];
-  return notes.flatMap((note) => wrap(`- ${note}`, WIDTH, '  '));
+  ]);
+  return notes.flatMap((note) => hanging(`- ${note}`));
 }
 
 function depthQuality(published: PublishedDepths | undefined): string {

@@ -1,5 +1,6 @@
 /** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
 import type { WayRow } from '../../serving/types.js';
+import { present } from '../../present.js';
 import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { refusedWords, shownOf } from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
@@ -45,10 +46,10 @@ export function waysWords(rows: readonly WayRow[]): string[] {
   const none = rows.some((r) => r.servedBy !== null)
     ? 'Nothing that runs today is sure to serve it.'
     : 'Nothing serves it today.';
-  return [
+  return present([
     today ? `Most today, on ${today.servedBy}: ${described(today)}.` : none,
-    ...(written ? [`To be written (${written.needs}): ${described(written)}.`] : []),
-  ];
+    written && `To be written (${written.needs}): ${described(written)}.`,
+  ]);
 }
 
 export const waysLead = (rows: readonly WayRow[], width: number): string[] =>
@@ -64,14 +65,14 @@ export const waysShown = (
 
 /** What the columns mean. */
 export function waysNote(rows: readonly WayRow[]): string {
-  const scored = rows.flatMap(({ quality }) => (quality.of === null ? [] : [quality.of]));
+  const [scored] = present(rows.map(({ quality }) => quality.of));
   const looping = rows.some(({ needs }) => needs.endsWith('schedules loops'))
     ? ' vllm-rlt schedules loops, at a speed of its own: ask with --stack vllm-rlt.'
     : '';
   return (
     '*: no other way serves more and keeps more. users: requests in the server on average, by the estimate. keeps: ' +
     'worst published score of the cache; proposals change no ' +
-    `token.${scored.length > 0 ? ` †: ${scored[0]}; nobody scored early exit on another cache.` : ''}${looping}`
+    `token.${scored ? ` †: ${scored}; nobody scored early exit on another cache.` : ''}${looping}`
   );
 }
 
