@@ -13,6 +13,9 @@ export interface Unsolved {
   readonly sources: Sources;
 }
 
+/** Targets that are a model's and a codec's, whatever runs them. */
+const IS_QUALITY = /^--(min|max-kl)/;
+
 const RELAX = 'relax a target, or take a larger GPU or a shorter context';
 
 /** Why a question has no answer, and what would help; of several devices, contexts or cache types, why none has. */
@@ -31,9 +34,12 @@ export async function noSolutionError(unsolved: readonly [Unsolved, ...Unsolved[
 }
 
 async function hintOf({ report, scenario, sources }: Unsolved): Promise<string> {
-  if (report.removed.length > 0) return RELAX;
-  if (keptTooMuch(report)) return 'lower --reserve, raise --utilization, or take a larger GPU';
-  return (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources);
+  if (report.removed.length > 0)
+    return report.removed.every(({ target }) => IS_QUALITY.test(target))
+      ? 'lower the target: no GPU changes what was published'
+      : RELAX;
+  const remedies = (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources);
+  return keptTooMuch(report) ? `${remedies}; or keep less: --utilization 1 with less --reserve` : remedies;
 }
 
 /** A device, with what else tells it from the others. */

@@ -135,7 +135,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     ? o.only.flatMap((id) => plan.plans.filter((p) => p.id === id))
     : choose(plan, request, server, o.findRate);
   const chosen = all.filter((_, i) => o.shard === null || i % o.shard.of === o.shard.index - 1);
-  if (all.length === 0) throw nothingLeft(plan);
+  if (all.length === 0) throw await nothingLeft(plan, scenario, sources);
   const runs: Run[] = [];
   const rates: SustainedRate[] = [];
   let partial = false;
@@ -169,7 +169,9 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     throw new UserError(
       `every request is refused: all are longer than the cache of ${runs.map((run) => run.id).join(', ')}, or than ` +
         '--max-model-len',
-      'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio',
+      scenario.server?.kvBlocks === undefined
+        ? 'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio'
+        : 'raise --kv-blocks, or leave it out',
       EXIT.noSolution,
     );
   const report: SimulationReport = {
@@ -202,7 +204,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     notes: [
       // Shards are asked together (merge.ts).
       ...(o.findRate && !o.shard ? frontEndOf(rates, server) : []),
-      ...leftOut(plan, o, all, server),
+      ...leftOut(plan, o, all, server, scenario.codec !== undefined),
       ...takenWhole(chosen, server),
       ...transferNotes(server),
       ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, workload.requestsPerSecond ?? 0, server)),
@@ -264,11 +266,28 @@ const goes = ({ codec, eviction }: Plan, { depth, speculation }: Ways): boolean 
   (depth === null || refusedSkipping(codec, depth.skippedKv) === null) &&
   (speculation === null || verificationRefusal(codec, eviction, speculation) === undefined);
 
-/** Says what else the question names, where not all of it is simulated. */
-function leftOut(plan: PlanReport, o: SimulationOptions, chosen: readonly Plan[], server: Ways): string[] {
+/**
+ * Says what else the question names, where not all of it is simulated.
+ * @param namesCodecs whether it names codecs: else a search for rates takes those that keep quality, unsaid
+ */
+function leftOut(
+  plan: PlanReport,
+  o: SimulationOptions,
+  chosen: readonly Plan[],
+  server: Ways,
+  namesCodecs: boolean,
+): string[] {
   const known = new Set(chosen.map((p) => p.id));
   const others = plan.plans.filter((p) => !known.has(p.id));
-  if (o.only || o.findRate || others.length === 0) return [];
+  if (o.only || others.length === 0) return [];
+  if (o.findRate) {
+    const searched = new Set(chosen.map((p) => p.codec.label));
+    const lost = namesCodecs ? others.filter((p) => !searched.has(p.codec.label)) : [];
+    const fitting = lost.filter((p) => p.maxBatch.exact >= 1 && goes(p, server));
+    return fitting.length === 0
+      ? []
+      : [`not searched, as quality is not kept: ${lostWords(fitting)}; ${SEARCH_ANYWAY}`];
+  }
   const names = (plans: readonly Plan[]): string =>
     plans
       .slice(0, 2)
@@ -320,10 +339,7 @@ export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: bool
   // What the server refuses is left out, unless nothing else was asked for.
   const together = plan.plans.filter((p) => goes(p, server));
   const plans = together.length > 0 ? together : plan.plans;
-  const fitting = plans.filter(
-    (p) =>
-      p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'no-memory-saved'),
-  );
+  const fitting = fittingOf(plans);
   const { minimums, retrievalTokens, maxKl, minRecall } = r.targets;
   const byTargets = minimums.length > 0 || retrievalTokens !== null || maxKl !== undefined || minRecall !== undefined;
   // Of a model without published or measured figures nothing is known, and nothing is left out.
@@ -342,12 +358,40 @@ export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: bool
   return named.length > 0 ? named : fitting.slice(0, 1);
 }
 
-const nothingLeft = (plan: PlanReport): UserError =>
-  new UserError(
-    plan.removed.length > 0
-      ? `no candidate is left to simulate: ${plan.removed[0]!.target} removed ${plan.removed[0]!.id}: ` +
-          `${plan.removed[0]!.reason}`
-      : 'no candidate fits',
-    'relax a target, take a larger GPU or a higher ratio',
-    EXIT.noSolution,
+/** Why nothing is simulated: a target removed all, none fits, or none of those that fit keeps quality. */
+async function nothingLeft(plan: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {
+  const [removed] = plan.removed;
+  const fitting = fittingOf(plan.plans);
+  if (removed)
+    return new UserError(
+      `no candidate is left to simulate: ${removed.target} removed ${removed.id}: ${removed.reason}`,
+      'relax the target, or take another codec or GPU',
+      EXIT.noSolution,
+    );
+  return fitting.length > 0
+    ? new UserError(`no candidate keeps quality: ${lostWords(fitting)}`, SEARCH_ANYWAY, EXIT.noSolution)
+    : new UserError(
+        'no candidate fits',
+        (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources),
+        EXIT.noSolution,
+      );
+}
+
+const SEARCH_ANYWAY = '--keep 0 searches it anyway';
+
+/** `lla-21.33x keeps 0 %, cla-2x: unknown`: the score that each codec keeps. */
+const lostWords = (plans: readonly Plan[]): string =>
+  [
+    ...new Set(
+      representatives(plans).map(({ codec, eviction, qualityKept: kept }) => {
+        const name = eviction === null ? codec.label : `${codec.label} with eviction`;
+        return kept === null ? `${name}: unknown` : `${name} keeps ${Math.round(100 * kept.share)} %`;
+      }),
+    ),
+  ].join(', ');
+
+const fittingOf = (plans: readonly Plan[]): Plan[] =>
+  plans.filter(
+    (p) =>
+      p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation' || m.code === 'no-memory-saved'),
   );

@@ -350,4 +350,6 @@ export const SMALL_OPERATIONS: Readonly<Record<string, string>> = {
   h200: 'h100',
   'h200-nvl': 'h100',
   l20x: 'h100',
+  h20: 'h100',
+  'h20-3e': 'h100',
 };
