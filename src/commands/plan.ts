@@ -191,7 +191,9 @@ async function planOne(
   const { request, refused } = prepare(scenario, sources);
   const report = makePlan(request, refused, { everyRow });
   const explained =
-    explain === null ? null : (await import('../plan/evaluate/explain.js')).explainRow(request, report, explain);
+    explain === null || !hasSolution(report)
+      ? null
+      : (await import('../plan/evaluate/explain.js')).explainRow(request, report, explain);
   if (!sweep) return { report, scenario, sources, sweeps: null, explained };
   const { sweepOf } = await import('../plan/evaluate/explain.js');
   const { deploy, upside, fallback } = report.answer;

@@ -104,6 +104,7 @@ const RATES: readonly CsvColumn<SustainedRate>[] = [
   ['requests_per_second_high', (s) => s.requestsPerSecond.high],
   ['replicas', (s) => s.replicasFor?.replicas.high],
   ['usd_per_million_output_tokens', (s) => s.usdPerMillionOutputTokens?.estimate],
+  ['missed_first', (s) => s.missedFirst],
   ['limited_by', (s) => s.limitedBy],
   ['p99_ttft_ms', (s) => s.atEstimate && shownOf(s.atEstimate, 'p99', 'ttft')],
   ['p99_tpot_ms', (s) => s.atEstimate && shownOf(s.atEstimate, 'p99', 'tpot')],

@@ -2,7 +2,7 @@
 import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { evictionLabel } from '../eviction/policy.js';
-import { isBuilt } from '../plan/evaluate/as-published.js';
+import { isBuilt, savesNothing } from '../plan/evaluate/as-published.js';
 import { choicesOf } from '../plan/decide/decide.js';
 import { HERE, klLabel } from '../plan/evaluate/fidelity.js';
 import { MOST_ROWS, representatives } from '../plan/decide/representatives.js';
@@ -207,6 +207,6 @@ export function keepsLabel({ qualityKept }: Pick<Plan, 'qualityKept'>, short = f
  */
 export function asPublishedLabel(p: Plan | null): string {
   if (p?.asPublished) return rateLabel(p.asPublished);
-  if (!p || !LATENT_KINDS.includes(p.codec.kind)) return '';
+  if (!p || !LATENT_KINDS.includes(p.codec.kind) || savesNothing(p)) return '';
   return isBuilt(p) ? '–' : 'none';
 }

@@ -116,7 +116,9 @@ function askedStack(
     (STACK_CHOICES as readonly string[]).includes(asked)
       ? `${stackLabel(asked)} does not run on ${spec.name}`
       : `--stack knows no ${show(asked)}`,
-    `write one of ${STACK_CHOICES.join(', ')}, or the path of a file that lla-sim import wrote`,
+    `write one of ${STACK_CHOICES.filter(
+      (name) => (name !== 'lla-sim' || calibrated !== null) && (!isStack(name) || runsOn(name, spec)),
+    ).join(', ')}, or the path of a file that lla-sim import wrote`,
   );
 }
 

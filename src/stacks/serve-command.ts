@@ -246,7 +246,8 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   const atOnce = unlike.batchedTokens ?? usual.batchedTokens;
   const values: Record<Setting, string | null | undefined> = {
     sequences: String(request.sequences),
-    context: String(request.contextTokens),
+    // A request has a prompt and at least one token more.
+    context: String(Math.max(2, request.contextTokens)),
     // A prompt that is read whole has to fit into one iteration.
     batchedTokens:
       unlike.batchedTokens !== undefined

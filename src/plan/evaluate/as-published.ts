@@ -18,12 +18,18 @@ export function withAsPublished(plans: readonly Plan[]): Plan[] {
     const better = !known || (found && found.tokensPerSecond.estimate > known.tokensPerSecond.estimate);
     if (found && !isUseless(p) && better) best.set(settingOf(p), found);
   });
-  return plans.map((p, i) => ({ ...p, asPublished: own[i] ?? (isBuilt(p) ? (best.get(settingOf(p)) ?? null) : null) }));
+  return plans.map((p, i) => ({
+    ...p,
+    asPublished: own[i] ?? (isBuilt(p) && !savesNothing(p) ? (best.get(settingOf(p)) ?? null) : null),
+  }));
 }
 
 /** The same for all paths of a codec. */
 export const settingOf = (p: Pick<Plan, 'codec' | 'eviction'>): string =>
   JSON.stringify([p.codec.label, p.codec.ratio, p.eviction]);
+
+/** It reads rows of full width, and no latents. */
+export const savesNothing = (p: Pick<Plan, 'marks'>): boolean => p.marks.some((m) => m.code === 'no-memory-saved');
 
 /** Whether anybody has built kernels of these latents: of those of each head and of rotated ones. */
 export const isBuilt = ({ codec }: Pick<Plan, 'codec'>): boolean =>

@@ -77,7 +77,8 @@ function title(r: PlanReport, width: number): string[] {
 /** The model's shape, and what is kept for others in memory. */
 function shapeLine(r: PlanReport): string {
   const m = r.model;
-  const perGpu = r.plans[0]?.memory.weightsBytes ?? m.weightsBytes;
+  // A codec that shares rows needs fewer projections; the head is about the model.
+  const perGpu = r.plans.reduce((most, p) => Math.max(most, p.memory.weightsBytes), 0) || m.weightsBytes;
   const each = r.settings.gpus > 1 ? ' a GPU' : '';
   return (
     `${layersTimesLoops(m)} layers × loops, ${m.kvHeads} KV heads × ${m.headDim}; weights ` +

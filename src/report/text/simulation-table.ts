@@ -111,7 +111,8 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     const most = replicas?.replicas.high ?? null;
     const apart = (r.server.prefillReplicas * (most ?? 0)) / r.server.replicas;
     const need = replicas
-      ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ${most ?? 'unknown'} of them` +
+      ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ` +
+        `${most ?? `${replicas.replicas.estimate} by the estimate, and surely no number`} of them` +
         (apart > 0 ? ` and ${apart} more that prefill` : '')
       : '';
     const usd = s.usdPerMillionOutputTokens;
