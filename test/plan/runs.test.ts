@@ -196,7 +196,7 @@ it.each([
 });
 
 it('an eviction policy that keeps every token is said to do nothing', async () => {
-  const note = 'streaming:4+8k keeps as many tokens as --ctx has or more: nothing is evicted';
+  const note = 'streaming:4+8k keeps as many tokens as --ctx has or more: nothing is evicted, so leave it out';
   const question = { device: 'h200', context: 4096, codec: ['full' as const] };
   expect((await planOf({ ...question, eviction: ['streaming:4+8k'] })).notes).toContain(note);
   expect((await planOf({ ...question, eviction: ['streaming:4+1k'] })).notes.join()).not.toContain('is evicted');
@@ -245,7 +245,7 @@ describe('fleets', () => {
     // Of ten lines two say how such predictions fared: a probability has its evidence beside it.
     expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(10);
     expect(text).toMatch(/, 9\d % sure\)/);
-    expect(text).toMatch(/^Tested +published .* of vLLM [\d.]+.*: \d+ of \d+ inside/m);
+    expect(text).toMatch(/^Tested +published .* of vLLM [\d.]+.*: \d+ of \d+ in the interval/m);
     expect(text).toMatch(new RegExp(`^Deploy +${deploy.gpus} h100: `, 'm'));
     const narrow = fleetText(found, reports[0] as PlanReport, { width: 60, colour: false, best: false });
     for (const line of narrow.split('\n')) expect(line.length, line).toBeLessThanOrEqual(60);

@@ -71,7 +71,7 @@ describe.skipIf(noBrowser !== null)(`the planner's page (${noBrowser ?? 'in Chro
     expect(await textOf(page, 'command')).toContain('lla-sim plan ');
     // The figures that the line Tested counts.
     await page.waitForSelector('#p-near-rows tbody tr');
-    const [, inside, all] = /Tested.*? (\d+) of (\d+) inside/.exec(await page.locator('#p-answer').innerText()) ?? [];
+    const [, inside, all] = /Tested.*? (\d+) of (\d+) in the/.exec(await page.locator('#p-answer').innerText()) ?? [];
     const near = await page.locator('#p-near-rows tbody tr').allInnerTexts();
     expect([near.filter((row) => /\byes$/.test(row)).length, near.length]).toEqual([Number(inside), Number(all)]);
     expect(near[0]).toMatch(/^\S+: \S+\s+\S+\s+vllm [\d.]+\s+ouro-1.4b\s+\S+\s+[+-][\d.]+ %/);

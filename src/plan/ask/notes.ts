@@ -81,7 +81,9 @@ function idleSettings(
   const branches = candidates.some(({ path }) => pathSpec(path).branch);
   const absorbed = 'no row is on the absorbed path, which alone has a rotary branch';
   return [
-    ...[...keepsAll].map((label) => `${label} keeps as many tokens as --ctx has or more: nothing is evicted`),
+    ...[...keepsAll].map(
+      (label) => `${label} keeps as many tokens as --ctx has or more: nothing is evicted, so leave it out`,
+    ),
     ...idle('groupSize', quantised, 'no row has a quantised cache'),
     ...idle('ropeDim', branches, absorbed),
     ...idle('ropeBranch', branches, absorbed),
