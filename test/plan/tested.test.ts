@@ -144,7 +144,7 @@ describe(`figures of others (seed ${SEED})`, () => {
       });
       expect(asked('0.8.1', ...all)).toMatchObject({ figures: 7, inside: 1 });
       expect(faredWords(asked('0.8.1', ...all))).toMatch(
-        /^1 of 7 inside .*; vLLM 0\.10, 0\.19 and of unknown version: 18 of 24 inside$/,
+        /^1 of 7 in the interval.*; vLLM 0\.10, 0\.19 and of unknown version: 18 of 24 inside$/,
       );
       expect(asked('0.24.0', all[4]!)).toMatchObject({ figures: 9, inside: 9, otherVersions: null });
     });
@@ -164,7 +164,7 @@ describe(`figures of others (seed ${SEED})`, () => {
 
     it('say of what they are', () => {
       expect(testedText(asked('0.24.0', some('0.19.0', 4, 4), some('0.19.1', 1, 1, 'throughput')))).toMatch(
-        /^published steps, tok\/s of vLLM 0\.19 on h100, models without loops: 5 of 5 inside/,
+        /^published steps, tok\/s of vLLM 0\.19 on h100, models without loops: 5 of 5 in the interval/,
       );
     });
 
