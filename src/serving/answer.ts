@@ -14,6 +14,7 @@ import { turn } from '../io/turn.js';
 import { stackLabel } from '../stacks/serving.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
+import { raisedNote } from './trial.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
 import { readServer, readTargets, readWorkload, reportedTargets, type ServerChoice } from './question.js';
@@ -204,6 +205,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     notes: [
       // Shards are asked together (merge.ts).
       ...(o.findRate && !o.shard ? frontEndOf(rates, server) : []),
+      ...(o.findRate && scenario.workload?.requests !== undefined ? raisedNote(targets, workload.requests) : []),
       ...leftOut(plan, o, all, server, scenario.codec !== undefined),
       ...takenWhole(chosen, server),
       ...transferNotes(server),

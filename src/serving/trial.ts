@@ -79,3 +79,9 @@ export function trial(
     tooLong: metrics.rejected > allowed * (metrics.completed + metrics.rejected),
   };
 }
+
+/** Says that a rate is searched with more requests than were asked for. */
+export const raisedNote = ({ share }: Targets, asked: number): string[] =>
+  asked >= RUN_PARTS * enoughFor(1 - share)
+    ? []
+    : [`--requests ${asked} are too few to be sure of a rate: it is searched with more`];

@@ -469,6 +469,26 @@ describe('refusals', () => {
     expectBadInput(wrong);
     expect(wrong.err).toContain('unknown field "workload.rates"; did you mean rate?');
   });
+
+  it('say what helps: quality that is lost, a model that is too large, too few blocks', async () => {
+    const said = async (...argv: string[]): Promise<string> => {
+      const o = await simulate(...argv);
+      expect(o.code).toBe(EXIT.noSolution);
+      return o.err.replaceAll(/\s+/g, ' ');
+    };
+    const lost = ['--device', 'h200', '--codec', 'lla', '--ratio', '21.33', '--find-rate'];
+    expect(await said(...lost)).toMatch(/no candidate keeps quality: lla-21\.33x keeps 0 %; --keep 0 searches it/);
+    const large = ['--device', 'rtx-5080', '--model', 'iquest-coder-v1-40b-loop'];
+    expect(await said(...large)).toMatch(/no candidate fits; what fits: --gpus 8/);
+    expect(await said(...BASE, '--kv-blocks', '10')).toMatch(/every request is refused.*raise --kv-blocks/);
+  });
+
+  it('a search says which named codecs it leaves out, and that it serves more requests than asked for', async () => {
+    const both = ['--device', 'h200', '--codec', 'full,lla', '--ratio', '21.33', '--percentile', '90'];
+    const { notes } = await report(...both, '--requests', '60', '--find-rate');
+    expect(notes).toContainEqual(expect.stringMatching(/^not searched.*: lla-21\.33x keeps 0 %; --keep 0/));
+    expect(notes).toContainEqual(expect.stringMatching(/^--requests 60 are too few to be sure of a rate/));
+  });
 });
 
 describe('speculation', () => {
