@@ -11,6 +11,7 @@ import {
   EARLIER,
   GROUPINGS,
   TIMES,
+  versionOf,
   type AccuracyFigure,
   type AccuracyReport,
   type Group,
@@ -180,12 +181,10 @@ export function accuracyMarkdown(report: AccuracyReport): string {
  */
 function serversMarkdown({ figures }: Pick<AccuracyReport, 'figures'>): string {
   const timed = figures.filter((f) => f.use === 'judges' && !f.cachedPrompts && TIMES.includes(f.kind));
-  const headOf = (f: AccuracyFigure): string[] => {
-    const version = f.server.slice(f.serverName.length + 1) || null;
-    return isEarlierEngine({ stack: f.serverName, version })
+  const headOf = (f: AccuracyFigure): string[] =>
+    isEarlierEngine({ stack: f.serverName, version: versionOf(f) })
       ? [EARLIER, 'all', 'without']
       : [f.serverName, f.device, f.looped ? 'with' : 'without'];
-  };
   const rows = groupBy(timed, (f) => JSON.stringify(headOf(f)))
     .map(([, own]) => ({ head: headOf(own[0]!), own }))
     .sort((a, b) => a.head.reduce((order, name, i) => order || name.localeCompare(b.head[i]!), 0));

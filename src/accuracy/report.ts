@@ -25,8 +25,7 @@ export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): Judged
     schemaVersion: 3,
     groups: alike.map(([, own]) => ({
       server: own[0]!.serverName,
-      // Its whole name is that with the version.
-      version: own[0]!.server.slice(own[0]!.serverName.length + 1) || null,
+      version: versionOf(own[0]!),
       device: own[0]!.device,
       looped: own[0]!.looped,
       priced: pricedBy(own[0]!),
@@ -41,6 +40,10 @@ export function judgedFile({ figures }: Pick<AccuracyReport, 'figures'>): Judged
     })),
   };
 }
+
+/** `server` is its name, and its version where the row has one. */
+export const versionOf = ({ server, serverName: name }: AccuracyFigure): string | null =>
+  server.slice(name.length + 1) || null;
 
 const pricedBy = ({ serverName: name, evidence }: AccuracyFigure): PricedBy =>
   isRuntime(name) ? 'runtime' : evidence === 'attainable' ? 'attainable' : 'tables';

@@ -4,12 +4,12 @@ import { parameterCount } from '../geometry/geometry.js';
 import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
-import { isBuilt, settingOf, withAsPublished, withBreakEven } from './evaluate/as-published.js';
+import { isBuilt, withAsPublished, withBreakEven } from './evaluate/as-published.js';
 import { choicesOf, decide, FULL_MISSES, NOTHING_ELSE, type ServingMost } from './decide/decide.js';
 import { configurationOf, evaluate, unlikeWanted } from './evaluate/evaluate.js';
 import { nearestPlans, relaxations } from './decide/nearest.js';
 import { operate } from './evaluate/operating.js';
-import { isUseless, MOST_ROWS, markPareto, representatives, withoutRoom } from './decide/representatives.js';
+import { isUseless, MOST_ROWS, markPareto, representatives, settingOf, withoutRoom } from './decide/representatives.js';
 import { withPrompts } from './decide/risks.js';
 import { promptPricer } from './evaluate/prompt-time.js';
 import { withSlowKernels } from './evaluate/slow-kernels.js';
@@ -52,9 +52,9 @@ export function makePlan(
   const shown = new Set(everyRow || kept.length <= MOST_ROWS ? kept : representatives(kept));
   // A row has what kernels that exist would make of its codec, by the path that is the fastest where each is run.
   const codecs = new Set([...shown].filter(isBuilt).map(settingOf));
-  for (const p of kept) if (isBuilt(p) && codecs.has(settingOf(p))) shown.add(p);
+  const isRun = (p: Plan): boolean => shown.has(p) || (isBuilt(p) && codecs.has(settingOf(p)));
   const compared = (plans: readonly Plan[]): Plan[] => withAsPublished(withBreakEven(plans));
-  let ranked = markPareto(compared(kept.map((p) => (shown.has(p) ? run(p) : p))));
+  let ranked = markPareto(compared(kept.map((p) => (isRun(p) ? run(p) : p))));
   let answer = decide(r, ranked);
   for (;;) {
     // A path that the short table does not show: where it is run another one may be faster.

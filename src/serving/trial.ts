@@ -32,9 +32,12 @@ export const look = (setting: Setting, service: Service): Least => ({
   seconds: Math.min(LOOK_SECONDS, secondsOf(setting)),
 });
 
+/** Requests that tell the share that misses, part by part. */
+const wantedOf = ({ share }: Targets): number => RUN_PARTS * enoughFor(1 - share);
+
 /** Of a run whose parts each tell the share of requests that miss. */
 export const whole = (setting: Setting, service: Service): Least => ({
-  requests: Math.min(RUN_PARTS * enoughFor(1 - setting.targets.share), bearable(setting, service)),
+  requests: Math.min(wantedOf(setting.targets), bearable(setting, service)),
   seconds: secondsOf(setting),
 });
 
@@ -81,7 +84,5 @@ export function trial(
 }
 
 /** Says that a rate is searched with more requests than were asked for. */
-export const raisedNote = ({ share }: Targets, asked: number): string[] =>
-  asked >= RUN_PARTS * enoughFor(1 - share)
-    ? []
-    : [`--requests ${asked} are too few to be sure of a rate: it is searched with more`];
+export const raisedNote = (targets: Targets, asked: number): string[] =>
+  asked >= wantedOf(targets) ? [] : [`--requests ${asked} are too few to be sure of a rate: it is searched with more`];

@@ -5,6 +5,10 @@ import type { Plan } from '../types.js';
 /** Most rows of a table that was not asked for all; a report with no more shows every row. */
 export const MOST_ROWS = 16;
 
+/** A codec's setting with an eviction: the same for all of its paths. */
+export const settingOf = ({ id, eviction }: Pick<Plan, 'id' | 'eviction'>): string =>
+  `${id.split('/')[0]} ${JSON.stringify(eviction)}`;
+
 /**
  * Of each codec setting and eviction, the fastest path that reads the cache faithfully (as the published figures
  * assume) and saves its memory. Speed is that of the largest batch, or of the largest that meets --tpot, at the slow
@@ -13,7 +17,7 @@ export const MOST_ROWS = 16;
 export function representatives(plans: readonly Plan[]): Plan[] {
   const best = new Map<string, Plan>();
   for (const p of plans) {
-    const key = `${p.id.split('/')[0]} ${JSON.stringify(p.eviction)}`;
+    const key = settingOf(p);
     const known = best.get(key);
     if (!known || rank(p) > rank(known)) best.set(key, p);
   }

@@ -3,7 +3,7 @@ import { codecSpec, isHybrid, isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../../quality/implementations.js';
 import { pathLabel, shownDecode } from '../words/words.js';
-import { isUseless } from '../decide/representatives.js';
+import { isUseless, settingOf } from '../decide/representatives.js';
 import type { AsPublished, BreakEven, DecodeFigures, Plan } from '../types.js';
 
 /** Adds to every plan of latents what published implementations would make of it; where there is none, null. */
@@ -23,10 +23,6 @@ export function withAsPublished(plans: readonly Plan[]): Plan[] {
     asPublished: own[i] ?? (isBuilt(p) && !savesNothing(p) ? (best.get(settingOf(p)) ?? null) : null),
   }));
 }
-
-/** The same for all paths of a codec. */
-export const settingOf = (p: Pick<Plan, 'codec' | 'eviction'>): string =>
-  JSON.stringify([p.codec.label, p.codec.ratio, p.eviction]);
 
 /** It reads rows of full width, and no latents. */
 export const savesNothing = (p: Pick<Plan, 'marks'>): boolean => p.marks.some((m) => m.code === 'no-memory-saved');

@@ -9,11 +9,11 @@ import { conformalQuantile, KAPPA_UNTESTED, kappaOf, lackPerOctave } from '../..
 import { randomFrom } from '../../numbers/random.js';
 import type { StackTable } from '../stack-schema.js';
 import { classSpec, type OpClass } from '../../../kernels/op-classes.js';
-import type { OpShape, Rates } from '../../../kernels/op-class.js';
+import type { OpShape, OpWork, Rates } from '../../../kernels/op-class.js';
 import { interpolateBy, knotSizes } from '../grid.js';
 import { widthAt } from '../predict.js';
 import { Field, fitScales } from './kriging.js';
-import { fitLaw, lawSeconds, type Law, type TimedWork } from '../../cost/law.js';
+import { fitLaw, lawSeconds, type TimedWork } from '../../cost/law.js';
 import { pack, ROUNDING, unpack } from '../pack.js';
 import { thinLines } from './thin.js';
 
@@ -75,16 +75,12 @@ export function fitTable(
     const index = measured.get(sizes.join());
     return index !== undefined && !skip?.(index) ? values[index]! : field.valueAt(locate(sizes), skip);
   };
-  const byRows = fillerOf(timed, coordinates, rates);
-  /** A knot that nobody measured: by the law that knows rows, where there are any. */
+  const byRows = secondsByRows(timed, coordinates, rates);
+  /** A knot: as it was measured, else by the law that knows rows, where there are any. */
   const fill = (sizes: readonly number[]): number => {
-    const index = measured.get(sizes.join());
-    if (index !== undefined) return values[index]!;
-    if (byRows === null) return valueOf(sizes);
+    if (byRows === null || measured.has(sizes.join())) return valueOf(sizes);
     const work = spec.work(shapeOf(sizes));
-    return (
-      byRows.field.valueAt(locate(sizes)) + Math.log(lawSeconds(byRows.law, work, rates) / lawSeconds(law, work, rates))
-    );
+    return Math.log(byRows(work, locate(sizes)) / lawSeconds(law, work, rates));
   };
 
   const allLines = spec.axes.map((_, axis) => [...new Set(timed.map((row) => row.sizes[axis]!))].sort((a, b) => a - b));
@@ -238,18 +234,20 @@ export function fitTable(
 }
 
 /**
- * Deviations from a law with a time of a row. Without it what many rows of short contexts take is a deviation, which
- * would be carried over to long ones, where they take no longer than their bytes. Null for work without rows.
+ * Seconds by a law with a time of a row, and interpolated deviations from it. Without that time what many rows of short
+ * contexts take is a deviation, which would be carried over to long ones, where they take no longer than their bytes.
+ * Null for work without rows.
  */
-function fillerOf(
+function secondsByRows(
   timed: readonly TimedWork[],
   coordinates: readonly (readonly number[])[],
   rates: Rates,
-): { readonly law: Law; readonly field: Field } | null {
+): ((work: OpWork, at: readonly number[]) => number) | null {
   if (timed.every(({ work }) => work.rows === undefined)) return null;
   const law = fitLaw(timed, rates, true);
   const values = Float64Array.from(timed, ({ work, seconds }) => Math.log(seconds / lawSeconds(law, work, rates)));
-  return { law, field: new Field(coordinates, values, fitScales(coordinates, values)) };
+  const field = new Field(coordinates, values, fitScales(coordinates, values));
+  return (work, at) => lawSeconds(law, work, rates) * Math.exp(field.valueAt(at));
 }
 
 /** Four decimals, upwards: a width is never rounded narrower. */
