@@ -336,6 +336,7 @@ export function readServer(
       `${flag('batchWaitTimeoutIters')} and ${flag('batchWaitMaxTokensRatio')} work together`,
       'give both, or neither',
     );
+  const chunkedPrefill = on('chunkedPrefill') && !device.model.promptsBothWays;
   const prefillReplicas = whole('prefillReplicas', 0, 1024, 0);
   if (asked(s.transferRate) && prefillReplicas === 0)
     throw new UserError(
@@ -352,8 +353,8 @@ export function readServer(
       stack,
     ),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
-    chunkedPrefill: on('chunkedPrefill') && !device.model.promptsBothWays,
-    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(stack),
+    chunkedPrefill,
+    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(host, chunkedPrefill),
     reserveAnswer: reservesAnswer(stack),
     // What is cached of a token depends on its depth.
     prefixCaching:

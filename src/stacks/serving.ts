@@ -121,9 +121,18 @@ const RESERVES_ANSWER: Readonly<Record<string, Served>> = {
 export const reservesAnswer = (stack: string | null): boolean =>
   stack !== null && Object.hasOwn(RESERVES_ANSWER, stack);
 
-/** True where a stack runs prompts that have room before the next decode step. */
-export const takesPromptsFirst = (stack: string | null): boolean =>
-  stack !== null && Object.hasOwn(PROMPTS_FIRST, stack);
+/**
+ * True where a server runs prompts that have room before the next decode step. vLLM's first engine did with whole
+ * prompts (before 0.8; vllm/core/scheduler.py, _schedule_default; read 2026-11-28).
+ * @param host its version null for today's
+ */
+export const takesPromptsFirst = (
+  host: { readonly stack: string; readonly version: string | null } | null,
+  chunkedPrefill: boolean,
+): boolean =>
+  host !== null &&
+  (Object.hasOwn(PROMPTS_FIRST, host.stack) ||
+    (host.stack === 'vllm' && !chunkedPrefill && !isSince(host.version, '0.8.0')));
 
 /**
  * Whether the server schedules the next step while the GPU works on this one.
