@@ -205,6 +205,7 @@ function settingsOf({ model, device, parallel, precision, server: s, workload, c
     batchWaitMaxTokensRatio: s.batchWaitMaxTokensRatio,
     blockTokens: s.blockTokens,
     kvBlocks: s.kvBlocks,
+    watermark: s.watermark,
     replicas: decode ?? replicas,
     prefillReplicas: prefill,
     prefixCaching: onOff(s.prefixCaching),

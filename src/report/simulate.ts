@@ -6,7 +6,7 @@ import { settle, simulate } from '../serving/answer.js';
 import { chooseByRate } from '../serving/choose.js';
 import { simulateFleet } from '../serving/fleet.js';
 import { compareWays } from '../serving/ways.js';
-import type { WorkloadChoice } from '../serving/question.js';
+import type { WorkloadChoice } from '../serving/workload/read.js';
 import type { Simulated } from './simulation.js';
 import { decidedBy, ofReplica, type View } from './view.js';
 

@@ -191,6 +191,7 @@ const server = z.strictObject({
   utilization: share.optional(),
   blockTokens: count.optional(),
   kvBlocks: count.optional(),
+  watermark: share.optional(),
   prefixCaching: z.boolean().optional(),
   chunkedPrefill: z.boolean().optional(),
   /** Anything else that was set, as the source writes it. */

@@ -134,6 +134,10 @@ export const SERVER_SETTINGS = {
     help: 'prompts take iterations of their own, and sequences wait [on for SGLang, else off]',
     choices: ['on', 'off'],
   },
+  watermark: {
+    kind: 'number',
+    help: 'share of the cache that stays free when a request begins beside others [0; vLLM before 0.8 0.01]',
+  },
   batchWaitTimeoutIters: {
     kind: 'number',
     help: 'iterations that prompts wait for others while sequences decode (TRT-LLM batch_wait_timeout_iters) [0]',

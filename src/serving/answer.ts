@@ -2,7 +2,7 @@
 import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
-import { hostOf, type Host } from '../plan/ask/server.js';
+import { hostOf } from '../plan/ask/server.js';
 import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { testedSimulation } from '../plan/ask/tested.js';
@@ -17,7 +17,8 @@ import { findRate } from './find-rate.js';
 import { raisedNote } from './trial.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, readWorkload, reportedTargets, type ServerChoice } from './question.js';
+import { readServer, readTargets, reportedTargets, wholePrompts, type ServerChoice } from './question.js';
+import { readWorkload } from './workload/read.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import { transferNotes } from './price/transfer.js';
@@ -99,23 +100,6 @@ export function settle(
     device,
   });
   return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets, tested }, plan };
-}
-
-/**
- * vLLM takes whole prompts only with an iteration as long as the longest request (vllm/config/scheduler.py,
- * verify_max_model_len), and makes it so unless told otherwise.
- * @throws UserError for one that is shorter, with which vLLM does not start
- */
-function wholePrompts(server: ServerChoice, host: Host | null, isGiven: boolean): ServerChoice {
-  const { chunkedPrefill, maxNumBatchedTokens: tokens, maxModelLen: longest } = server;
-  if (host?.stack !== 'vllm' || chunkedPrefill || tokens >= longest) return server;
-  if (isGiven)
-    throw new UserError(
-      `--max-num-batched-tokens ${tokens} is less than --max-model-len (${longest}), with which vLLM does not start ` +
-        'where --chunked-prefill is off',
-      'raise it, leave it out, or lower --max-model-len',
-    );
-  return { ...server, maxNumBatchedTokens: longest };
 }
 
 /**

@@ -5,7 +5,7 @@ import { figuresOf } from './figures.js';
 import type { Bound } from './price/price.js';
 import { replicasFor } from './replicas.js';
 import { leastFor } from './misses.js';
-import type { Least } from './question.js';
+import type { Least } from './workload/read.js';
 import { look, trial, whole, type Trial } from './trial.js';
 import type { SustainedRate } from './types.js';
 

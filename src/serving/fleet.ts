@@ -18,7 +18,8 @@ import { figuresOf } from './figures.js';
 import { enoughFor } from './misses.js';
 import type { Bound } from './price/price.js';
 import { transferNotes, transferRate, transfersUnknown } from './price/transfer.js';
-import { reportedTargets, type Requested } from './question.js';
+import { reportedTargets } from './question.js';
+import type { Requested } from './workload/read.js';
 import { trial } from './trial.js';
 import type { FleetService, SimulatedFleet } from './types.js';
 

@@ -4,7 +4,7 @@ import { figuresOf } from './figures.js';
 import type { Targets } from './metrics.js';
 import { enoughFor, leastFor, RUN_PARTS } from './misses.js';
 import type { Bound } from './price/price.js';
-import type { Least, Requested } from './question.js';
+import type { Least, Requested } from './workload/read.js';
 import type { RunFigures } from './types.js';
 
 /** A run under targets. */

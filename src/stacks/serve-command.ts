@@ -43,6 +43,7 @@ export interface ServeRequest {
     readonly prefixCaching?: false;
     readonly asynchronous?: false;
     readonly blockTokens?: number;
+    readonly watermark?: number;
     /** Caches go from servers that prefill to others. */
     readonly apart?: true;
   };
@@ -82,6 +83,7 @@ type Setting =
   | 'noPrefixes'
   | 'synchronous'
   | 'blockTokens'
+  | 'watermark'
   | 'apart'
   | 'draftTokens'
   | 'draftLoops';
@@ -112,6 +114,7 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
       noPrefixes: '--no-enable-prefix-caching',
       synchronous: '--no-async-scheduling',
       blockTokens: '--block-size',
+      watermark: '--watermark',
       apart: '--kv-transfer-config',
       memory: '--gpu-memory-utilization',
       gpus: '--tensor-parallel-size',
@@ -262,6 +265,7 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     noPrefixes: unlike.prefixCaching === false ? null : undefined,
     synchronous: unlike.asynchronous === false && !runtime ? null : undefined,
     blockTokens: unlike.blockTokens === undefined ? undefined : String(unlike.blockTokens),
+    watermark: unlike.watermark ? String(unlike.watermark) : undefined,
     apart: unlike.apart ? NIXL : undefined,
     memory: memoryValue(request),
     gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
@@ -332,6 +336,7 @@ function missingNotes(unlike: ServeRequest['unlike'], { flags }: Words): string[
     ...(unlike.prefixCaching === false && !flags.noPrefixes ? ['no prefix cache'] : []),
     ...(unlike.asynchronous === false && !flags.synchronous ? ['scheduling between iterations'] : []),
     ...(unlike.blockTokens !== undefined && !flags.blockTokens ? [`blocks of ${unlike.blockTokens} tokens`] : []),
+    ...(unlike.watermark && !flags.watermark ? [`a watermark of ${unlike.watermark}`] : []),
     ...(unlike.apart && !flags.apart ? ['prefill apart'] : []),
   ];
   return missing.length === 0 ? [] : [`${missing.join(', ')}: set in its own configuration, not here`];

@@ -121,18 +121,24 @@ const RESERVES_ANSWER: Readonly<Record<string, Served>> = {
 export const reservesAnswer = (stack: string | null): boolean =>
   stack !== null && Object.hasOwn(RESERVES_ANSWER, stack);
 
+/** A server; its version is null for today's. */
+interface Host {
+  readonly stack: string;
+  readonly version: string | null;
+}
+
+/** vLLM's first engine, the default before 0.8 (vllm/core/scheduler.py; read 2026-11-28). */
+const isFirstEngine = (host: Host): boolean => host.stack === 'vllm' && !isSince(host.version, '0.8.0');
+
 /**
- * True where a server runs prompts that have room before the next decode step. vLLM's first engine did with whole
- * prompts (before 0.8; vllm/core/scheduler.py, _schedule_default; read 2026-11-28).
- * @param host its version null for today's
+ * True where a server runs prompts that have room before the next decode step: vLLM's first engine did with whole
+ * prompts (_schedule_default).
  */
-export const takesPromptsFirst = (
-  host: { readonly stack: string; readonly version: string | null } | null,
-  chunkedPrefill: boolean,
-): boolean =>
-  host !== null &&
-  (Object.hasOwn(PROMPTS_FIRST, host.stack) ||
-    (host.stack === 'vllm' && !chunkedPrefill && !isSince(host.version, '0.8.0')));
+export const takesPromptsFirst = (host: Host | null, chunkedPrefill: boolean): boolean =>
+  host !== null && (Object.hasOwn(PROMPTS_FIRST, host.stack) || (isFirstEngine(host) && !chunkedPrefill));
+
+/** Share of the cache's blocks that a server keeps free by default where a request begins beside others. */
+export const watermarkOf = (host: Host | null): number => (host !== null && isFirstEngine(host) ? 0.01 : 0);
 
 /**
  * Whether the server schedules the next step while the GPU works on this one.
@@ -170,11 +176,11 @@ export function schedulesMeanwhile(stack: string, version: string): boolean {
 }
 
 /**
- * True where a request begins when its whole prompt has room. vLLM before 0.19 asked for room of the first chunk (its
- * release notes, pull request 37307; read 2026-11-28).
+ * True where a request begins when its whole prompt has room. vLLM asked for room of the first chunk from its second
+ * engine on until 0.19 (its release notes, pull request 37307; read 2026-11-28).
  */
 export const reservesPrompt = (stack: string | null, version: string | null): boolean =>
-  stack !== 'vllm' || isSince(version, '0.19.0');
+  stack !== 'vllm' || isSince(version, '0.19.0') || isFirstEngine({ stack, version });
 
 /** True where a version is `since` or later. @param version null for today's */
 export function isSince(version: string | null, since: string): boolean {

@@ -15,7 +15,7 @@ import { simulate, type SimulationOptions } from '../../src/serving/answer.js';
 import type { Service } from '../../src/serving/candidate.js';
 import { simulateFleet } from '../../src/serving/fleet.js';
 import { Metrics, type Ended } from '../../src/serving/metrics.js';
-import type { Requested } from '../../src/serving/question.js';
+import type { Requested } from '../../src/serving/workload/read.js';
 import { EXACT_VALUES, RELATIVE_ERROR, Sketch } from '../../src/serving/sketch.js';
 import { trial, type Trial } from '../../src/serving/trial.js';
 import type { RunFigures, SimulationReport } from '../../src/serving/types.js';

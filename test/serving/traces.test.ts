@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
-import { readWorkload } from '../../src/serving/question.js';
+import { readWorkload } from '../../src/serving/workload/read.js';
 import { observedLengths, summarise, TraceSource, type TraceOptions } from '../../src/serving/workload/trace.js';
 
 let folder = '';

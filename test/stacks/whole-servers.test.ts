@@ -103,13 +103,13 @@ describe('an exchange', () => {
 
 describe('SGLang', () => {
   it('takes prompts first, in chunks by memory, and schedules meanwhile', () => {
-    expect([takesPromptsFirst('sglang'), takesPromptsFirst('vllm'), takesPromptsFirst(null)]).toEqual([
+    const GIB = 2 ** 30;
+    const today = (stack: string): { stack: string; version: null } => ({ stack, version: null });
+    expect([today('sglang'), today('vllm'), null].map((host) => takesPromptsFirst(host, true))).toEqual([
       true,
       false,
       false,
     ]);
-    const GIB = 2 ** 30;
-    const today = (stack: string): { stack: string; version: null } => ({ stack, version: null });
     const chunk = (gib: number): number => serverDefaults(today('sglang'), gib * GIB, 'some').batchedTokens;
     expect([24, 48, 80, 141, 192].map(chunk)).toEqual([2048, 4096, 8192, 8192, 16_384]);
     expect(serverDefaults(today('trtllm'), 40 * GIB, 'a100-40')).toEqual({ sequences: 2048, batchedTokens: 8192 });

@@ -1,7 +1,7 @@
 /** A plan as the server that runs it is started. */
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { serverDefaults, usualBlockTokens } from '../../stacks/server-memory.js';
-import { listedAs } from '../../stacks/serving.js';
+import { listedAs, watermarkOf } from '../../stacks/serving.js';
 import type { Answer } from '../answer-types.js';
 import type { Plan } from '../types.js';
 import type { Asked } from './decide.js';
@@ -12,6 +12,7 @@ interface Simulated extends Pick<ServeRequest, 'speculation'> {
   readonly maxNumBatchedTokens: number;
   readonly maxModelLen: number;
   readonly blockTokens: number;
+  readonly watermark: number;
   readonly chunkedPrefill: boolean;
   readonly prefixCaching: boolean;
   readonly asyncScheduling: boolean;
@@ -57,6 +58,7 @@ function unlikeDefaults(r: Asked, as: Simulated): ServeRequest['unlike'] {
     ...(as.prefixCaching || readsWhole || as.speculation ? {} : { prefixCaching: false }),
     ...(as.asyncScheduling ? {} : { asynchronous: false }),
     ...(as.blockTokens === usualBlockTokens(stack) ? {} : { blockTokens: as.blockTokens }),
+    ...(as.watermark === watermarkOf(stack === null ? null : { stack, version }) ? {} : { watermark: as.watermark }),
     ...(as.prefillReplicas > 0 ? { apart: true } : {}),
   };
 }

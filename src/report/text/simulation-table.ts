@@ -335,6 +335,7 @@ function trust(r: SimulationReport): string[] {
     `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an ` +
       `iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ` +
       `${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}${batchWaitWords(s)}, ` +
+      `${s.watermark > 0 ? `${formatNumber(s.watermark * 100)} % of the cache free when a request begins, ` : ''}` +
       `prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)

@@ -60,6 +60,8 @@ export interface ReplicaOptions {
    * GUARANTEED_NO_EVICT, its default; vllm-rlt).
    */
   readonly reserveAnswer?: boolean;
+  /** Share of the blocks that stay free when a request begins beside others (vLLM, v1/core/kv_cache_manager.py). */
+  readonly watermark?: number;
   /** A request begins only where the others keep room for a share of their answers (SGLang). */
   readonly answerShare?: AnswerShare | null;
   /** Another replica decodes, and gives the first token. */

@@ -212,8 +212,9 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
 
   /** Begins requests that wait. @returns what keeps the next one waiting, as `limit` */
   private admit(budget: number): number {
-    const { outlook } = this;
-    if (!outlook || this.waiting.size === 0) return this.admitBeside(0, budget);
+    const { outlook, options } = this;
+    if (!outlook || this.waiting.size === 0)
+      return this.admitBeside(Math.floor((options.watermark ?? 0) * options.blocks), budget);
     if (outlook.full !== null) return outlook.full;
     const limit = this.admitBeside(outlook.kept(), budget);
     if ((limit === NO_BLOCKS || limit === NO_PLACE) && !this.room.holds) outlook.full = limit;

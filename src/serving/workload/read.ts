@@ -1,0 +1,245 @@
+/** Reads what requests come to a server: text and numbers from outside become a workload. */
+import { UserError } from '../../errors.js';
+import { parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
+import {
+  asked,
+  choice,
+  servingFlag,
+  WORKLOAD_SETTINGS,
+  type Workload,
+  type WorkloadName,
+} from '../../schema/serving.js';
+import type { Source } from '../engine.js';
+import { longestLength, meanLength, shortestLength } from './draws.js';
+import { readLengths, readObserved } from './lengths.js';
+import { summarise, TraceSource } from './trace.js';
+import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
+
+/** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */
+const MADE_UP_LONGEST = 32_768;
+/** Lengths that are drawn from a trace are those of so many requests at most. */
+const MOST_OBSERVED = 2 ** 20;
+
+/** Requests to serve. */
+export interface WorkloadChoice {
+  /** In words, such as `poisson, prompts lognormal:1024:1024`. */
+  readonly label: string;
+  /** How long requests are, without when they come. */
+  readonly lengthsLabel: string;
+  readonly kind: 'made up' | 'trace';
+  /** Requests that the client keeps open at most; null without a limit. */
+  readonly mostOpen: number | null;
+  /** Requests a second; null for users who wait for their answers. */
+  readonly requestsPerSecond: number | null;
+  readonly requests: number;
+  readonly meanOutputTokens: number;
+  readonly meanPromptTokens: number;
+  /** Mean time between an answer and the same user's next request. */
+  readonly thinkSeconds: number;
+  /** Longest prompt with its answer that a server is set to, unless it says otherwise. */
+  readonly longest: number;
+  /** Tokens of a hash id of a trace; null where requests have none. */
+  readonly hashTokens: number | null;
+  readonly sharedPrefixTokens: number;
+  readonly skippedLines: number;
+  readonly seed: number | null;
+  /**
+   * Requests at another rate, in the same order with the same lengths.
+   * @param least of made-up requests there are so many, and they come for so long
+   */
+  source(requestsPerSecond: number | null, least?: Least): Requested;
+  /**
+   * The same lengths from so many users, each with one request at a time; null for a trace.
+   * @param rampSeconds within which they begin
+   * @param least requests
+   */
+  closed: ((users: number, rampSeconds: number, least: number) => Requested) | null;
+  /** The same users beginning within this time; null where the workload says when they begin, or has none. */
+  ramped: ((rampSeconds: number) => Requested) | null;
+}
+
+export interface Least {
+  readonly requests: number;
+  readonly seconds: number;
+}
+
+/** Requests to come, and how many. */
+export interface Requested {
+  readonly source: Source;
+  readonly requests: number;
+}
+
+/** Of each user of a closed loop at least, so that most of them come when all users are there. */
+const REQUESTS_A_USER = 10;
+
+/**
+ * @param maxModelLen as the server sets it; null where it does not
+ * @param positions longest context that the model takes
+ * @throws UserError naming the setting, its rule and the value; for a trace its line
+ */
+export function readWorkload(
+  w: Workload,
+  maxModelLen: number | null,
+  positions: number,
+  skipBad: boolean,
+): WorkloadChoice {
+  const flag = (name: WorkloadName): string => `--${servingFlag(name)}`;
+  const number = (
+    name: WorkloadName,
+    rule: { min: number; max: number; whole?: boolean },
+    otherwise: number,
+  ): number => (asked(w[name]) ? parseNumber(w[name], flag(name), rule) : otherwise);
+  if (asked(w.trace)) {
+    const misplaced = MADE_UP.find((name) => asked(w[name]));
+    if (misplaced !== undefined)
+      throw new UserError(`${flag(misplaced)} says nothing of a trace`, `leave ${flag(misplaced)} or --trace out`);
+    return readTrace(w, number, positions, skipBad);
+  }
+  for (const name of ['speedUp', 'limit'] as const)
+    if (asked(w[name]))
+      throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
+  const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
+  const observed = asked(w.lengthsOf) ? readObserved(w, MOST_OBSERVED) : null;
+  const prompt = readLengths(w.promptTokens ?? 'lognormal:1024:1024', '--prompt-tokens');
+  const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
+  const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
+  const secondsOf = (value: string | number, subject: string): number =>
+    /^0+(\.0*)?\s*(ms|s|m|h)?$/.test(String(value)) ? 0 : parseSeconds(String(value), subject, true);
+  const thinkSeconds = asked(w.think) ? secondsOf(w.think, '--think') : 0;
+  const settings: SyntheticWorkload = {
+    arrivals,
+    requestsPerSecond: number('rate', { min: 1e-6, max: 1e6 }, 1),
+    burstiness: number('burstiness', { min: 0.01, max: 1000 }, 0.5),
+    users: number('users', { min: 1, max: 1e6, whole: true }, 32),
+    thinkSeconds,
+    rampSeconds: asked(w.ramp) ? secondsOf(w.ramp, '--ramp') : thinkSeconds,
+    prompt,
+    output,
+    observed,
+    mostOpen: number('maxConcurrency', { min: 1, max: 1e6, whole: true }, Infinity),
+    requests: number('requests', { min: 1, max: 1e8, whole: true }, 1000),
+    turns: number('turns', { min: 1, max: 1000, whole: true }, 1),
+    sharedPrefixTokens: asked(w.sharedPrefix) ? parseTokens(String(w.sharedPrefix), '--shared-prefix') : 0,
+    seed: number('seed', { min: 0, max: 2 ** 32 - 1, whole: true }, 1),
+  };
+  const most = maxModelLen ?? Math.min(positions, Math.max(MADE_UP_LONGEST, longestOf(settings)));
+  if (!observed) refuseAllTooLong(settings, most, maxModelLen !== null);
+  if (arrivals === 'closed' && asked(w.rate))
+    throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
+  if (arrivals === 'closed' && asked(w.maxConcurrency))
+    throw new UserError('--max-concurrency says nothing of users who wait for their answers', 'name --users instead');
+  const scaled = [
+    ...(asked(w.promptTokens) ? [`prompts of ${String(w.promptTokens)}`] : []),
+    ...(asked(w.outputTokens) ? [`outputs of ${String(w.outputTokens)}`] : []),
+  ];
+  const lengths = observed
+    ? `lengths of ${String(w.lengthsOf)}${scaled.length === 0 ? '' : `, scaled to ${scaled.join(' and ')} tokens`}`
+    : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ` +
+      `${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
+  const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
+  const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
+  const bounded = asked(w.maxConcurrency) ? `, at most ${settings.mostOpen} sent at once` : '';
+  const lengthsLabel = `${lengths}${turns}${prefix}`;
+  return {
+    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}${bounded}, ${lengthsLabel}`,
+    lengthsLabel,
+    kind: 'made up',
+    requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
+    mostOpen: settings.mostOpen === Infinity ? null : settings.mostOpen,
+    requests: settings.requests,
+    meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
+    thinkSeconds,
+    meanPromptTokens: (observed ? mean(observed.prompts) : meanLength(prompt)) + settings.sharedPrefixTokens,
+    longest: most,
+    hashTokens: null,
+    sharedPrefixTokens: settings.sharedPrefixTokens,
+    skippedLines: 0,
+    seed: settings.seed,
+    source: (rate, least = { requests: 0, seconds: 0 }) => {
+      const requestsPerSecond = rate ?? settings.requestsPerSecond;
+      const requests = Math.max(settings.requests, least.requests, Math.ceil(requestsPerSecond * least.seconds));
+      return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
+    },
+    ramped:
+      arrivals === 'closed' && thinkSeconds === 0 && !asked(w.ramp)
+        ? (rampSeconds) => ({
+            source: new SyntheticSource({ ...settings, rampSeconds }),
+            requests: settings.requests,
+          })
+        : null,
+    closed: (users, rampSeconds, least) => {
+      const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users);
+      return {
+        source: new SyntheticSource({ ...settings, arrivals: 'closed', users, rampSeconds, requests }),
+        requests,
+      };
+    },
+  };
+}
+
+/** Tokens of the longest request of a workload, answer included. */
+function longestOf({ prompt, output, observed, turns, sharedPrefixTokens }: SyntheticWorkload): number {
+  const exchange = observed
+    ? observed.prompts.reduce((most, n, i) => Math.max(most, n + observed.outputs[i]!), 0)
+    : longestLength(prompt) + longestLength(output);
+  return sharedPrefixTokens + turns * exchange;
+}
+
+/** @throws UserError where a server would refuse every request, because also the shortest is too long */
+function refuseAllTooLong(
+  { prompt, output, sharedPrefixTokens }: SyntheticWorkload,
+  most: number,
+  asked: boolean,
+): void {
+  const prompts = shortestLength(prompt) + sharedPrefixTokens;
+  const outputs = shortestLength(output);
+  if (prompts + outputs <= most) return;
+  const least = prompt.kind === 'fixed' ? '' : 'at least ';
+  throw new UserError(
+    `prompts of ${least}${prompts} tokens${prompts < most ? ` with outputs of ${outputs}` : ''} exceed ` +
+      (asked ? `--max-model-len ${most}` : `the ${most} positions that the model takes`),
+    asked ? 'raise --max-model-len' : 'shorten them, or name a longer --max-model-len',
+  );
+}
+
+/** Settings that only made-up requests have. */
+const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
+  (name) => !['trace', 'speedUp', 'limit', 'rate', 'depth', 'draftAcceptance'].includes(name),
+);
+
+function readTrace(
+  w: Workload,
+  number: (name: WorkloadName, rule: { min: number; max: number; whole?: boolean }, otherwise: number) => number,
+  positions: number,
+  skipBad: boolean,
+): WorkloadChoice {
+  const path = String(w.trace);
+  const limit = number('limit', { min: 1, max: 1e9, whole: true }, Infinity);
+  const speedUp = number('speedUp', { min: 1e-6, max: 1e6 }, 1);
+  if (asked(w.rate) && asked(w.speedUp))
+    throw new UserError('--rate and --speed-up both scale the arrival times', 'give one of them');
+  const options = { path, limit, skipBad };
+  const summary = summarise(options);
+  const { requests, seconds } = summary;
+  const own = seconds > 0 ? requests / seconds : requests;
+  const rate = asked(w.rate) ? number('rate', { min: 1e-6, max: 1e6 }, 1) : own * speedUp;
+  return {
+    label: `${summary.format} trace ${path}`,
+    lengthsLabel: `${summary.format} trace ${path}`,
+    kind: 'trace',
+    mostOpen: null,
+    requestsPerSecond: rate,
+    requests,
+    meanOutputTokens: summary.outputTokens / requests,
+    meanPromptTokens: summary.promptTokens / requests,
+    thinkSeconds: 0,
+    longest: Math.min(summary.longest, positions),
+    hashTokens: summary.hashTokens,
+    sharedPrefixTokens: 0,
+    skippedLines: summary.skipped,
+    seed: null,
+    source: (asked_) => ({ source: new TraceSource(options, (asked_ ?? rate) / own), requests }),
+    closed: null,
+    ramped: null,
+  };
+}
