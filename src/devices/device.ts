@@ -35,11 +35,11 @@ export interface DeviceSpec {
   readonly adapterPattern: string;
   /** Where the figures come from, and the name that its driver figure was seen under where the two differ. */
   readonly source: string;
-  /** The device with the same chip, clocks and memory, by the datasheets of both: they differ in their link alone. */
+  /** The device with the same chip, whose kernels were measured: cards with it differ in memory, power, units or link. */
   readonly sameChipAs?: string;
 }
 
-/** The device whose measured kernels are this one's: itself, or the one with the same chip and memory. */
+/** The device whose measured kernels are this one's: itself, or the one with the same chip. */
 export const chipOf = ({ id, sameChipAs }: Pick<DeviceSpec, 'id' | 'sameChipAs'>): string => sameChipAs ?? id;
 
 /** Memory of a device that plans count with: what its driver reports where that is known, else what is advertised. */

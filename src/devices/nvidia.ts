@@ -76,6 +76,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 141, driverMib: 143_771, memory: 4800, f32: 60, matrix: 835, sms: 132, l2Mib: 50 },
     ['NVLink bridge', 450, { gpus: 4, pcie: 64 }],
     'NVIDIA H200 datasheet (NVL); nvidia-smi',
+    'h200',
   ),
   nvidia(
     'h100',
@@ -92,6 +93,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114, l2Mib: 50 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
     'NVIDIA H100 datasheet (PCIe, 2022 edition); nvidia-smi',
+    'h100',
   ),
   nvidia(
     'h100-nvl',
@@ -100,6 +102,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 94, driverMib: 95_830, memory: 3900, f32: 60, matrix: 835, sms: 132, l2Mib: 50 },
     ['NVLink bridge', 300, { gpus: 2, pcie: 64 }],
     'NVIDIA H100 datasheet (NVL, one card); nvidia-smi',
+    'h100',
   ),
   nvidia(
     'h800',
@@ -117,6 +120,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 80, driverMib: 81_559, memory: 2000, f32: 51, matrix: 756, sms: 114, l2Mib: 50 },
     ['NVLink bridge', 200, { gpus: 2, pcie: 64 }],
     'NVIDIA H800 datasheet (PCIe: an H100 PCIe with NVLink at 400 GB/s both ways); nvidia-smi',
+    'h100',
   ),
   nvidia(
     'h20',
@@ -133,6 +137,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 96, driverMib: 97_871, memory: 4000, f32: 67, matrix: 989, sms: 132, l2Mib: 50 },
     ['NVLink 4', 450, { gpus: 32, pcie: 50 }],
     'NVIDIA GH200 Grace Hopper datasheet (96 GB HBM3); nvidia-smi; racks of 32, joined by InfiniBand of 400 Gb/s',
+    'h100',
   ),
   nvidia(
     'h20-3e',
@@ -150,6 +155,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     ['NVLink 4', 450],
     'no datasheet is public: memory, 132 units and compute capability 9.0 by its driver, matrix rate by ByteDance ' +
       'VeOmni; the rest taken from the H200, which has the same',
+    'h200',
   ),
   nvidia(
     'a100-40',
@@ -158,6 +164,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 40, driverMib: 40_960, memory: 1555, f32: 19.5, matrix: 312, sms: 108, l2Mib: 40, lanes: 64, fp8: false },
     ['NVLink 3', 300],
     'NVIDIA A100 datasheet (40GB); nvidia-smi',
+    'a100-80',
   ),
   nvidia(
     'a100-80',
@@ -174,6 +181,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 80, driverMib: 81_920, memory: 1935, f32: 19.5, matrix: 312, sms: 108, l2Mib: 40, lanes: 64, fp8: false },
     ['NVLink bridge', 300, { gpus: 2, pcie: 32 }],
     'NVIDIA A100 datasheet (80GB PCIe); nvidia-smi',
+    'a100-80',
   ),
   nvidia(
     'a800',
@@ -191,6 +199,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 80, driverMib: 81_920, memory: 1935, f32: 19.5, matrix: 312, sms: 108, l2Mib: 40, lanes: 64, fp8: false },
     ['NVLink bridge', 200, { gpus: 2, pcie: 32 }],
     'NVIDIA A800 datasheet (80GB PCIe: an A100 PCIe with NVLink at 400 GB/s both ways); nvidia-smi',
+    'a100-80',
   ),
   nvidia(
     'b200',

@@ -1,14 +1,14 @@
 /** Whose kernels price a plan: the rule, without the files. The browser page chooses by it too. */
 import type { Interval, ServerSpread } from '../cost/evidence.js';
-import { chipOf, type DeviceSpec } from '../devices/catalogue.js';
+import { chipOf, DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
 import { lawsOf, type AttainableFile } from './attainable.js';
 import type { GpuSources } from './gpu-pricer.js';
+import type { RateRatio } from './same-chip.js';
 import { runtimeSource } from './runtime.js';
 import type { RuntimeFile } from './runtime-schema.js';
 import {
   float8On,
-  SAME_GENERATION,
   servedBy,
   STACK_CHOICES,
   STACK_LABELS,
@@ -122,11 +122,26 @@ function askedStack(
   );
 }
 
+/** How much slower a card is than one with the same chip, by their datasheets. */
+function ratioOf(spec: DeviceSpec, chip: string): RateRatio {
+  const measured = DEVICES.find(({ id }) => id === chip) ?? spec;
+  return {
+    memory: measured.memoryBytesPerSecond / spec.memoryBytesPerSecond,
+    compute: measured.matrixFlopsPerSecond / spec.matrixFlopsPerSecond,
+  };
+}
+
+const isAlike = ({ memory, compute }: RateRatio): boolean => memory === 1 && compute === 1;
+
 /** Said where tables are of another GPU with the same chip. */
-export const otherCardNotes = ({ id }: DeviceSpec, { file }: StackTables): string[] =>
-  file.device === id
+export const otherCardNotes = (spec: DeviceSpec, { file }: StackTables): string[] =>
+  file.device === spec.id
     ? []
-    : [`kernel times are those of the ${file.device}, which has the same chip and memory; its link is not this one's`];
+    : [
+        isAlike(ratioOf(spec, file.device))
+          ? `kernel times are those of the ${file.device}, which has the same chip and memory; its link is not this one's`
+          : `kernel times are those of the ${file.device}, which has the same chip, at the rates of this card`,
+      ];
 
 /** Whether a server without tables of a GPU runs there. */
 export const runsOn = (stack: string, { vendor }: DeviceSpec): boolean =>
@@ -137,11 +152,10 @@ export const unservedNote = (model: string | null, { file }: StackTables): strin
   `no serving stack runs ${model ?? 'this model'}: kernels of ${stackName(file)} price what they can do of it`;
 
 /** What prices a GPU without tables. */
-function tunedElsewhere({ id, vendor }: DeviceSpec): string {
-  const sibling = SAME_GENERATION[id];
+function tunedElsewhere({ sameChipAs, vendor }: DeviceSpec): string {
   const gpus =
-    sibling !== undefined
-      ? `the ${sibling}, a GPU of the same generation`
+    sameChipAs !== undefined
+      ? `the ${sameChipAs}, which has the same chip`
       : vendor === 'nvidia'
         ? 'other GPUs'
         : 'other GPUs, all of them by NVIDIA';
@@ -207,9 +221,10 @@ export function gpuSources(
     ...(isRuntime(asked) ? { runtime: runtimeSource(runtimes, asked, spec.id) } : {}),
     device: spec.id,
     chip: chipOf(spec),
+    ratio: ratioOf(spec, chipOf(spec)),
     stack,
     small,
-    laws: lawsOf(files.attainable, spec, SAME_GENERATION[spec.id], walks),
+    laws: lawsOf(files.attainable, spec, chipOf(spec), walks),
     float8: float8On(spec),
     server: serverOf(files.servers, stack?.file.stack ?? null),
     spreadOfOthers: spreadOf(files.servers, undefined, spec.id),

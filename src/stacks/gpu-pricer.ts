@@ -11,7 +11,7 @@ import type { Rates as Datasheet } from '../cost/roofline.js';
 import { KERNELS } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';
 import { listed, type TunedCall } from '../../kernels/tuned.js';
-import type { OpClass } from '../../kernels/op-classes.js';
+import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { CallExplanation, LeftOut } from '../cost/explain.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
 import { attainableSeconds, exchangeClass, type AttainableLaws } from './attainable.js';
@@ -19,6 +19,7 @@ import { explainAttainable } from './explain.js';
 import { explainedStored, onUnits, storedPrice, type Float8 } from './fewer-bits.js';
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
+import { onOtherCard, type RateRatio } from './same-chip.js';
 import { fromMemoryBytes } from './warm.js';
 import { stackName, type ServerTime, type StackTables } from './serving.js';
 
@@ -30,6 +31,8 @@ export interface GpuSources {
   readonly device: string;
   /** The one whose kernels are its own (devices/device.ts, `chipOf`). */
   readonly chip: string;
+  /** How much slower this card is than that GPU. */
+  readonly ratio: RateRatio;
   /** Tables of the stack that serves; null: all is priced as attainable. */
   readonly stack: StackTables | null;
   /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
@@ -70,13 +73,23 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     floor: NO_FLOOR,
   };
 
+  /** A time of these tables, here. */
+  const here = (
+    found: StackPrice,
+    { device, rates: at }: StackTables['file'],
+    op: OpClass,
+    shape: OpShape,
+  ): StackPrice =>
+    device === sources.device
+      ? found
+      : device === sources.chip
+        ? onOtherCard(found, classSpec(op).work(shape), at, sources.ratio)
+        : { ...found, evidence: 'extrapolated' };
   const predicted = (op: OpClass, shape: OpShape): { found: StackPrice; by: string } | null => {
     const own = tables?.predict(op, shape);
-    if (own) return { found: own, by: named };
+    if (own && stack) return { found: here(own, stack.file, op, shape), by: named };
     const other = smallTables?.predict(op, shape);
-    if (!other || !small) return null;
-    const borrowed = small.file.device !== sources.chip;
-    return { found: borrowed ? { ...other, evidence: 'extrapolated' } : other, by: stackName(small.file) };
+    return other && small ? { found: here(other, small.file, op, shape), by: stackName(small.file) } : null;
   };
   const floorOf = ({ work }: TunedCall): Floor => ({
     memory: work.onLink ? 0 : work.bytes / rates.memoryBytesPerSecond,

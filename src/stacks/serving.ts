@@ -331,40 +331,11 @@ export const walksAlone = (stack: string, device: string): boolean =>
 export const float8On = ({ id, vendor, multipliesFp8 }: DeviceSpec): Float8 =>
   !multipliesFp8 ? 'none' : vendor === 'nvidia' && !FLASH_ATTENTION_2.includes(id) ? 'blocks' : 'rows';
 
-/**
- * Measured GPUs of the same generation: laws of attainable times are shares of a datasheet's rates, and hold for a chip
- * in another form. An H20 is not listed: it has a seventh of an H100's matrix rate at more bandwidth.
- */
-export const SAME_GENERATION: Readonly<Record<string, string>> = {
-  'a100-40': 'a100-80',
-  'a100-80-pcie': 'a100-80',
-  a800: 'a100-80',
-  'a800-pcie': 'a100-80',
-  gh200: 'h100',
-  'h100-pcie': 'h100',
-  'h100-nvl': 'h100',
-  h800: 'h100',
-  'h800-pcie': 'h100',
-  'h200-nvl': 'h200',
-  l20x: 'h200',
-};
-
-/** GPU whose small operations (norm, rope, activation) were measured, by the GPU that they are taken for. */
+/** GPU whose small operations (norm, rope, activation) were measured, by the chip that they are taken for. */
 export const SMALL_OPERATIONS: Readonly<Record<string, string>> = {
-  'a100-40': 'a100-80',
   'a100-80': 'a100-80',
-  'a100-80-pcie': 'a100-80',
-  a800: 'a100-80',
-  'a800-pcie': 'a100-80',
   h100: 'h100',
-  gh200: 'h100',
-  'h100-pcie': 'h100',
-  'h100-nvl': 'h100',
-  h800: 'h100',
-  'h800-pcie': 'h100',
   h200: 'h100',
-  'h200-nvl': 'h100',
-  l20x: 'h100',
   h20: 'h100',
   'h20-3e': 'h100',
 };

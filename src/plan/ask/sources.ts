@@ -214,7 +214,14 @@ async function chooseStack(
   notes: string[],
 ): Promise<ChosenStack> {
   const gpu = async (tables: StackTables | null, small = true, undivided = false): Promise<GpuSources> =>
-    gpuSources(spec, tables, small ? await smallOperations(shelf, spec.id) : null, shelf.files(), asked, undivided);
+    gpuSources(
+      spec,
+      tables,
+      small ? await smallOperations(shelf, chipOf(spec)) : null,
+      shelf.files(),
+      asked,
+      undivided,
+    );
   const chip = chipOf(spec);
   await shelf.open(chip);
   const from = (stack: string): string => (shelf.has(spec.id, stack) ? spec.id : chip);
@@ -237,8 +244,8 @@ async function chooseStack(
   return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable', decided.undivided) };
 }
 
-async function smallOperations(shelf: Shelf, device: string): Promise<StackTables | null> {
-  const measured = SMALL_OPERATIONS[device];
+async function smallOperations(shelf: Shelf, chip: string): Promise<StackTables | null> {
+  const measured = SMALL_OPERATIONS[chip];
   return measured === undefined ? null : shelf.tables(measured, 'vidur');
 }
 

@@ -55,7 +55,7 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
     return { ...own, attainable: tunedOn(carriedBy(data), spec), stackNotes: decided.notes };
   }
   const tables = decided.tables === null ? null : tablesOf(decided.tables);
-  const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[spec.id];
+  const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[chipOf(spec)];
   const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
   const notes = tables ? otherCardNotes(spec, tables) : [];
   if (decided.unserved && tables) notes.push(unservedNote(listedAs(own.model), tables));

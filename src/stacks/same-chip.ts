@@ -1,0 +1,41 @@
+/**
+ * Times of a chip's kernels on another card with it: memory of another rate, fewer units, less power. A time is divided
+ * into what bytes take, what operations take and the rest (starting, waiting), as max(a, b) is rounded in laws
+ * (cost/law.ts); bytes and operations go by the other card's rates, and the rest stays.
+ */
+import type { OpWork, Rates } from '../../kernels/op-class.js';
+import type { StackPrice } from './predict.js';
+
+/** Shares of a datasheet's rates that kernels reach which bytes, or operations, keep busy (docs/experiments.md). */
+const REACHED = { memory: 0.8, compute: 0.7 } as const;
+/** What another card adds to the half-width of a time, in log seconds: at least, and of how far the time was moved. */
+const WIDER = { least: 0.05, ofMove: 0.5 } as const;
+
+/** How many times as long bytes and operations take on this card as on the measured one. */
+export interface RateRatio {
+  readonly memory: number;
+  readonly compute: number;
+}
+
+/**
+ * A measured time on a card of other rates.
+ * @param work of the call
+ * @param rates of the card that it was measured on
+ */
+export function onOtherCard(found: StackPrice, work: OpWork, rates: Rates, ratio: RateRatio): StackPrice {
+  if (work.onLink || (ratio.memory === 1 && ratio.compute === 1)) return found;
+  const whole = found.estimate ** 4;
+  const moving = (work.bytes / (REACHED.memory * rates.memoryBytesPerSecond)) ** 4;
+  const computing = (work.operations / (REACHED.compute * rates.operationsPerSecond)) ** 4;
+  const told = Math.min(1, whole / (moving + computing));
+  const rest = Math.max(0, whole - moving - computing);
+  const factor = ((told * (moving * ratio.memory ** 4 + computing * ratio.compute ** 4) + rest) / whole) ** 0.25;
+  const wider = Math.exp(WIDER.least + WIDER.ofMove * Math.abs(Math.log(factor)));
+  return {
+    ...found,
+    estimate: found.estimate * factor,
+    low: (found.low * factor) / wider,
+    high: found.high * factor * wider,
+    evidence: 'extrapolated',
+  };
+}
