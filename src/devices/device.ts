@@ -18,6 +18,11 @@ export interface DeviceSpec {
   readonly f32FlopsPerSecond: number;
   readonly matrixFlopsPerSecond: number;
   /**
+   * What a product of bf16 matrices of 10,240 square reached in PyTorch, the median of published runs; absent where
+   * there is none. Power keeps large parts further below their datasheet than small ones.
+   */
+  readonly productFlopsPerSecond?: number;
+  /**
    * The matrix rate is half of what the units do with f16 accumulation (GeForce): power does not keep kernels from it.
    */
   readonly matrixHalved: boolean;

@@ -28,8 +28,8 @@ export const bracketAt = ({ fast, middle, slow, ...rest }: Bracket, pace: Pace):
   slow: atPace(slow, pace),
 });
 
-/** Clock and units of the H100, which laws are written for. */
-const REFERENCE = { clock: 1.98e9, units: 132 } as const;
+/** Clock, units and share of its matrix rate that products reach of the H100, which laws are written for. */
+const REFERENCE = { clock: 1.98e9, units: 132, reached: 0.8 } as const;
 /**
  * The reference itself, and classes whose floor no clock decides: messages over a link, and launches of small kernels.
  */
@@ -39,11 +39,20 @@ const UNPACED: readonly TunedClass[] = ['all-reduce', 'all-reduce-host', 'small'
 /** Classes whose operations are what matrix units are built for; others wait for memory, or pad their products. */
 const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'product-fp8', 'prefill-attention'];
 
+/**
+ * How much more of its matrix rate a device reaches than the reference. Of a GeForce that nobody measured, power keeps
+ * no kernel from all of it.
+ */
+function reachOf({ productFlopsPerSecond: product, matrixFlopsPerSecond: rate, matrixHalved }: DeviceSpec): number {
+  if (product !== undefined) return product / rate / REFERENCE.reached;
+  return matrixHalved ? 2 : 1;
+}
+
 /** The pace of a device for a class of kernels. */
 export function paceOf(spec: DeviceSpec, of: TunedClass): Pace {
   if (UNPACED.includes(of)) return ALIKE;
   const floor = REFERENCE.clock / clockOf(spec);
-  const peak = spec.matrixHalved && ON_MATRIX_UNITS.includes(of) ? 2 : 1;
+  const peak = ON_MATRIX_UNITS.includes(of) ? reachOf(spec) : 1;
   return { floor, rows: (floor * REFERENCE.units) / spec.units, peak };
 }
 

@@ -122,12 +122,15 @@ function askedStack(
   );
 }
 
-/** How much slower a card is than one with the same chip, by their datasheets. */
+/** How much slower a card is than one with the same chip: by products where both were measured, else by datasheets. */
 function ratioOf(spec: DeviceSpec, chip: string): RateRatio {
   const measured = DEVICES.find(({ id }) => id === chip) ?? spec;
   return {
     memory: measured.memoryBytesPerSecond / spec.memoryBytesPerSecond,
-    compute: measured.matrixFlopsPerSecond / spec.matrixFlopsPerSecond,
+    compute:
+      measured.productFlopsPerSecond && spec.productFlopsPerSecond
+        ? measured.productFlopsPerSecond / spec.productFlopsPerSecond
+        : measured.matrixFlopsPerSecond / spec.matrixFlopsPerSecond,
   };
 }
 
