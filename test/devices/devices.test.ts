@@ -35,7 +35,13 @@ describe('device catalogue', () => {
   });
 
   it('has every figure of the device with the same chip, but those of the link', () => {
-    const twins = DEVICES.filter((d) => d.sameChipAs !== undefined);
+    const cards = DEVICES.filter((d) => d.sameChipAs !== undefined);
+    for (const { sameChipAs, memoryBytesPerSecond, lanes, l2Bytes, multipliesFp8 } of cards) {
+      const measured = findDevice(sameChipAs!);
+      expect(measured).toMatchObject({ lanes, l2Bytes, multipliesFp8 });
+      expect(memoryBytesPerSecond / measured.memoryBytesPerSecond).toBeGreaterThan(0.5);
+    }
+    const twins = cards.filter(({ source }) => source.includes('with NVLink at 400 GB/s') && !source.includes('PCIe'));
     expect(twins.map((d) => d.id)).toEqual(['h800', 'a800']);
     for (const { id: _id, name: _name, adapterPattern: _pattern, source, sameChipAs, interconnect, ...d } of twins) {
       const other = findDevice(sameChipAs!);

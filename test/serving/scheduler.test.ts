@@ -36,6 +36,7 @@ const drawn = fc.record({
   capped: fc.boolean(),
   policy: fc.constantFrom(...POLICIES),
   reserveFullPrompt: fc.boolean(),
+  watermark: fc.constantFrom(0, 0, 0.05, 0.4),
   reserveAnswer: fc.constantFrom(false, false, true),
   answerShare: fc.constantFrom(null, null, { initial: 0.7, least: 0.1, steps: 8, mostTokens: 12, ahead: 20 }),
   asyncScheduling: fc.boolean(),
@@ -272,6 +273,35 @@ describe('a schedule', () => {
     expect(beganOf([10, 8], 20)).toEqual([0, 6, 6, 26]);
     // What no iteration holds is enough when it is full.
     expect(beganOf([100], 64)).toEqual([0, 1, 26]);
+  });
+
+  it('keeps blocks free where a request begins beside others, and for the first one none', () => {
+    const run = (watermark: number, outputTokens: number): { running: number; preemptions: number } => {
+      const requests = new Requests();
+      const queue = new WaitingQueue('fcfs', requests);
+      // Four prompts of 40 tokens take 40 of 44 blocks, and grow by as much as their answers.
+      for (let i = 0; i < 4; i++) queue.push(requests.add({ ...emptyDraft(), promptTokens: 40, outputTokens }));
+      const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
+      const nothing = (): void => {};
+      const listener = {
+        began: nothing,
+        token: nothing,
+        ended: nothing,
+        prefilled: nothing,
+        preempted: () => counts.preemptions++,
+      };
+      const limits = { maxNumBatchedTokens: 200, blockTokens: 4, unitTokens: 4, blocks: 44, watermark };
+      const options = { ...SERVER, ...limits, prefillOnly: false, promptsFirst: true };
+      const schedule = new CountedScheduler(options, requests, queue, listener, counts, KNOTS);
+      let running = 0;
+      for (; schedule.begin(); schedule.end()) running = Math.max(running, schedule.running.length);
+      return { running, preemptions: counts.preemptions };
+    };
+    expect(run(0, 12)).toEqual({ running: 4, preemptions: expect.any(Number) as number });
+    expect(run(0, 12).preemptions).toBeGreaterThan(0);
+    expect(run(0.12, 12)).toEqual({ running: 3, preemptions: 0 });
+    // More than all of the cache beside one: they run one by one, and none waits for ever.
+    expect(run(0.99, 12)).toEqual({ running: 1, preemptions: 0 });
   });
 
   it('gives prompts in turn a part of the budget, or one after another', () => {

@@ -8,7 +8,7 @@ import type { PlanRequest } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { serverDefaults } from '../../src/stacks/server-memory.js';
-import { schedulesMeanwhile, takesPromptsFirst } from '../../src/stacks/serving.js';
+import { reservesPrompt, schedulesMeanwhile, takesPromptsFirst, watermarkOf } from '../../src/stacks/serving.js';
 import { SEED } from '../gpu/random.js';
 
 const requestOf = async (scenario: Scenario): Promise<PlanRequest> =>
@@ -105,6 +105,16 @@ describe('SGLang', () => {
   it('takes prompts first, in chunks by memory, and schedules meanwhile', () => {
     const GIB = 2 ** 30;
     const today = (stack: string): { stack: string; version: null } => ({ stack, version: null });
+    const first = { stack: 'vllm', version: '0.7.3' };
+    expect([true, false].map((chunked) => takesPromptsFirst(first, chunked))).toEqual([false, true]);
+    expect([first, { ...first, version: '0.8.0' }, today('vllm'), today('sglang')].map(watermarkOf)).toEqual([
+      0.01, 0, 0, 0,
+    ]);
+    expect([reservesPrompt('vllm', '0.7.3'), reservesPrompt('vllm', '0.11.0'), reservesPrompt('vllm', null)]).toEqual([
+      true,
+      false,
+      true,
+    ]);
     expect([today('sglang'), today('vllm'), null].map((host) => takesPromptsFirst(host, true))).toEqual([
       true,
       false,
