@@ -15,7 +15,7 @@ import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
-import { figuresOf, PERCENT, percentilesOf, waitingShares } from './figures.js';
+import { between, figuresOf, PERCENT, percentilesOf, waitingShares } from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
 import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
@@ -175,10 +175,9 @@ export class Service {
     // Of users who wait for answers, a slower server may miss less: they ask less of it.
     const isSure = estimate.metrics.misses.atMost <= this.allowedShare && this.isSure(results.high);
     const described = this.describe({ low: estimate, high: estimate, ...results, estimate }, isSure);
+    const ends = this.setting.workload.requestsPerSecond === null ? between(described) : described;
     const run =
-      partial || !results.high
-        ? described
-        : { ...described, high: await this.slowest(described.high, requested, turn) };
+      partial || !results.high ? described : { ...ends, high: await this.slowest(ends.high, requested, turn) };
     const { depth, speculation } = this.setting.server;
     if (partial) return { run, partial };
     if (speculation)

@@ -1,7 +1,7 @@
 /** A run's figures, as answers have them. */
 import { LIMITS, type Limit, type Metrics } from './metrics.js';
 import { LEAST_FOR_P99, type Sketch } from './sketch.js';
-import type { Metric, RunFigures, WaitingShares } from './types.js';
+import type { Metric, Run, RunFigures, WaitingShares } from './types.js';
 
 export const PERCENT = Array.from({ length: 100 }, (_, i) => i).concat(99.5, 99.9);
 
@@ -29,6 +29,28 @@ function limitOf(m: Metrics): RunFigures['limitedBy'] {
   const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
   return limited < NEGLIGIBLE_WAITING * m.e2el.total || limited === 0 ? 'nothing' : most;
 }
+
+/**
+ * An end of users who wait for their answers: what is slower asks for less at a time, so that a slower server may give
+ * earlier first tokens. No time lies further in than that of a server which is slower, or faster, in everything alike.
+ */
+function atEnd(end: RunFigures, estimate: RunFigures, furthest: 'min' | 'max'): RunFigures {
+  const ratio = estimate.duration === 0 ? 1 : Math[furthest](1, end.duration / estimate.duration);
+  return Object.fromEntries(
+    Object.entries(end).map(([name, value]) => {
+      const own = estimate[name as keyof RunFigures];
+      const isTime = name.endsWith('_ms') && typeof value === 'number' && typeof own === 'number';
+      return [name, isTime ? Math[furthest](value, own * ratio) : (value as unknown)];
+    }),
+  ) as unknown as RunFigures;
+}
+
+/** A run with ends on both sides of its estimate. */
+export const between = <R extends Pick<Run, 'low' | 'estimate' | 'high'>>(run: R): R => ({
+  ...run,
+  low: atEnd(run.low, run.estimate, 'min'),
+  high: atEnd(run.high, run.estimate, 'max'),
+});
 
 /** A run under the keys of vLLM's benchmark. */
 export function figuresOf(m: Metrics): RunFigures {

@@ -241,6 +241,17 @@ describe('settings', () => {
     expect(r.completed).toBe(60);
   });
 
+  it('times of users who wait lie between their ends, although a slower server is asked for less', async () => {
+    for (const stack of ['sglang', 'trtllm', 'vllm']) {
+      const load = ['--arrivals', 'closed', '--users', '48', '--requests', '150', '--codec', 'full', '--stack', stack];
+      const { low, estimate, high } = (await report('--device', 'h100', ...load)).runs[0]!;
+      for (const name of Object.keys(estimate).filter((key) => key.endsWith('_ms')) as 'mean_ttft_ms'[]) {
+        expect(low[name], `${stack} ${name}`).toBeLessThanOrEqual(estimate[name]!);
+        expect(high[name], `${stack} ${name}`).toBeGreaterThanOrEqual(estimate[name]!);
+      }
+    }
+  });
+
   it('conversations find what was said in the prefix cache, unless it is off', async () => {
     const turns = [...BASE, '--turns', '5', '--think', '1s', '--shared-prefix', '200', '--rate', '5'];
     const on = await report(...turns);

@@ -63,15 +63,15 @@ describe('a time on another card', () => {
         TablePredictor,
         TablePredictor,
       ];
-      const { axes, work } = classSpec(op);
+      const kernels = classSpec(op);
       const errors: number[] = [];
       let inside = 0;
       for (let i = 0; i < 400; i++) {
         const sizes = own.table.axes.map(({ knots }) => knots[random.whole(0, knots.length - 1)]!);
-        const shape = { ...own.table.fixed, ...Object.fromEntries(axes.map((axis, j) => [axis, sizes[j]!])) };
+        const shape = { ...own.table.fixed, ...Object.fromEntries(kernels.axes.map((axis, j) => [axis, sizes[j]!])) };
         const [truth, at] = [own.predict(shape), known.predict(shape)];
         if (truth.octavesOutside > 0 || at.octavesOutside > 0) continue;
-        const here = onOtherCard(at, work(shape), from.rates, { memory, compute: 1 });
+        const here = onOtherCard(at, kernels.work(shape), from.rates, { memory, compute: 1 });
         errors.push(Math.abs(Math.log(here.estimate / truth.estimate)));
         if (here.low <= truth.estimate && truth.estimate <= here.high) inside++;
       }
