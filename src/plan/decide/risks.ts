@@ -75,7 +75,12 @@ export function risksOf(
         `${Math.round((share.attainable + share.roofline) * 100)} % of the time of ${short(p)} is estimated`,
       );
     if (point.evidence === 'extrapolated')
-      add('extrapolated', `part of the time of ${short(p)} lies outside the sizes that were measured`);
+      add(
+        'extrapolated',
+        point.octavesOutside
+          ? `part of the time of ${short(p)} lies outside the sizes that were measured`
+          : `the times of ${short(p)} were measured on another card with this chip`,
+      );
     const [other] = kept?.others ?? [];
     if (kept && other && other.share < kept.share)
       add(

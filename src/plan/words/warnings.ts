@@ -50,8 +50,9 @@ function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
           {
             code: 'extrapolated',
             message:
-              `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were ` +
-              'measured',
+              octaves > 0
+                ? `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were measured`
+                : 'extrapolated times were measured on another card with this chip',
           },
         ]
       : []),

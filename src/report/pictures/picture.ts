@@ -55,7 +55,7 @@ export const EVIDENCE_WORDS: Readonly<Record<PictureEvidence, string>> = {
   'measured-here': 'measured on this model by lla-sim fidelity',
   measured: 'measured on this device',
   interpolated: 'between measured shapes',
-  extrapolated: 'in part outside the measured shapes',
+  extrapolated: 'in part outside the measured shapes, or on another card with this chip',
   attainable:
     'what tuned kernels reach on this GPU, as a kernel that matters was not measured; shown dashed and hollow',
   roofline: 'roofline estimate, as a kernel that matters was not measured; shown dashed and hollow',
