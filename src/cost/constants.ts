@@ -23,6 +23,12 @@ export const CONSTANTS = {
   fewestForQuantile: of(10, 'scores', 'that have a 90 % quantile', '⌈0.9 (n + 1)⌉ ≤ n from n = 9 on; chosen'),
   perOctaveUntested: of(Math.LN2, 'log s an octave', 'widening where none was tested', 'chosen: a factor of two'),
   perOctaveLeast: of(0.02, 'log s an octave', 'least widening outside', 'errors of 3 to 15 % at 4 times, H200 tables'),
+  perOctaveInside: of(
+    0.15,
+    'log s an octave',
+    'widening inside a table, beyond all that it measured on every axis',
+    'judged: tables of B200 and L40S without their largest calls',
+  ),
   leastDeviation: of(0.05, 'log s', 'between a kernel alone and inside a step', 'repetitions of one shape'),
   fewestRepetitions: of(3, 'repetitions', 'in half of a visit', 'chosen'),
   variantPrior: of(

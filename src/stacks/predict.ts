@@ -7,6 +7,7 @@ import type { OpShape, Rates } from '../../kernels/op-class.js';
 import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } from '../cost/explain.js';
 import * as words from './explain.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
+import { CONSTANTS } from '../cost/constants.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
 import { explainedInAStep, inAStep } from './warm.js';
@@ -22,6 +23,8 @@ export interface StackPrice {
   readonly octavesOutside: number;
 }
 
+const PER_OCTAVE_INSIDE = CONSTANTS.perOctaveInside.value;
+
 /** A table that is ready to predict from. */
 export class TablePredictor {
   readonly #grid: Grid;
@@ -30,6 +33,8 @@ export class TablePredictor {
   /** Second sizes that were measured with each first one. */
   readonly #configurations: ReadonlyMap<number, ReadonlySet<number>> | null;
   readonly #filled: Uint8Array;
+  /** Logarithms of the sizes of measured knots, axis by axis. */
+  #largest: readonly (readonly number[])[] | null = null;
   readonly #fixed: readonly (readonly [string, number])[];
 
   constructor(
@@ -87,6 +92,11 @@ export class TablePredictor {
         because?.(words.between(axis, size, neighboursOf(this.#measured[i]!, size), off, points), points + excess);
       }
     }
+    const beyondAll = this.#octavesBeyond(sizes, places);
+    octavesOutside += beyondAll;
+    widening += beyondAll * PER_OCTAVE_INSIDE;
+    if (beyondAll > 0)
+      because?.(words.outside('their combination', beyondAll, PER_OCTAVE_INSIDE), beyondAll * PER_OCTAVE_INSIDE, 'added');
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     // A size that no table has is told by its own line above.
@@ -123,6 +133,27 @@ export class TablePredictor {
       data: nearestOf(points, this.#moveHeads(shape).shape, spec.axes),
       leftOut: leftOutOf((because) => this.predict(shape, because)),
     };
+  }
+
+  /**
+   * Octaves to the nearest measured knot from a size inside the grid of which none is as large on every axis: of many
+   * sequences tables have no long contexts.
+   */
+  #octavesBeyond(sizes: readonly number[], places: readonly Place[]): number {
+    const { lines } = this.#grid;
+    const corner = places.reduce((index, { above }, i) => index * lines[i]!.length + above, 0);
+    if (this.#filled[corner] === 0) return 0;
+    this.#largest ??= knotSizes(lines)
+      .filter((_, i) => this.#filled[i] === 0)
+      .map((knot) => knot.map(Math.log2));
+    const inGrid = sizes.map((size, i) => Math.log2(Math.min(size, lines[i]!.at(-1)!)));
+    let least = Infinity;
+    for (const knot of this.#largest) {
+      let away = 0;
+      for (let i = 0; i < knot.length; i++) away += Math.max(0, inGrid[i]! - knot[i]!);
+      if (away < least) least = away;
+    }
+    return least;
   }
 
   #indexOf(sizes: readonly number[]): number {

@@ -44,18 +44,20 @@ const wild = (samples: Sample[]) => async (): Promise<number> => {
 };
 
 const RATES = { memoryBytesPerSecond: 4.8e12, linkBytesPerSecond: 4.5e11, operationsPerSecond: 9.89e14 };
-/** A table of grouped attention over five configurations. */
-const table = async () => {
+/** A table of grouped attention over five configurations, up to so many cached tokens of all sequences. */
+const table = async (mostTokens = Infinity) => {
   const { classSpec } = await import('../../kernels/op-classes.js');
   const { fitTable } = await import('../../src/stacks/fit/fit-table.js');
   const rows = [1, 2, 4, 8, 16].flatMap((kvHeads) =>
     [1, 4, 16, 64].flatMap((batch) =>
-      [128, 512, 2048, 8192, 32768].map((context) => {
-        const shape = { kvHeads, group: 32 / kvHeads, batch, context };
-        const { bytes } = classSpec('decode-attention-grouped').work({ ...shape, headDim: 128 });
-        const wave = 0.2 * Math.sin(Math.log2(batch) + Math.log2(context));
-        return { shape, seconds: (5e-6 + bytes / 3e12) * Math.exp(wave) };
-      }),
+      [128, 512, 2048, 8192, 32768]
+        .filter((context) => batch * context <= mostTokens)
+        .map((context) => {
+          const shape = { kvHeads, group: 32 / kvHeads, batch, context };
+          const { bytes } = classSpec('decode-attention-grouped').work({ ...shape, headDim: 128 });
+          const wave = 0.2 * Math.sin(Math.log2(batch) + Math.log2(context));
+          return { shape, seconds: (5e-6 + bytes / 3e12) * Math.exp(wave) };
+        }),
     ),
   );
   return fitTable('decode-attention-grouped', { headDim: 128 }, rows, RATES, 900);
@@ -82,6 +84,17 @@ const CASES: Record<Name, Case> = {
     instead: 0,
     becomes: 'less',
     figure: async () => (await import('../../src/cost/conformal.js')).kappaOf([0]),
+  },
+  perOctaveInside: {
+    instead: 0,
+    becomes: 'less',
+    figure: async () => {
+      const { TablePredictor } = await import('../../src/stacks/predict.js');
+      const predictor = new TablePredictor({ ...(await table(2 ** 17)), source: 0 }, RATES);
+      const shape = { kvHeads: 1, group: 32, headDim: 128, batch: 64, context: 32768 };
+      const { high, estimate } = predictor.predict(shape);
+      return Math.log(high / estimate);
+    },
   },
   leastDeviation: { instead: 0, becomes: 'less', figure: fitted('measuredVariance', samplesOf(SHAPES, 0.5)) },
   // Of eight repetitions no half has so many.
