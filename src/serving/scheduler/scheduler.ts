@@ -213,10 +213,10 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
   /** Begins requests that wait. @returns what keeps the next one waiting, as `limit` */
   private admit(budget: number): number {
     const { outlook, options } = this;
-    if (!outlook || this.waiting.size === 0)
-      return this.admitBeside(Math.floor((options.watermark ?? 0) * options.blocks), budget);
+    const watermark = Math.floor((options.watermark ?? 0) * options.blocks);
+    if (!outlook || this.waiting.size === 0) return this.admitBeside(watermark, budget);
     if (outlook.full !== null) return outlook.full;
-    const limit = this.admitBeside(outlook.kept(), budget);
+    const limit = this.admitBeside(watermark + outlook.kept(), budget);
     if ((limit === NO_BLOCKS || limit === NO_PLACE) && !this.room.holds) outlook.full = limit;
     return limit;
   }
