@@ -120,6 +120,15 @@ const warmedUp = (
     ? ''
     : '; the first seventh of the requests, while the server fills up, is not counted';
 
+/** Said where percentiles of all requests meet targets that those after the warm-up miss. */
+function lateWords(f: RunFigures, { ttftSeconds, tpotSeconds }: SimulationReport['targets']): string {
+  const [ttft, tpot] = [f.p99_ttft_ms, f.p99_tpot_ms];
+  const isBelow = ttft !== null && tpot !== null && ttft <= ttftSeconds * 1e3 && tpot <= tpotSeconds * 1e3;
+  return isBelow && f.missedShare !== null
+    ? `: after the warm-up ${formatNumber(100 * f.missedShare)} % of the requests were late`
+    : '';
+}
+
 const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets' | 'tested'>): string => {
   const unsure = unsureWords({ tested });
   return run.sure
@@ -132,7 +141,7 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
         ? 'meets the targets by the estimate, but not if every step takes the slow end of its interval'
         : run.completed > 0 && run.estimate.p99_tpot_ms === null && !targets.defaults.includes('tpot')
           ? 'does not meet the targets: no request has a second token, so TPOT is not known'
-          : 'misses the targets';
+          : 'misses the targets' + lateWords(run.estimate, targets);
 };
 
 /** In a run that is long beside its requests nearly as many a second are answered as come. */

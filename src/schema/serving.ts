@@ -128,7 +128,11 @@ export const SERVER_SETTINGS = {
   },
   blockTokens: { kind: 'number', help: 'tokens of a block of the cache [16; TRT-LLM and lla-sim 32]' },
   kvBlocks: { kind: 'number', help: 'blocks of the cache of a replica [as many as fit]' },
-  chunkedPrefill: { kind: 'text', help: 'divide prompts over iterations [on]', choices: ['on', 'off'] },
+  chunkedPrefill: {
+    kind: 'text',
+    help: 'divide prompts over iterations [on; vLLM before 0.8 up to 32768 tokens off]',
+    choices: ['on', 'off'],
+  },
   promptsFirst: {
     kind: 'text',
     help: 'prompts take iterations of their own, and sequences wait [on for SGLang, else off]',
@@ -146,7 +150,11 @@ export const SERVER_SETTINGS = {
     kind: 'number',
     help: 'they wait no longer once an iteration has this share of --max-num-batched-tokens [0]',
   },
-  prefixCaching: { kind: 'text', help: 'keep blocks that later prompts may begin with [on]', choices: ['on', 'off'] },
+  prefixCaching: {
+    kind: 'text',
+    help: 'keep blocks that later prompts may begin with [on; vLLM before 0.8 off]',
+    choices: ['on', 'off'],
+  },
   asyncScheduling: {
     kind: 'text',
     help:

@@ -15,7 +15,14 @@ import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import { checkedBlockTokens, serverDefaults, usualBlockTokens } from '../stacks/server-memory.js';
-import { isAsynchronous, reservesAnswer, takesPromptsFirst, watermarkOf } from '../stacks/serving.js';
+import {
+  cachesPrefixes,
+  dividesPrompts,
+  isAsynchronous,
+  reservesAnswer,
+  takesPromptsFirst,
+  watermarkOf,
+} from '../stacks/serving.js';
 import { parseNumber, parseRate, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
 import type { Targets } from './metrics.js';
@@ -102,7 +109,9 @@ export function readServer(
       `${flag('batchWaitTimeoutIters')} and ${flag('batchWaitMaxTokensRatio')} work together`,
       'give both, or neither',
     );
-  const chunkedPrefill = on('chunkedPrefill') && !device.model.promptsBothWays;
+  const maxModelLen = asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null;
+  const divided = asked(s.chunkedPrefill) ? on('chunkedPrefill') : dividesPrompts(host, maxModelLen);
+  const chunkedPrefill = divided && !device.model.promptsBothWays;
   const prefillReplicas = whole('prefillReplicas', 0, 1024, 0);
   if (asked(s.transferRate) && prefillReplicas === 0)
     throw new UserError(
@@ -113,7 +122,7 @@ export function readServer(
     maxNumSeqs,
     maxNumBatchedTokens,
     batchWait: iterations > 0 ? { iterations, tokens: ratio * maxNumBatchedTokens } : null,
-    maxModelLen: asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null,
+    maxModelLen,
     blockTokens: checkedBlockTokens(
       whole('blockTokens', 1, 65_536, device.defaults ? 16 : usualBlockTokens(stack)),
       stack,
@@ -127,7 +136,7 @@ export function readServer(
     reserveAnswer: reservesAnswer(stack),
     // What is cached of a token depends on its depth.
     prefixCaching:
-      on('prefixCaching') &&
+      (asked(s.prefixCaching) ? on('prefixCaching') : cachesPrefixes(host)) &&
       !asked(w.depth) &&
       !asked(s.draftTokens) &&
       !device.defaults &&

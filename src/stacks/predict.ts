@@ -96,7 +96,11 @@ export class TablePredictor {
     octavesOutside += beyondAll;
     widening += beyondAll * PER_OCTAVE_INSIDE;
     if (beyondAll > 0)
-      because?.(words.outside('their combination', beyondAll, PER_OCTAVE_INSIDE), beyondAll * PER_OCTAVE_INSIDE, 'added');
+      because?.(
+        words.outside('their combination', beyondAll, PER_OCTAVE_INSIDE),
+        beyondAll * PER_OCTAVE_INSIDE,
+        'added',
+      );
     const estimate = law * Math.exp(interpolateAt(this.#grid, places));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     // A size that no table has is told by its own line above.

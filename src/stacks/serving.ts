@@ -127,18 +127,25 @@ interface Host {
   readonly version: string | null;
 }
 
-/** vLLM's first engine, the default before 0.8 (vllm/core/scheduler.py; read 2026-11-28). */
-const isFirstEngine = (host: Host): boolean => host.stack === 'vllm' && !isSince(host.version, '0.8.0');
+/** Longest --max-model-len with which vLLM's first engine took whole prompts by default (0.7.3, engine/arg_utils.py). */
+const WHOLE_PROMPTS = 32_768;
+
+/** Whether a server divides prompts by default. @param maxModelLen null where it follows from the requests */
+export const dividesPrompts = (host: Host | null, maxModelLen: number | null): boolean =>
+  host === null || !isEarlierEngine(host) || (maxModelLen ?? 0) > WHOLE_PROMPTS;
+
+/** Whether a server keeps blocks that later prompts may begin with by default: vLLM's first engine did not. */
+export const cachesPrefixes = (host: Host | null): boolean => host === null || !isEarlierEngine(host);
 
 /**
  * True where a server runs prompts that have room before the next decode step: vLLM's first engine did with whole
- * prompts (_schedule_default).
+ * prompts (vllm/core/scheduler.py, _schedule_default; read 2026-11-28).
  */
 export const takesPromptsFirst = (host: Host | null, chunkedPrefill: boolean): boolean =>
-  host !== null && (Object.hasOwn(PROMPTS_FIRST, host.stack) || (isFirstEngine(host) && !chunkedPrefill));
+  host !== null && (Object.hasOwn(PROMPTS_FIRST, host.stack) || (isEarlierEngine(host) && !chunkedPrefill));
 
 /** Share of the cache's blocks that a server keeps free by default where a request begins beside others. */
-export const watermarkOf = (host: Host | null): number => (host !== null && isFirstEngine(host) ? 0.01 : 0);
+export const watermarkOf = (host: Host | null): number => (host !== null && isEarlierEngine(host) ? 0.01 : 0);
 
 /**
  * Whether the server schedules the next step while the GPU works on this one.
@@ -180,7 +187,7 @@ export function schedulesMeanwhile(stack: string, version: string): boolean {
  * engine on until 0.19 (its release notes, pull request 37307; read 2026-11-28).
  */
 export const reservesPrompt = (stack: string | null, version: string | null): boolean =>
-  stack !== 'vllm' || isSince(version, '0.19.0') || isFirstEngine({ stack, version });
+  stack !== 'vllm' || isSince(version, '0.19.0') || isEarlierEngine({ stack, version });
 
 /** True where a version is `since` or later. @param version null for today's */
 export function isSince(version: string | null, since: string): boolean {

@@ -92,12 +92,15 @@ export interface TestedQuestion {
 export function testedSimulation(groups: readonly JudgedGroup[], question: TestedQuestion): TestedSimulation {
   const earlier = (kinds: readonly string[]): boolean =>
     nearestGroups(groups, question, kinds)?.groups.every(isEarlier) === true;
-  const planned = earlier(PLANNED) ? null : testedOf(groups, question);
+  const asksEarlier = question.server !== null && isEarlierEngine(question.server);
+  const planned = asksEarlier || earlier(PLANNED) ? null : testedOf(groups, question);
   const of = (kind: string): Tested | null => (earlier([kind]) ? planned : null) ?? testedOf(groups, question, [kind]);
   return { 'first token': of('first token'), step: of('step') };
 }
 
 const isEarlier = (g: JudgedGroup): boolean => isEarlierEngine({ stack: g.server, version: g.version });
+
+const chipOfId = (id: string | null): string | null => DEVICES.find((d) => d.id === id)?.sameChipAs ?? id;
 
 const makerOf = (id: string | null): DeviceSpec['vendor'] | undefined => DEVICES.find((d) => d.id === id)?.vendor;
 
@@ -260,6 +263,9 @@ export function nearestGroups(
   const served = groups.filter((g) =>
     estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',
   );
+  // Rows of an earlier engine say more of it than those of today's on a model that is more alike.
+  const engine = server !== null && isEarlierEngine(server) ? served.filter(isEarlier) : [];
+  const rows = engine.length > 0 ? engine : served;
   const models = looped ? 'looped models' : 'models without loops';
   const gpusOf = (own: readonly JudgedGroup[]): string => {
     const gpus = [...new Set(own.map((g) => g.device))];
@@ -270,6 +276,10 @@ export function nearestGroups(
     (g) => g.device === device.id,
     (name) => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
   ];
+  const sisters: Near = [
+    (g) => chipOfId(g.device) === chipOfId(device.id) && g.looped === looped,
+    (name, own) => `${name} on ${gpusOf(own)}, which has the same chip, ${models}`,
+  ];
   const maker = makerOf(device.id);
   const others: Near = [
     (g) => maker !== 'nvidia' && makerOf(g.device) === maker,
@@ -277,12 +287,13 @@ export function nearestGroups(
   ];
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, (name) => `${name} on ${device.id}, ${models}`],
+    sisters,
     // Tables are of the GPU, so the model is what is new. An estimate is of other GPUs, mostly NVIDIA's: the GPU is.
     ...(estimated ? [here, others, alike] : [alike, here]),
     [() => true, (name, own) => `${name}, other models and GPUs (${gpusOf(own)})`],
   ];
   for (const [matches, on] of near) {
-    const own = served.filter(matches);
+    const own = rows.filter(matches);
     if (own.length === 0) continue;
     const { nearest, others: further } = byVersion(own, server);
     const name = estimated ? `servers without kernel tables (${serversWords(nearest)})` : serversWords(nearest);

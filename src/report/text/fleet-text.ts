@@ -118,7 +118,9 @@ function upsideRisk(report: PlanReport, name: string): string {
   const plan = planOf(report, name);
   if (!plan || !isFullCache(plan)) {
     const retrieval = plan ? retrievalRisk(plan, contextTokens) : null;
-    return present(['the upside needs new kernels' + (plan ? fleetBuiltWords(plan) : ''), retrieval]).join('; ');
+    return present(['no server has the kernels of the upside' + (plan ? fleetBuiltWords(plan) : ''), retrieval]).join(
+      '; ',
+    );
   }
   const { evidence } = plan.decode;
   return evidence === null || isEstimate(evidence)
@@ -126,7 +128,7 @@ function upsideRisk(report: PlanReport, name: string): string {
     : `${stackLabel(device.stack ?? '')} is not known to run ${model.name}`;
 }
 
-const fleetBuiltWords = ({ asPublished: a }: Plan): string => (a ? `: existing ones had ${hadWords(a)} speed` : '');
+const fleetBuiltWords = ({ asPublished: a }: Plan): string => (a ? `: published ones had ${hadWords(a)} speed` : '');
 
 /** Why no plan whose kernels would have to be written is named. */
 function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
