@@ -10,6 +10,7 @@ import type { Scenario } from '../schema/settings.js';
 import { acceptanceOf, publishedAcceptance } from '../serving/speculation.js';
 import { SERVERS } from '../schema/serving.js';
 import { isRuntime } from '../stacks/serving.js';
+import { defined } from '../present.js';
 
 /** So many loops of a share of the tokens. */
 interface Depth {
@@ -233,10 +234,6 @@ function settingsOf({ model, device, parallel, precision, server: s, workload, c
 }
 
 const onOff = (on: boolean | undefined): 'on' | 'off' | undefined => (on === undefined ? undefined : on ? 'on' : 'off');
-
-/** Without the fields that are undefined. */
-const defined = <T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } =>
-  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 
 type Load = Extract<Row['workload'], { kind: 'decode-only' | 'closed-loop' | 'single' | 'rate' }>;
 

@@ -21,6 +21,13 @@ export interface Interval {
   readonly high: number;
 }
 
+/** An amount over an interval: the slow end of a time is the low end of its rate. */
+export const over = (amount: number, { estimate, low, high }: Interval): Interval => ({
+  estimate: amount / estimate,
+  low: amount / high,
+  high: amount / low,
+});
+
 /** A price of one kernel call, in seconds. */
 export interface Price extends Interval {
   readonly evidence: Evidence;

@@ -40,7 +40,7 @@ export interface DeviceSpec {
   readonly adapterPattern: string;
   /** Where the figures come from, and the name that its driver figure was seen under where the two differ. */
   readonly source: string;
-  /** The device with the same chip, whose kernels were measured: cards with it differ in memory, power, units or link. */
+  /** The device with the same chip whose kernels were measured: its cards differ in memory, power, units or link. */
   readonly sameChipAs?: string;
 }
 

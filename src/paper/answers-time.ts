@@ -1,7 +1,7 @@
 /** The model's answers to figures of time: steps, throughput, attention of one layer. */
 import { scalarsPerToken } from '../codecs/layout.js';
 import { isUncompressed, layoutOf } from '../codecs/registry.js';
-import type { Interval } from '../cost/evidence.js';
+import { over, type Interval } from '../cost/evidence.js';
 import { formatBytes, formatDecimalBytes, formatMilliseconds, formatNumber } from '../numbers/units.js';
 import type { PaperModel } from './model.js';
 import { flopText, microseconds, percent, rateText, ratioText, timeText } from './text.js';
@@ -20,7 +20,7 @@ const EAGER_SECONDS_AN_OPERATION = 100e-6;
 /** Two attention kernels that read the same bytes may differ so much in the bandwidth that they reach. */
 const KERNEL_DIFFERENCE = 0.15;
 
-const FULL: Decoding = { codec: { kind: 'full' }, path: 'full' };
+export const FULL: Decoding = { codec: { kind: 'full' }, path: 'full' };
 
 export function timeAnswer(m: PaperModel, s: TimeSubject): Answer {
   switch (s.of) {
@@ -127,7 +127,7 @@ function stepRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'step-ratio' }>)
 function throughput(m: PaperModel, s: Extract<TimeSubject, { of: 'throughput' }>): Answer {
   const batch = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens }).maxBatch.onGrid;
   const step = m.step(s.model, s.decoding, batch, s.contextTokens);
-  const rate: Interval = { estimate: batch / step.estimate, low: batch / step.high, high: batch / step.low };
+  const rate = over(batch, step);
   const work = m.count(s.model, s.decoding, batch, s.contextTokens);
   const { matrixFlopsPerSecond: matrix, memoryBytesPerSecond: bandwidth } = m.device.spec;
   return interval(rate, rateText(rate), `${source(m)}, at batch ${batch}; the paper states no batch`, (published) => {

@@ -7,10 +7,13 @@ import { keptTokens } from '../eviction/policy.js';
 import { cacheSlots, parameterCount } from '../geometry/geometry.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
-import { timeAnswer, type TimeSubject } from './answers-time.js';
+import { FULL, timeAnswer, type TimeSubject } from './answers-time.js';
 import type { PaperModel } from './model.js';
 import { countText, percent, ratioText } from './text.js';
 import type { Answer, Subject } from './types.js';
+
+const F16 = { storage: 'f16', groupSize: GROUP_SIZE } as const;
+const NO_BRANCH = { width: 0, perHead: false };
 
 /** An answer without an interval. */
 const point = (value: number | null, text: string, reason: string, explain?: Answer['explain']): Answer => ({
@@ -35,9 +38,10 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
       return null;
     case 'cache-slots': {
       const g = m.geometry(s.model);
+      const slots = cacheSlots(g);
       return point(
-        cacheSlots(g),
-        String(cacheSlots(g)),
+        slots,
+        String(slots),
         `${g.layers} layers × ${g.loops} loops, each with a K and a V cache of its own`,
       );
     }
@@ -47,13 +51,8 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
     }
     case 'ranks': {
       const { rankK, rankV } = m.codec(s.model, 'lla', s.ratio);
-      return defined(
-        null,
-        `${rankK}/${rankV}`,
-        m.geometry(s.model).loops >= 16
-          ? 'r_k + r_v = 2·T·d / ρ, with the split of these very rows, 1:2'
-          : 'r_k + r_v = 2·T·d / ρ, with the split of these very rows, 3:5',
-      );
+      const split = m.geometry(s.model).loops >= 16 ? '1:2' : '3:5';
+      return defined(null, `${rankK}/${rankV}`, `r_k + r_v = 2·T·d / ρ, with the split of these very rows, ${split}`);
     }
     case 'reached-ratio':
       return reachedRatio(m, s);
@@ -61,23 +60,12 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
       return storedRatio(m, s);
     case 'scalar-ratio': {
       const scalars = (codec: Codec): number =>
-        scalarsPerToken(
-          layoutOf(
-            m.geometry(s.model),
-            codec,
-            'reconstruct',
-            { storage: 'f16', groupSize: GROUP_SIZE },
-            { width: 0, perHead: false },
-          ),
-        );
-      return point(
-        scalars(s.codec) / scalars(s.over),
-        ratioText(scalars(s.codec) / scalars(s.over)),
-        'cached scalars of one over those of the other, whole model',
-      );
+        scalarsPerToken(layoutOf(m.geometry(s.model), codec, 'reconstruct', F16, NO_BRANCH));
+      const ratio = scalars(s.codec) / scalars(s.over);
+      return point(ratio, ratioText(ratio), 'cached scalars of one over those of the other, whole model');
     }
     case 'codec-parameters': {
-      const n = codecParameters(m.geometry(s.model), s.codec, 'full', { width: 0, perHead: false });
+      const n = codecParameters(m.geometry(s.model), s.codec, 'full', NO_BRANCH);
       return point(n, countText(n), 'it keeps the last loop’s K and V as they are');
     }
     case 'codec-trainable':
@@ -153,9 +141,9 @@ const TRAINING_BYTES_A_PARAMETER = 2 + 2 + 4 + 4;
  */
 function trainable(m: PaperModel, s: Extract<Subject, { of: 'codec-trainable' }>): Answer {
   const g = m.geometry(s.model);
-  const n = codecParameters(g, s.codec, 'reconstruct', { width: 0, perHead: false });
+  const n = codecParameters(g, s.codec, 'reconstruct', NO_BRANCH);
   const bytes = n * TRAINING_BYTES_A_PARAMETER;
-  const total = bytes + m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }).memory.weightsBytes;
+  const total = bytes + m.plan(s.model, FULL).memory.weightsBytes;
   const text = `${countText(n)}, ${percent(n / parameterCount(g))} of the model`;
   const reason =
     `the paper states no limit; in AdamW a codec of ${countText(n)} parameters takes ${formatDecimalBytes(bytes)} ` +
@@ -193,9 +181,7 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
   const core = { ...g, preludeLayers: 0, codaLayers: 0 };
   const alone =
     (cacheSlots(core) * 2 * core.kvHeads * core.headDim) /
-    scalarsPerToken(
-      layoutOf(core, s.codec, s.path, { storage: 'f16', groupSize: GROUP_SIZE }, { width: 0, perHead: false }),
-    );
+    scalarsPerToken(layoutOf(core, s.codec, s.path, F16, NO_BRANCH));
   const reason =
     `ρ counts the looped core; ${g.preludeLayers} + ${g.codaLayers} layers around it keep ordinary caches ` +
     `(${cacheSlots(g) - cacheSlots(core)} of ${cacheSlots(g)} slots)`;
@@ -214,7 +200,7 @@ function maxBatch(m: PaperModel, s: Extract<Subject, { of: 'max-batch' }>): Answ
 }
 
 function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): Answer {
-  const full = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).maxBatch;
+  const full = m.plan(s.model, FULL, { contextTokens: s.contextTokens }).maxBatch;
   const own = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens }).maxBatch;
   const gain = own.exact / full.exact;
   const rho = coreRatio(m.geometry(s.model), s.decoding.codec);
@@ -229,11 +215,8 @@ function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): An
 const B200_BYTES = 183e9;
 
 function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>): Answer {
-  const plan = m.plan(
-    s.model,
-    { codec: s.codec, path: 'reconstruct' },
-    { contextTokens: s.contextTokens, prefill: s.kind },
-  );
+  const { contextTokens, kind: prefill } = s;
+  const plan = m.plan(s.model, { codec: s.codec, path: 'reconstruct' }, { contextTokens, prefill });
   const { weightsBytes, codecBytes, kvBytesPerSequence } = plan.memory;
   const beside = weightsBytes + codecBytes + kvBytesPerSequence;
   const total = beside + plan.prefill.peakBytes;
@@ -244,8 +227,7 @@ function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>)
   const reason = `${detail}, on ${formatDecimalBytes(m.device.choice.vramBytes)}`;
   const explain = (): string | null => {
     // The second pass of the paper's other decoder keeps full-width K and V as well.
-    const wide = m.plan(s.model, { codec: { kind: 'full' }, path: 'full' }, { contextTokens: s.contextTokens }).memory
-      .kvBytesPerSequence;
+    const wide = m.plan(s.model, FULL, { contextTokens: s.contextTokens }).memory.kvBytesPerSequence;
     if (!fits || total + wide <= B200_BYTES) return null;
     return (
       `as described it takes ${formatDecimalBytes(total)} and fits; a second pass that also keeps full-width K/V ` +

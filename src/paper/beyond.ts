@@ -7,13 +7,13 @@ import { workOf } from '../../kernels/registry.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule } from '../schedule/schedule.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
+import { FULL } from './answers-time.js';
 import { breakEvenContext, breakEvenRatio } from './break-even.js';
 import type { PaperModel } from './model.js';
 import { rateText, ratioText, timeText } from './text.js';
 import type { Beyond, Decoding } from './types.js';
 
 const [OURO, OURO_26, HUGINN] = ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b'] as const;
-const FULL: Decoding = { codec: { kind: 'full' }, path: 'full' };
 /** LLA's paths as people name them. */
 const PATHS: readonly (readonly [name: string, path: Omit<Decoding, 'codec'>])[] = [
   ['materialised', { path: 'reconstruct', materialised: true }],
@@ -42,23 +42,16 @@ export function readBytesPerToken(m: PaperModel, model: string, decoding: Decodi
 }
 
 function reads(m: PaperModel): Beyond {
-  const settings: readonly (readonly [CodecKind, number])[] = [
-    ['lla', 4 / 3],
-    ['lla', 2],
-    ['lla', 4],
-    ['lla', 16 / 3],
-    ['lla', 32 / 3],
-    ['lla', 64 / 3],
-    ['lla-2d', 4],
-    ['lla-2d', 64 / 3],
-    ['mla-head', 4],
-    ['mla-head', 64 / 3],
-    ['kv-quant', 4],
-    ['cla', 4],
-    ['final-loop', 4],
+  const settings: readonly (readonly [CodecKind, readonly number[]])[] = [
+    ['lla', [4 / 3, 2, 4, 16 / 3, 32 / 3, 64 / 3]],
+    ['lla-2d', [4, 64 / 3]],
+    ['mla-head', [4, 64 / 3]],
+    ['kv-quant', [4]],
+    ['cla', [4]],
+    ['final-loop', [4]],
   ];
   const full = readBytesPerToken(m, OURO, FULL);
-  const codecs = settings.map(([kind, ratio]) => m.codec(OURO, kind, ratio));
+  const codecs = settings.flatMap(([kind, ratios]) => ratios.map((ratio) => m.codec(OURO, kind, ratio)));
   const rows = codecs.map((codec) => {
     const latent = codec.rankK !== undefined;
     const own = readBytesPerToken(m, OURO, { codec, path: latent ? 'reconstruct' : 'full' });
@@ -204,19 +197,11 @@ function prefills(m: PaperModel): Beyond {
       (kind) => m.plan(model, { codec, path: 'reconstruct' }, { contextTokens, prefill: kind }).prefill,
     );
     const first = PREFILL_KINDS.find((_, i) => plans[i]?.fits);
-    return [
-      model,
-      codecLabel(m.geometry(model), codec),
-      contextTokens,
-      ...plans.map((p) => p.peakBytes),
-      first ?? null,
-    ];
+    const peaks = plans.map((p) => p.peakBytes);
+    return [model, codecLabel(m.geometry(model), codec), contextTokens, ...peaks, first ?? null];
   });
-  const million = m.plan(
-    OURO,
-    { codec: m.codec(OURO, 'lla', 64 / 3), path: 'reconstruct' },
-    { contextTokens: 2 ** 20 },
-  );
+  const most: Decoding = { codec: m.codec(OURO, 'lla', 64 / 3), path: 'reconstruct' };
+  const million = m.plan(OURO, most, { contextTokens: 2 ** 20 });
   return {
     id: 'prefill-peaks',
     title: 'Prefill peaks',
@@ -254,13 +239,8 @@ function sizes(m: PaperModel): Beyond {
     const g = m.geometry(model);
     const codec = m.codec(model, kind, ratio);
     const parameters = codecParameters(g, codec, 'reconstruct', { width: 0, perHead: false });
-    return [
-      model,
-      codecLabel(g, codec),
-      parameters,
-      m.plan(model, { codec, path: 'reconstruct' }).memory.codecBytes,
-      parameters / parameterCount(g),
-    ];
+    const { codecBytes } = m.plan(model, { codec, path: 'reconstruct' }).memory;
+    return [model, codecLabel(g, codec), parameters, codecBytes, parameters / parameterCount(g)];
   });
   return {
     id: 'codec-parameters',

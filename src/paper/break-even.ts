@@ -1,6 +1,7 @@
 /** From which ratio, and from which context, a path decodes faster than the full cache. */
 import type { Interval } from '../cost/evidence.js';
 import type { StepPrice } from '../cost/latency.js';
+import { FULL } from './answers-time.js';
 import type { PaperModel } from './model.js';
 import type { Decoding } from './types.js';
 
@@ -11,8 +12,6 @@ export type End = (typeof ENDS)[number];
 const [SHORT, LONG] = [2 ** 16, 2 ** 17];
 /** Longest context that is searched. */
 const LONGEST = 2 ** 20;
-
-const FULL: Decoding = { codec: { kind: 'full' }, path: 'full' };
 
 /** Seconds that one more cached token adds to a step, at each end of the interval. */
 function secondsPerToken(m: PaperModel, model: string, decoding: Decoding): Record<End, number> {

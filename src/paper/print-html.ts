@@ -3,13 +3,13 @@
  */
 import { html, type Html } from '../report/html/html.js';
 import { htmlTable } from '../report/tables.js';
-import { left, right } from '../report/text/text.js';
 import {
   BEYOND_TITLE,
   CONTRADICTIONS_TITLE,
   countsOf,
   deviceLine,
   LEGEND,
+  qualityColumns,
   QUALITY_TEXT,
   QUALITY_TITLE,
   sectionsOf,
@@ -122,8 +122,7 @@ function beyondOf(b: Beyond): Html {
 
 function qualityOf(t: QualityTable): Html {
   const name = `${t.source}, ${t.model}`;
-  const columns = t.columns.map((title, i) => right<QualityTable['rows'][number]>(title, (r) => r.cells[i] as string));
-  const table = htmlTable(name, [left<QualityTable['rows'][number]>('', (r) => r.label), ...columns], t.rows);
+  const table = htmlTable(name, qualityColumns(t), t.rows);
   const subjects = t.contradictions.map((c) => html`<li>${c.subject}</li>`);
   return subjects.length === 0
     ? folded(name, '', html`${table}\n`)

@@ -1,6 +1,7 @@
 /** The comparison for a terminal, at most 100 columns wide. */
 import pc from 'picocolors';
-import { columns, wrap, type Column } from '../report/text/text.js';
+import { columns, left, right, wrap, type Column } from '../report/text/text.js';
+import { contradictionLines } from '../report/text/model-card.js';
 import { WIDTH } from '../report/text/plan-table.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import { qualityTables, type QualityTable } from './quality-tables.js';
@@ -81,7 +82,8 @@ export function paperTable(r: PaperReport, options: { colour: boolean }): string
     });
   }
   lines.push('', c.bold(BEYOND_TITLE));
-  for (const b of r.beyond) lines.push('', c.bold(b.title), ...wrap(b.text, WIDTH), ...beyondLines(b));
+  for (const b of r.beyond)
+    lines.push('', c.bold(b.title), ...wrap(b.text, WIDTH), ...columns(beyondColumns(b), b.rows));
   lines.push(
     '',
     c.bold(QUALITY_TITLE),
@@ -96,37 +98,31 @@ export function paperTable(r: PaperReport, options: { colour: boolean }): string
         contradictions.map((x) => x.id),
       ),
     );
-  lines.push('', c.bold(CONTRADICTIONS_TITLE));
-  contradictions.forEach((x, i) =>
-    lines.push(
-      ...wrap(
-        `${i + 1}. ${x.subject}: ${x.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${x.explanation}`,
-        WIDTH,
-        '   ',
-      ),
-    ),
-  );
+  lines.push('', c.bold(CONTRADICTIONS_TITLE), ...contradictionLines(contradictions, WIDTH));
   if (r.notes.length > 0) lines.push('', ...r.notes.flatMap((n) => wrap(`- ${n}`, WIDTH, '  ')).map((l) => c.dim(l)));
   return `${lines.join('\n')}\n`;
 }
 
 export const sectionsOf = (r: PaperReport): string[] => [...new Set(r.comparisons.map((x) => x.section))];
 
-const COMPARISON_COLUMNS: readonly Column<Comparison>[] = [
-  { title: 'quantity', align: 'left', cell: (x) => x.quantity },
-  { title: 'paper', align: 'right', cell: (x) => x.published.text },
-  { title: 'model', align: 'right', cell: (x) => x.model?.text ?? '–' },
-  { title: 'verdict', align: 'left', cell: (x) => VERDICT_WORDS[x.verdict] },
+/** What is compared; printers add where it is from and why. */
+export const COMPARISON_COLUMNS: readonly Column<Comparison>[] = [
+  left('quantity', (x) => x.quantity),
+  right('paper', (x) => x.published.text),
+  right('model', (x) => x.model?.text ?? '–'),
+  left('verdict', (x) => VERDICT_WORDS[x.verdict]),
 ];
 
-function beyondLines(b: Beyond): string[] {
-  const spec = b.columns.map((column, i): Column<Beyond['rows'][number]> => ({
-    title: column.title,
-    align: column.unit === 'text' ? 'left' : 'right',
-    cell: (row) => cellText(row[i] ?? null, column.unit),
-  }));
-  return columns(spec, b.rows);
-}
+export const beyondColumns = ({ columns: all }: Beyond): Column<Beyond['rows'][number]>[] =>
+  all.map(({ title, unit }, i) => (unit === 'text' ? left : right)(title, (row) => cellText(row[i] ?? null, unit)));
+
+type Row = QualityTable['rows'][number];
+
+/** @param part of the columns, by their indices */
+export const qualityColumns = (t: QualityTable, part: readonly number[] = [...t.columns.keys()]): Column<Row>[] => [
+  left('', (r) => r.label),
+  ...part.map((i) => right<Row>(t.columns[i]!, (r) => r.cells[i]!)),
+];
 
 /** A table, its columns in as many parts as the width asks for. */
 function qualityLines(t: QualityTable, ids: readonly string[]): string[] {
@@ -144,20 +140,5 @@ function qualityLines(t: QualityTable, ids: readonly string[]): string[] {
     width += needed;
     (parts.at(-1) as number[]).push(i);
   });
-  return [
-    ...wrap(heading, WIDTH),
-    ...parts.flatMap((part) =>
-      columns(
-        [
-          { title: '', align: 'left', cell: (r) => r.label },
-          ...part.map((i): Column<QualityTable['rows'][number]> => ({
-            title: t.columns[i] as string,
-            align: 'right',
-            cell: (r) => r.cells[i] as string,
-          })),
-        ],
-        t.rows,
-      ),
-    ),
-  ];
+  return [...wrap(heading, WIDTH), ...parts.flatMap((part) => columns(qualityColumns(t, part), t.rows))];
 }

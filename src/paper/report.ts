@@ -2,6 +2,7 @@
 import { CONTRADICTIONS } from '../quality/contradictions.js';
 import { FIGURES_OF_THE_PAPER } from '../quality/quality.js';
 import { ROOFLINE_NOTE } from '../cost/pricers.js';
+import { present } from '../present.js';
 import { answer } from './answers.js';
 import { beyondThePaper } from './beyond.js';
 import { PAPER_FIGURES } from './figures.js';
@@ -27,12 +28,11 @@ export function paperReport(m: PaperModel): PaperReport {
     comparisons,
     beyond: beyondThePaper(m),
     quality: { figures: FIGURES_OF_THE_PAPER, contradictions: CONTRADICTIONS },
-    notes: [
-      ...(choice.calibration
-        ? []
-        : [`times are roofline only, ${ROOFLINE_NOTE}; --calibration FILE prices from measured kernels of an H200`]),
+    notes: present([
+      !choice.calibration &&
+        `times are roofline only, ${ROOFLINE_NOTE}; --calibration FILE prices from measured kernels of an H200`,
       ...notes,
-    ],
+    ]),
   };
 }
 

@@ -4,6 +4,7 @@ import type { CodecKind } from '../codecs/codec.js';
 import { isUncompressed } from '../codecs/registry.js';
 import { klNumber } from '../plan/evaluate/fidelity.js';
 import { shownDecode } from '../plan/words/words.js';
+import { present } from '../present.js';
 import { frame } from '../report/pictures/marks.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';
@@ -46,6 +47,8 @@ function speedMarks({ rows }: PageModel): Mark[] {
   });
 }
 
+const valuesOf = (marks: readonly Mark[]): number[] => marks.map(({ y }) => y);
+
 /** @param here measured models; the last one is drawn */
 export function codecsPicture(model: PageModel, here: readonly Here[]): Picture {
   const shown = here.at(-1);
@@ -66,21 +69,16 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
     subtitle,
     source,
     evidence: 'attainable',
-    summary: [
-      ...(least && shown
-        ? [
-            `On ${shown.model} the least KL is that of ${least.kind}: ${klNumber(least.y)} at ` +
-              `${formatNumber(least.x)} % of the full cache's bytes.`,
-          ]
-        : []),
-      ...(fastest
-        ? [
-            `The most tokens a second are those of ${fastest.kind}: ${formatCount(fastest.y)} at ` +
-              `${formatNumber(fastest.x)} %.`,
-          ]
-        : []),
+    summary: present([
+      least &&
+        shown &&
+        `On ${shown.model} the least KL is that of ${least.kind}: ${klNumber(least.y)} at ${formatNumber(least.x)} % ` +
+          `of the full cache's bytes.`,
+      fastest &&
+        `The most tokens a second are those of ${fastest.kind}: ${formatCount(fastest.y)} at ` +
+          `${formatNumber(fastest.x)} %.`,
       'Speeds of codecs are estimates of tuned kernels.',
-    ].join(' '),
+    ]).join(' '),
     chart: (theme) => {
       const words = { title, subtitle, source, evidence: 'KL measured by lla-sim fidelity; speeds are estimates' };
       const set = (kind: CodecKind, marks: readonly Mark[], hollow: boolean): ChartDataset[] => {
@@ -103,34 +101,18 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
           },
         ];
       };
+      const bytes = spread([...kl, ...speed].map((m) => m.x));
+      const [nats, rates] = [spread(valuesOf(kl), 1.5), spread(valuesOf(speed), 1.2)];
       return {
         type: 'line',
         data: { datasets: kinds.flatMap((kind) => [...set(kind, kl, false), ...set(kind, speed, true)]) },
         options: {
           ...common(theme, words),
           scales: {
-            x: numberScale(
-              theme,
-              'bytes of a sequence, percent of the full cache (log)',
-              spread([...kl, ...speed].map((m) => m.x)),
-            ),
-            y: numberScale(
-              theme,
-              'KL, nats a token (log)',
-              spread(
-                kl.map((m) => m.y),
-                1.5,
-              ),
-            ),
+            x: numberScale(theme, 'bytes of a sequence, percent of the full cache (log)', bytes),
+            y: numberScale(theme, 'KL, nats a token (log)', nats),
             speed: {
-              ...numberScale(
-                theme,
-                'tokens a second (log)',
-                spread(
-                  speed.map((m) => m.y),
-                  1.2,
-                ),
-              ),
+              ...numberScale(theme, 'tokens a second (log)', rates),
               position: 'right',
               grid: { drawOnChartArea: false },
             },

@@ -1,23 +1,19 @@
 /** docs/codecs.md: codecs side by side, as Markdown. */
 import { isUncompressed } from '../codecs/registry.js';
+import type { Interval } from '../cost/evidence.js';
 import { klLabel, shareLabel } from '../plan/evaluate/fidelity.js';
 import type { Score } from '../plan/types.js';
 import { guessMark, needsOf, shownDecode } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, kernelsLabel } from '../report/plan-rows.js';
-import { markdownText } from '../report/tables.js';
+import { markdownTable } from '../report/tables.js';
+import { left, right, type Column } from '../report/text/text.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
+import type { Claim } from './claims.js';
 import { claimsInOrder } from './print.js';
 import { codecsPicture } from './codecs-picture.js';
 import { hereFor, type Here, type HereRow } from './measured.js';
 import { PAGE_CONTEXTS, type Page, type PageModel, type PageRow } from './page-data.js';
 import { fixedBytes } from './ranking.js';
-
-const row = (cells: readonly string[]): string => `| ${cells.map(markdownText).join(' | ')} |`;
-const table = (head: readonly string[], left: number, rows: readonly (readonly string[])[]): string[] => [
-  row(head),
-  `|${head.map((_, i) => (i < left ? '---' : '--:')).join('|')}|`,
-  ...rows.map(row),
-];
 
 export function codecsMarkdown(page: Page): string {
   const [first] = page.models as [PageModel];
@@ -52,73 +48,63 @@ function modelPart({ report, rows, claims }: PageModel, here: readonly Here[]): 
         .map((h) => `KL on ${h.model}: measured here with the same setting or ratio, and its 95 % interval.`)
         .join(' '),
     '',
-    ...table(
-      codecHead(PAGE_CONTEXTS, here),
-      LEFT,
-      rows.map((r) => codecCells(r, here)),
-    ),
+    ...markdownTable(codecColumns(PAGE_CONTEXTS, here), rows),
     '',
     `### Published scores of ${report.model.name}`,
     '',
     'Each beside the uncompressed model in the same table; scores of a context are those at 4k. †: scored by a ' +
       'decoder that kept a full-width cache and ran every token twice.',
     '',
-    ...table(['codec', 'source', 'scores'], 3, rows.flatMap(scoreRows)),
+    ...markdownTable(SCORES, rows.flatMap(scoreRows)),
     '',
     `### Published claims about ${report.model.name}`,
     '',
     'Sizes are counted here. Nobody measured speeds of codecs here: they are compared with the estimate of tuned ' +
       'kernels, and lie in its interval or not. Scores cannot be repeated without the weights.',
     '',
-    ...table(
-      ['codec', 'claim', 'source', 'published', 'here', 'so', 'why not'],
-      7,
-      claimsInOrder(claims).map((c) => [c.codec, c.what, c.source, c.published, c.here, c.verdict, c.why ?? '']),
-    ),
+    ...markdownTable(CLAIMS, claimsInOrder(claims)),
     '',
   ];
 }
 
-/** Columns whose cells are words. */
-export const LEFT = 2;
-
-/** Heads of `codecCells`. @param contexts at which sequences are counted */
-export const codecHead = (contexts: readonly number[], here: readonly Here[]): string[] => [
-  'codec',
-  'needs',
-  'KV/token',
-  '+ a sequence',
-  ...contexts.map((c) => `at ${formatTokens(c)}`),
-  'batch',
-  'tok/s',
-  'kernels',
-  'as published',
-  'keeps',
-  ...here.map((h) => `KL on ${h.model}`),
+/** @param contexts at which sequences are counted */
+export const codecColumns = (contexts: readonly number[], here: readonly Here[]): Column<PageRow>[] => [
+  left('codec', (r) => r.label),
+  left('needs', (r) => needsOf(r.plan)),
+  right('KV/token', (r) => formatBytes(r.plan.memory.kvBytesPerToken)),
+  right('+ a sequence', (r) => (fixedBytes(r.plan) > 0 ? formatBytes(fixedBytes(r.plan)) : '')),
+  ...contexts.map((c, i) => right<PageRow>(`at ${formatTokens(c)}`, (r) => String(r.sequences[i]))),
+  right('batch', (r) => String(shownDecode(r.plan).batch)),
+  right('tok/s', (r) => rateCell(shownDecode(r.plan).tokensPerSecond)),
+  right('kernels', (r) => kernelsLabel(r.plan)),
+  right('as published', (r) => asPublishedLabel(r.plan)),
+  right('keeps', (r) => keepsLabel(r.plan)),
+  ...here.map((h) => right<PageRow>(`KL on ${h.model}`, (r) => klCell(h, r))),
 ];
 
-export function codecCells({ label, plan, sequences }: PageRow, here: readonly Here[]): string[] {
-  const d = shownDecode(plan);
-  const rate = d.tokensPerSecond;
-  return [
-    label,
-    needsOf(plan),
-    formatBytes(plan.memory.kvBytesPerToken),
-    fixedBytes(plan) > 0 ? formatBytes(fixedBytes(plan)) : '',
-    ...sequences.map(String),
-    String(d.batch),
-    rate ? `${guessMark(rate)}${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–',
-    kernelsLabel(plan),
-    asPublishedLabel(plan),
-    keepsLabel(plan),
-    ...here.map((h) => klLabelOf(hereFor(h, label, plan.codec.kind, plan.codec.ratio))),
-  ];
+const rateCell = (rate: Interval | null): string =>
+  rate ? `${guessMark(rate)}${formatCount(rate.estimate)} (${formatCount(rate.low)}–${formatCount(rate.high)})` : '–';
+
+function klCell(here: Here, { label, plan: { codec } }: PageRow): string {
+  const row = hereFor(here, label, codec.kind, codec.ratio);
+  return row ? klLabel(row.measured.kl) : '–';
 }
 
-const klLabelOf = (r: HereRow | null): string => (r ? klLabel(r.measured.kl) : '–');
+const CLAIMS: readonly Column<Claim>[] = [
+  left('codec', (c) => c.codec),
+  left('claim', (c) => c.what),
+  left('source', (c) => c.source),
+  left('published', (c) => c.published),
+  left('here', (c) => c.here),
+  left('so', (c) => c.verdict),
+  left('why not', (c) => c.why ?? ''),
+];
+
+type ScoreRow = readonly [label: string, source: string, scores: string];
+const SCORES = ['codec', 'source', 'scores'].map((title, i) => left<ScoreRow>(title, (row) => row[i]!));
 
 /** Scores of each source, worst first. */
-function scoreRows({ label, plan }: PageRow): string[][] {
+function scoreRows({ label, plan }: PageRow): ScoreRow[] {
   if (!plan.qualityKept || isUncompressed(plan.codec)) return [];
   const all = [...plan.qualityKept.scores, ...plan.qualityKept.others.flatMap((o) => o.scores)];
   const bySource = new Map<string, Score[]>();
@@ -131,6 +117,22 @@ function scoreRows({ label, plan }: PageRow): string[][] {
 
 const scoreWords = ({ metric, value, teacher, times, twoPasses }: Score): string =>
   times ? `${value} × the error` : `${metric} ${value} of ${teacher}${twoPasses ? ' †' : ''}`;
+
+const share = (x: Interval | null): string => (x ? shareLabel(x) : '–');
+
+const MEASURED: readonly Column<HereRow>[] = [
+  left('codec', (r) => r.label),
+  left('path', (r) => r.measured.path),
+  right('of full', (r) => `${formatNumber(100 * r.share)} %`),
+  right('B/token', (r) => formatNumber(r.bytesPerToken)),
+  right('KL, nats (95 %)', (r) => klLabel(r.measured.kl)),
+  right('top-1', (r) => share(r.measured.top1)),
+  right('recall', (r) => share(r.measured.recall)),
+  right('passkey', (r) => share(r.measured.passkey)),
+  right('beside LLA', ({ lla }) =>
+    lla ? `${lla.verdict}${lla.verdict === 'not decided' ? ',' : ' than'} ${lla.row.label}` : '',
+  ),
+];
 
 function herePart(h: Here): string[] {
   const decided = (verdict: string): string[] =>
@@ -155,25 +157,7 @@ function herePart(h: Here): string[] {
       ? 'No codec is surely better than LLA at equal bytes.'
       : `LLA loses at equal bytes to: ${beaten.join(', ')}. It wins against: ${decided('worse').join(', ') || 'none'}.`,
     '',
-    ...table(
-      ['codec', 'path', 'of full', 'B/token', 'KL, nats (95 %)', 'top-1', 'recall', 'passkey', 'beside LLA'],
-      2,
-      h.rows.map((r) => {
-        const m = r.measured;
-        const share = (x: typeof m.recall): string => (x ? shareLabel(x) : '–');
-        return [
-          r.label,
-          m.path,
-          `${formatNumber(100 * r.share)} %`,
-          formatNumber(r.bytesPerToken),
-          klLabel(m.kl),
-          share(m.top1),
-          share(m.recall),
-          share(m.passkey),
-          r.lla ? `${r.lla.verdict}${r.lla.verdict === 'not decided' ? ',' : ' than'} ${r.lla.row.label}` : '',
-        ];
-      }),
-    ),
+    ...markdownTable(MEASURED, h.rows),
     '',
   ];
 }

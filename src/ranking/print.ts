@@ -3,7 +3,7 @@ import { HERE } from '../plan/evaluate/fidelity.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { guessMark, guessWords, needsOf, timeLabel } from '../plan/words/words.js';
 import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js';
-import { columns, wrap, type Column } from '../report/text/text.js';
+import { columns, left, right, wrap, type Column } from '../report/text/text.js';
 import { formatBytes } from '../numbers/units.js';
 import type { Claim } from './claims.js';
 import { figuresOf, fixedBytes, type Ranked, type Ranking } from './ranking.js';
@@ -21,28 +21,22 @@ export function rankingText(
   const { targets } = report.settings;
   const users =
     targets.secondsPerToken === null ? 'sequences that memory holds' : 'the largest batch that meets the targets';
-  const part = (title: string, rows: readonly Ranked[]): string[] =>
-    rows.length === 0 ? [] : [title, ...table(report, rows), ''];
+  const section = (title: string, lines: readonly string[]): string[] =>
+    lines.length === 0 ? [] : [title, ...lines, ''];
+  const scored = report.fidelity ? 'score measured here' : 'published score of one checkpoint';
   const parts = [
-    ...part(
-      `By users, every ${report.fidelity ? 'score measured here' : 'published score of one checkpoint'} at ` +
-        `${keep} or more`,
-      ranking.kept,
-    ),
-    ...part(`A score below ${keep}`, ranking.lost),
-    ...part('Without scores', ranking.unknown),
+    ...section(`By users, every ${scored} at ${keep} or more`, table(report, ranking.kept)),
+    ...section(`A score below ${keep}`, table(report, ranking.lost)),
+    ...section('Without scores', table(report, ranking.unknown)),
   ];
   const lines = [
     ...wrap(report.answer.question, width, '  '),
     '',
     ...parts,
-    ...(ranking.outside.length === 0
-      ? []
-      : [
-          'Outside the targets',
-          ...ranking.outside.flatMap((o) => wrap(`  ${o.label}: ${o.reason}`, width, '    ')),
-          '',
-        ]),
+    ...section(
+      'Outside the targets',
+      ranking.outside.flatMap((o) => wrap(`  ${o.label}: ${o.reason}`, width, '    ')),
+    ),
     ...wrap(
       `users: ${users}; times at that batch. published: tok/s at the batch of lla-sim plan, with kernels of latents ` +
         'as fast as those that exist. keeps: worst score as a share of the uncompressed ' +
@@ -57,21 +51,19 @@ export function rankingText(
 }
 
 function table(report: PlanReport, rows: readonly Ranked[]): string[] {
+  if (rows.length === 0) return [];
   const byId = new Map(report.plans.map((p) => [p.id, p]));
-  const column = (
-    title: string,
-    cell: (p: Plan, r: Ranked) => string,
-    align: 'left' | 'right' = 'right',
-  ): Column<Ranked> => ({ title, align, cell: (r) => cell(byId.get(r.planId) as Plan, r) });
+  const column = (title: string, cell: (p: Plan) => string): Column<Ranked> =>
+    right(title, (r) => cell(byId.get(r.planId) as Plan));
   const ms = (p: Plan): string => timeLabel(figuresOf(p, report).secondsPerStep).split(' ')[0] as string;
   const tok = (p: Plan): string => {
     const time = figuresOf(p, report).secondsPerStep;
     return time ? `${guessMark(time)}${Math.round(1 / time.estimate)}` : '–';
   };
-  return columns(
+  return columns<Ranked>(
     [
-      column('users', (_, r) => String(r.users)),
-      column('codec', (_, r) => r.label, 'left'),
+      right('users', (r) => String(r.users)),
+      left('codec', (r) => r.label),
       column('KV/token', (p) => formatBytes(p.memory.kvBytesPerToken)),
       column('+ a sequence', (p) => (fixedBytes(p) > 0 ? formatBytes(fixedBytes(p)) : '')),
       column('ms/token', ms),
@@ -79,7 +71,7 @@ function table(report: PlanReport, rows: readonly Ranked[]): string[] {
       column('tok/s', (p) => rateLabel(figuresOf(p, report))),
       column('published', asPublishedLabel),
       column('keeps', (p) => keepsLabel(p, true)),
-      column('needs', needsOf, 'left'),
+      left('needs', (r) => needsOf(byId.get(r.planId) as Plan)),
     ],
     rows,
   );

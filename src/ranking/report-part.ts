@@ -1,11 +1,10 @@
 /** Every codec of a report's question side by side, as a part of the report. */
 import { html } from '../report/html/html.js';
 import type { FixedPart } from '../report/folder.js';
-import { htmlTable, markdownText } from '../report/tables.js';
-import { left, right } from '../report/text/text.js';
+import { htmlTable, markdownTable } from '../report/tables.js';
 import type { Scenario } from '../schema/settings.js';
 import { measuredModels } from './measured.js';
-import { codecCells, codecHead, LEFT } from './page.js';
+import { codecColumns } from './page.js';
 import { PAGE_CONTEXTS, sideBySide } from './page-data.js';
 
 const TITLE = 'Codecs side by side';
@@ -41,25 +40,14 @@ const KEPT: ReadonlySet<string> = new Set<keyof Scenario>([
 export async function codecsPart(asked: Scenario, contextTokens: number): Promise<FixedPart | null> {
   const question = Object.fromEntries(Object.entries(asked).filter(([name]) => KEPT.has(name))) as Scenario;
   const contexts = [contextTokens, ...PAGE_CONTEXTS.filter((c) => c !== contextTokens)].slice(0, PAGE_CONTEXTS.length);
-  const here = measuredModels();
-  const rows = (await sideBySide(question, contexts)).rows.map((row) => codecCells(row, here));
+  const { rows } = await sideBySide(question, contexts);
   if (rows.length === 0) return null;
-  const head = codecHead(contexts, here);
-  const columns = head.map((title, i) => (i < LEFT ? left : right)<readonly string[]>(title, (cells) => cells[i]!));
+  const columns = codecColumns(contexts, measuredModels());
   return {
     id: 'codecs',
     title: TITLE,
     html: html`<p>${TEXT}</p>
 ${htmlTable(TITLE, columns, rows)}`,
-    markdown: [
-      `## ${TITLE}`,
-      '',
-      TEXT,
-      '',
-      `| ${head.join(' | ')} |`,
-      `|${head.map((_, i) => (i < LEFT ? '---' : '--:')).join('|')}|`,
-      ...rows.map((cells) => `| ${cells.map(markdownText).join(' | ')} |`),
-      '',
-    ].join('\n'),
+    markdown: [`## ${TITLE}`, '', TEXT, '', ...markdownTable(columns, rows), ''].join('\n'),
   };
 }

@@ -31,19 +31,20 @@ export function shownOf(f: RunFigures, statistic: keyof typeof LEAST, metric: Me
   return few ? null : f[`${statistic}_${metric}_ms`];
 }
 
-/** Of all ends of a run. */
-export const shownBetween = (
+/** Of all ends of a run: `12.3 (11–14)`; a dash where one is not known. @param unit milliseconds */
+export function shownBetween(
   { low, estimate, high }: Pick<Run, 'low' | 'estimate' | 'high'>,
   statistic: keyof typeof LEAST,
   metric: Metric,
   unit = 1,
-): string =>
-  knownBetween(
-    shownOf(low, statistic, metric),
-    shownOf(estimate, statistic, metric),
-    shownOf(high, statistic, metric),
-    unit,
-  );
+): string {
+  const ends = [estimate, low, high].map((f) => shownOf(f, statistic, metric));
+  if (ends.includes(null)) return '–';
+  // A queue that moves slower may meet other requests: the estimate need not lie between the ends.
+  const [middle, ...others] = ends.map((ms) => ms! / unit) as [number, number, number];
+  const [least, most] = [Math.min(middle, ...others), Math.max(middle, ...others)];
+  return `${formatNumber(middle)} (${formatNumber(least)}–${formatNumber(most)})`;
+}
 
 /** What few values have no percentiles of; null where all have theirs. */
 export const fewWords = (figures: readonly RunFigures[]): string | null =>
@@ -75,14 +76,6 @@ export function unsureWords({ tested }: Pick<SimulationReport, 'tested'>): strin
     ? null
     : `most published ${kinds.map((kind) => `${kind}s`).join(' and ')} lie outside their intervals`;
 }
-
-/** `12.3 (11–14)`; a dash where one is not known. */
-const knownBetween = (low: number | null, estimate: number | null, high: number | null, unit = 1): string =>
-  low === null || estimate === null || high === null ? '–' : between(low / unit, estimate / unit, high / unit);
-
-/** A queue that moves slower may meet other requests: the estimate need not lie between the ends. */
-const between = (...runs: [low: number, estimate: number, high: number]): string =>
-  `${formatNumber(runs[1])} (${formatNumber(Math.min(...runs))}–${formatNumber(Math.max(...runs))})`;
 
 /** GPUs of all replicas. */
 const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);

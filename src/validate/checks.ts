@@ -54,11 +54,7 @@ interface Judged {
  */
 export function judge({ software, quick, correctness, memory, steps, capacity }: Judged): Check[] {
   const strict = !quick;
-  const worst =
-    correctness?.rows.reduce(
-      (a, b) => (b.error / b.tolerance > a.error / a.tolerance ? b : a),
-      correctness.rows[0] as CorrectnessReport['rows'][number],
-    ) ?? null;
+  const worst = best(correctness?.rows ?? [], (r) => r.error / r.tolerance);
   const summary = steps ? summarise(steps) : null;
   const limits = software ? TOLERANCES.software : TOLERANCES.hardware;
   const overheads = (steps ?? []).filter((s) => s.contextTokens >= OVERHEAD_CONTEXT).map(overheadOf);
@@ -68,7 +64,7 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
       'correctness',
       true,
       `logits within ${LOGIT_TOLERANCE.f32} (rounded twice ${LOGIT_TOLERANCE.rounded})`,
-      worst === null
+      worst === undefined
         ? null
         : {
             ok: worst.error <= worst.tolerance,

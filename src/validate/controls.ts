@@ -182,11 +182,7 @@ export class DriftWatch {
     points: readonly ControlPoint[],
     seed: number,
   ): Promise<DriftWatch> {
-    const rules = {
-      clock: device.clock,
-      submitSeconds: calibration.overheads.submitSeconds,
-      seed,
-    };
+    const rules = { clock: device.clock, submitSeconds: calibration.overheads.submitSeconds, seed };
     const probe = await openProbe(device, rules);
     try {
       return new DriftWatch(
@@ -274,34 +270,23 @@ export class DriftWatch {
       const { of, exponent, times, looked } = control;
       const since = times.slice(looked);
       control.looked = times.length;
-      return times.length === 0
-        ? []
-        : [
-            {
-              ...of,
-              ratio:
-                typical(since.length >= FEW_REPETITIONS ? since : times, exponent) / typicalOf(of.sample, exponent),
-            },
-          ];
+      if (times.length === 0) return [];
+      const now = typical(since.length >= FEW_REPETITIONS ? since : times, exponent);
+      return [{ ...of, ratio: now / typicalOf(of.sample, exponent) }];
     });
     return kernelDrift(ratios);
   }
 
   rows(): ControlRow[] {
-    return this.controls.flatMap(({ of: { kernel, sample }, exponent, times }) =>
-      times.length === 0
-        ? []
-        : [
-            {
-              kernel,
-              variant: sample.variant,
-              shape: sample.shape,
-              calibratedSeconds: typicalOf(sample, exponent),
-              measuredSeconds: typical(times, exponent),
-              repetitions: times.length,
-            },
-          ],
-    );
+    const measured = this.controls.filter(({ times }) => times.length > 0);
+    return measured.map(({ of: { kernel, sample }, exponent, times }) => ({
+      kernel,
+      variant: sample.variant,
+      shape: sample.shape,
+      calibratedSeconds: typicalOf(sample, exponent),
+      measuredSeconds: typical(times, exponent),
+      repetitions: times.length,
+    }));
   }
 
   private freePoints(): void {

@@ -114,6 +114,28 @@ export const pricerFor = (device: Pick<Device, 'clock'>, pricer: Pricer): Pricer
     ? { ...pricer, stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' } }
     : pricer;
 
+/** Times of a step or a prompt beside its price. @param calls of it, each with its predicted time */
+export function besidePrice(
+  times: readonly Timed[],
+  calls: readonly Weighed[],
+  price: StepPrice,
+  drift: KernelDrift,
+  exponent: Calibrated['driftExponent'],
+): Omit<MeasuredRow, 'id'> {
+  const { estimate, low, high, evidence, evidenceShare, octavesOutside } = price;
+  const kernelDrift = driftOf(calls, drift);
+  return {
+    kernelDrift,
+    rawSeconds: times.map((t) => t.seconds),
+    drift: times.map((t) => t.drift),
+    measuredSeconds: typical(times, exponentOf(calls, exponent)) / kernelDrift,
+    predicted: { estimate, low, high },
+    evidence,
+    rooflineShare: evidenceShare.roofline,
+    octavesOutside,
+  };
+}
+
 /** All calls of a step. */
 export function callsOfStep({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] {
   const calls: Weighed[] = [];
@@ -348,20 +370,17 @@ function rowOf(
     ...of,
     predicted: predictedOf(price, kernel),
   }));
-  const steps = rounds.map((r) => r.step);
-  const kernelDrift = driftOf(weighed, drift);
   return {
     id,
     batch,
     contextTokens,
-    kernelDrift,
-    rawSeconds: steps.map((t) => t.seconds),
-    drift: steps.map((t) => t.drift),
-    measuredSeconds: typical(steps, exponentOf(weighed, driftExponent)) / kernelDrift,
-    predicted: { estimate: price.estimate, low: price.low, high: price.high },
-    evidence: price.evidence,
-    rooflineShare: price.evidenceShare.roofline,
-    octavesOutside: price.octavesOutside,
+    ...besidePrice(
+      rounds.map((r) => r.step),
+      weighed,
+      price,
+      drift,
+      driftExponent,
+    ),
     operationsSeconds: rows.reduce((sum, k) => sum + k.measuredSeconds, 0),
     kernels: rows,
   };

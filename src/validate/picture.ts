@@ -1,8 +1,7 @@
 /** The scatter of predicted against measured step times. */
-import { frame } from '../report/pictures/marks.js';
-import { EVIDENCE_WORDS, type Picture } from '../report/pictures/picture.js';
+import { picture, type Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';
-import { colourOf, common, faded, markOf } from '../report/pictures/theme.js';
+import { colourOf, faded, lineStyle, markStyle } from '../report/pictures/theme.js';
 import type { StepRow } from './latency.js';
 import { percent, type ValidationReport } from './report.js';
 
@@ -20,25 +19,20 @@ export function scatterPicture(r: ValidationReport): Picture | null {
   const steps = r.latency?.steps ?? [];
   if (!r.latency?.summary || steps.length === 0) return null;
   const { summary, model } = r.latency;
-  const title = 'Decode steps: predicted against measured';
-  const subtitle = `${model} on ${r.device.description}; ${summary.count} steps, bars are 90 % intervals`;
-  const source = r.calibration?.file ?? '';
-  return {
+  return picture({
     id: 'predicted-against-measured',
-    title,
-    subtitle,
-    source,
+    title: 'Decode steps: predicted against measured',
+    subtitle: `${model} on ${r.device.description}; ${summary.count} steps, bars are 90 % intervals`,
+    source: r.calibration?.file ?? '',
     evidence: 'measured',
     summary:
       `Median error ${percent(summary.medianError)}, 90th percentile ${percent(summary.p90Error)}, ` +
       `${percent(summary.coverage)} of the measured times lie inside their interval.`,
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.measured };
+    draw: (theme) => {
       const range = spread(
         steps.flatMap((s) => [s.measuredSeconds, s.predicted.low, s.predicted.high].map(milliseconds)),
         1.3,
       );
-      const line = [range.min, range.max].map((v) => ({ x: v, y: v }));
       const interval = (s: StepRow, i: number) => ({
         label: '',
         data: [s.predicted.low, s.predicted.high].map((y) => ({
@@ -56,37 +50,26 @@ export function scatterPicture(r: ValidationReport): Picture | null {
           datasets: [
             {
               label: 'equal',
-              data: line,
+              data: [range.min, range.max].map((v) => ({ x: v, y: v })),
               showLine: true,
-              borderColor: theme.muted,
-              borderWidth: 1.5,
+              ...lineStyle(theme.muted, 1.5),
               borderDash: [6, 4],
-              pointRadius: 0,
-              pointStyle: 'line' as const,
             },
             ...[...series(steps)].flatMap(([label, rows], i) => [
               {
                 label,
                 data: rows.map((s) => ({ x: milliseconds(s.measuredSeconds), y: milliseconds(s.predicted.estimate) })),
-                pointStyle: markOf(i),
-                pointRadius: 5,
-                pointBorderWidth: 1.5,
-                borderColor: colourOf(theme, i),
-                backgroundColor: faded(colourOf(theme, i), 0.7),
+                ...markStyle(i, colourOf(theme, i), 5, 1.5, faded(colourOf(theme, i), 0.7)),
               },
               ...rows.map((s) => interval(s, i)),
             ]),
           ],
         },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: numberScale(theme, 'measured, ms a step (log scale)', range),
-            y: numberScale(theme, 'predicted, ms a step (log scale)', range),
-          },
+        scales: {
+          x: numberScale(theme, 'measured, ms a step (log scale)', range),
+          y: numberScale(theme, 'predicted, ms a step (log scale)', range),
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

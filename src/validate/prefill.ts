@@ -7,8 +7,8 @@ import { openDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { Configuration } from '../schedule/schedule.js';
-import { driftOf, exponentOf, typical, type DriftWatch, type Timed, type Weighed } from './controls.js';
-import { OPENED, pricerFor, type MeasuredRow, type StepRules } from './latency.js';
+import type { DriftWatch, Timed, Weighed } from './controls.js';
+import { besidePrice, OPENED, pricerFor, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -60,19 +60,10 @@ export async function checkPrompts(
   const drift = rules.watch.look();
   const rows = results.map(({ one: of, result: rounds }): PromptRow => {
     const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
-    const calls = callsOfPrompt(of, pricer);
-    const kernelDrift = driftOf(calls, drift);
     return {
       id: of.id,
       ...of.prompt,
-      kernelDrift,
-      rawSeconds: rounds.map((t) => t.seconds),
-      drift: rounds.map((t) => t.drift),
-      measuredSeconds: typical(rounds, exponentOf(calls, driftExponent)) / kernelDrift,
-      predicted: { estimate: price.estimate, low: price.low, high: price.high },
-      evidence: price.evidence,
-      rooflineShare: price.evidenceShare.roofline,
-      octavesOutside: price.octavesOutside,
+      ...besidePrice(rounds, callsOfPrompt(of, pricer), price, drift, driftExponent),
     };
   });
   return {

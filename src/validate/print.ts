@@ -2,7 +2,8 @@
 import { OUT_OF_TIME } from '../io/budget.js';
 import { markdownText } from '../report/tables.js';
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
-import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
+import { counted, formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
+import { present } from '../present.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
 import { capacityHolds, type CapacityRow } from './memory/capacity.js';
 import type { ControlRow } from './controls.js';
@@ -202,16 +203,15 @@ function memoryBlock({ memory }: ValidationReport): Block[] {
   return [
     {
       title: 'Memory',
-      paragraphs: [
+      paragraphs: present([
         `${memory.rows.length} configurations of made-up models were opened; weights, codec, cache, ` +
           'in-flight latents, eviction state, workspace and the peaks of prefill were compared one by one.',
-        ...(differences.length > MOST_ROWS ? [`${differences.length} figures differ; the first ${MOST_ROWS}:`] : []),
-        ...reasons.map(
-          (reason) =>
-            `Not executed by the decoder: ${memory.notRun.filter((n) => n.reason === reason).length} ` +
-            `configurations (${reason}).`,
-        ),
-      ],
+        differences.length > MOST_ROWS && `${differences.length} figures differ; the first ${MOST_ROWS}:`,
+        ...reasons.map((reason) => {
+          const n = memory.notRun.filter((x) => x.reason === reason).length;
+          return `Not executed by the decoder: ${n} configurations (${reason}).`;
+        }),
+      ]),
       ...(differences.length > 0 ? { table: table(DIFFERENCES, differences.slice(0, MOST_ROWS)) } : {}),
     },
   ];
@@ -220,10 +220,10 @@ function memoryBlock({ memory }: ValidationReport): Block[] {
 /** A line for what there was no time for, and one each for the rest. */
 function notMeasured(notRun: readonly { readonly id: string; readonly reason: string }[], what: string): string[] {
   const late = notRun.filter((n) => n.reason === OUT_OF_TIME).length;
-  return [
-    ...(late > 0 ? [`${late} ${what}${late === 1 ? ' was' : 's were'} not measured: ${OUT_OF_TIME}.`] : []),
+  return present([
+    late > 0 && `${counted(late, what)} ${late === 1 ? 'was' : 'were'} not measured: ${OUT_OF_TIME}.`,
     ...notRun.filter((n) => n.reason !== OUT_OF_TIME).map((n) => `Not measured: ${n.id}: ${n.reason}.`),
-  ];
+  ]);
 }
 
 function latencyBlocks({ latency }: ValidationReport): Block[] {
@@ -262,17 +262,11 @@ function prefillBlock({ latency }: ValidationReport): Block[] {
   if (!latency) return [];
   const { rows, notRun, summary } = latency.prefill;
   const about = summary
-    ? `${summary.count} prompt${summary.count === 1 ? '' : 's'} of ${latency.model}: median error ` +
+    ? `${counted(summary.count, 'prompt')} of ${latency.model}: median error ` +
       `${percent(summary.medianError)}, bias ${signed(summary.bias)}, ${percent(summary.coverage)} ` +
       'inside their interval. Prompts are reported and not judged.'
     : 'No prompt was measured.';
-  return [
-    {
-      title: 'Prefill',
-      paragraphs: [about, ...notMeasured(notRun, 'prompt')],
-      table: table(PROMPTS, rows),
-    },
-  ];
+  return [{ title: 'Prefill', paragraphs: [about, ...notMeasured(notRun, 'prompt')], table: table(PROMPTS, rows) }];
 }
 
 function longContextBlock({ longContext }: ValidationReport): Block[] {
@@ -301,7 +295,7 @@ function blocksOf(r: ValidationReport): Block[] {
     `${r.device.description}${r.device.software ? ' (a software adapter: its times say nothing about a GPU)' : ''}, ` +
     `clock ${r.device.clock}`;
   const calibration = r.calibration ? `calibration ${r.calibration.file}` : 'no calibration';
-  return [
+  return present<Block>([
     {
       title: 'Verdict',
       paragraphs: [
@@ -315,23 +309,19 @@ function blocksOf(r: ValidationReport): Block[] {
     ...latencyBlocks(r),
     ...prefillBlock(r),
     ...controlsBlock(r),
-    ...(r.capacity
-      ? [
-          {
-            title: 'Capacity',
-            paragraphs: [
-              `${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest ` +
-                'batch that decoded a step over a full, made-up cache.',
-              ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`),
-            ],
-            table: table(CAPACITY, r.capacity.rows),
-          },
-        ]
-      : []),
+    r.capacity && {
+      title: 'Capacity',
+      paragraphs: [
+        `${r.capacity.model}, ${formatDecimalBytes(r.capacity.memoryBytes)} for the decoder: the largest batch that ` +
+          'decoded a step over a full, made-up cache.',
+        ...r.capacity.notRun.map((n) => `Not checked: ${n.id}: ${n.reason}.`),
+      ],
+      table: table(CAPACITY, r.capacity.rows),
+    },
     ...longContextBlock(r),
     ...servingBlock(r),
-    ...(r.notes.length > 0 ? [{ title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) }] : []),
-  ];
+    r.notes.length > 0 && { title: 'Notes', paragraphs: r.notes.map((n) => `${n}.`) },
+  ]);
 }
 
 /** For a terminal. */

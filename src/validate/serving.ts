@@ -13,7 +13,7 @@ import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.
 import { ServingLoop, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
 import { PriceTables } from '../serving/price/price.js';
-import { quantile } from '../numbers/statistics.js';
+import { mean, quantile } from '../numbers/statistics.js';
 import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';
 import { pricerFor } from './latency.js';
@@ -363,7 +363,6 @@ export function compare(
     measured: figure(measured),
     simulated: figure(simulated),
   });
-  const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
   const lasted = (t: Times): number => t.lastToken - t.arrival;
   const ends = (of: readonly Times[]): Map<number, number> => new Map(of.map((t) => [t.id, t.lastToken]));
   const expected = [simulated, ...others].map(ends);

@@ -4,7 +4,8 @@ import { columns, type Column } from '../../report/text/text.js';
 import type { Calibration, Predictor } from '../../schema/calibration.js';
 import { DRIFT_CORRECTED } from '../../schema/drift.js';
 import { median } from '../../numbers/statistics.js';
-import { formatCount, formatDecimalBytes } from '../../numbers/units.js';
+import { counted, formatCount, formatDecimalBytes } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { DRIFT_RETRIED, isBeyond } from './repetitions.js';
 
 interface FitRow {
@@ -70,15 +71,10 @@ function driftLines(c: Calibration): string[] {
 }
 
 const tuningLines = (c: Calibration): string[] =>
-  c.kernels.flatMap((k) =>
-    k.tuning
-      ? [
-          `${k.kernel} is tuned: ${Object.entries(k.tuning)
-            .map(([name, value]) => `${name} ${value}`)
-            .join(', ')}`,
-        ]
-      : [],
-  );
+  c.kernels.flatMap(({ kernel, tuning }) => {
+    const values = Object.entries(tuning ?? {}).map(([name, value]) => `${name} ${value}`);
+    return tuning ? [`${kernel} is tuned: ${values.join(', ')}`] : [];
+  });
 
 /** What was measured, and how well each kernel is predicted where it was left out. */
 export function summary(c: Calibration, file: string): string {
@@ -92,7 +88,7 @@ export function summary(c: Calibration, file: string): string {
   );
   const gaps = c.kernels.reduce((sum, k) => sum + k.gaps.length, 0);
   const errors = rows.flatMap((r) => judged(r)?.looMedianError ?? []);
-  return [
+  return present([
     `${c.device.description}: copy ${formatDecimalBytes(c.ceilings.copyBytesPerSecond)}/s, read ` +
       `${formatDecimalBytes(c.ceilings.readBytesPerSecond)}/s,`,
     `f32 ${formatCount(c.ceilings.f32FlopsPerSecond)}FLOP/s, ` +
@@ -104,16 +100,11 @@ export function summary(c: Calibration, file: string): string {
     '',
     ...driftLines(c),
     ...tuningLines(c),
-    ...(errors.length > 0
-      ? [
-          'Leave-one-out errors inside the measured range: each point predicted from the others. Median ' +
-            `over kernels ${percent(median(errors))}.`,
-        ]
-      : []),
-    ...(gaps > 0
-      ? [`${gaps} gap${gaps === 1 ? '' : 's'}: shapes that this device or budget does not allow; the file says why.`]
-      : []),
+    errors.length > 0 &&
+      'Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ' +
+        `${percent(median(errors))}.`,
+    gaps > 0 && `${counted(gaps, 'gap')}: shapes that this device or budget does not allow; the file says why.`,
     `Written to ${displayPath(file)}`,
     '',
-  ].join('\n');
+  ]).join('\n');
 }

@@ -3,6 +3,7 @@ import type { Tuning } from '../../../kernels/options.js';
 import type { Budget } from '../../io/budget.js';
 import { UserError } from '../../errors.js';
 import { formatNumber } from '../../numbers/units.js';
+import { defined } from '../../present.js';
 import type { Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
@@ -63,15 +64,13 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   ).filter(wanted);
   const rules = {
     calls,
-    ...(options.tuning ? { tuning: options.tuning } : {}),
-    ...(options.onRound ? { onRound: options.onRound } : {}),
+    ...defined({ tuning: options.tuning, onRound: options.onRound, onProgress: options.onProgress }),
     clock,
     submitSeconds,
     ceilings,
     seed: options.seed,
     threshold: options.threshold,
     budget,
-    ...(options.onProgress ? { onProgress: options.onProgress } : {}),
   };
   const notes: string[] = [];
   let results: BenchResult[];

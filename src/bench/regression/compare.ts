@@ -91,13 +91,8 @@ export const skip = (call: KernelCall, state: SkippedResult['state'], reason: st
 
 /** Compilers answer with several lines; the first ones name the cause. */
 const oneLine = (text: string): string => {
-  const line = printable(
-    text
-      .trim()
-      .split(/\s*\n\s*/)
-      .slice(0, 3)
-      .join(' '),
-  );
+  const lines = text.trim().split(/\s*\n\s*/);
+  const line = printable(lines.slice(0, 3).join(' '));
   return line.length > 300 ? `${line.slice(0, 297)}...` : line;
 };
 

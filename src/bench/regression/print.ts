@@ -1,6 +1,7 @@
 /** A bench report as a table for terminals and as Markdown for a pull request's comment. */
-import { columns, wrap, type Column } from '../../report/text/text.js';
-import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { columns, left, right, wrap, type Column } from '../../report/text/text.js';
+import { counted, formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { shapeText } from './cases.js';
 import type { Interval } from '../../numbers/statistics.js';
 import {
@@ -26,26 +27,19 @@ const ratio = (x: number): string => (x < 100 ? x.toFixed(3) : formatNumber(x));
 const roofline = (r: Rates): string => `${percent(r.rooflineShare)} ${r.boundBy}`;
 const verdict = (r: PairedResult): string => (r.verdict === 'slower' ? 'SLOWER' : r.verdict);
 
-const NAME = [
-  { title: 'kernel', align: 'left', cell: (r: BenchResult) => r.kernel },
-  { title: 'variant', align: 'left', cell: (r: BenchResult) => r.variant },
-] as const satisfies readonly Column<BenchResult>[];
-const SHAPE: Column<BenchResult> = { title: 'shape', align: 'left', cell: shapeText };
+const NAME: readonly Column<BenchResult>[] = [left('kernel', (r) => r.kernel), left('variant', (r) => r.variant)];
+const SHAPE: Column<BenchResult> = left('shape', shapeText);
 
 const TIMED: readonly Column<TimedResult>[] = [
   ...NAME,
-  { title: 'ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds) },
-  { title: 'GB/s', align: 'right', cell: (r) => formatNumber(r.rates.bytesPerSecond / 1e9) },
-  { title: 'GFLOP/s', align: 'right', cell: (r) => formatNumber(r.rates.flopsPerSecond / 1e9) },
-  { title: '% read', align: 'right', cell: (r) => share(r.shares.read) },
-  { title: '% copy', align: 'right', cell: (r) => share(r.shares.copy) },
-  { title: '% f32', align: 'right', cell: (r) => share(r.shares.f32) },
-  { title: '% matrix', align: 'right', cell: (r) => share(r.shares.matrix) },
-  {
-    title: '% tuned',
-    align: 'right',
-    cell: (r) => (typeof r.attainableShare === 'number' ? percent(r.attainableShare) : '–'),
-  },
+  right('ms', (r) => formatMilliseconds(r.medianSeconds)),
+  right('GB/s', (r) => formatNumber(r.rates.bytesPerSecond / 1e9)),
+  right('GFLOP/s', (r) => formatNumber(r.rates.flopsPerSecond / 1e9)),
+  right('% read', (r) => share(r.shares.read)),
+  right('% copy', (r) => share(r.shares.copy)),
+  right('% f32', (r) => share(r.shares.f32)),
+  right('% matrix', (r) => share(r.shares.matrix)),
+  right('% tuned', (r) => (typeof r.attainableShare === 'number' ? percent(r.attainableShare) : '–')),
   SHAPE,
 ];
 /** The columns of matrix units and of tuned kernels only where there are such figures. */
@@ -58,16 +52,12 @@ function timedColumns(r: BenchReport): readonly Column<TimedResult>[] {
 
 const COMPARED: readonly Column<PairedResult>[] = [
   ...NAME,
-  { title: 'before ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds.before) },
-  { title: 'now ms', align: 'right', cell: (r) => formatMilliseconds(r.medianSeconds.now) },
-  { title: 'ratio', align: 'right', cell: (r) => ratio(r.ratio.estimate) },
-  { title: '95 %', align: 'left', cell: (r) => `${ratio(r.ratio.low)}–${ratio(r.ratio.high)}` },
-  { title: 'verdict', align: 'left', cell: verdict },
-  {
-    title: 'roofline',
-    align: 'left',
-    cell: (r) => roofline(r.rates),
-  },
+  right('before ms', (r) => formatMilliseconds(r.medianSeconds.before)),
+  right('now ms', (r) => formatMilliseconds(r.medianSeconds.now)),
+  right('ratio', (r) => ratio(r.ratio.estimate)),
+  left('95 %', (r) => `${ratio(r.ratio.low)}–${ratio(r.ratio.high)}`),
+  left('verdict', verdict),
+  left('roofline', (r) => roofline(r.rates)),
   SHAPE,
 ];
 
@@ -90,13 +80,10 @@ const title = (r: BenchReport): string[] => [
 ];
 
 const flopCeilings = (c: BenchReport['ceilings']): string[] =>
-  (
-    [
-      ['f32', c.f32FlopsPerSecond],
-      ['f16', c.f16FlopsPerSecond],
-      ['matrix', c.matrixFlopsPerSecond],
-    ] as const
-  ).flatMap(([name, rate]) => (rate === null ? [] : [`${name} ${formatCount(rate)}FLOP/s`]));
+  (['f32', 'f16', 'matrix'] as const).flatMap((name) => {
+    const rate = c[`${name}FlopsPerSecond`];
+    return rate === null ? [] : [`${name} ${formatCount(rate)}FLOP/s`];
+  });
 
 /** Which path of attention is faster, by how much. */
 const pathLines = (r: BenchReport): string[] =>
@@ -106,43 +93,43 @@ const pathLines = (r: BenchReport): string[] =>
       `(${ratio(p.ratio.low)}–${ratio(p.ratio.high)})`,
   );
 
+/** Verdicts of compared calls and states of the others, in the order in which they are told. */
+const STATE_WORDS: Readonly<Record<PairedResult['verdict'] | Exclude<BenchResult['state'], 'paired'>, string>> = {
+  slower: 'slower',
+  faster: 'faster',
+  same: 'same',
+  unclear: 'unclear',
+  wrong: 'wrong',
+  timed: 'measured',
+  identical: 'with identical source',
+  'not-comparable': 'not comparable',
+  unsupported: 'not run on this device',
+  'not-reached': 'not reached in time',
+  checked: 'right, and not timed',
+};
+
 /** `2 of 14 kernels are slower` and the like: the answer in a line. */
 export function headline(r: BenchReport): string {
-  const compared = r.results.filter(isCompared);
-  const wrong = r.results.filter((x) => x.state === 'wrong').length;
-  const parts: string[] = [];
-  const count = (n: number, text: string): void => void (n > 0 && parts.push(`${n} ${text}`));
-  for (const v of ['slower', 'faster', 'same', 'unclear'] as const)
-    count(compared.filter((x) => x.verdict === v).length, v);
-  count(wrong, 'wrong');
-  count(r.results.filter((x) => x.state === 'timed').length, 'measured');
-  count(r.results.filter((x) => x.state === 'identical').length, 'with identical source');
-  count(r.results.filter((x) => x.state === 'not-comparable').length, 'not comparable');
-  count(r.results.filter((x) => x.state === 'unsupported').length, 'not run on this device');
-  count(r.results.filter((x) => x.state === 'not-reached').length, 'not reached in time');
-  count(r.results.filter((x) => x.state === 'checked').length, 'right, and not timed');
-  const total = r.results.length;
-  return (
-    `${r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done'}: of ${total} ` +
-    `call${total === 1 ? '' : 's'} ${parts.join(', ') || 'none'}`
-  );
+  const parts = Object.entries(STATE_WORDS).flatMap(([state, words]) => {
+    const n = r.results.filter((x) => (x.state === 'paired' ? x.verdict : x.state) === state).length;
+    return n > 0 ? [`${n} ${words}`] : [];
+  });
+  const found = r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done';
+  return `${found}: of ${counted(r.results.length, 'call')} ${parts.join(', ') || 'none'}`;
 }
 
 /** How to read the figures, only where there are such figures. */
 function legend(r: BenchReport): string[] {
   const compared = r.results.filter(isCompared);
   if (r.results.some((x) => x.state === 'timed')) {
-    return [
+    return present([
       'Shares: of the ceiling measured in the same rounds, ± half of the 95 % interval in points. read ' +
         'and copy count bytes read and written, f32 all operations, matrix those of products. Above 100 ' +
         '%: operands came from a cache.',
-      ...(timedColumns(r).some((c) => c.title === '% tuned')
-        ? [
-            'tuned: time of a tuned kernel of the class on this GPU over the measured one; – where no server ' +
-              'has such a kernel apart.',
-          ]
-        : []),
-    ];
+      timedColumns(r).some((c) => c.title === '% tuned') &&
+        'tuned: time of a tuned kernel of the class on this GPU over the measured one; – where no server has such a ' +
+          'kernel apart.',
+    ]);
   }
   if (compared.length === 0) return [];
   const limit = `${formatNumber(100 * r.threshold)}%`;
@@ -161,16 +148,13 @@ function skippedLines(r: BenchReport): string[] {
   const identical = skipped.filter((s) => s.state === 'identical');
   const late = skipped.filter((s) => s.state === 'not-reached' || s.state === 'checked');
   const names = (of: readonly SkippedResult[]): string => [...new Set(of.map((s) => s.kernel))].join(', ');
-  return [
-    ...(identical.length > 0 ? [`Identical source, not measured (--all measures them): ${names(identical)}`] : []),
-    ...(late.length > 0
-      ? [
-          `The budget of ${formatNumber(r.budgetSeconds)} s was spent; not measured (more --budget, or ` +
-            `--kernel): ${names(late)}`,
-        ]
-      : []),
+  return present([
+    identical.length > 0 && `Identical source, not measured (--all measures them): ${names(identical)}`,
+    late.length > 0 &&
+      `The budget of ${formatNumber(r.budgetSeconds)} s was spent; not measured (more --budget, or --kernel): ` +
+        names(late),
     ...skipped.filter((s) => s.state !== 'identical' && !late.includes(s)).map(skippedLine),
-  ];
+  ]);
 }
 
 export function benchTable(r: BenchReport): string {

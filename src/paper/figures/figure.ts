@@ -34,29 +34,29 @@ export interface Where {
   readonly source: string;
 }
 
-export function figure(
-  where: Where,
-  id: string,
-  quantity: string,
-  text: string,
-  unit: Unit,
-  expect: Expectation,
-  subject: Subject,
-  scale: number | null = 1,
-): PaperFigure {
-  const number = scale === null ? null : printed(text, unit);
-  return {
-    ...where,
-    id,
-    quantity,
-    text,
-    unit,
-    expect,
-    subject,
-    value: number && number.value * (scale as number),
-    precision: number ? number.precision * (scale as number) : 0,
+/** What is printed, and how it is compared. */
+type Value = Pick<PaperFigure, 'text' | 'unit' | 'expect' | 'value' | 'precision'>;
+
+/** A number. @param scale of what is printed, in base units */
+const number =
+  (expect: Expectation) =>
+  (text: string, unit: Unit, scale = 1): Value => {
+    const { value, precision } = printed(text, unit);
+    return { text, unit, expect, value: value * scale, precision: precision * scale };
   };
-}
+export const exact = number('exact');
+export const interval = number('interval');
+export const explained = number('explained');
+export const notPredictable = number('not-predictable');
+
+export const figure = (where: Where, id: string, quantity: string, value: Value, subject: Subject): PaperFigure => ({
+  ...where,
+  id,
+  quantity,
+  ...value,
+  subject,
+});
+
 /** A claim in words. */
 export const claim = (
   where: Where,
@@ -65,7 +65,7 @@ export const claim = (
   text: string,
   subject: Subject,
   expect: Expectation = 'exact',
-): PaperFigure => figure(where, id, quantity, text, 'text', expect, subject, null);
+): PaperFigure => figure(where, id, quantity, { text, unit: 'text', expect, value: null, precision: 0 }, subject);
 
 /** Codecs of the paper, in its order. */
 export const CODEC_NAMES: Readonly<Partial<Record<CodecKind, string>>> = {

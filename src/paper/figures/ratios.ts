@@ -13,6 +13,8 @@ import {
   LLA_4X,
   type Where,
   figure,
+  exact,
+  explained,
   claim,
   CODEC_NAMES,
   MODEL_NAMES,
@@ -43,9 +45,7 @@ export function ranks(): PaperFigure[] {
         where(table),
         `${table}/${ratio}x/ratio`,
         `ρ of ranks ${rankK}/${rankV}${core(model)}`,
-        `${ratio}×`,
-        'ratio',
-        'exact',
+        exact(`${ratio}×`, 'ratio'),
         { of: 'ratio', model, codec: lla(rankK, rankV) },
       ),
     ),
@@ -63,9 +63,7 @@ export function ranks(): PaperFigure[] {
           where(table),
           `${table}/${ratio}x/whole`,
           `${ratio}× on the whole cache`,
-          `${ratio}×`,
-          'ratio',
-          'explained',
+          explained(`${ratio}×`, 'ratio'),
           { of: 'stored-ratio', model, codec: lla(rankK, rankV), path: 'reconstruct' },
         ),
       ),
@@ -97,13 +95,13 @@ export function comparedRatios(): PaperFigure[] {
       const quantity = `${CODEC_NAMES[codec] ?? codec} on ${MODEL_NAMES[model]}`;
       const text = `${Number(ratioLabel)}×`;
       if (codec === 'kv-quant')
-        return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'explained', {
+        return figure(where, `ratios/${key}`, quantity, explained(text, 'ratio'), {
           of: 'stored-ratio',
           model,
           codec: quantBits(ratio),
           path: 'full',
         });
-      return figure(where, `ratios/${key}`, quantity, text, 'ratio', 'exact', {
+      return figure(where, `ratios/${key}`, quantity, exact(text, 'ratio'), {
         of: 'reached-ratio',
         model,
         kind: codec,
@@ -116,21 +114,21 @@ export function otherRatios(): PaperFigure[] {
   const appendix = { section: 'Ratios under comparison', source: 'text, Section expdetails' };
   const passkey = { section: 'Ratios under comparison', source: 'text, Section onpolicy' };
   return [
-    figure(passkey, 'ratios/ouro-1.4b/lla-15.5x', 'LLA on 1.4B', '15.5×', 'ratio', 'exact', {
+    figure(passkey, 'ratios/ouro-1.4b/lla-15.5x', 'LLA on 1.4B', exact('15.5×', 'ratio'), {
       of: 'reached-ratio',
       model: OURO,
       kind: 'lla',
       ratio: 15.5,
     }),
     ...[4, 6, 12, 24].map((s) =>
-      figure(appendix, `expdetails/cla-${s}`, `cla over s = ${s} layers`, `${s}×`, 'ratio', 'exact', {
+      figure(appendix, `expdetails/cla-${s}`, `cla over s = ${s} layers`, exact(`${s}×`, 'ratio'), {
         of: 'reached-ratio',
         model: OURO,
         kind: 'cla',
         ratio: s,
       }),
     ),
-    figure(appendix, 'expdetails/kv-quant-limit', 'most that kv_quant reaches (2 bits)', '~8×', 'ratio', 'explained', {
+    figure(appendix, 'expdetails/kv-quant-limit', 'most that kv_quant reaches (2 bits)', explained('~8×', 'ratio'), {
       of: 'stored-ratio',
       model: OURO,
       codec: quantBits(8),
@@ -140,9 +138,7 @@ export function otherRatios(): PaperFigure[] {
       { section: 'Ranks and ratios', source: 'Table ablations' },
       'ablations/matched-scalars',
       'scalars of 96/160 over 128/128',
-      '1 (matched)',
-      'ratio',
-      'exact',
+      exact('1 (matched)', 'ratio'),
       { of: 'scalar-ratio', model: OURO, codec: LLA_4X, over: lla(128, 128) },
     ),
   ];
@@ -171,7 +167,7 @@ function parameterClaims(): PaperFigure[] {
 export function codecSizes(): PaperFigure[] {
   const at = (source: string): Where => ({ section: 'Codec sizes', source });
   return [
-    figure(at('text, Section intro'), 'intro/cache-slots', 'cached layers of Ouro-1.4B', '96-layer', 'count', 'exact', {
+    figure(at('text, Section intro'), 'intro/cache-slots', 'cached layers of Ouro-1.4B', exact('96-layer', 'count'), {
       of: 'cache-slots',
       model: OURO,
     }),
@@ -179,18 +175,14 @@ export function codecSizes(): PaperFigure[] {
       at('text, Section serving_details'),
       'serving/factor-h',
       'LLA over LLA-2D at equal ranks (H)',
-      '16×',
-      'ratio',
-      'exact',
+      exact('16×', 'ratio'),
       { of: 'scalar-ratio', model: OURO, codec: LLA_4X, over: latent2d(96, 160) },
     ),
     figure(
       at('text, Section experiments'),
       'experiments/final-loop-parameters',
       'parameters of final-loop reuse',
-      '0',
-      'count',
-      'exact',
+      exact('0', 'count'),
       { of: 'codec-parameters', model: OURO, codec: { kind: 'final-loop' } },
     ),
     ...parameterClaims(),

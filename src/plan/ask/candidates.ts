@@ -29,6 +29,7 @@ import { exactRatio, genericRatios, ranksText, ratioLabel, type Ranks } from '..
 import { UserError } from '../../errors.js';
 import { evictionLabel, ringHasGaps, type Eviction } from '../../eviction/policy.js';
 import type { Geometry } from '../../geometry/geometry.js';
+import { present } from '../../present.js';
 import type { Candidate, PlanRequest } from '../types.js';
 
 /** Which combinations to plan; null takes what the planner takes unless asked. */
@@ -78,31 +79,13 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     }
     for (const choice of paths) {
       for (const eviction of evictions) {
-        const unstorable = filter.refuses?.(codec.kind, eviction);
-        if (unstorable !== undefined) {
-          const parts = [codecLabel(g, codec), choice, ...(eviction === null ? [] : [evictionLabel(eviction)])];
-          refused.push({ id: parts.join('/'), reason: unstorable });
-          continue;
-        }
-        const unevictable = evictionRefusalOf(g, codec);
-        if (eviction !== null && unevictable !== undefined) {
+        const reason = filter.refuses?.(codec.kind, eviction) ?? pathRefusal(g, codec, choice, eviction);
+        if (reason === undefined) candidates.push({ codec, ...pathOf(choice), eviction });
+        else
           refused.push({
-            id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
-            reason: `${codec.kind} goes with no eviction policy: ${unevictable}`,
+            id: present([codecLabel(g, codec), choice, eviction && evictionLabel(eviction)]).join('/'),
+            reason,
           });
-          continue;
-        }
-        // Blocks are runs of consecutive positions. Pinned tokens are read apart; an unnamed policy may keep any
-        // others.
-        const { path, materialised } = pathOf(choice);
-        if (pathSpec(path).blocks && ringHasGaps(eviction)) {
-          refused.push({
-            id: `${codecLabel(g, codec)}/${choice}/${evictionLabel(eviction)}`,
-            reason: `${choice} needs consecutive positions, and an unnamed policy may leave gaps`,
-          });
-          continue;
-        }
-        candidates.push({ codec, path, materialised, eviction });
       }
     }
   }
@@ -117,6 +100,17 @@ export function listCandidates(g: Geometry, filter: CandidateFilter): Candidates
     );
   }
   return { candidates, refused };
+}
+
+/** Why a codec cannot be read so under a policy; undefined where it can. */
+function pathRefusal(g: Geometry, codec: Codec, choice: PathChoice, eviction: Eviction | null): string | undefined {
+  const unevictable = evictionRefusalOf(g, codec);
+  if (eviction !== null && unevictable !== undefined)
+    return `${codec.kind} goes with no eviction policy: ${unevictable}`;
+  // Blocks are runs of consecutive positions. Pinned tokens are read apart; an unnamed policy may keep any others.
+  return pathSpec(pathOf(choice).path).blocks && ringHasGaps(eviction)
+    ? `${choice} needs consecutive positions, and an unnamed policy may leave gaps`
+    : undefined;
 }
 
 /** Its fused path alone: a row of a table, not a question. */

@@ -6,6 +6,7 @@ import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
 import { formatBytes } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { UNDIVIDED } from '../../stacks/attainable.js';
 import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
@@ -100,17 +101,14 @@ function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpu
   const whole = new Set(
     candidates.flatMap(({ codec: c }) => (isLatent(c) && latentHeads(c, kvHeads) === 1 ? [c.kind] : [])),
   );
-  return [
+  return present([
     `memory, KV/token and KV at 1M are those of one of the ${gpus} GPUs`,
-    ...(kvHeads >= gpus
-      ? []
-      : kvHeads === 1
-        ? [`the one KV head is on each of them, so that together they hold the cache ${gpus} times`]
-        : [`each of the ${kvHeads} KV heads is on ${gpus / kvHeads} of them`]),
-    ...(kvHeads > 1 && whole.size > 0
-      ? [`each holds the latents of ${listed([...whole])} whole, as all heads read them`]
-      : []),
-  ].join('; ');
+    kvHeads < gpus &&
+      (kvHeads === 1
+        ? `the one KV head is on each of them, so that together they hold the cache ${gpus} times`
+        : `each of the ${kvHeads} KV heads is on ${gpus / kvHeads} of them`),
+    kvHeads > 1 && whole.size > 0 && `each holds the latents of ${listed([...whole])} whole, as all heads read them`,
+  ]).join('; ');
 }
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */

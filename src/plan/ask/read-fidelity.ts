@@ -8,6 +8,7 @@ import { displayPath } from '../../io/files.js';
 import { fingerprintOfFolder } from '../../io/fingerprint.js';
 import { readFidelity, type FidelityFile, type FidelityFileRow } from '../../schema/fidelity.js';
 import { bootstrapMean } from '../../numbers/statistics.js';
+import { defined } from '../../present.js';
 import { type Fidelity, type MeasuredRow, type Retrieved, HERE } from '../evaluate/fidelity.js';
 import type { Score } from '../types.js';
 
@@ -69,7 +70,7 @@ export function fidelityFrom(f: FidelityFile, file: string): Fidelity {
 function rowFrom(row: FidelityFileRow, teacher: FidelityFileRow | undefined): MeasuredRow {
   return {
     id: row.id,
-    codec: codecFrom(row.codec),
+    codec: defined(row.codec) as Codec,
     ratio: row.ratio,
     path: row.path,
     storage: row.storage,
@@ -89,10 +90,6 @@ function rowFrom(row: FidelityFileRow, teacher: FidelityFileRow | undefined): Me
     rollouts: row.items.flatMap((item) => (item.kind === 'rollout' ? [item.agreed] : [])),
   };
 }
-
-/** Without what the file leaves out. */
-const codecFrom = (codec: FidelityFileRow['codec']): Codec =>
-  Object.fromEntries(Object.entries(codec).filter(([, value]) => value !== undefined)) as unknown as Codec;
 
 const TASKS = [
   ['passkey', 'passkey', 'passkey'],

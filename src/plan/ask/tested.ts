@@ -3,6 +3,7 @@ import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { isEarlierEngine, stackLabel } from '../../stacks/serving.js';
 import { median } from '../../numbers/statistics.js';
+import { present } from '../../present.js';
 
 export type PricedBy = 'tables' | 'attainable' | 'runtime';
 
@@ -203,11 +204,11 @@ function serversWords(groups: readonly JudgedGroup[]): string {
       const own = groups.filter((g) => g.server === server && g.priced !== 'runtime');
       const lines = [...new Set(own.map((g) => lineOf(g.version)))];
       const known = lines.filter((line) => line !== null).sort((a, b) => placeOf(a) - placeOf(b));
-      const words = [
-        ...(known.length > 2 ? [`${known[0]}–${known.at(-1)}`] : known.length > 0 ? [known.join(', ')] : []),
-        ...(lines.includes(null) ? ['of unknown version'] : []),
-      ];
-      return [stackLabel(server), ...(words.length > 0 ? [words.join(' and ')] : [])].join(' ');
+      const words = present([
+        known.length > 2 ? `${known[0]}–${known.at(-1)}` : known.length > 0 && known.join(', '),
+        lines.includes(null) && 'of unknown version',
+      ]);
+      return present([stackLabel(server), words.length > 0 && words.join(' and ')]).join(' ');
     })
     .join(', ');
 }

@@ -3,7 +3,8 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { isRuntime, listedAs, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
-import { formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
+import { counted, formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { planName } from '../words/words.js';
 import { isRuined, isUnfit, isUseless, representatives, withoutRoom } from './representatives.js';
 import { served } from './served.js';
@@ -145,25 +146,19 @@ export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | 
   const usable = usableOf(r, plans);
   const beyond = r.contextTokens > knownTo(r);
   const kept = keptOf(r, usable);
-  const lost = usable.filter((p) => verdictOn(p, r.keep) === 'lost' && !isRuined(p));
   const { deploy, upside, faster } = simulated ? chosenOf(kept, simulated) : chooseByStep(r, kept);
   const unsure = unsureOf(r, { deploy, upside, simulated: simulated !== null }, kept, plans);
   const main = upside ?? deploy;
-  const fallback =
-    main === null
-      ? fallbackOf(
-          r,
-          usable.filter((p) => !isRuined(p)),
-        )
-      : null;
+  const sound = usable.filter((p) => !isRuined(p));
+  const fallback = main === null ? fallbackOf(r, sound) : null;
   const reference = main ?? fallback;
+  const lost = sound.filter((p) => verdictOn(p, r.keep) === 'lost');
   const failing = beyond ? null : best(lost, sureSpeed);
   const fails =
     failing && failing.id !== fallback?.id && (!reference || sureSpeed(failing) > MATERIAL * sureSpeed(reference))
       ? failing
       : null;
   const alternatives = main === null ? [] : alternativesTo(r, main, faster);
-  const named = [upside, deploy, fallback];
   return {
     question: questionOf(r),
     chosenBy: simulated ? 'simulation' : 'step',
@@ -183,10 +178,7 @@ export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | 
     fallback: fallback && choiceOf(r, fallback),
     fails: fails && choiceOf(r, fails),
     alternatives,
-    risks: risksOf(
-      r,
-      named.filter((p) => p !== null),
-    ),
+    risks: risksOf(r, present([upside, deploy, fallback])),
     qualityLost: deploy?.qualityKept?.scores ?? [],
     ...(deploy ? served(r, deploy) : fallback && fallback.servedBy !== null ? served(r, fallback) : {}),
   };
@@ -223,7 +215,7 @@ function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recom
 
 /** Every plan that an answer names. */
 export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternatives }: Answer): Choice[] =>
-  [deploy, upside, unsure, fallback, fails, ...alternatives].filter((c) => c !== null);
+  present([deploy, upside, unsure, fallback, fails, ...alternatives]);
 
 function choiceOf(r: Asked, p: Plan): Choice {
   const quality = verdictOn(p, r.keep);
@@ -271,21 +263,17 @@ export function wantedWords({
   confidence,
 }: Pick<PlanRequest, 'targets' | 'batch' | 'confidence'>): string {
   const ms = (seconds: number): string => `${Number((seconds * 1e3).toPrecision(6))} ms`;
-  const timed = [
-    ...(targets.secondsPerToken === null ? [] : [`at most ${ms(targets.secondsPerToken)} a token`]),
-    ...(targets.secondsToFirstToken === null
-      ? []
-      : [`the first token within ${Number(targets.secondsToFirstToken.toPrecision(6))} s`]),
-  ];
-  const wanted = [
-    ...timed,
-    ...(batch === null ? [] : [`${batch} sequence${batch === 1 ? '' : 's'} at once`]),
+  const { secondsPerToken: token, secondsToFirstToken: first } = targets;
+  const wanted = present([
+    token !== null && `at most ${ms(token)} a token`,
+    first !== null && `the first token within ${Number(first.toPrecision(6))} s`,
+    batch !== null && `${counted(batch, 'sequence')} at once`,
     ...targets.minimums.map((m) => `${m.metric}${m.table === undefined ? '' : `@${m.table}`} at least ${m.value}`),
-    ...(targets.maxKl === undefined ? [] : [`KL measured here at most ${targets.maxKl} nats`]),
-    ...(targets.minRecall === undefined ? [] : [`recall measured here at least ${targets.minRecall}`]),
-    ...(targets.retrievalTokens === null ? [] : [`reliable retrieval to ${formatTokens(targets.retrievalTokens)}`]),
-    ...(timed.length === 0 ? [] : [`${Math.round(confidence * 100)} % sure`]),
-  ];
+    targets.maxKl !== undefined && `KL measured here at most ${targets.maxKl} nats`,
+    targets.minRecall !== undefined && `recall measured here at least ${targets.minRecall}`,
+    targets.retrievalTokens !== null && `reliable retrieval to ${formatTokens(targets.retrievalTokens)}`,
+    (token !== null || first !== null) && `${Math.round(confidence * 100)} % sure`,
+  ]);
   return wanted.length === 0 ? '' : `; ${wanted.join(', ')}`;
 }
 

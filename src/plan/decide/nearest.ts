@@ -1,7 +1,8 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
 import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { gpuCounts } from '../../geometry/geometry.js';
-import { formatTokens } from '../../numbers/units.js';
+import { counted, formatTokens } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin, timeAt, type Timed } from '../evaluate/chance.js';
 import { configurationOf, evaluate } from '../evaluate/evaluate.js';
@@ -25,11 +26,9 @@ export interface Nearest {
 /** Probability of all time targets of a plan: the smallest; null where one cannot be told. */
 function chanceOf(r: PlanRequest, p: Plan): number | null {
   const { secondsPerToken, secondsToFirstToken } = r.targets;
-  const asked = [
-    ...(secondsPerToken === null ? [] : [p.chances.tpot]),
-    ...(secondsToFirstToken === null ? [] : [p.chances.ttft]),
-  ];
-  return asked.some((c) => c === null) ? null : Math.min(...(asked as number[]));
+  const tpot = secondsPerToken === null ? 1 : p.chances.tpot;
+  const ttft = secondsToFirstToken === null ? 1 : p.chances.ttft;
+  return tpot === null || ttft === null ? null : Math.min(tpot, ttft);
 }
 
 /** By what the time targets have to be relaxed for a plan: the larger of both; infinite where a time is unknown. */
@@ -66,15 +65,14 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   const batch = batchOf(r, closest);
   const lines = [
     `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''}` +
-      `${batch === null ? '' : ` with ${batch} sequence${batch === 1 ? '' : 's'}`}, ` +
+      `${batch === null ? '' : ` with ${counted(batch, 'sequence')}`}, ` +
       `${chance === null ? 'cannot tell' : `${Math.floor(chance * 100)} % likely`}: ` +
       missesOf(r, closest).join(', '),
   ];
   const even = candidates.filter((p) => passesEvenly(r, p));
   lines.push(
     even.length > 0
-      ? `at --confidence 0.5 ${even.length} row${even.length === 1 ? '' : 's'} would pass, such as ` +
-          `${planName(even[0] as Plan)}`
+      ? `at --confidence 0.5 ${counted(even.length, 'row')} would pass, such as ${planName(even[0]!)}`
       : 'no row would pass even at --confidence 0.5',
   );
   const relax = relaxations(r, closest);
@@ -120,21 +118,21 @@ function missesOf(r: PlanRequest, p: Plan): string[] {
 /** Changes of one thing at a time with which a plan meets its time targets; where it misses both, both are relaxed. */
 export function relaxations(r: PlanRequest, p: Plan): string[] {
   const { secondsPerToken, secondsToFirstToken } = r.targets;
-  const relaxed = (flag: string, time: Timed | null, target: number | null): string[] =>
+  const relaxed = (flag: string, time: Timed | null, target: number | null): string | null =>
     target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence
-      ? []
-      : [`${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`];
-  const own = [
-    ...relaxed('--tpot', stepOf(p), secondsPerToken),
-    ...relaxed('--ttft', promptOf(p), secondsToFirstToken),
-  ];
+      ? null
+      : `${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`;
+  const own = present([
+    relaxed('--tpot', stepOf(p), secondsPerToken),
+    relaxed('--ttft', promptOf(p), secondsToFirstToken),
+  ]);
   const shorter = shorterContext(r, p);
   const gpus = moreGpus(r, p);
-  return [
-    ...(Number.isFinite(excessOf(r, p)) && own.length > 0 ? [own.join(' with ')] : []),
-    ...(shorter === null ? [] : [`--ctx ${formatTokens(shorter)}`]),
-    ...(gpus === null ? [] : [`--gpus ${gpus}`]),
-  ];
+  return present([
+    Number.isFinite(excessOf(r, p)) && own.length > 0 && own.join(' with '),
+    shorter !== null && `--ctx ${formatTokens(shorter)}`,
+    gpus !== null && `--gpus ${gpus}`,
+  ]);
 }
 
 /** Three digits, never less than the value. */

@@ -2,6 +2,7 @@
 import { UserError } from '../../errors.js';
 import type { Scenario } from '../../schema/settings.js';
 import { formatTokens } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { prepare, type Sources } from '../ask/prepare.js';
 import { withWeights } from '../ask/sources.js';
 import { degreesFor } from './fleet.js';
@@ -48,17 +49,15 @@ function remediesFor(scenario: Scenario, sources: Sources): string[] {
   const context = contexts.find((tokens) => fits({ ...scenario, context: tokens }));
   const { codec, ratio, ranks, path, window: _window, shared: _shared, ...open } = scenario;
   const named = Object.entries({ codec, ratio, ranks, path }).flatMap(([name, value]) => (value ? [`--${name}`] : []));
-  return [
-    ...(gpus === undefined ? [] : [`--gpus ${gpus}`]),
-    ...(smallOn === undefined
-      ? []
-      : [`${smallOn > request.gpus ? `--gpus ${smallOn} ` : ''}--weight-type ${SMALL_WEIGHTS}`]),
-    ...(named.length > 0 && fits(open) ? [`other codecs, without ${named.join(', ')}`] : []),
-    ...(context === undefined ? [] : [`--ctx ${formatTokens(context)}`]),
-    ...(scenario.eviction === undefined && fits({ ...scenario, eviction: [EVICTION] })
-      ? [`--eviction ${EVICTION}, which drops tokens`]
-      : []),
-  ];
+  return present([
+    gpus !== undefined && `--gpus ${gpus}`,
+    smallOn !== undefined && `${smallOn > request.gpus ? `--gpus ${smallOn} ` : ''}--weight-type ${SMALL_WEIGHTS}`,
+    named.length > 0 && fits(open) && `other codecs, without ${named.join(', ')}`,
+    context !== undefined && `--ctx ${formatTokens(context)}`,
+    scenario.eviction === undefined &&
+      fits({ ...scenario, eviction: [EVICTION] }) &&
+      `--eviction ${EVICTION}, which drops tokens`,
+  ]);
 }
 
 /** The next step where nothing fits. */

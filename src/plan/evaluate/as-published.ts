@@ -1,6 +1,6 @@
 /** Kernels that nobody has measured: what they must reach, and the speed of those that were built so far. */
 import { codecSpec, isHybrid, isUncompressed } from '../../codecs/registry.js';
-import { isEstimate, type Interval } from '../../cost/evidence.js';
+import { isEstimate, over, type Interval } from '../../cost/evidence.js';
 import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../../quality/implementations.js';
 import { pathLabel, shownDecode } from '../words/words.js';
 import { isUseless, settingOf } from '../decide/representatives.js';
@@ -60,11 +60,7 @@ function asPublished(p: Plan, full: Interval | null): AsPublished | null {
     low: after('low', reached.high),
     high: after('high', reached.low),
   };
-  const tokens = {
-    estimate: batch / seconds.estimate,
-    low: batch / seconds.high,
-    high: batch / seconds.low,
-  };
+  const tokens = over(batch, seconds);
   return {
     path,
     batch,

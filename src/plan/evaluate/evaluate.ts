@@ -26,7 +26,7 @@ import {
   type MemoryModel,
   type PrefillKind,
 } from '../../cost/memory.js';
-import type { Interval } from '../../cost/evidence.js';
+import { over } from '../../cost/evidence.js';
 import { parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { pathClassOf, showsLoss } from '../../quality/figure.js';
 import {
@@ -39,6 +39,7 @@ import {
 import type { Configuration } from '../../schedule/schedule.js';
 import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
+import { defined } from '../../present.js';
 import { candidateId } from '../ask/candidates.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
@@ -125,28 +126,20 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
-  const sharing = sharingOf(codec);
+  const { rankK, rankV, bits, rankFirst, residual, tokens, constants, windowTokens, shareLayers } = codec;
   const reservedBytes = r.reserveBytes + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {
     id: candidateId(g, candidate, r.cacheType),
     codec: {
       kind: codec.kind,
       label: codecLabel(g, codec),
-      ...(codec.rankK === undefined ? {} : { rankK: codec.rankK, rankV: codec.rankV as number }),
-      ...(codec.bits === undefined ? {} : { bits: codec.bits }),
-      ...(codec.rankFirst === undefined ? {} : { rankFirst: codec.rankFirst }),
-      ...(codec.residual === undefined ? {} : { residual: codec.residual }),
-      ...(codec.tokens === undefined ? {} : { tokens: codec.tokens }),
-      ...(codec.constants === undefined ? {} : { constants: codec.constants }),
-      ...(codec.windowTokens === undefined ? {} : { windowTokens: codec.windowTokens }),
-      ...(codec.shareLayers === undefined ? {} : { shareLayers: codec.shareLayers }),
-      ...(sharing === undefined ? {} : { shared: sharing }),
+      ...defined({ rankK, rankV, bits, rankFirst, residual, tokens, constants, windowTokens, shareLayers }),
+      ...defined({ shared: sharingOf(codec) }),
       ratio: coreRatio(g, codec),
       modelRatio: modelRatio(g, layoutOf(g, codec, 'reconstruct', r.choice, { width: 0, perHead: false })),
       storedRatio: (fullScalars(g) * 2) / bytesPerToken(layout),
     },
-    cacheType:
-      codec.residual ?? (isPacked(codec) ? 'int4' : codec.bits === undefined ? r.cacheType : `int${codec.bits}`),
+    cacheType: residual ?? (isPacked(codec) ? 'int4' : bits === undefined ? r.cacheType : `int${bits}`),
     path: candidate.path,
     variant: pathSpec(candidate.path).materialises ? (candidate.materialised ? 'materialised' : 'fused') : null,
     eviction: candidate.eviction,
@@ -252,7 +245,7 @@ export function tunedAt(r: PlanRequest, c: Configuration, batch: number): Pick<D
 
 /** Decoding at one batch, from the price of its step. */
 export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): DecodeFigures {
-  const tokensPerSecond: Interval = { estimate: batch / step.estimate, low: batch / step.high, high: batch / step.low };
+  const tokensPerSecond = over(batch, step);
   const usd = r.usdPerHour === null ? null : (r.usdPerHour * r.gpus * 1e6) / 3600;
   return {
     batch,
@@ -267,14 +260,7 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
     unmeasured: step.unmeasured,
     octavesOutside: step.octavesOutside,
     communicationPriced: step.communicationPriced,
-    usdPerMillionTokens:
-      usd === null
-        ? null
-        : {
-            estimate: usd / tokensPerSecond.estimate,
-            low: usd / tokensPerSecond.high,
-            high: usd / tokensPerSecond.low,
-          },
+    usdPerMillionTokens: usd === null ? null : over(usd, tokensPerSecond),
   };
 }
 
@@ -312,58 +298,47 @@ export function unlikeWanted(r: PlanRequest, c: Candidate) {
 function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
   const g: Geometry = r.geometry;
   const marks: Mark[] = [];
+  const add = (code: Mark['code'], message: string): void => void marks.push({ code, message });
   const parameters = codecParameters(g, c.codec, c.path, c.branch);
-  if (parameters > parameterCount(g)) {
-    marks.push({
-      code: 'codec-outweighs-model',
-      message:
-        `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
+  if (parameters > parameterCount(g))
+    add(
+      'codec-outweighs-model',
+      `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
         `${billions(parameterCount(g))}`,
-    });
-  }
+    );
   const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
   if (unlike === 'no-memory-saved')
-    marks.push({ code: 'no-memory-saved', message: 'the fast path caches full-width K and V: it saves no memory' });
-  if (p.maxBatch.exact >= 1 && !p.prefill.fits) {
-    marks.push({
-      code: 'prefill-does-not-fit',
-      message:
-        `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
+    add('no-memory-saved', 'the fast path caches full-width K and V: it saves no memory');
+  if (p.maxBatch.exact >= 1 && !p.prefill.fits)
+    add(
+      'prefill-does-not-fit',
+      `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
         'beside the weights and does not fit; use another --prefill',
-    });
-  }
+    );
   const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value < RUINED_GSM8K);
   if (generation)
-    marks.push({
-      code: 'destroys-generation',
-      message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
-    });
+    add('destroys-generation', `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`);
   const error = p.quality.find(showsLoss);
   if (error)
-    marks.push({
-      code: 'destroys-generation',
-      message: `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
-    });
+    add(
+      'destroys-generation',
+      `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
+    );
   if (unlike === 'unfaithful-post-hoc') {
     const here =
       p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
-    marks.push({
-      code: 'unfaithful-post-hoc',
-      message:
-        'absorbed needs a model trained or adapted for its rotary branch; ' +
+    add(
+      'unfaithful-post-hoc',
+      'absorbed needs a model trained or adapted for its rotary branch; ' +
         (here
           ? `measured here: ${here}`
           : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'),
-    });
+    );
   }
   const contradicted = contradictedMetrics(p.quality);
-  if (contradicted.length > 0)
-    marks.push({ code: 'contradicted-quality', message: `published figures disagree for ${contradicted.join(', ')}` });
+  if (contradicted.length > 0) add('contradicted-quality', `published figures disagree for ${contradicted.join(', ')}`);
   if (!p.decode.communicationPriced)
-    marks.push({
-      code: 'communication-not-priced',
-      message: 'communication between GPUs is not in the time: no figure for the link',
-    });
+    add('communication-not-priced', 'communication between GPUs is not in the time: no figure for the link');
   return marks;
 }
 

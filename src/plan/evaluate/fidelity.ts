@@ -6,6 +6,7 @@ import type { Codec, PathChoice } from '../../codecs/codec.js';
 import { choiceOf, pathSpec } from '../../codecs/paths.js';
 import { codecSpec, hasOwnStorage, isUncompressed, storageOfCodec } from '../../codecs/registry.js';
 import type { Interval } from '../../cost/evidence.js';
+import { present } from '../../present.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { GROUP_SIZE, type Storage } from '../../../kernels/spec.js';
 import { RELIABLE_RETRIEVAL, type ReliableRetrieval } from '../../quality/quality.js';
@@ -146,24 +147,20 @@ export function fidelityNotes(f: Fidelity, contextTokens: number): string[] {
     ([type, storage]) => type !== 'f16' && f.rows.some((row) => row.storage === storage && !hasOwnStorage(row.codec)),
   );
   const evictions = [...new Set(f.rows.flatMap(({ eviction }) => eviction ?? []))];
-  const more = [
-    ...(storages.length > 0 ? [`--cache-type ${storages.map(([type]) => type).join(',')}`] : []),
-    ...(evictions.length > 0 ? [`--eviction ${evictions.join(',')}`] : []),
-  ];
-  return [
+  const more = present([
+    storages.length > 0 && `--cache-type ${storages.map(([type]) => type).join(',')}`,
+    evictions.length > 0 && `--eviction ${evictions.join(',')}`,
+  ]);
+  return present([
     `quality is measured here (${f.file}): ${f.rows.length} configurations of ${f.model.name}, decoded on ` +
       `${f.device}, sequences of up to ${f.contextTokens} tokens; of each 95 % interval the bad end decides`,
-    ...(f.model.trained
-      ? []
-      : [`the weights of ${f.model.name} are fabricated: what was measured says nothing about a trained model`]),
-    ...(contextTokens > f.contextTokens
-      ? [
-          `quality at ${contextTokens} tokens is unknown: ask for --ctx ${f.contextTokens}, or measure longer ` +
-            `texts (lla-sim fidelity --window ${contextTokens})`,
-        ]
-      : []),
-    ...(more.length > 0 ? [`the file also holds ${more.join(' and ')}`] : []),
-  ];
+    !f.model.trained &&
+      `the weights of ${f.model.name} are fabricated: what was measured says nothing about a trained model`,
+    contextTokens > f.contextTokens &&
+      `quality at ${contextTokens} tokens is unknown: ask for --ctx ${f.contextTokens}, or measure longer texts ` +
+        `(lla-sim fidelity --window ${contextTokens})`,
+    more.length > 0 && `the file also holds ${more.join(' and ')}`,
+  ]);
 }
 
 /** What marks a figure of this kind. */
@@ -186,13 +183,11 @@ export const shareLabel = ({ estimate, low, high }: Interval): string =>
 
 /** `measured here: KL 0.012 (0.008–0.017), top-1 0.97 (0.95–0.99), passkey 1.00, recall 0.99 (0.97–1.00)`. */
 export function measuredWords(row: MeasuredRow): string {
-  const shares = [
-    ['top-1', row.top1],
-    ['passkey', row.passkey],
-    ['recall', row.recall],
-  ] as const;
-  return `${HERE}: ${[
-    ...(row.kl ? [`KL ${klLabel(row.kl)}`] : []),
-    ...shares.flatMap(([name, value]) => (value ? [`${name} ${shareLabel(value)}`] : [])),
-  ].join(', ')}`;
+  const words = present([
+    row.kl && `KL ${klLabel(row.kl)}`,
+    row.top1 && `top-1 ${shareLabel(row.top1)}`,
+    row.passkey && `passkey ${shareLabel(row.passkey)}`,
+    row.recall && `recall ${shareLabel(row.recall)}`,
+  ]);
+  return `${HERE}: ${words.join(', ')}`;
 }

@@ -1,4 +1,5 @@
 /** At which batch a plan is run: its latency target, or the knee of its throughput. */
+import { over } from '../../cost/evidence.js';
 import { priceStep, type StepPrice } from '../../cost/latency.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { chanceWithin, timeAt } from './chance.js';
@@ -50,11 +51,7 @@ export function operate(r: PlanRequest, c: Configuration, plan: Plan): Plan {
     return { ...plan, nearest, chances: { ...plan.chances, tpot: chanceAt(step, target) } };
   }
   const figures = { ...figuresAt(r, price(batch), batch), ...tunedAt(r, c, batch) };
-  const { low, estimate, high } = price(batch);
-  const knee: OperatingPoint = {
-    ...figures,
-    tokensPerSecondPerUser: { estimate: 1 / estimate, low: 1 / high, high: 1 / low },
-  };
+  const knee: OperatingPoint = { ...figures, tokensPerSecondPerUser: over(1, price(batch)) };
   return {
     ...plan,
     knee,

@@ -1,5 +1,6 @@
 /** Time of one prompt's prefill, as a plan states it. */
 import { pathSpec } from '../../codecs/paths.js';
+import { over } from '../../cost/evidence.js';
 import { pricePrompt } from '../../cost/latency.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Plan, PlanRequest, PromptFigures } from '../types.js';
@@ -53,7 +54,7 @@ function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
   });
   return {
     secondsPerPrompt: { estimate, low, high },
-    tokensPerSecond: { estimate: promptTokens / estimate, low: promptTokens / high, high: promptTokens / low },
+    tokensPerSecond: over(promptTokens, { estimate, low, high }),
     evidence,
     evidenceShare,
     pricedBy,

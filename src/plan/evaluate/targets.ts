@@ -48,43 +48,36 @@ export function atContext(figures: readonly QualityFigure[], contextTokens: numb
 const targetLabel = (m: MinimumTarget): string => `--min ${m.metric}${m.table ? `@${m.table}` : ''}=${m.value}`;
 
 function qualityReasons(r: PlanRequest, p: Plan): Reason[] {
-  const reasons: Reason[] = [];
-  for (const m of r.targets.minimums) {
-    const published = p.quality.filter(
-      (f) => f.metric === m.metric && (m.table === undefined || isTable(f.source, m.table)),
-    );
-    const figures = atContext(published, r.contextTokens);
-    const label = targetLabel(m);
-    if (figures.length === 0) {
-      reasons.push([
-        label,
-        published.length > 0
-          ? `unknown: nothing is published for ${formatTokens(r.contextTokens)} tokens`
-          : 'unknown: no published figure for this combination',
-      ]);
-      continue;
-    }
-    const missed = figures.filter((f) => (f.higherIsBetter ? f.value < m.value : f.value > m.value));
-    if (missed.length === 0) continue;
-    const list = missed.map((f) => `${f.value} (${f.source})`).join(', ');
-    reasons.push([
-      label,
-      missed.length < figures.length
-        ? `contradicted: ${list} miss it, other tables meet it; choose one with ${m.metric}@TABLE`
-        : `published ${list}`,
-    ]);
-  }
+  const reasons = r.targets.minimums.flatMap((m): Reason[] => {
+    const reason = missedBy(m, p, r.contextTokens);
+    return reason === null ? [] : [[targetLabel(m), reason]];
+  });
   const retrieval = r.targets.retrievalTokens;
-  if (retrieval !== null && (p.reliableRetrieval?.tokens ?? 0) < retrieval) {
-    const label = `--retrieval ${formatTokens(retrieval)}`;
+  const reached = p.reliableRetrieval?.tokens;
+  if (retrieval !== null && (reached ?? 0) < retrieval)
     reasons.push([
-      label,
-      p.reliableRetrieval
-        ? `published reliable retrieval ends at ${formatTokens(p.reliableRetrieval.tokens)}`
-        : 'unknown: no published retrieval length',
+      `--retrieval ${formatTokens(retrieval)}`,
+      reached === undefined
+        ? 'unknown: no published retrieval length'
+        : `published reliable retrieval ends at ${formatTokens(reached)}`,
     ]);
-  }
   return [...reasons, ...measuredReasons(r, p)];
+}
+
+/** Why published scores do not meet a minimum; null where they do. */
+function missedBy({ metric, table, value }: MinimumTarget, p: Plan, contextTokens: number): string | null {
+  const published = p.quality.filter((f) => f.metric === metric && (table === undefined || isTable(f.source, table)));
+  const figures = atContext(published, contextTokens);
+  if (figures.length === 0)
+    return published.length > 0
+      ? `unknown: nothing is published for ${formatTokens(contextTokens)} tokens`
+      : 'unknown: no published figure for this combination';
+  const missed = figures.filter((f) => (f.higherIsBetter ? f.value < value : f.value > value));
+  if (missed.length === 0) return null;
+  const list = missed.map((f) => `${f.value} (${f.source})`).join(', ');
+  return missed.length < figures.length
+    ? `contradicted: ${list} miss it, other tables meet it; choose one with ${metric}@TABLE`
+    : `published ${list}`;
 }
 
 /** Targets of what was measured of this model. The bad end of the interval decides; the full cache has no KL. */

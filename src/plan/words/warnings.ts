@@ -1,7 +1,8 @@
 /**
  * What a reader needs to know before believing a plan; every printer shows these, JSON carries them with their codes.
  */
-import { formatBytes, formatNumber } from '../../numbers/units.js';
+import { counted, formatBytes, formatNumber } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { representatives } from '../decide/representatives.js';
 import type { Plan, PlanReport } from '../types.js';
 import type { Warning } from '../answer-types.js';
@@ -12,23 +13,19 @@ type Planned = Omit<PlanReport, 'warnings'>;
 /** Every warning of a report, those of the input first. */
 export function warningsOf(r: Planned): Warning[] {
   const shown = representatives(r.plans);
-  return [
+  return present([
     ...r.notes.map((message) => ({ code: 'input', message })),
     ...timeWarnings(r, shown),
     ...prefillWarning(r, shown),
     ...markWarnings(shown),
     ...removedWarnings(r),
-    ...(r.contradictions.length === 0
-      ? []
-      : [
-          {
-            code: 'contradictions',
-            message:
-              `the published figures contradict each other in ${r.contradictions.length} ` +
-              `place${r.contradictions.length === 1 ? '' : 's'}: --format json lists them`,
-          },
-        ]),
-  ];
+    r.contradictions.length > 0 && {
+      code: 'contradictions',
+      message:
+        `the published figures contradict each other in ${counted(r.contradictions.length, 'place')}: --format json ` +
+        'lists them',
+    },
+  ]);
 }
 
 /** Evidence of the rows, of the chosen row's time, and how far outside the measured sizes they lie. */
@@ -43,20 +40,16 @@ function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
     : '';
   const from = r.device.pricing === 'attainable' ? '' : `, from ${r.device.pricing}`;
   const octaves = Math.max(...shown.map((p) => shownDecode(p).octavesOutside ?? 0));
-  return [
+  return present([
     { code: 'evidence', message: `times: ${[...evidence].join(', ')}${from}${share}` },
-    ...(evidence.has('extrapolated')
-      ? [
-          {
-            code: 'extrapolated',
-            message:
-              octaves > 0
-                ? `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were measured`
-                : 'extrapolated times were measured on another card with this chip',
-          },
-        ]
-      : []),
-  ];
+    evidence.has('extrapolated') && {
+      code: 'extrapolated',
+      message:
+        octaves > 0
+          ? `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were measured`
+          : 'extrapolated times were measured on another card with this chip',
+    },
+  ]);
 }
 
 function prefillWarning(r: Planned, shown: readonly Plan[]): Warning[] {
@@ -106,22 +99,15 @@ function markWarnings(shown: readonly Plan[]): Warning[] {
 function removedWarnings({ removed, refused }: Planned): Warning[] {
   const byTarget = new Map<string, { id: string; reason: string }[]>();
   for (const { target, ...row } of removed) byTarget.set(target, [...(byTarget.get(target) ?? []), row]);
-  return [
+  const example = ([first]: readonly { id: string; reason: string }[]): string => `${first?.id}: ${first?.reason}`;
+  return present([
     ...[...byTarget].map(([target, rows]) => ({
       code: 'removed',
-      message:
-        `${target} removed ${rows.length} row${rows.length === 1 ? '' : 's'}, such as ${rows[0]?.id}: ` +
-        `${rows[0]?.reason}`,
+      message: `${target} removed ${counted(rows.length, 'row')}, such as ${example(rows)}`,
     })),
-    ...(refused.length === 0
-      ? []
-      : [
-          {
-            code: 'refused',
-            message:
-              `${refused.length} combination${refused.length === 1 ? '' : 's'} cannot be, such as ` +
-              `${refused[0]?.id}: ${refused[0]?.reason}`,
-          },
-        ]),
-  ];
+    refused.length > 0 && {
+      code: 'refused',
+      message: `${counted(refused.length, 'combination')} cannot be, such as ${example(refused)}`,
+    },
+  ]);
 }

@@ -44,9 +44,8 @@ function rowsOf(view: View): Evaluated[] {
 /** Budgets are those of a policy without state of its own: StreamingLLM's; H2O keeps one token and its masses more. */
 export function budgetLines(view: View): BudgetLine[] {
   const { request, report } = view;
-  const budgets = [
-    ...new Set([...powersOfTwo(SMALLEST_BUDGET, report.contextTokens, 99), report.contextTokens]),
-  ].filter((b) => b <= report.contextTokens);
+  const powers = powersOfTwo(SMALLEST_BUDGET, report.contextTokens, 99);
+  const budgets = [...new Set([...powers, report.contextTokens])].filter((b) => b <= report.contextTokens);
   if (budgets.length < 2) return [];
   const usable = usableBytes(request);
   return rowsOf(view).map((e) => ({
@@ -95,6 +94,7 @@ export function evictionPictures(view: View): Picture[] {
           label: l.label,
           data: l.points.map((p) => ({ x: p.budget, y: value(p) })).filter((p) => p.y > 0),
         }));
+        const values = shown.flatMap((l) => l.data.map((p) => p.y));
         const colour = (i: number): string =>
           lines[i]?.uncompressed ? theme.ink : colourOf(theme, i - (lines[0]?.uncompressed ? 1 : 0));
         return {
@@ -112,14 +112,7 @@ export function evictionPictures(view: View): Picture[] {
           },
           scales: {
             x: tokenScale(theme, 'budget, tokens that stay', range),
-            y: scale(
-              theme,
-              yTitle,
-              spread(
-                shown.flatMap((l) => l.data.map((p) => p.y)),
-                1.6,
-              ),
-            ),
+            y: scale(theme, yTitle, spread(values, 1.6)),
           },
           plugins: [
             notes(

@@ -2,6 +2,7 @@
  * Roofline of the measured kernels: the rates of each beside the device's measured ceilings, and beside what tuned
  * kernels reach where that is known of the device. Only with a calibration.
  */
+import type { ChartDataset } from 'chart.js';
 import type { Pricer } from '../../cost/latency.js';
 import { measuredPoints } from '../../cost/predictor.js';
 import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
@@ -106,23 +107,14 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
       return {
         type: 'scatter',
         data: {
-          datasets: [
-            {
-              label: 'ceiling',
-              data: roof,
-              showLine: true,
-              ...lineStyle(theme.ink),
+          datasets: present<ChartDataset>([
+            { label: 'ceiling', data: roof, showLine: true, ...lineStyle(theme.ink) },
+            tuned.length > 0 && {
+              label: 'tuned kernels; %: median share of their rate',
+              data: tuned,
+              ...markStyle(0, theme.ink, 4.5, 1.5),
+              pointStyle: 'dash',
             },
-            ...(tuned.length === 0
-              ? []
-              : [
-                  {
-                    label: 'tuned kernels; %: median share of their rate',
-                    data: tuned,
-                    ...markStyle(0, theme.ink, 4.5, 1.5),
-                    pointStyle: 'dash' as const,
-                  },
-                ]),
             ...kernels.map((k, i) => ({
               label: present([
                 k.kernel,
@@ -134,7 +126,7 @@ export function rooflineOf(calibration: Measured, attainable: Pricer | null = nu
               pointBackgroundColor: k.stale ? theme.paper : faded(colourOf(theme, i), 0.7),
               backgroundColor: k.stale ? theme.paper : colourOf(theme, i),
             })),
-          ],
+          ]),
         },
         scales: {
           x: numberScale(theme, 'operations a byte (log scale)', x),

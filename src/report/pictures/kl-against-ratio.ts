@@ -67,10 +67,7 @@ export function klAgainstRatio(f: Fidelity): Picture | null {
       const points = lines.flatMap((l) => l.points);
       const ratios = [...new Set(points.map(({ x }) => x))].sort((a, b) => a - b);
       const x = { min: (ratios[0] ?? 1) / 1.15, max: (ratios.at(-1) ?? 1) * 1.15 };
-      const klRange = spread(
-        points.flatMap((p) => [p.low, p.high]),
-        1.3,
-      );
+      const kls = points.flatMap((p) => [p.low, p.high]);
       return {
         type: 'line',
         data: { datasets: lines.flatMap((line, i) => datasets(theme, line, i)) },
@@ -82,7 +79,7 @@ export function klAgainstRatio(f: Fidelity): Picture | null {
             () => thinned(ratios),
             (v) => `${formatNumber(v)}×`,
           ),
-          y: numberScale(theme, 'KL, nats a token (log)', klRange),
+          y: numberScale(theme, 'KL, nats a token (log)', spread(kls, 1.3)),
         },
         plugins: [
           whiskers(

@@ -1,5 +1,5 @@
 /** What happens when requests arrive: over time, by share of the requests, by their rate, by ways of serving. */
-import type { SimulationReport, SustainedRate, WayRow } from '../../serving/types.js';
+import type { Run, SimulationReport, SustainedRate, WayRow } from '../../serving/types.js';
 import { present } from '../../present.js';
 import { machineWords, shownOf } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
@@ -47,17 +47,10 @@ export function servingRate(r: SimulationReport): Picture | null {
         pointRadius: points,
       });
       // In the colour of the latency that it bounds.
-      const target = (label: string, index: number, y: number) =>
-        line(
-          label,
-          colourOf(theme, index),
-          [
-            { x: least, y },
-            { x: most, y },
-          ],
-          [2, 4],
-          0,
-        );
+      const target = (label: string, index: number, y: number) => {
+        const ends = [least, most].map((x) => ({ x, y }));
+        return line(label, colourOf(theme, index), ends, [2, 4], 0);
+      };
       return {
         type: 'line',
         data: {
@@ -90,12 +83,17 @@ const CURVES = [
   ['E2EL', 'e2el'],
 ] as const;
 
+/** Which requests of which run a picture is of. */
+function runWords(r: SimulationReport, { id, completed }: Run): string {
+  const rate = r.workload.requestsPerSecond;
+  const at = rate === null ? '' : ` at ${formatNumber(rate)} a second`;
+  return `${id} of ${r.model.name} on ${machineWords(r)}: ${completed} requests${at}`;
+}
+
 /** Null where nothing was simulated. */
 export function servingPercentiles(r: SimulationReport): Picture | null {
   const run = r.runs[0];
   if (!run || run.completed === 0) return null;
-  const rate = r.workload.requestsPerSecond;
-  const evidence = run.evidence ?? 'roofline';
   const { percentiles } = run;
   const at = (metric: 'ttft' | 'tpot'): string => {
     const ms = shownOf(run.estimate, 'p99', metric);
@@ -104,11 +102,9 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
   return picture({
     id: 'serving-percentiles',
     title: 'Requests by their latency',
-    subtitle:
-      `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} ` +
-      `requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}`,
+    subtitle: runWords(r, run),
     source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
-    evidence,
+    evidence: run.evidence ?? 'roofline',
     summary: `The 99th percentile of TTFT is ${at('ttft')}, that of TPOT ${at('tpot')}.`,
     draw: (theme) => {
       const seconds = CURVES.flatMap(([, key]) => percentiles[key].map((ms) => ms / 1e3));
@@ -134,18 +130,14 @@ export function servingPercentiles(r: SimulationReport): Picture | null {
 export function servingTimeline(r: SimulationReport): Picture | null {
   const run = r.runs[0];
   if (!run || run.timeline.length < 2) return null;
-  const rate = r.workload.requestsPerSecond;
-  const evidence = run.evidence ?? 'roofline';
   const begin = run.timeline[0]!.time;
   const most = Math.max(...run.timeline.map((p) => p.running));
   return picture({
     id: 'serving-timeline',
     title: 'Sequences and cache over time',
-    subtitle:
-      `${run.id} of ${r.model.name} on ${machineWords(r)}: ${run.completed} ` +
-      `requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`}; means over intervals`,
+    subtitle: `${runWords(r, run)}; means over intervals`,
     source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
-    evidence,
+    evidence: run.evidence ?? 'roofline',
     summary:
       `At most ${formatNumber(most)} sequences run at once, and ` +
       `${formatNumber(Math.max(...run.timeline.map((p) => p.waiting)))} requests wait; the cache is at most ` +
@@ -181,9 +173,10 @@ const cacheOf = ({ id }: WayRow): string => id.split('/')[0] as string;
 
 /** Null without `--ways`, and where nobody scored what serves. */
 export function servingWays(r: SimulationReport): Picture | null {
-  const rows = (r.ways ?? []).filter((row) => row.quality.share !== null && row.requestsPerSecond.low > 0);
+  const serving = (r.ways ?? []).filter((row) => row.requestsPerSecond.low > 0);
+  const rows = serving.filter((row) => row.quality.share !== null);
   if (rows.length === 0) return null;
-  const unscored = (r.ways ?? []).filter((row) => row.quality.share === null && row.requestsPerSecond.low > 0);
+  const unscored = serving.length - rows.length;
   const ways = [...new Set(rows.map((row) => row.way))];
   const evidence = rows.some((row) => row.servedBy === null) ? 'attainable' : 'extrapolated';
   return picture({
@@ -203,7 +196,7 @@ export function servingWays(r: SimulationReport): Picture | null {
             `${formatNumber(row.requestsPerSecond.estimate)} requests a second, keeps ` +
             `${formatNumber(Math.round(percentKept(row)))} %${row.servedBy === null ? '' : ', runs today'}.`,
         )
-        .join(' ') + (unscored.length > 0 ? ` Not drawn, as nobody scored them: ${unscored.length}.` : ''),
+        .join(' ') + (unscored > 0 ? ` Not drawn, as nobody scored them: ${unscored}.` : ''),
     draw: (theme) => {
       const most = Math.max(...rows.map((row) => row.requestsPerSecond.estimate));
       const kept = rows.map(percentKept);

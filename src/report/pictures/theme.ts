@@ -122,6 +122,36 @@ export function bandOf(
   ];
 }
 
+/** A line with the intervals of its points, in the units of the axes. */
+export interface BandLine {
+  readonly id: string;
+  readonly label: string;
+  readonly evidence: Evidence;
+  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
+}
+
+/** The band of its intervals, and the line in the look of its evidence. */
+export function bandedLine(
+  theme: Theme,
+  { label, evidence, points }: BandLine,
+  index: number,
+  more: Pick<ChartDataset<'line'>, 'pointRadius' | 'order'>,
+): ChartDataset[] {
+  const colour = colourOf(theme, index);
+  return [
+    ...bandOf(points, colour),
+    {
+      ...evidenceStyle(evidence, colour, theme.paper),
+      ...more,
+      label,
+      data: points.map((p) => ({ x: p.x, y: p.y })),
+      pointStyle: markOf(index),
+      backgroundColor: colour,
+      fill: false,
+    },
+  ];
+}
+
 const TEXT = 14;
 
 /**

@@ -1,5 +1,4 @@
 /** Time of a token against context for the plans of the decision, at the batch of the decision. */
-import type { ChartDataset } from 'chart.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { maxBatch, memoryModel } from '../../cost/memory.js';
@@ -11,7 +10,7 @@ import { timeSource, type View } from '../view.js';
 import { notes } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, powersOfTwo, spread, tokenScale } from './scales.js';
-import { bandOf, colourOf, evidenceStyle, markOf, type Theme } from './theme.js';
+import { bandedLine, type BandLine } from './theme.js';
 
 const [SHORTEST, LONGEST] = [1024, 2 ** 20];
 
@@ -19,17 +18,10 @@ const [SHORTEST, LONGEST] = [1024, 2 ** 20];
 const contextsOf = (asked: number): number[] =>
   [...new Set([...powersOfTwo(SHORTEST, LONGEST, 99), asked])].sort((a, b) => a - b);
 
-interface TimeLine {
-  readonly id: string;
-  readonly label: string;
-  readonly evidence: Evidence;
-  /** Milliseconds a token at each context at which the batch fits. */
-  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
-}
-
 export interface TimeLines {
   readonly batch: number;
-  readonly lines: readonly TimeLine[];
+  /** Milliseconds a token at each context at which the batch fits. */
+  readonly lines: readonly BandLine[];
   readonly crossings: readonly Crossing[];
 }
 
@@ -39,12 +31,12 @@ export function timeLines(view: View): TimeLines | null {
   if (!pricer) return null;
   const batch = commonBatch(report);
   const usable = usableBytes(request);
-  const lines = drawnPlans(report).flatMap((plan): TimeLine[] => {
+  const lines = drawnPlans(report).flatMap((plan): BandLine[] => {
     const candidate = view.all.find((e) => e.plan.id === plan.id)?.candidate;
     if (!candidate) return [];
     const c = configurationOf(request, candidate);
     let evidence: Evidence = 'measured';
-    const points: TimeLine['points'][number][] = [];
+    const points: BandLine['points'][number][] = [];
     for (const x of contextsOf(request.contextTokens)) {
       if (maxBatch(memoryModel(c, x, request.pageTokens), usable) < batch) continue;
       const step = priceStep(c, pricer, batch, x);
@@ -70,6 +62,7 @@ export function timeAgainstContext(view: View): Picture | null {
   const data = timeLines(view);
   if (!data) return null;
   const { batch, lines, crossings } = data;
+  const points = lines.flatMap((l) => l.points);
   const evidence = lines.reduce<Evidence>((a, l) => weaker(a, l.evidence), 'measured');
   const ends = lines.map((l) => `${l.label} reaches ${formatTokens(l.points.at(-1)?.x ?? 0)} tokens`);
   return picture({
@@ -84,22 +77,22 @@ export function timeAgainstContext(view: View): Picture | null {
       `At ${counted(batch, 'sequence')} ${ends.join(', ')}.` +
       (crossings.length === 0 ? '' : ` By the estimates ${crossings.map(crossingWords).join('; ')}.`),
     draw: (theme) => {
+      const [contexts, times] = [points.map((p) => p.x), points.flatMap((p) => [p.low, p.high])];
       return {
         type: 'line',
-        data: { datasets: lines.flatMap((l, i) => datasets(theme, l, i)) },
+        data: {
+          datasets: lines.flatMap((line, i) => {
+            const pointRadius = isEstimate(line.evidence) ? 4 : 5;
+            // Lines that end early, where memory ends, lie above those that go on.
+            return bandedLine(theme, line, i, { pointRadius, order: line.points.length });
+          }),
+        },
         scales: {
           x: tokenScale(theme, 'context, tokens a sequence', {
-            min: Math.min(...lines.flatMap((l) => l.points.map((p) => p.x))),
-            max: Math.max(...lines.flatMap((l) => l.points.map((p) => p.x))),
+            min: Math.min(...contexts),
+            max: Math.max(...contexts),
           }),
-          y: numberScale(
-            theme,
-            'milliseconds a token (log scale)',
-            spread(
-              lines.flatMap((l) => l.points.flatMap((p) => [p.low, p.high])),
-              1.1,
-            ),
-          ),
+          y: numberScale(theme, 'milliseconds a token (log scale)', spread(times, 1.1)),
         },
         plugins: [
           notes(
@@ -115,24 +108,6 @@ export function timeAgainstContext(view: View): Picture | null {
       };
     },
   });
-}
-
-/** A band and the line of the estimates. Lines that end early, where memory ends, lie above those that go on. */
-function datasets(theme: Theme, line: TimeLine, index: number): ChartDataset[] {
-  const colour = colourOf(theme, index);
-  return [
-    ...bandOf(line.points, colour),
-    {
-      ...evidenceStyle(line.evidence, colour, theme.paper),
-      order: line.points.length,
-      label: line.label,
-      data: line.points.map((p) => ({ x: p.x, y: p.y })),
-      pointStyle: markOf(index),
-      pointRadius: isEstimate(line.evidence) ? 4 : 5,
-      backgroundColor: colour,
-      fill: false,
-    },
-  ];
 }
 
 interface Point {

@@ -1,5 +1,5 @@
 /** How fast each user is served against how many there are: the picture of the decision. */
-import type { ChartDataset, Plugin } from 'chart.js';
+import type { Plugin } from 'chart.js';
 import { isEstimate, weaker, type Evidence } from '../../cost/evidence.js';
 import { priceStep } from '../../cost/latency.js';
 import { configurationOf } from '../../plan/evaluate/evaluate.js';
@@ -10,14 +10,10 @@ import { timeSource, type View } from '../view.js';
 import { layer, notes, pixelOf } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
-import { bandOf, colourOf, evidenceStyle, faded, markOf, type Theme } from './theme.js';
+import { bandedLine, colourOf, faded, type BandLine, type Theme } from './theme.js';
 
-export interface SpeedLine {
-  readonly id: string;
-  readonly label: string;
-  readonly evidence: Evidence;
-  /** Tokens a second for each user, by users. Ends at the largest batch. */
-  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
+/** Tokens a second for each user, by users. Ends at the largest batch. */
+export interface SpeedLine extends BandLine {
   /** Where the plan is run. */
   readonly at: { readonly x: number; readonly y: number };
 }
@@ -83,7 +79,11 @@ export function usersAgainstSpeed(view: View): Picture | null {
       const most = Math.max(...lines.map((l) => l.points.at(-1)?.x ?? 1));
       return {
         type: 'line',
-        data: { datasets: lines.flatMap((l, i) => datasets(theme, l, i)) },
+        data: {
+          datasets: lines.flatMap((line, i) =>
+            bandedLine(theme, line, i, { pointRadius: line.points.map((p) => (p.x === line.at.x ? 6 : 0)) }),
+          ),
+        },
         scales: {
           x: countScale(theme, 'users served at once (sequences, log scale)', { min: 1, max: most * 1.1 }),
           y: numberScale(
@@ -126,21 +126,4 @@ function region(theme: Theme, wanted: { readonly users: number | null; readonly 
     ctx.lineTo(chartArea.right, bottom);
     ctx.stroke();
   });
-}
-
-function datasets(theme: Theme, line: SpeedLine, index: number): ChartDataset[] {
-  const colour = colourOf(theme, index);
-  const operating = (x: number): boolean => x === line.at.x;
-  return [
-    ...bandOf(line.points, colour),
-    {
-      ...evidenceStyle(line.evidence, colour, theme.paper),
-      label: line.label,
-      data: line.points.map((p) => ({ x: p.x, y: p.y })),
-      pointStyle: markOf(index),
-      pointRadius: line.points.map((p) => (operating(p.x) ? 6 : 0)),
-      backgroundColor: colour,
-      fill: false,
-    },
-  ];
 }

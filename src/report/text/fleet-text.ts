@@ -353,7 +353,7 @@ export function fleetsWords(fleets: readonly AnsweredFleet[]): string | null {
     device: reports[0]!.device.id ?? reports[0]!.device.name,
     row: (simulated ?? fleet).deploy,
   }));
-  const [first, ...rest] = all.flatMap(({ device, row }) => (row ? [{ device, row }] : []));
+  const [first, ...rest] = all.flatMap(({ device, row }) => (row ? { device, row } : []));
   if (fleets.length < 2 || !first || new Set(all.map(({ device }) => device)).size < all.length) return null;
   const priced = [first, ...rest].every(({ row }) => row.usdPerHour !== null);
   const gpus = ({ device, row }: typeof first): string =>
@@ -375,18 +375,17 @@ export function fleetText(
   simulated: SimulatedFleet | null = null,
 ): string {
   const c = pc.createColors(colour);
-  const spec = fleetColumns(fleet);
+  const spec = fitting(fleetColumns(fleet), shownRows(fleet), width);
+  const table = [
+    '',
+    ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
+    ...columns(spec, shownRows(fleet)),
+    '',
+    ...wrap(fleetLegend(fleet, report), width).map(c.dim),
+  ];
   return `${[
     ...wrap(fleetQuestion(fleet, report, simulated), width, '  ').map(c.bold),
     ...fleetLines(fleet, report, simulated).flatMap((line) => paragraph(line, width)),
-    ...(best
-      ? []
-      : [
-          '',
-          ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
-          ...columns(fitting(spec, shownRows(fleet), width), shownRows(fleet)),
-          '',
-          ...wrap(fleetLegend(fleet, report), width).map(c.dim),
-        ]),
+    ...(best ? [] : table),
   ].join('\n')}\n`;
 }

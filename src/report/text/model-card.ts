@@ -198,14 +198,12 @@ export function modelCardTable(card: ModelCard, width: number): string {
     next += figures.length;
   }
   lines.push('', 'Where the published figures contradict each other');
-  contradictions.forEach((c, i) =>
-    lines.push(
-      ...wrap(
-        `${i + 1}. ${c.subject}: ${c.figures.map((f) => `${f.value} (${f.source})`).join('; ')}. ${c.explanation}`,
-        width,
-        '   ',
-      ),
-    ),
-  );
-  return `${lines.join('\n')}\n`;
+  return `${[...lines, ...contradictionLines(contradictions, width)].join('\n')}\n`;
 }
+
+/** Contradictions of published figures, numbered. */
+export const contradictionLines = (contradictions: readonly Contradiction[], width: number): string[] =>
+  contradictions.flatMap(({ subject, figures, explanation }, i) => {
+    const values = figures.map((f) => `${f.value} (${f.source})`).join('; ');
+    return wrap(`${i + 1}. ${subject}: ${values}. ${explanation}`, width, '   ');
+  });

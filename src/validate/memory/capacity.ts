@@ -210,15 +210,16 @@ export function onDevice(
   };
 }
 
-const FLAGS = (c: Candidate): string[] => [
-  '--codec',
-  c.codec.kind,
-  ...(c.codec.rankK === undefined ? [] : ['--ranks', `${c.codec.rankK}/${c.codec.rankV}`]),
-  '--path',
-  c.materialised ? 'materialised' : c.path,
-  '--eviction',
-  evictionLabel(c.eviction),
-];
+const flags = (values: Readonly<Record<string, string | number>>): string[] =>
+  Object.entries(values).flatMap(([name, value]) => [`--${name}`, String(value)]);
+
+const choiceFlags = ({ codec, path, materialised, eviction }: Candidate): string[] =>
+  flags({
+    codec: codec.kind,
+    ...(codec.rankK === undefined ? {} : { ranks: `${codec.rankK}/${codec.rankV}` }),
+    path: materialised ? 'materialised' : path,
+    eviction: evictionLabel(eviction),
+  });
 
 /** Runs the program, for so many seconds at most; null where a signal ended it. */
 function child(
@@ -285,28 +286,11 @@ export function inProcesses(
     tries: TRIES,
     remove: () => rmSync(folder, { recursive: true, force: true }),
     attempt: async (candidate, batch, mostSeconds) => {
-      const args = [
-        'run',
-        '--model',
-        config,
-        ...FLAGS(candidate),
-        '--fill',
-        String(contextTokens - 1),
-        '--ctx',
-        String(contextTokens),
-        '--max-tokens',
-        '1',
-        '--batch',
-        String(batch),
-        '--seed',
-        String(seed),
-        '--format',
-        'json',
-        '--quiet',
-      ];
+      const settings = { fill: contextTokens - 1, ctx: contextTokens, 'max-tokens': 1, batch, seed, format: 'json' };
+      const args = ['run', '--model', config, ...choiceFlags(candidate), ...flags(settings), '--quiet'];
       const began = clockNow();
       // Compiling kernels maps tens of MiB that running them does not: it is done before, without the limit.
-      const id = FLAGS(candidate).join(' ');
+      const id = choiceFlags(candidate).join(' ');
       if (!compiled.has(id)) await child(cli, args, mostSeconds, rules.signal);
       compiled.add(id);
       const limited = [...args, '--vram', `${memoryBytes}B`];
