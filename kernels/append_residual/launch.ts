@@ -3,7 +3,7 @@ import { TILE_TOKENS } from '../spec.js';
 import type { AppendResidualOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, u32, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
@@ -25,25 +25,9 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
   const each = (at: 'codesAt' | 'pairsAt'): number => (tile.residuals[1]?.[at] ?? of(at)) - of(at);
   return oneStep({
     buffers: [
-      {
-        name: 'tokens',
-        role: 'input',
-        content: 'u32',
-        bytes: (firstStart + sequences) * 4,
-        below: capacity - chunk + 1,
-      },
-      {
-        name: 'rows',
-        role: 'input',
-        content: 'f32',
-        bytes: 4 * (rowOffset + (s.rows - 1) * rowStride + (s.loops - 1) * loopStride + s.heads * s.headDim),
-      },
-      {
-        name: 'cache',
-        role: 'state',
-        content: 'f16',
-        bytes: residualCacheBytes(row, capacity, (firstSequence + sequences) * s.heads),
-      },
+      u32('tokens', 'input', firstStart + sequences, { below: capacity - chunk + 1 }),
+      f32('rows', 'input', rowOffset + (s.rows - 1) * rowStride + (s.loops - 1) * loopStride + s.heads * s.headDim),
+      stored('cache', 'state', 'f16', residualCacheBytes(row, capacity, (firstSequence + sequences) * s.heads)),
     ],
     source: 'append_residual',
     constants: {

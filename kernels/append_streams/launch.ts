@@ -1,9 +1,9 @@
 /** Packing of whole groups of tokens: append_streams.wgsl. */
 import type { AppendStreamsOptions } from '../cache-options.js';
 import type { Span } from '../attention-options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { cached, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep, stored, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -32,22 +32,13 @@ function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): Op
   } = options ?? {};
   const row = streamsRowOf(call, loops);
   const { pairWords } = streamsGroup(row, axis);
+  const cacheWords = (firstSequence + sequences) * s.heads * Math.max(4, streamsRowWords(row, axis, capacity));
   requireShape(groups * row.group <= capacity, `append_streams: ${groups} groups of ${row.group} exceed ${capacity}`);
   return oneStep({
     buffers: [
       spansBuffer(spans),
-      {
-        name: 'rows',
-        role: 'input',
-        content: 'f16',
-        bytes: cacheBytes(rowLayout('f16', s.headDim), slots, sequences * s.heads),
-      },
-      {
-        name: 'cache',
-        role: 'state',
-        content: 'f16',
-        bytes: 4 * (firstSequence + sequences) * s.heads * Math.max(4, streamsRowWords(row, axis, capacity)),
-      },
+      cached('rows', 'input', rowLayout('f16', s.headDim), slots, sequences * s.heads),
+      stored('cache', 'state', 'f16', 4 * cacheWords),
     ],
     source: 'append_streams',
     constants: {

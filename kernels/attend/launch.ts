@@ -1,9 +1,9 @@
 /** Split-KV decode attention over rows as they are stored: attend.wgsl. */
 import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
-import { cacheBytes } from '../host/cache-layout.js';
+import { streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -29,16 +29,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
   const fold = foldOf(call, { ...shape, branchShared: s.branchHeads === 1 }, run, tuning);
   const { launch, buffers } = fold;
   const branchRows = s.branchHeads === 1 ? s.sequences : s.sequences * s.branchHeads;
-  const branch: BufferPlan[] = fold.branch
-    ? [
-        {
-          name: 'branch',
-          role: 'stream',
-          content: buffers.keys.content,
-          bytes: Math.ceil(cacheBytes(fold.branch, fold.capacity, branchRows) / 16) * 16,
-        },
-      ]
-    : [];
+  const branch = fold.branch ? [streamed('branch', fold.branch, fold.capacity, branchRows)] : [];
   const keyEach = unitsEach(fold.keys, launch.wide);
   const branchEach = fold.branch ? unitsEach(fold.branch, launch.wide) : 0;
   requireShape(
@@ -49,7 +40,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
   const second = run.pinnedQuery ? (run.queriesApart ?? queries) : 0;
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: (second + queries) * (s.keyWidth + s.branchWidth) * 4 },
+      f32('queries', 'input', (second + queries) * (s.keyWidth + s.branchWidth)),
       ...Object.values(buffers),
       ...branch,
     ],

@@ -3,7 +3,7 @@ import type { CurrentOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import type { Placement as Vectors } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -36,15 +36,9 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
     branch === undefined || branch.heads === 1 || branch.heads === kvHeads,
     `attend_current: a branch has 1 key or one a KV head (${kvHeads}), not ${branch?.heads ?? 0}`,
   );
-  const keyMeans: BufferPlan[] = absorbed
-    ? [{ name: 'keyMeans', role: 'input', content: 'f32', bytes: kvHeads * content * 4 }]
-    : [];
-  const reach = (name: string, at: Vectors, width: number): BufferPlan => ({
-    name,
-    role: 'input',
-    content: 'f32',
-    bytes: (at.offset + (sequences - 1) * at.stride + width) * 4,
-  });
+  const keyMeans: BufferPlan[] = absorbed ? [f32('keyMeans', 'input', kvHeads * content)] : [];
+  const reach = (name: string, at: Vectors, width: number): BufferPlan =>
+    f32(name, 'input', at.offset + (sequences - 1) * at.stride + width);
   const branches = branch
     ? [
         reach('branchQueries', branch.queries, (options.heads - 1) * branch.queries.head + branch.width),
@@ -53,9 +47,9 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
     : [];
   return oneStep({
     buffers: [
-      { name: 'output', role: 'state', content: 'f32', bytes: s.rows * s.valueWidth * 4 },
-      { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'valueMeans', role: 'input', content: 'f32', bytes: kvHeads * s.valueWidth * 4 },
+      f32('output', 'state', s.rows * s.valueWidth),
+      f32('stats', 'state', 2 * s.rows, { positive: true }),
+      f32('valueMeans', 'input', kvHeads * s.valueWidth),
       ...current.buffers,
       ...keyMeans,
       ...branches,

@@ -1,7 +1,7 @@
 /** The join of two parts of attention: attend_join.wgsl. */
 import type { CurrentOptions } from '../attention-options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -14,14 +14,13 @@ function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): O
     s.rows % heads === 0 && heads % group === 0,
     `attend_join: ${s.rows} rows of ${heads} heads in groups of ${group} do not divide`,
   );
-  const bytes = s.rows * s.width * 4;
   return oneStep({
     buffers: [
-      { name: 'output', role: 'state', content: 'f32', bytes },
-      { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'latent', role: 'input', content: 'f32', bytes },
-      { name: 'latentStats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'valueMeans', role: 'input', content: 'f32', bytes: (heads / group) * s.width * 4 },
+      f32('output', 'state', s.rows * s.width),
+      f32('stats', 'state', 2 * s.rows, { positive: true }),
+      f32('latent', 'input', s.rows * s.width),
+      f32('latentStats', 'input', 2 * s.rows, { positive: true }),
+      f32('valueMeans', 'input', (heads / group) * s.width),
     ],
     source: 'attend_join',
     constants: { WG: WORKGROUP },

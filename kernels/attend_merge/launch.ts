@@ -1,7 +1,7 @@
 /** The merge of split partials: attend_merge.wgsl. */
 import type { CurrentOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -21,15 +21,9 @@ function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: T
   });
   return oneStep({
     buffers: [
-      {
-        name: 'partials',
-        role: 'stream',
-        content: 'f32',
-        positive: true,
-        bytes: s.rows * s.splits * (s.width + 2) * 4,
-      },
-      { name: 'output', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * s.width * 4 },
-      { name: 'stats', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * 8 },
+      f32('partials', 'stream', s.rows * s.splits * (s.width + 2), { positive: true }),
+      f32('output', 'output', (firstRow + s.rows) * s.width),
+      f32('stats', 'output', 2 * (firstRow + s.rows)),
       ...(withCurrent ? current.buffers : []),
     ],
     source: 'attend_merge',

@@ -2,7 +2,7 @@
 import type { AttendRebuildOptions, RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
@@ -62,7 +62,7 @@ function planAttendRebuild(
   });
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
+      f32('queries', 'input', s.sequences * s.kvHeads * s.group * s.headDim),
       ...Object.values(buffers),
       pinnedPositions(
         s.sequences * (options.positionsByHead ? s.kvHeads : 1),
@@ -70,13 +70,8 @@ function planAttendRebuild(
         run.pinned ?? 0,
         rotary.positions,
       ),
-      {
-        name: 'weights',
-        role: 'input',
-        content: 'f16',
-        bytes: Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16,
-      },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      stored('weights', 'input', 'f16', Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16),
+      f32('means', 'input', s.kvHeads * s.headDim),
       rotaryTable(s.headDim, rotary),
     ],
     source: 'attend_rebuild',

@@ -3,7 +3,7 @@ import type { ResidualOptions } from '../cache-options.js';
 import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { f32, oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -78,7 +78,7 @@ function planAttendResidual(
   const uniforms = rowUniforms(tile, row, loop);
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
+      f32('queries', 'input', s.sequences * s.kvHeads * s.group * s.headDim),
       rows('keys'),
       rows('values'),
       buffers.partials,

@@ -2,8 +2,8 @@
 import type { RunOptions } from '../attention-options.js';
 import type { StreamsOptions } from '../cache-options.js';
 import type { Tuning } from '../options.js';
-import { cacheBytes, rowLayout } from '../host/cache-layout.js';
-import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { cached, rowLayout } from '../host/cache-layout.js';
+import { f32, oneStep, u32, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -17,7 +17,7 @@ function firstTokens(heads: number, words: number, context: number): BufferPlan 
   // Read 16 bytes at a time.
   const length = Math.ceil((heads * words) / 4) * 4;
   const data = () => Uint32Array.from({ length }, (_, i) => (i % words === 0 ? context : (i % words) - 1));
-  return { name: 'chosen', role: 'table', content: 'u32', bytes: 4 * length, data };
+  return u32('chosen', 'table', length, { data });
 }
 
 /**
@@ -45,16 +45,11 @@ function planAttendStreams(
   const { listWords = 1 + s.context, firstList = 0, tailSlots = fold.capacity } = own;
   const rows = s.sequences * s.kvHeads;
   const like = { storage: ROWS_LIKE, width: s.headDim } as const;
-  const cached = (axis: 'keys' | 'values'): BufferPlan => ({
+  const packed = (axis: 'keys' | 'values'): BufferPlan => ({
     ...fold.buffers[axis],
     bytes: 4 * rows * Math.max(4, streamsRowWords(row, axis, fold.capacity)),
   });
-  const tail = (name: string): BufferPlan => ({
-    name,
-    role: 'stream',
-    content: 'f16',
-    bytes: cacheBytes(rowLayout(ROWS_LIKE, s.headDim), tailSlots, rows),
-  });
+  const tail = (name: string): BufferPlan => cached(name, 'stream', rowLayout(ROWS_LIKE, s.headDim), tailSlots, rows);
   const shape = (axis: 'keys' | 'values'): Uniforms => ({
     streams: streamsUniforms(row, axis, fold.capacity),
     units: unitsOf(like),
@@ -68,12 +63,12 @@ function planAttendStreams(
   });
   const lists: BufferPlan = chosen
     ? firstTokens(firstList + heads, listWords, s.context)
-    : { name: 'chosen', role: 'input', content: 'u32', bytes: 16, below: 1 };
+    : u32('chosen', 'input', 4, { below: 1 });
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: heads * s.headDim * 4 },
-      cached('keys'),
-      cached('values'),
+      f32('queries', 'input', heads * s.headDim),
+      packed('keys'),
+      packed('values'),
       fold.buffers.partials,
       spansBuffer(spans),
       fold.buffers.scores,

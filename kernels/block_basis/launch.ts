@@ -2,7 +2,7 @@
 import type { RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { rotaryFrequencies, type RotaryOptions } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { psiTable } from '../shared/block/block-basis.js';
@@ -50,12 +50,7 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
   requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
   return oneStep({
     buffers: [
-      {
-        name: 'vectors',
-        role: 'input',
-        content: 'f32',
-        bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4,
-      },
+      f32('vectors', 'input', s.sequences * s.heads * s.headDim * blockComponents(s.rankK)),
       spansBuffer(spansOf(run, s.sequences, s.context)),
       table('angles', 2 * (FINE + 1 + rows) * pairs, () =>
         turns(FINE + 1 + rows, theta, (r) =>

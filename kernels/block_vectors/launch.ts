@@ -2,7 +2,7 @@
 import type { BlockVectorsOptions, Pairing } from '../attention-options.js';
 import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, type OperationPlan } from '../host/plan.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -28,10 +28,10 @@ function planBlockVectors(
   const half = pairing === 'half-split';
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.heads * s.headDim * 4 },
-      { name: 'weights', role: 'stream', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rankK) * 2 },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
-      { name: 'vectors', role: 'output', content: 'f32', bytes: s.heads * s.headDim * blockComponents(s.rankK) * 4 },
+      f32('queries', 'input', s.heads * s.headDim),
+      stored('weights', 'stream', 'f16', s.kvHeads * s.headDim * evenRow(s.rankK) * 2),
+      f32('means', 'input', s.kvHeads * s.headDim),
+      f32('vectors', 'output', s.heads * s.headDim * blockComponents(s.rankK)),
     ],
     source: 'block_vectors',
     element: 'f16',

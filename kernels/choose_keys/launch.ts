@@ -2,7 +2,7 @@
 import type { ChooseKeysOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { f32, read, u32, write, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -23,17 +23,13 @@ function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): Oper
   const sequences = s.rows / heads;
   return {
     buffers: [
-      { name: 'scores', role: 'state', content: 'f32', bytes: s.rows * capacity * 4 },
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.rows * s.width * 4 },
-      { name: 'newKeys', role: 'input', content: 'f32', bytes: 4 * (offset + (sequences - 1) * stride + kvWidth) },
-      {
-        name: 'spans',
-        role: 'table',
-        content: 'u32',
-        bytes: sequences * 16,
+      f32('scores', 'state', s.rows * capacity),
+      f32('queries', 'input', s.rows * s.width),
+      f32('newKeys', 'input', offset + (sequences - 1) * stride + kvWidth),
+      u32('spans', 'table', 4 * sequences, {
         data: () => Uint32Array.from({ length: 4 * sequences }, (_, i) => [0, 0, s.context, s.kept][i % 4] as number),
-      },
-      { name: 'chosen', role: 'output', content: 'u32', bytes: (firstList + s.rows) * listWords * 4 },
+      }),
+      u32('chosen', 'output', (firstList + s.rows) * listWords),
     ],
     steps: [
       {

@@ -1,6 +1,6 @@
 /** Token embedding: embed.wgsl. */
 import type { PlacementOptions } from '../placement.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep, stored, u32, type OperationPlan } from '../host/plan.js';
 import { bytesOfPairs, elementOf, requireEven, shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -23,13 +23,13 @@ function planEmbed(
   const to = rowsOf(call, 'output', 'output', s.rows, s.width, output);
   return oneStep({
     buffers: [
-      { name: 'tokens', role: 'input', content: 'u32', bytes: s.rows * 4, below: vocabulary },
-      {
-        name: 'embedding',
-        role: 'input',
-        content: element,
-        bytes: (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element),
-      },
+      u32('tokens', 'input', s.rows, { below: vocabulary }),
+      stored(
+        'embedding',
+        'input',
+        element,
+        (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element),
+      ),
       to.buffer,
     ],
     source: 'embed',

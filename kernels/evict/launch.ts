@@ -1,8 +1,8 @@
 /** H2O: the exchange of a pinned token for the one that leaves the ring: evict.wgsl, evict_copy.wgsl. */
 import type { EvictOptions } from '../cache-options.js';
-import { cacheBytes } from '../host/cache-layout.js';
+import { cached } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
+import { f32, read, u32, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -25,22 +25,13 @@ function planEvict(call: KernelCall, options: EvictOptions = {}): OperationPlan 
   const sequences = s.rows / heads;
   const buffers: BufferPlan[] = [
     // A full cache unless the spans are given: then every row may exchange a token.
-    {
-      name: 'spans',
-      role: 'table',
-      content: 'u32',
-      bytes: sequences * 16,
+    u32('spans', 'table', 4 * sequences, {
       data: () => Uint32Array.from({ length: sequences * 4 }, (_, i) => [heavy, 0, ring, 0][i % 4] as number),
-    },
-    { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.rows * capacity * 4 },
-    { name: 'positions', role: 'state', content: 'u32', bytes: s.rows * capacity * 4, below: 2 ** 31 },
-    { name: 'moves', role: 'scratch', content: 'u32', bytes: s.rows * 8 },
-    ...caches.map((c): BufferPlan => ({
-      name: c.name,
-      role: 'state',
-      content: c.content,
-      bytes: cacheBytes(c.layout, capacity, s.rows * c.rows),
-    })),
+    }),
+    f32('mass', 'state', s.rows * capacity, { positive: true }),
+    u32('positions', 'state', s.rows * capacity, { below: 2 ** 31 }),
+    u32('moves', 'scratch', 2 * s.rows),
+    ...caches.map((c) => cached(c.name, 'state', c.layout, capacity, s.rows * c.rows)),
   ];
   const choose: Step = {
     source: 'evict',

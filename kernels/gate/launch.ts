@@ -2,7 +2,7 @@
 import type { CurrentOptions } from '../attention-options.js';
 import type { PlacementOptions } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -33,10 +33,10 @@ function planMix(call: KernelCall, { heads }: CurrentOptions = ALONE): Operation
   const count = s.rows * s.width;
   return oneStep({
     buffers: [
-      { name: 'gates', role: 'input', content: 'f32', bytes: 4 * s.rows },
-      { name: 'bias', role: 'input', content: 'f32', bytes: 4 * heads },
-      { name: 'other', role: 'input', content: 'f32', bytes: 4 * count },
-      { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
+      f32('gates', 'input', s.rows),
+      f32('bias', 'input', heads),
+      f32('other', 'input', count),
+      f32('target', 'state', count),
     ],
     source: 'gate_mix',
     uniforms: { count, width: s.width, heads },
@@ -54,7 +54,7 @@ function planChange(call: KernelCall, { output }: PlacementOptions = {}): Operat
   return oneStep({
     buffers: [
       rows('gates', 'input'),
-      { name: 'rates', role: 'input', content: 'f32', bytes: 8 * s.width },
+      f32('rates', 'input', 2 * s.width),
       rows('before', 'input'),
       rows('target', 'state'),
     ],

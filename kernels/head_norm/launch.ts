@@ -1,7 +1,7 @@
 /** Norms of the heads of queries and keys: head_norm.wgsl. */
 import type { PlacementOptions } from '../placement.js';
 import type { Tuning } from '../options.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -22,7 +22,7 @@ function planHeadNorm(
   const to = rowsOf(call, 'target', 'state', s.rows, s.heads * s.headDim, output);
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
   return oneStep({
-    buffers: [{ name: 'weight', role: 'input', content: 'f32', bytes: 4 * s.headDim }, to.buffer],
+    buffers: [f32('weight', 'input', s.headDim), to.buffer],
     source: 'head_norm',
     constants: { WG: workgroup },
     uniforms: { eps, heads: s.heads, count, width: s.headDim, ...placeUniforms('target', to.at) },

@@ -3,7 +3,7 @@
  * at position 900,000; here a position is split into a block of 32 and an offset, and the kernel adds the two angles
  * (error 1.4e-7). Read by rotary.wgsl.
  */
-import type { BufferPlan } from './plan.js';
+import { f32, type BufferPlan } from './plan.js';
 
 const ROTARY_BLOCK = 32;
 
@@ -40,11 +40,7 @@ export function rotaryTable(headDim: number, { ropeBase, positions, back = false
   const pairs = headDim / 2;
   const blocks = Math.ceil(positions / ROTARY_BLOCK);
   const theta = rotaryFrequencies(ropeBase, headDim).map((frequency) => (back ? -frequency : frequency));
-  return {
-    name: 'turns',
-    role: 'table',
-    content: 'f32',
-    bytes: (ROTARY_BLOCK + blocks) * pairs * 8,
+  return f32('turns', 'table', 2 * (ROTARY_BLOCK + blocks) * pairs, {
     data: () => {
       const table = new Float32Array(2 * (ROTARY_BLOCK + blocks) * pairs);
       table.set(turns(pairs, ROTARY_BLOCK, (m, offset) => offset * (theta[m] as number)));
@@ -54,5 +50,5 @@ export function rotaryTable(headDim: number, { ropeBase, positions, back = false
       );
       return table;
     },
-  };
+  });
 }

@@ -1,6 +1,6 @@
 /** Cached rows back to f32: load.wgsl. */
 import type { LoadOptions } from '../cache-options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
 import { oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
@@ -8,8 +8,8 @@ import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
-import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/attention/prefill.launch.js';
-import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
+import { MOST_WORKGROUPS, WORKGROUP, rowsAt } from '../shared/attention/prefill.launch.js';
+import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Buffers: cache, rows. */
 function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
@@ -29,12 +29,7 @@ function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
   );
   return oneStep({
     buffers: [
-      {
-        name: 'cache',
-        role: 'stream',
-        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
-        bytes: wholeQuads(cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads)),
-      },
+      streamed('cache', layout, capacity, (firstSequence + sequences) * s.heads),
       rowsAt('rows', 'output', s.rows, s.heads * s.width, output),
     ],
     source: 'load',

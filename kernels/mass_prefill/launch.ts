@@ -1,9 +1,9 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
 import type { MassPrefillOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -17,7 +17,6 @@ import {
   MOST_WORKGROUPS,
   WORKGROUP,
   rowsAt,
-  wholeQuads,
 } from '../shared/attention/prefill.launch.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
@@ -74,23 +73,13 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
   return oneStep({
     buffers: [
       rowsAt('queries', 'input', queries, heads * keyWidth, queriesAt),
-      {
-        name: 'keys',
-        role: 'stream',
-        content: storage === 'f32' ? 'f32' : 'f16',
-        bytes: wholeQuads(cacheBytes(keys, capacity, (firstSequence + s.sequences) * s.kvHeads)),
-      },
-      { name: 'statistics', role: 'input', content: 'f32', positive: true, bytes: queries * heads * 8 },
-      { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.sequences * s.rows * room * 4 },
+      streamed('keys', keys, capacity, (firstSequence + s.sequences) * s.kvHeads),
+      f32('statistics', 'input', 2 * queries * heads, { positive: true }),
+      f32('mass', 'state', s.sequences * s.rows * room, { positive: true }),
       ...(branch
         ? [
             rowsAt('branchQueries', 'input', queries, (heads - 1) * branch.queries.head + branch.width, branch.queries),
-            {
-              name: 'branchKeys',
-              role: 'input',
-              content: 'f32',
-              bytes: s.sequences * branchTokens * branch.heads * branch.width * 4,
-            } as const,
+            f32('branchKeys', 'input', s.sequences * branchTokens * branch.heads * branch.width),
           ]
         : []),
     ],

@@ -2,7 +2,7 @@
 import type { MatmulOptions, Tuning } from '../options.js';
 import type { Rows } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, type OperationPlan } from '../host/plan.js';
 import { bytesOfPairs, elementOf, shapeOf } from '../host/shape.js';
 import { tuned, type Launch as KernelLaunch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -32,15 +32,15 @@ const TILE_DEPTH = 16;
 /** Pairs that a row of weights is stored in; an odd n is padded. */
 export const pairsOf = (n: number): number => Math.ceil(n / 2);
 
-/** Strides with their defaults, and the bytes that the rows reach. */
+/** Strides with their defaults, and the floats that the rows reach. */
 function placed(
   rows: Rows | undefined,
   groups: number,
   m: number,
   width: number,
-): { offset: number; row: number; group: number; bytes: number } {
+): { offset: number; row: number; group: number; floats: number } {
   const { offset = 0, row = width, group = m * row } = rows ?? {};
-  return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
+  return { offset, row, group, floats: offset + (m - 1) * row + (groups - 1) * group + width };
 }
 
 /**
@@ -84,9 +84,9 @@ function planMatmul(
   };
   return oneStep({
     buffers: [
-      { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
-      { name: 'weights', role: 'stream', content: element, bytes: weightBytes },
-      { name: 'y', role: accumulate ? 'state' : 'output', content: 'f32', bytes: y.bytes },
+      f32('x', 'input', x.floats),
+      stored('weights', 'stream', element, weightBytes),
+      f32('y', accumulate ? 'state' : 'output', y.floats),
     ],
     ...launch(),
     element,

@@ -1,9 +1,9 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
 import type { Pairing, RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { cached, capacityOf, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
@@ -78,22 +78,16 @@ function planRebuild(
   const { slots, ...step } = matrixUnits
     ? matrixRebuild(readUnit(keys), s.headDim, edges)
     : threadRebuild(edges, tuning);
-  const latentRows = s.sequences * s.latentHeads;
   const heads = s.sequences * s.kvHeads;
   return oneStep({
     buffers: [
-      {
-        name: 'keys',
-        role: 'stream',
-        content: storage === 'f32' ? 'f32' : 'f16',
-        bytes: Math.ceil(cacheBytes(keys, capacity, latentRows) / 16) * 16,
-      },
-      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      streamed('keys', keys, capacity, s.sequences * s.latentHeads),
+      stored('weights', 'input', 'f16', s.kvHeads * s.headDim * evenRow(s.rank) * 2),
+      f32('means', 'input', s.kvHeads * s.headDim),
       spansBuffer(spans),
       pinnedPositions(positionsByHead ? heads : s.sequences, capacity, pinned, rotary.positions),
       rotaryTable(s.headDim, rotary),
-      { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
+      cached('rows', 'output', rows, capacity, heads),
     ],
     ...step,
     element: storage,

@@ -1,7 +1,7 @@
 /** Norms and residuals: rmsnorm.wgsl, add.wgsl. */
 import type { PlacementOptions } from '../placement.js';
 import type { Tuning } from '../options.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, tuned, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -34,7 +34,7 @@ function planRmsnorm(
   }
   const workgroup = tuned(tuning, 'workgroup', ROW_WORKGROUP);
   return oneStep({
-    buffers: [from.buffer, { name: 'weight', role: 'input', content: 'f32', bytes: s.width * 4 }, to.buffer],
+    buffers: [from.buffer, f32('weight', 'input', s.width), to.buffer],
     source: 'rmsnorm',
     constants: { WG: workgroup },
     uniforms: { eps, rows: s.rows, width: s.width, added: added ? 1 : 0, ...places },

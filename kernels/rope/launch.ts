@@ -1,7 +1,7 @@
 /** Rotary embedding of new tokens: rope.wgsl. */
 import type { RopeOptions } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
@@ -35,22 +35,16 @@ function planRope(
     moved > 0
       ? rowsOf(call, 'target', 'output', s.rows, (moved - 1) * head + s.headDim, target)
       : {
-          buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const,
+          buffer: f32('target', 'scratch', 4),
           at: { offset: 0, stride: 0 },
         };
   return oneStep({
     buffers: [
-      {
-        name: 'positions',
-        role: 'input',
-        content: 'u32',
-        bytes: s.rows * 4,
-        below: rotary.positions - Math.max(0, positionOffset),
-      },
+      u32('positions', 'input', s.rows, { below: rotary.positions - Math.max(0, positionOffset) }),
       rotaryTable(s.headDim, rotary),
       from.buffer,
       to.buffer,
-      ...(bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: width * 4 } as const] : []),
+      ...(bias ? [f32('bias', 'input', width)] : []),
     ],
     source: 'rope',
     uniforms: {

@@ -1,7 +1,7 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
 import type { RopeKeptOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep, u32, type OperationPlan } from '../host/plan.js';
 import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
@@ -23,13 +23,7 @@ function planRopeKept(
   const keys = rowsOf(call, 'data', 'state', s.rows, s.heads * s.headDim, data);
   return oneStep({
     buffers: [
-      {
-        name: 'positions',
-        role: 'input',
-        content: 'u32',
-        bytes: (firstRow + s.heads / pooled) * slots * 4,
-        below: rotary.positions,
-      },
+      u32('positions', 'input', (firstRow + s.heads / pooled) * slots, { below: rotary.positions }),
       rotaryTable(s.headDim, rotary),
       keys.buffer,
     ],

@@ -1,5 +1,5 @@
 /** The input of a later loop from the token before: shift.wgsl. */
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32, type OperationPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
@@ -15,10 +15,10 @@ function planShift(call: KernelCall, factor: number): OperationPlan {
   const count = s.rows * s.width;
   return oneStep({
     buffers: [
-      { name: 'positions', role: 'input', content: 'u32', bytes: 4 * s.rows, below: POSITIONS },
-      { name: 'embedding', role: 'input', content: 'f32', bytes: 4 * count },
-      { name: 'states', role: 'state', content: 'f32', bytes: 8 * count },
-      { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
+      u32('positions', 'input', s.rows, { below: POSITIONS }),
+      f32('embedding', 'input', count),
+      f32('states', 'state', 2 * count),
+      f32('target', 'state', count),
     ],
     source: 'shift',
     uniforms: { factor, count, width: s.width },

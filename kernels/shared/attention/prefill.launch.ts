@@ -2,9 +2,9 @@
 import type { Placement } from '../../placement.js';
 import type { PrefillBranch, PrefillOptions } from '../../attention-options.js';
 import type { Tuning } from '../../options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
 import { shapeOf } from '../../host/shape.js';
 import { tuned } from '../../launch.js';
 import type { KernelCall } from '../../registry.js';
@@ -37,7 +37,7 @@ export const rowsAt = (
   at: Placement,
 ): BufferPlan => {
   requireShape(at.stride >= width || rows === 1, `${name} of ${width} floats overlap at a stride of ${at.stride}`);
-  return { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 };
+  return f32(name, role, at.offset + (rows - 1) * at.stride + width);
 };
 
 /** Where a rotary branch lies; without one it has no width. `tokens`: branch keys of a sequence. */
@@ -49,8 +49,6 @@ export const branchUniforms = (branch: PrefillBranch | undefined, tokens: number
   branch_head: branch?.queries.head ?? 0,
   branch_tokens: tokens,
 });
-
-export const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
 
 /**
  * @param of whether rows of the chunk itself are among those attended to, and whether statistics are written for the
@@ -117,45 +115,26 @@ export function planChunk(
   const queriesAt = options.queries ?? { offset: 0, stride: heads * keyWidth };
   const outputAt = options.output ?? { offset: 0, stride: heads * s.valueWidth };
   const whole = (layout: RowLayout): boolean => layout.width % readUnit(layout) === 0;
-  const content = storage === 'f32' ? 'f32' : 'f16';
-  const stored = (layout: RowLayout): number =>
-    wholeQuads(cacheBytes(layout, capacity, (firstSequence + s.sequences) * s.kvHeads));
+  const cachedRows = (firstSequence + s.sequences) * s.kvHeads;
   const branchTokens = branch?.tokens ?? reach;
   const edges = whole(keys) && whole(values) ? 0 : 1;
   return oneStep({
     buffers: [
       rowsAt('queries', 'input', tokens, heads * keyWidth, queriesAt),
-      { name: 'keys', role: 'stream', content, bytes: stored(keys) },
-      { name: 'values', role: 'stream', content, bytes: stored(values) },
+      streamed('keys', keys, capacity, cachedRows),
+      streamed('values', values, capacity, cachedRows),
       rowsAt('output', of.carried ? 'state' : 'output', tokens, heads * s.valueWidth, outputAt),
-      {
-        name: 'spans',
-        role: 'table',
-        content: 'u32',
-        bytes: s.sequences * 8,
+      u32('spans', 'table', 2 * s.sequences, {
         data: () => Uint32Array.from(spans.flatMap((span) => [span.before, span.tokens])),
-      },
+      }),
       ...(branch
         ? [
             rowsAt('branchQueries', 'input', tokens, (heads - 1) * branch.queries.head + branch.width, branch.queries),
-            {
-              name: 'branchKeys',
-              role: 'input',
-              content: 'f32',
-              bytes: s.sequences * branchTokens * branch.heads * branch.width * 4,
-            } as const,
+            f32('branchKeys', 'input', s.sequences * branchTokens * branch.heads * branch.width),
           ]
         : []),
       ...(of.carries
-        ? [
-            {
-              name: 'statistics',
-              role: of.carried ? 'state' : 'output',
-              content: 'f32',
-              positive: true,
-              bytes: tokens * heads * 8,
-            } as const,
-          ]
+        ? [f32('statistics', of.carried ? 'state' : 'output', 2 * tokens * heads, { positive: true })]
         : []),
     ],
     source: kernel,

@@ -1,7 +1,7 @@
 /** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
 import type { Placement } from '../../placement.js';
 import { requireShape } from '../../host/errors.js';
-import type { BufferPlan, Role, Step, Uniforms } from '../../host/plan.js';
+import { f32, type BufferPlan, type Role, type Step, type Uniforms } from '../../host/plan.js';
 import type { KernelCall } from '../../registry.js';
 
 /** Grid of a kernel that strides over its elements; beyond this many workgroups a thread takes several. */
@@ -40,7 +40,7 @@ export function rowsOf(
     at.stride >= width || rows === 1 || (at.stride === 0 && role === 'input'),
     `${call.kernel}: ${name} rows of ${width} floats overlap at a stride of ${at.stride}`,
   );
-  return { buffer: { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 }, at };
+  return { buffer: f32(name, role, at.offset + (rows - 1) * at.stride + width), at };
 }
 
 /** Uniforms `<name>_offset` and `<name>_stride`. */
