@@ -2,10 +2,9 @@
 import type { AppendOptions } from '../cache-options.js';
 import { cached, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, u32, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
@@ -13,7 +12,7 @@ import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 const BLOCK = 64;
 
 /** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
-function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
+const plan: Launch['plan'] = (call, { append: options = DEFAULTS.append as AppendOptions }) => {
   const s = shapeOf<'append'>(call, 'groupSize');
   const floats = s.heads * s.width;
   const {
@@ -69,8 +68,6 @@ function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
     workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
     tuning: { workgroup: 64, block },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
 };
+
+export const launch: Launch = { plan };

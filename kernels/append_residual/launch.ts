@@ -3,15 +3,14 @@ import { TILE_TOKENS } from '../spec.js';
 import type { AppendResidualOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, stored, u32, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, u32 } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/cache/residual.layout.js';
 
 /** Buffers: tokens (position of each sequence's first new token), rows, cache. */
-function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {
+const plan: Launch['plan'] = (call, { appendResidual: options = DEFAULTS.append as AppendResidualOptions }) => {
   const s = shapeOf<'append_residual'>(call);
   const row = residualRowOf(call);
   const { chunk = 1, rowOffset = 0, first = 0, firstSequence = 0, firstStart = 0 } = options;
@@ -58,8 +57,6 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
     workgroups: [Math.floor((chunk + TILE_TOKENS - 2) / TILE_TOKENS) + 1, s.heads, sequences],
     tuning: { workgroup: 64 },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAppendResidual(call, o.appendResidual ?? DEFAULTS.append),
 };
+
+export const launch: Launch = { plan };

@@ -1,12 +1,9 @@
 /** Split-KV decode attention over rows as they are stored: attend.wgsl. */
-import type { RunOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { foldOf } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { headsOf } from './terms.js';
@@ -18,7 +15,7 @@ const MOST_QUERY_VECS = 192;
  * Buffers: queries, keys, values, branch (only with a branch), partials, spans, scores (only for `+scores`). `scale`
  * multiplies q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
  */
-function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { scale, run = {}, tuning }) => {
   const s = shapeOf<'attend'>(call, 'branchWidth', 'branchHeads', 'groupSize');
   // A branch with a key for each head, beside a latent that all heads share: only the branch rows differ by head.
   const shape = { ...s, ...headsOf(s), ...(s.branchHeads > s.kvHeads ? { latentHeads: 1 } : {}) };
@@ -56,10 +53,10 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
     workgroups: fold.workgroups,
     tuning: { ...launch },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
+  plan,
   tunables: [
     { name: 'workgroup', values: [64, 128, 256] },
     { name: 'wide', values: [2, 4, 8] },

@@ -1,14 +1,12 @@
 /** The join of two parts of attention: attend_join.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output (o in, y out), stats (m, l; in and out), latent, latentStats, valueMeans. */
-function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): OperationPlan {
+const plan: Launch['plan'] = (call, { current: { heads, group } = ALONE }) => {
   const s = shapeOf<'attend_join'>(call);
   requireShape(
     s.rows % heads === 0 && heads % group === 0,
@@ -28,6 +26,6 @@ function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): O
     workgroups: rowGrid(s.rows),
     tuning: { workgroup: WORKGROUP },
   });
-}
+};
 
-export const launch: Launch = { plan: (call, o) => planJoin(call, o.current) };
+export const launch: Launch = { plan };

@@ -1,12 +1,8 @@
 /** Split-KV decode attention over rows of flashloop: attend_streams.wgsl. */
-import type { RunOptions } from '../attention-options.js';
-import type { StreamsOptions } from '../cache-options.js';
-import type { Tuning } from '../options.js';
 import { cached, rowLayout } from '../host/cache-layout.js';
-import { f32, oneStep, u32, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan, type Uniforms } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
 import { unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
@@ -24,12 +20,7 @@ function firstTokens(heads: number, words: number, context: number): BufferPlan 
  * Buffers: queries, keys, values, partials, spans (packed and exact tokens), scores (a few bytes unless they are
  * written), chosen (lists of `chosen`; else a few bytes that are not read), tailKeys, tailValues.
  */
-function planAttendStreams(
-  call: KernelCall,
-  own: StreamsOptions = {},
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, { streams: own = {}, run = {}, tuning }) => {
   const s = shapeOf<'attend_streams'>(call, 'packedRows', 'tail');
   const chosen = call.variant === 'chosen';
   const row = streamsRowOf(call, own.loops ?? s.loops);
@@ -96,10 +87,10 @@ function planAttendStreams(
     workgroups: fold.workgroups,
     tuning: { ...fold.launch },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planAttendStreams(call, o.streams, o.run, o.tuning),
+  plan,
   tunables: [
     { name: 'workgroup', values: [64, 128, 256] },
     { name: 'wide', values: [2, 4, 8] },

@@ -1,16 +1,14 @@
 /** The choice of the tokens that later loops read: choose_order.wgsl, choose_keys.wgsl. */
-import type { ChooseKeysOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { f32, read, u32, write, type OperationPlan } from '../host/plan.js';
+import { f32, read, u32, write } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 
 const WORKGROUP = 64;
 
 /** Buffers: scores (in and out), queries, newKeys, spans, chosen. Without options a sequence has one query head. */
-function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { chooseKeys: options = {} }) => {
   const s = shapeOf<'choose_keys'>(call);
   const { heads = 1, group = 1, listWords = 1 + s.kept, firstList = 0 } = options;
   const capacity = capacityOf(options.capacity ?? s.context + 1);
@@ -59,8 +57,6 @@ function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): Oper
     ],
     tuning: { workgroup: WORKGROUP },
   };
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planChooseKeys(call, o.chooseKeys),
 };
+
+export const launch: Launch = { plan };

@@ -11,8 +11,12 @@ const ROTARY_BLOCK = 32;
 export const rotaryFrequencies = (base: number, headDim: number): Float64Array =>
   Float64Array.from({ length: headDim / 2 }, (_, m) => base ** ((-2 * m) / headDim));
 
-/** Cosine and sine side by side: `[outer][inner]` pairs of floats. */
-function turns(outer: number, inner: number, angle: (o: number, i: number) => number): Float32Array<ArrayBuffer> {
+/** Cosine and sine side by side, from float64: `[outer][inner]` pairs of floats. */
+export function turns(
+  outer: number,
+  inner: number,
+  angle: (o: number, i: number) => number,
+): Float32Array<ArrayBuffer> {
   const table = new Float32Array(2 * outer * inner);
   for (let o = 0; o < outer; o++) {
     for (let i = 0; i < inner; i++) {

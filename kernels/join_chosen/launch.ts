@@ -1,13 +1,11 @@
 /** Attention over chosen tokens beside that of the last dense loop: join_chosen.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
-import { f32, oneStep, u32, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output, stats, part, partStats, queries, newRows, chosen, base. Values lie behind the keys unless given. */
-function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): OperationPlan {
+const plan: Launch['plan'] = (call, { current: options = ALONE }) => {
   const s = shapeOf<'join_chosen'>(call);
   const { heads, group, listWords = 1 } = options;
   const kvWidth = (heads / group) * s.width;
@@ -38,6 +36,6 @@ function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): Oper
     workgroups: rowGrid(s.rows),
     tuning: { workgroup: WORKGROUP },
   });
-}
+};
 
-export const launch: Launch = { plan: (call, o) => planJoinChosen(call, o.current) };
+export const launch: Launch = { plan };

@@ -1,16 +1,14 @@
 /** H2O: the mass of cached tokens: mass.wgsl. */
-import type { MassOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 
 const MASS_WORKGROUP = 128;
 
 /** Buffers: scores [query head][slot], stats [query head] (m, l), mass [row][slot]. */
-function planMass(call: KernelCall, options: MassOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { mass: options = {} }) => {
   const s = shapeOf<'mass'>(call);
   const slots = capacityOf(options.capacity ?? s.context);
   requireShape(slots >= s.context, `mass: ${s.context} tokens do not fit ${slots} slots`);
@@ -25,8 +23,6 @@ function planMass(call: KernelCall, options: MassOptions = {}): OperationPlan {
     workgroups: [Math.ceil(slots / MASS_WORKGROUP), s.rows, 1],
     tuning: { workgroup: MASS_WORKGROUP },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planMass(call, o.mass),
 };
+
+export const launch: Launch = { plan };

@@ -1,16 +1,14 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
-import type { MassPrefillOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { capacityOf, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
 import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/attention/fold.terms.js';
 import {
   branchUniforms,
+  contentWidth,
   LANES,
   MOST_BRANCH,
   MOST_VECS,
@@ -26,21 +24,13 @@ const HELD = 16;
 /**
  * Buffers: queries, keys, statistics, mass; branchQueries and branchKeys with a branch. The scale is (key width)^-½.
  */
-function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { massPrefill: options = {}, tuning }) => {
   const s = shapeOf<'mass_prefill'>(call, 'context');
   const { branch, firstSequence = 0, begins = true } = options;
-  const keyWidth = s.keyWidth - (branch?.width ?? 0);
+  const keyWidth = contentWidth(call, s.keyWidth, s.kvHeads, branch);
   const tokens = s.context + s.queries;
   const capacity = capacityOf(options.capacity ?? tokens);
   const room = options.room ?? tokens;
-  requireShape(
-    keyWidth > 0,
-    `mass_prefill: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`,
-  );
-  requireShape(
-    branch === undefined || branch.heads === 1 || branch.heads === s.kvHeads,
-    `mass_prefill: a branch has 1 key or one a KV head (${s.kvHeads}), not ${branch?.heads ?? 0}`,
-  );
   requireShape(
     s.kvHeads % s.rows === 0,
     `mass_prefill: ${s.kvHeads} KV heads are not pooled evenly into ${s.rows} rows`,
@@ -123,8 +113,6 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
     workgroups: [groups, s.rows, s.sequences],
     tuning: { workgroup, wide },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planMassPrefill(call, o.massPrefill, o.tuning),
 };
+
+export const launch: Launch = { plan };

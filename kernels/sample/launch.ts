@@ -1,10 +1,9 @@
 /** The choice of a token from the logits: sample.wgsl, or sample_top_p.wgsl for the nucleus. */
 import type { SampleOptions } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { f32, oneStep, u32, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32 } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 
 const WORKGROUP = 256;
 
@@ -15,7 +14,7 @@ export const NO_TOKEN = 0xffffffff;
 const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };
 
 /** Buffers: logits, tokens; for `top-p` also draws [row] (stream, counter). */
-function planSample(call: KernelCall, options: SampleOptions = SAMPLING): OperationPlan {
+const plan: Launch['plan'] = (call, { sample: options = SAMPLING }) => {
   const s = shapeOf<'sample'>(call);
   const logits = f32('logits', 'input', s.rows * s.vocab);
   const tokens = u32('tokens', 'output', s.rows);
@@ -38,8 +37,6 @@ function planSample(call: KernelCall, options: SampleOptions = SAMPLING): Operat
     source: 'sample_top_p',
     uniforms: { vocab: s.vocab, seed: seed >>> 0, sharpness: Math.LOG2E / temperature, top_p: topP },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planSample(call, o.sample),
 };
+
+export const launch: Launch = { plan };

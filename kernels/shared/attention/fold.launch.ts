@@ -91,6 +91,38 @@ export const spansBuffer = (spans: readonly Span[]): BufferPlan =>
     data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
   });
 
+/**
+ * The slots of each row: pinned ones, and a ring.
+ * @throws GpuError for spans that do not fit
+ */
+export function slotsOf(
+  { kernel }: KernelCall,
+  run: RunOptions,
+  { sequences, context }: Pick<FoldShape, 'sequences' | 'context'>,
+): { spans: readonly Span[]; pinned: number; ring: number; capacity: number } {
+  const { pinned = 0 } = run;
+  const spans = spansOf(run, sequences, context);
+  requireShape(spans.length === sequences, `${kernel}: ${spans.length} spans for ${sequences} sequences`);
+  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
+  const ring = capacity - pinned;
+  for (const s of spans)
+    requireShape(
+      s.pinned <= pinned && s.ring <= ring,
+      `${kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`,
+    );
+  return { spans, pinned, ring, capacity };
+}
+
+/** Latents are those of each KV head, or one that all of them share. */
+export const requireLatentHeads = (
+  { kernel }: KernelCall,
+  { latentHeads, kvHeads }: Readonly<Record<'latentHeads' | 'kvHeads', number>>,
+): void =>
+  requireShape(
+    latentHeads === 1 || latentHeads === kvHeads,
+    `${kernel}: latentHeads must be 1 or kvHeads (${kvHeads}), not ${latentHeads}`,
+  );
+
 /** Threads that read neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
 const DEFAULT_STREAM = 8;
 
@@ -114,19 +146,7 @@ export function foldOf(
   const keys = rowLayout(storage, shape.keyWidth, shape.groupSize || undefined);
   const values = rowLayout(storage, shape.valueWidth, shape.groupSize || undefined);
   const branch = shape.branchWidth ? rowLayout(storage, shape.branchWidth, shape.groupSize || undefined) : null;
-  const { pinned = 0 } = run;
-  const spans = spansOf(run, shape.sequences, shape.context);
-  requireShape(
-    spans.length === shape.sequences,
-    `${call.kernel}: ${spans.length} spans for ${shape.sequences} sequences`,
-  );
-  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
-  const ring = capacity - pinned;
-  for (const s of spans)
-    requireShape(
-      s.pinned <= pinned && s.ring <= ring,
-      `${call.kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`,
-    );
+  const { spans, pinned, ring, capacity } = slotsOf(call, run, shape);
   const unit = fixed.unit ?? TILE_TOKENS;
   const latentRows = shape.latentHeads === 1 && shape.kvHeads > 1 ? shape.sequences : shape.sequences * shape.kvHeads;
   const queries = shape.sequences * shape.kvHeads * shape.group;

@@ -40,6 +40,25 @@ export const rowsAt = (
   return f32(name, role, at.offset + (rows - 1) * at.stride + width);
 };
 
+/**
+ * Width of a key without the branch that is part of it.
+ * @throws GpuError for a branch that leaves nothing, or does not go with the heads
+ */
+export function contentWidth(
+  { kernel }: KernelCall,
+  keyWidth: number,
+  kvHeads: number,
+  branch: { readonly width: number; readonly heads: number } | undefined,
+): number {
+  const { width, heads } = branch ?? { width: 0, heads: 1 };
+  requireShape(keyWidth > width, `${kernel}: a branch of ${width} leaves nothing of a key of ${keyWidth}`);
+  requireShape(
+    heads === 1 || heads === kvHeads,
+    `${kernel}: a branch has 1 key or one a KV head (${kvHeads}), not ${heads}`,
+  );
+  return keyWidth - width;
+}
+
 /** Where a rotary branch lies; without one it has no width. `tokens`: branch keys of a sequence. */
 export const branchUniforms = (branch: PrefillBranch | undefined, tokens: number): Uniforms => ({
   branch_width: branch?.width ?? 0,
@@ -64,12 +83,7 @@ export function planChunk(
   // Attention in one call reads exact rows: its shape has no group size.
   const s = shapeOf<'attend_carried'>(call, 'groupSize', ...(of.own ? (['context'] as const) : []));
   const { branch, firstSequence = 0, first = 0 } = options;
-  const keyWidth = s.keyWidth - (branch?.width ?? 0);
-  requireShape(keyWidth > 0, `${kernel}: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`);
-  requireShape(
-    branch === undefined || branch.heads === 1 || branch.heads === s.kvHeads,
-    `${kernel}: a branch has 1 key or one a KV head (${s.kvHeads}), not ${branch?.heads ?? 0}`,
-  );
+  const keyWidth = contentWidth(call, s.keyWidth, s.kvHeads, branch);
   const spans = options.spans ?? Array.from({ length: s.sequences }, () => ({ before: s.context, tokens: s.queries }));
   requireShape(spans.length === s.sequences, `${kernel}: ${spans.length} spans for ${s.sequences} sequences`);
   for (const { before, tokens } of spans)
