@@ -88,8 +88,6 @@ export function withScores(
   };
 }
 
-export type Dims = Readonly<Record<string, number>>;
-
 /** softmax(scores) · rows. */
 export function weightedSum(scores: Float64Array, width: number, row: (token: number, i: number) => number): number[] {
   const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -101,6 +99,17 @@ export function weightedSum(scores: Float64Array, width: number, row: (token: nu
   });
   return out;
 }
+
+/** Output of a query head that gives tokens these scores (natural logarithm), and the scores by slot. */
+export const attendedRow = (
+  tokens: readonly Token[],
+  scores: Float64Array,
+  width: number,
+  value: (slot: number, i: number) => number,
+): { output: number[]; scores: Map<number, number> } => ({
+  output: weightedSum(scores, width, (t, i) => value((tokens[t] as Token).slot, i)),
+  scores: new Map(tokens.map(({ slot }, t) => [slot, scores[t] as number])),
+});
 
 /** A token that a call reads. */
 export interface Token {
