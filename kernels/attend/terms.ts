@@ -41,35 +41,26 @@ function executed(s: Shape, v: string): { operations: number; begun: number } {
   };
 }
 
+const DIMS = [
+  'sequences',
+  'kvHeads',
+  'group',
+  'context',
+  'keyWidth',
+  'valueWidth',
+  'branchWidth',
+  'branchHeads',
+  'groupSize',
+  'splits',
+] as const;
+
 /**
  * Split-KV decode attention of one new token over cached rows that are used as they are stored: full K/V, or latents
  * with an absorbed query. `branchWidth`: rotary key scalars beside the content key (0 without), shared by all KV heads
  * when `branchHeads` is 1. `group`: query heads that read the same cached row. `+scores` also writes every score.
  */
-export const spec: KernelSpec<
-  | 'sequences'
-  | 'kvHeads'
-  | 'group'
-  | 'context'
-  | 'keyWidth'
-  | 'valueWidth'
-  | 'branchWidth'
-  | 'branchHeads'
-  | 'groupSize'
-  | 'splits'
-> = {
-  dims: [
-    'sequences',
-    'kvHeads',
-    'group',
-    'context',
-    'keyWidth',
-    'valueWidth',
-    'branchWidth',
-    'branchHeads',
-    'groupSize',
-    'splits',
-  ],
+export const spec: KernelSpec<(typeof DIMS)[number]> = {
+  dims: DIMS,
   variants: withScores,
   work: (s, v) => {
     const branch = field(s, 'branchWidth');

@@ -1,7 +1,7 @@
 import { spec as attend } from '../attend/terms.js';
 import { spec as attendPrefill } from '../attend_prefill/terms.js';
 import { unpacking } from '../shared/attention/attention.terms.js';
-import { field, STORAGES, storedIn, type KernelSpec, type Shape } from '../spec.js';
+import { field, STORAGES, storedIn, launchAnd, type KernelSpec, type Shape } from '../spec.js';
 import { tunedPrefill, type TunedCall } from '../tuned.js';
 
 /**
@@ -33,10 +33,7 @@ export const spec: KernelSpec<(typeof attendPrefill.dims)[number] | 'groupSize'>
       matrixFlops: product,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.flops, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'flops', 'writeBytes'),
   tuned: (s, v) =>
     field(s, 'queries') === 1 ? tunedToken(s, v) : tunedPrefill(s, spec.work(s, v).matrixFlops, v.endsWith('+own')),
 };

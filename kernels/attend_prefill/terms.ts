@@ -1,4 +1,4 @@
-import { field, storageOfVariant, storedBytes, type KernelSpec } from '../spec.js';
+import { field, storageOfVariant, storedBytes, launchAnd, type KernelSpec } from '../spec.js';
 import { tunedPrefill } from '../tuned.js';
 
 /**
@@ -28,9 +28,6 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'group' | 'queries' | 'c
       matrixFlops: product,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.flops, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'flops', 'writeBytes'),
   tuned: (s, v) => tunedPrefill(s, spec.work(s, v).matrixFlops, true, v === 'f8'),
 };

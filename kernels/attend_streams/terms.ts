@@ -32,37 +32,27 @@ function executed(s: Shape, v: string): { operations: number; begun: number } {
   };
 }
 
+const DIMS = [
+  'sequences',
+  'kvHeads',
+  'group',
+  'context',
+  'headDim',
+  'loops',
+  'anchorBits',
+  'packGroup',
+  'packedRows',
+  'tail',
+  'splits',
+] as const;
+
 /**
  * Split-KV decode attention of one new token over rows of flashloop. `context`: tokens, of all heads or of each query
  * head's choice (`chosen`); `loops`: streams that are added up; `packedRows`: rows of streams that a head reads,
  * counted in 4 bits; `tail`: exact rows; `packGroup`: scalars of a pair. `+scores` also writes every score.
  */
-export const spec: KernelSpec<
-  | 'sequences'
-  | 'kvHeads'
-  | 'group'
-  | 'context'
-  | 'headDim'
-  | 'loops'
-  | 'anchorBits'
-  | 'packGroup'
-  | 'packedRows'
-  | 'tail'
-  | 'splits'
-> = {
-  dims: [
-    'sequences',
-    'kvHeads',
-    'group',
-    'context',
-    'headDim',
-    'loops',
-    'anchorBits',
-    'packGroup',
-    'packedRows',
-    'tail',
-    'splits',
-  ],
+export const spec: KernelSpec<(typeof DIMS)[number]> = {
+  dims: DIMS,
   variants: ['all', 'all+scores', 'chosen'],
   work: (s, v) => {
     const [d, { kvHeads }] = [field(s, 'headDim'), headsOf(s, v)];

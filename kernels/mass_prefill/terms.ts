@@ -1,4 +1,4 @@
-import { field, type KernelSpec } from '../spec.js';
+import { field, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /**
@@ -28,10 +28,7 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'rows' | 'group' | 'quer
       matrixFlops: scores * 2 * key,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.flops, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'flops', 'writeBytes'),
   tuned: (s, v) => {
     const { readBytes, writeBytes, matrixFlops } = spec.work(s, v);
     return unlisted('prefill-attention', readBytes + writeBytes, { matrix: matrixFlops });
