@@ -1,5 +1,4 @@
-import { attendTerms, partialBytes, queries } from '../shared/attention/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
+import { attendTerms, partialBytes, queries, threadsOf, type Heads } from '../shared/attention/attention.terms.js';
 import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
@@ -9,7 +8,7 @@ export const ROWS_LIKE = 'f16';
 const SUM_FLOPS = 6;
 
 /** Query heads that read rows together: those of a KV head, unless each reads tokens of its own. */
-export const headsOf = (s: Shape, v: string): { kvHeads: number; group: number } =>
+export const headsOf = (s: Shape, v: string): Heads =>
   v === 'chosen'
     ? { kvHeads: field(s, 'kvHeads') * field(s, 'group'), group: 1 }
     : { kvHeads: field(s, 'kvHeads'), group: field(s, 'group') };
@@ -19,16 +18,12 @@ const bytesRead = (s: Shape): number =>
   field(s, 'headDim') * (field(s, 'packedRows') * (0.5 + 4 / field(s, 'packGroup')) + 2 * field(s, 'tail'));
 
 function executed(s: Shape, v: string): { operations: number; begun: number } {
-  const [d, { kvHeads, group }] = [field(s, 'headDim'), headsOf(s, v)];
-  const widths = { keyWidth: d, valueWidth: d, group };
-  const lanes = lanesOf(ROWS_LIKE, widths);
-  const wide = wideOf(ROWS_LIKE, widths, lanes);
-  const held = 2 * unitsEach({ storage: ROWS_LIKE, width: d }, wide) * readUnit({ storage: ROWS_LIKE });
-  const rowsRead = field(s, 'sequences') * kvHeads * Math.ceil(group / lanes);
+  const d = field(s, 'headDim');
+  const { lanes, wide, held, rowsRead, begun } = threadsOf(s, ROWS_LIKE, headsOf(s, v), [d, d]);
   return {
     operations:
       rowsRead * wide * held * (field(s, 'context') * 2 * lanes + field(s, 'packedRows') * (UNPACK_FLOPS + SUM_FLOPS)),
-    begun: rowsRead * field(s, 'splits') * DEFAULT_WORKGROUP * lanes * held,
+    begun,
   };
 }
 

@@ -6,8 +6,8 @@ import { operandsOf, scoreOf } from '../shared/attention/prefill.reference.js';
 const scores = new WeakMap<Subject, Map<number, (token: number) => number>>();
 
 /**
- * The mass of each token of each evicting row: the weights that all queries of the chunk after the token give it, pooled
- * over the query heads of the row.
+ * The mass of each token of each evicting row: the weights that all queries of the chunk after the token give it,
+ * pooled over the query heads of the row.
  */
 export const reference: Checker = {
   outputs: ['mass'],

@@ -58,13 +58,13 @@ export function runOver(span: (sequence: number) => Span, pinned: number, capaci
 }
 
 /** A cache of the call in its own storage. */
-export const cachedRows = (s: Subject, name: string, width: number, run: Run): CachedRows =>
+export const cachedRows = (s: Subject, name: string, width: number, { capacity }: Pick<Run, 'capacity'>): CachedRows =>
   cacheRow(
     s.inputWords(name),
     storageOfVariant(s.call.variant),
     width,
     dim(s.call.shape, 'groupSize') || GROUP_SIZE,
-    run.capacity,
+    capacity,
   );
 
 /**
