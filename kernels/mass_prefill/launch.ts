@@ -5,7 +5,7 @@ import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
-import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/attention/fold.terms.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import {
   branchUniforms,
   contentWidth,
@@ -15,11 +15,9 @@ import {
   MOST_WORKGROUPS,
   WORKGROUP,
   rowsAt,
+  wideOf,
 } from '../shared/attention/prefill.launch.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
-
-/** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */
-const HELD = 16;
 
 /**
  * Buffers: queries, keys, statistics, mass; branchQueries and branchKeys with a branch. The scale is (key width)^-½.
@@ -42,11 +40,7 @@ const plan: Launch['plan'] = (call, { massPrefill: options = {}, tuning }) => {
   const storage = storageOfVariant(call.variant);
   const keys = rowLayout(storage, keyWidth);
   const unitVecs = readUnit(keys) / 4;
-  const wide = tuned(
-    tuning,
-    'wide',
-    Math.min(MOST_WIDE, threadsOfRow(unitsEach(keys, 1), Math.max(1, Math.floor(HELD / (LANES * unitVecs))))),
-  );
+  const wide = tuned(tuning, 'wide', wideOf(keys));
   const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
   const branchEach = branch ? Math.ceil(branch.width / wide) : 0;
   requireShape(

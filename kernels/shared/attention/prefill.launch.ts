@@ -24,8 +24,12 @@ export const MOST_VECS = 192;
 
 export const MOST_BRANCH = 64;
 
-/** Vec4 registers that a thread may spend on its sums before a row is shared by more threads. */
-const SUMS = 16;
+/** Vec4 registers that a thread may spend on its sums, or on its keys, before a row is shared by more threads. */
+const HELD = 16;
+
+/** Threads that share such a row unless tuned. */
+export const wideOf = (row: RowLayout): number =>
+  Math.min(MOST_WIDE, threadsOfRow(unitsEach(row, 1), Math.max(1, Math.floor((4 * HELD) / (LANES * readUnit(row))))));
 
 export const MOST_WORKGROUPS = 65535;
 
@@ -103,15 +107,7 @@ export function planChunk(
     rowLayout(storage, s.valueWidth, s.groupSize || undefined),
   ];
   const vecs = (layout: RowLayout, wide: number): number => (LANES * unitsEach(layout, wide) * readUnit(layout)) / 4;
-  const widest = keys.width > values.width ? keys : values;
-  const wide = tuned(
-    tuning,
-    'wide',
-    Math.min(
-      MOST_WIDE,
-      threadsOfRow(unitsEach(widest, 1), Math.max(1, Math.floor((4 * SUMS) / (LANES * readUnit(widest))))),
-    ),
-  );
+  const wide = tuned(tuning, 'wide', wideOf(keys.width > values.width ? keys : values));
   const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
   const branchEach = branch ? Math.ceil(branch.width / wide) : 0;
   requireShape(
