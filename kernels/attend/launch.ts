@@ -4,7 +4,7 @@ import { requireShape } from '../host/errors.js';
 import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import { foldOf } from '../shared/attention/fold.launch.js';
+import { FOLD_TUNABLES, foldOf } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { headsOf } from './terms.js';
 
@@ -57,10 +57,5 @@ const plan: Launch['plan'] = (call, { scale, run = {}, tuning }) => {
 
 export const launch: Launch = {
   plan,
-  tunables: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [2, 4, 8] },
-    { name: 'stream', values: [8, 32] },
-    { name: 'lanes', values: [1, 2, 4] },
-  ],
+  tunables: [...FOLD_TUNABLES, { name: 'lanes', values: [1, 2, 4] }],
 };

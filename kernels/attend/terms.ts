@@ -69,13 +69,8 @@ export const spec: KernelSpec<(typeof DIMS)[number]> = {
   executed: (s, v) => executed(s, v).operations,
   terms: (s, v) => attendTerms(s, spec.work(s, v), executed(s, v)),
   tuned: (s, v) => {
-    const [key, value, branch, group] = [
-      field(s, 'keyWidth'),
-      field(s, 'valueWidth'),
-      field(s, 'branchWidth'),
-      field(s, 'group'),
-    ];
-    const [batch, kvHeads] = [field(s, 'sequences'), field(s, 'kvHeads')];
+    const [key, value, branch] = [field(s, 'keyWidth'), field(s, 'valueWidth'), field(s, 'branchWidth')];
+    const [batch, kvHeads, group] = [field(s, 'sequences'), field(s, 'kvHeads'), field(s, 'group')];
     // The tables' context counts the new token, which `attend_merge` folds in here.
     const context = field(s, 'context') + 1;
     if ((v === 'f16' || v === 'f8') && branch === 0 && key === value && LISTED_HEAD_DIMS.includes(key)) {

@@ -13,12 +13,8 @@ export const spec: KernelSpec<(typeof attendPrefill.dims)[number] | 'groupSize'>
   dims: [...attendPrefill.dims, 'groupSize'],
   variants: [...STORAGES, ...attendPrefill.variants.map((v) => `${v}+own`)],
   work: (s, v) => {
-    const [tokens, context, key, value] = [
-      field(s, 'queries'),
-      field(s, 'context'),
-      field(s, 'keyWidth'),
-      field(s, 'valueWidth'),
-    ];
+    const [tokens, context] = [field(s, 'queries'), field(s, 'context')];
+    const [key, value] = [field(s, 'keyWidth'), field(s, 'valueWidth')];
     const own = v.endsWith('+own');
     const rows = field(s, 'sequences') * field(s, 'kvHeads');
     const queries = rows * field(s, 'group') * tokens;

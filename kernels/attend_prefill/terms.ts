@@ -9,12 +9,8 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'group' | 'queries' | 'c
   dims: ['sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {
-    const [tokens, context, key, value] = [
-      field(s, 'queries'),
-      field(s, 'context'),
-      field(s, 'keyWidth'),
-      field(s, 'valueWidth'),
-    ];
+    const [tokens, context] = [field(s, 'queries'), field(s, 'context')];
+    const [key, value] = [field(s, 'keyWidth'), field(s, 'valueWidth')];
     const heads = field(s, 'sequences') * field(s, 'kvHeads');
     const scores = tokens * context + (tokens * (tokens + 1)) / 2;
     const product = heads * field(s, 'group') * scores * 2 * (key + value);

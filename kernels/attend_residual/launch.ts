@@ -4,7 +4,7 @@ import { f32, oneStep, type BufferPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/attention/fold.launch.js';
+import { FOLD_TUNABLES, foldOf } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import {
   anchorGroupOf,
@@ -94,11 +94,4 @@ const plan: Launch['plan'] = (call, { residual: own = {}, run = {}, tuning }) =>
   });
 };
 
-export const launch: Launch = {
-  plan,
-  tunables: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [2, 4, 8] },
-    { name: 'stream', values: [8, 32] },
-  ],
-};
+export const launch: Launch = { plan, tunables: FOLD_TUNABLES };

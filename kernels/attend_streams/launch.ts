@@ -3,7 +3,7 @@ import { cached, rowLayout } from '../host/cache-layout.js';
 import { f32, oneStep, u32, type BufferPlan, type Uniforms } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import { foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
+import { FOLD_TUNABLES, foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
 import { unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
 import { headsOf, ROWS_LIKE } from './terms.js';
@@ -89,11 +89,4 @@ const plan: Launch['plan'] = (call, { streams: own = {}, run = {}, tuning }) => 
   });
 };
 
-export const launch: Launch = {
-  plan,
-  tunables: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [2, 4, 8] },
-    { name: 'stream', values: [8, 32] },
-  ],
-};
+export const launch: Launch = { plan, tunables: FOLD_TUNABLES };

@@ -10,12 +10,8 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'rows' | 'group' | 'quer
   dims: ['sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {
-    const [sequences, tokens, context, key] = [
-      field(s, 'sequences'),
-      field(s, 'queries'),
-      field(s, 'context'),
-      field(s, 'keyWidth'),
-    ];
+    const [sequences, tokens] = [field(s, 'sequences'), field(s, 'queries')];
+    const [context, key] = [field(s, 'context'), field(s, 'keyWidth')];
     const heads = sequences * field(s, 'kvHeads');
     const scores = heads * field(s, 'group') * (tokens * context + (tokens * (tokens - 1)) / 2);
     const masses = sequences * field(s, 'rows') * (context + tokens) * 4;

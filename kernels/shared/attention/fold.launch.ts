@@ -5,7 +5,7 @@ import { capacityOf, rowLayout, streamed, type RowLayout } from '../../host/cach
 import { requireShape } from '../../host/errors.js';
 import { f32, u32, type BufferPlan, type Uniforms } from '../../host/plan.js';
 import { divide } from './splits.js';
-import { tuned } from '../../launch.js';
+import { tuned, type Tunable } from '../../launch.js';
 import type { KernelCall } from '../../registry.js';
 import { storageOfVariant, type Storage, TILE_TOKENS } from '../../spec.js';
 import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsOf, wideOf } from './fold.terms.js';
@@ -55,6 +55,13 @@ export interface Launch {
   readonly wide: number;
   readonly stream: number;
 }
+
+/** What kernels of rows that are read as they are stored try. */
+export const FOLD_TUNABLES: readonly Tunable[] = [
+  { name: 'workgroup', values: [64, 128, 256] },
+  { name: 'wide', values: [2, 4, 8] },
+  { name: 'stream', values: [8, 32] },
+];
 
 interface Fold {
   readonly storage: Storage;

@@ -102,10 +102,8 @@ export function planChunk(
     `${kernel}: ${reach} tokens from slot ${first} on do not fit ${capacity} slots`,
   );
   const storage = storageOfVariant(call.variant);
-  const [keys, values] = [
-    rowLayout(storage, keyWidth, s.groupSize || undefined),
-    rowLayout(storage, s.valueWidth, s.groupSize || undefined),
-  ];
+  const keys = rowLayout(storage, keyWidth, s.groupSize || undefined);
+  const values = rowLayout(storage, s.valueWidth, s.groupSize || undefined);
   const vecs = (layout: RowLayout, wide: number): number => (LANES * unitsEach(layout, wide) * readUnit(layout)) / 4;
   const wide = tuned(tuning, 'wide', wideOf(keys.width > values.width ? keys : values));
   const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
