@@ -30,7 +30,7 @@ const STREAM = 8;
 /**
  * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings:
  * pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
- * @param scale of q · k; headDim^-½ unless given
+ * `scale` is that of q · k; headDim^-½ unless given.
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
 const plan: Launch['plan'] = (call, o) => {

@@ -6,7 +6,7 @@ import { rowsOf, strided } from '../shared/dense/rows.launch.js';
 
 /**
  * Buffers: tokens, embedding, output. The call does not say how long the table is.
- * @param columns the table lies [width][vocabulary, padded to even], as the weights of a tied output projection do
+ * With `embeddingColumns` it lies [width][vocabulary, padded to even], as the weights of a tied output projection do.
  */
 const plan: Launch['plan'] = (
   call,
