@@ -2,7 +2,7 @@
 import type { OperationOptions } from './options.js';
 import type { Words } from './host/cache-layout.js';
 import type { OperationPlan } from './host/plan.js';
-import type { KernelCall } from './registry.js';
+import type { KernelCall, KernelName, ShapeOf } from './registry.js';
 import type { Shape } from './spec.js';
 
 /** A buffer as the host knows it: scalar by scalar, in the order in which they are stored. */
@@ -33,5 +33,8 @@ export interface Checker {
   readonly row: (subject: Subject, row: number) => Row;
 }
 
-/** A field of a shape that its kernel's plan has checked. */
+/** The shape of a call, which its kernel's plan has checked. */
+export const dimsOf = <K extends KernelName>({ call }: Subject): ShapeOf<K> => call.shape as ShapeOf<K>;
+
+/** A field of such a shape. */
 export const dim = (shape: Shape, name: string): number => shape[name] as number;

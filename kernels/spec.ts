@@ -86,6 +86,12 @@ export const storedIn = (s: Shape, variant: string, width: number): number =>
 /** Operations that turn one stored n-bit scalar into f32: extract, convert, scale, at two an instruction. */
 export const UNPACK_FLOPS = 6;
 
+/** Terms of a call: its launch, and these parts of its work. */
+export const launchAnd = (work: Work, ...parts: readonly (keyof Work)[]): number[] => [
+  1,
+  ...parts.map((part) => work[part]),
+];
+
 export const field = (s: Shape, name: string): number => {
   const value = s[name];
   if (value === undefined) throw new Error(`kernel shape lacks ${name}`);

@@ -1,15 +1,11 @@
 /** Sums over loops, element by element: accumulate.wgsl. */
-import type { PlacementOptions } from '../placement.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
-
-const WORKGROUP = 256;
+import { rowsOf, strided } from '../shared/dense/rows.launch.js';
 
 /** Buffers: input, target. `factor`: of each loop's rows, 1/T for a mean. */
-function planAccumulate(call: KernelCall, factor: number, { input, output }: PlacementOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { factor = DEFAULTS.factor, placement: { input, output } = {} }) => {
   const s = shapeOf<'accumulate'>(call);
   const count = s.rows * s.width;
   const begins = call.variant === 'begin';
@@ -23,14 +19,11 @@ function planAccumulate(call: KernelCall, factor: number, { input, output }: Pla
       factor,
       count,
       width: s.width,
-      ...placeUniforms('input', from.at),
-      ...placeUniforms('target', to.at),
+      ...from.uniforms,
+      ...to.uniforms,
     },
-    workgroups: grid(call.kernel, count, WORKGROUP),
-    tuning: { workgroup: WORKGROUP },
+    ...strided(call, count, 256),
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAccumulate(call, o.factor ?? DEFAULTS.factor, o.placement),
 };
+
+export const launch: Launch = { plan };

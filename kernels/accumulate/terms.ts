@@ -1,8 +1,6 @@
-import { elementwise } from '../shared/dense/elementwise.terms.js';
-import { field, type KernelSpec, type Shape } from '../spec.js';
+import { elementwise, scalars } from '../shared/dense/elementwise.terms.js';
+import type { KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
-
-const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
 
 /**
  * The sum over loops of `width` scalars of `rows` tokens, each loop's by one factor: `begin` writes the first loop's,

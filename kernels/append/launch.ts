@@ -1,19 +1,18 @@
 /** Writing new rows to a cache in its storage type: append.wgsl. */
 import type { AppendOptions } from '../cache-options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { cached, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { storeConstants, storeUniforms } from '../shared/cache/store.launch.js';
-import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
+import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Components of a workgroup where no scale joins them. */
 const BLOCK = 64;
 
 /** Buffers: tokens (position of each sequence's first new token), rows, bias (only with one), cache. */
-function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
+const plan: Launch['plan'] = (call, { append: options = DEFAULTS.append as AppendOptions }) => {
   const s = shapeOf<'append'>(call, 'groupSize');
   const floats = s.heads * s.width;
   const {
@@ -41,18 +40,13 @@ function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
   const layout = rowLayout(storageOfVariant(call.variant), s.width, s.groupSize);
   const block = layout.groups > 0 ? layout.groupSize : BLOCK;
   const sequences = s.rows / chunk;
-  const bias: BufferPlan[] = options.bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: floats * 4 }] : [];
+  const bias: BufferPlan[] = options.bias ? [f32('bias', 'input', floats)] : [];
   return oneStep({
     buffers: [
-      { name: 'tokens', role: 'input', content: 'u32', bytes: (firstStart + sequences) * 4, below: capacity },
-      { name: 'rows', role: 'input', content: 'f32', bytes: (rowOffset + (s.rows - 1) * rowStride + floats) * 4 },
+      u32('tokens', 'input', firstStart + sequences, { below: capacity }),
+      f32('rows', 'input', rowOffset + (s.rows - 1) * rowStride + floats),
       ...bias,
-      {
-        name: 'cache',
-        role: 'state',
-        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
-        bytes: cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads),
-      },
+      cached('cache', 'state', layout, capacity, (firstSequence + sequences) * s.heads),
     ],
     source: 'append',
     constants: { ...storeConstants(layout), BIAS: options.bias ? 1 : 0 },
@@ -74,8 +68,6 @@ function planAppend(call: KernelCall, options: AppendOptions): OperationPlan {
     workgroups: [Math.ceil(layout.width / block) * Math.ceil(chunk / TILE_TOKENS), s.heads, sequences],
     tuning: { workgroup: 64, block },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAppend(call, o.append ?? DEFAULTS.append),
 };
+
+export const launch: Launch = { plan };

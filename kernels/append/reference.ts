@@ -1,7 +1,7 @@
 /** The float64 reference of append, and the comparison of its outputs with it. */
 import { cacheRow, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { DEFAULTS } from '../launch.js';
-import { dim, type Checker } from '../reference.js';
+import { dim, dimsOf, type Checker } from '../reference.js';
 import { storedRow } from '../shared/cache/cache.reference.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
@@ -10,11 +10,7 @@ export const reference: Checker = {
   outputs: ['cache'],
   rows: (shape) => dim(shape, 'rows') * dim(shape, 'heads'),
   row: (s, row) => {
-    const [heads, width, groupSize] = [
-      dim(s.call.shape, 'heads'),
-      dim(s.call.shape, 'width'),
-      dim(s.call.shape, 'groupSize'),
-    ];
+    const { heads, width, groupSize } = dimsOf<'append'>(s);
     const { capacity: tokens } = s.options.append ?? DEFAULTS.append;
     const capacity = capacityOf(tokens);
     const storage = storageOfVariant(s.call.variant);

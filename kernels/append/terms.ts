@@ -1,4 +1,4 @@
-import { field, STORAGES, storageOfVariant, storedBytes, type KernelSpec } from '../spec.js';
+import { field, STORAGES, storageOfVariant, storedBytes, launchAnd, type KernelSpec } from '../spec.js';
 
 /**
  * Writes one token's K, V or latent rows to the cache in its storage type: `heads` rows of `width` scalars for each
@@ -17,10 +17,7 @@ export const spec: KernelSpec<'rows' | 'heads' | 'width' | 'groupSize'> = {
       matrixFlops: 0,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'writeBytes'),
   // The kernel before or after writes the rows.
   tuned: () => null,
 };

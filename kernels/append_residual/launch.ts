@@ -3,15 +3,14 @@ import { TILE_TOKENS } from '../spec.js';
 import type { AppendResidualOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored, u32 } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { residualRowOf } from '../attend_residual/launch.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { anchorGroupOf, residualCacheBytes, residualTile } from '../shared/cache/residual.layout.js';
 
 /** Buffers: tokens (position of each sequence's first new token), rows, cache. */
-function planAppendResidual(call: KernelCall, options: AppendResidualOptions): OperationPlan {
+const plan: Launch['plan'] = (call, { appendResidual: options = DEFAULTS.append as AppendResidualOptions }) => {
   const s = shapeOf<'append_residual'>(call);
   const row = residualRowOf(call);
   const { chunk = 1, rowOffset = 0, first = 0, firstSequence = 0, firstStart = 0 } = options;
@@ -25,25 +24,9 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
   const each = (at: 'codesAt' | 'pairsAt'): number => (tile.residuals[1]?.[at] ?? of(at)) - of(at);
   return oneStep({
     buffers: [
-      {
-        name: 'tokens',
-        role: 'input',
-        content: 'u32',
-        bytes: (firstStart + sequences) * 4,
-        below: capacity - chunk + 1,
-      },
-      {
-        name: 'rows',
-        role: 'input',
-        content: 'f32',
-        bytes: 4 * (rowOffset + (s.rows - 1) * rowStride + (s.loops - 1) * loopStride + s.heads * s.headDim),
-      },
-      {
-        name: 'cache',
-        role: 'state',
-        content: 'f16',
-        bytes: residualCacheBytes(row, capacity, (firstSequence + sequences) * s.heads),
-      },
+      u32('tokens', 'input', firstStart + sequences, { below: capacity - chunk + 1 }),
+      f32('rows', 'input', rowOffset + (s.rows - 1) * rowStride + (s.loops - 1) * loopStride + s.heads * s.headDim),
+      stored('cache', 'state', 'f16', residualCacheBytes(row, capacity, (firstSequence + sequences) * s.heads)),
     ],
     source: 'append_residual',
     constants: {
@@ -74,8 +57,6 @@ function planAppendResidual(call: KernelCall, options: AppendResidualOptions): O
     workgroups: [Math.floor((chunk + TILE_TOKENS - 2) / TILE_TOKENS) + 1, s.heads, sequences],
     tuning: { workgroup: 64 },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAppendResidual(call, o.appendResidual ?? DEFAULTS.append),
 };
+
+export const launch: Launch = { plan };

@@ -86,9 +86,8 @@ export const reference: Checker = {
     const start = s.input('tokens')(firstStart + sequence) + first;
     const slot = start + (token % chunk);
     const cached = (firstSequence + sequence) * heads + head;
-    const [before, after] = [s.inputWords('cache'), s.outputWords('cache')].map((words) =>
-      storedLoops(words, row, capacity),
-    ) as [ReturnType<typeof storedLoops>, ReturnType<typeof storedLoops>];
+    const before = storedLoops(s.inputWords('cache'), row, capacity);
+    const after = storedLoops(s.outputWords('cache'), row, capacity);
     const rows = Array.from({ length: row.loops }, (_, loop) =>
       Array.from({ length: row.headDim }, (_, i) =>
         s.input('rows')(rowOffset + token * rowStride + loop * loopStride + head * row.headDim + i),

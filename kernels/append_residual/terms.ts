@@ -1,5 +1,5 @@
 import { residualBytes, type ResidualRow } from '../shared/cache/residual.layout.js';
-import { field, type KernelSpec, type Shape } from '../spec.js';
+import { field, launchAnd, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 const rowOf = (s: Shape): ResidualRow => ({
@@ -29,10 +29,7 @@ export const spec: KernelSpec<'rows' | 'heads' | 'headDim' | 'loops' | 'anchorBi
       matrixFlops: 0,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'writeBytes'),
   // The rows wait in 16 bits.
   tuned: (s, v) => {
     const { readBytes, writeBytes } = spec.work(s, v);

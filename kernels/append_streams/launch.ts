@@ -1,12 +1,10 @@
 /** Packing of whole groups of tokens: append_streams.wgsl. */
-import type { AppendStreamsOptions } from '../cache-options.js';
 import type { Span } from '../attention-options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { cached, capacityOf, rowLayout } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep, stored } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { spansBuffer } from '../shared/attention/fold.launch.js';
 import { streamsGroup, streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
 
@@ -17,7 +15,7 @@ export const usualSpans = (sequences: number, group: number): readonly Span[] =>
   Array.from({ length: sequences }, (_, i) => ({ pinned: 0, firstPosition: 0, ring: i % group === 0 ? group - 1 : 0 }));
 
 /** Buffers: spans, rows, cache. Without options every row of the call is a sequence. */
-function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): OperationPlan {
+const plan: Launch['plan'] = (call, { appendStreams: options }) => {
   const s = shapeOf<'append_streams'>(call);
   const axis = call.variant as 'keys' | 'values';
   const {
@@ -32,22 +30,13 @@ function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): Op
   } = options ?? {};
   const row = streamsRowOf(call, loops);
   const { pairWords } = streamsGroup(row, axis);
+  const cacheWords = (firstSequence + sequences) * s.heads * Math.max(4, streamsRowWords(row, axis, capacity));
   requireShape(groups * row.group <= capacity, `append_streams: ${groups} groups of ${row.group} exceed ${capacity}`);
   return oneStep({
     buffers: [
       spansBuffer(spans),
-      {
-        name: 'rows',
-        role: 'input',
-        content: 'f16',
-        bytes: cacheBytes(rowLayout('f16', s.headDim), slots, sequences * s.heads),
-      },
-      {
-        name: 'cache',
-        role: 'state',
-        content: 'f16',
-        bytes: 4 * (firstSequence + sequences) * s.heads * Math.max(4, streamsRowWords(row, axis, capacity)),
-      },
+      cached('rows', 'input', rowLayout('f16', s.headDim), slots, sequences * s.heads),
+      stored('cache', 'state', 'f16', 4 * cacheWords),
     ],
     source: 'append_streams',
     constants: {
@@ -66,8 +55,6 @@ function planAppendStreams(call: KernelCall, options?: AppendStreamsOptions): Op
     workgroups: [groups, s.heads, sequences],
     tuning: { workgroup: WORKGROUP },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAppendStreams(call, o.appendStreams),
 };
+
+export const launch: Launch = { plan };

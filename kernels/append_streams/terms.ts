@@ -1,4 +1,4 @@
-import { field, UNPACK_FLOPS, type KernelSpec } from '../spec.js';
+import { field, UNPACK_FLOPS, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /** Passes over the rows: one for the pairs, one for the codes. */
@@ -23,10 +23,7 @@ export const spec: KernelSpec<'rows' | 'heads' | 'headDim' | 'loops' | 'anchorBi
       matrixFlops: 0,
     };
   },
-  terms: (s, v) => {
-    const { readBytes, writeBytes, flops } = spec.work(s, v);
-    return [1, readBytes, writeBytes, flops];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'writeBytes', 'flops'),
   tuned: (s, v) => {
     const { readBytes, writeBytes } = spec.work(s, v);
     return unlisted('small', readBytes / PASSES + writeBytes);

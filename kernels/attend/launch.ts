@@ -1,13 +1,10 @@
 /** Split-KV decode attention over rows as they are stored: attend.wgsl. */
-import type { RunOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
-import { cacheBytes } from '../host/cache-layout.js';
+import { streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/attention/fold.launch.js';
+import { FOLD_TUNABLES, foldOf } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { headsOf } from './terms.js';
 
@@ -18,7 +15,7 @@ const MOST_QUERY_VECS = 192;
  * Buffers: queries, keys, values, branch (only with a branch), partials, spans, scores (only for `+scores`). `scale`
  * multiplies q · k: (width of key and branch)^-½ unless given, which an absorbed query must, as its width is a rank.
  */
-function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { scale, run = {}, tuning }) => {
   const s = shapeOf<'attend'>(call, 'branchWidth', 'branchHeads', 'groupSize');
   // A branch with a key for each head, beside a latent that all heads share: only the branch rows differ by head.
   const shape = { ...s, ...headsOf(s), ...(s.branchHeads > s.kvHeads ? { latentHeads: 1 } : {}) };
@@ -29,16 +26,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
   const fold = foldOf(call, { ...shape, branchShared: s.branchHeads === 1 }, run, tuning);
   const { launch, buffers } = fold;
   const branchRows = s.branchHeads === 1 ? s.sequences : s.sequences * s.branchHeads;
-  const branch: BufferPlan[] = fold.branch
-    ? [
-        {
-          name: 'branch',
-          role: 'stream',
-          content: buffers.keys.content,
-          bytes: Math.ceil(cacheBytes(fold.branch, fold.capacity, branchRows) / 16) * 16,
-        },
-      ]
-    : [];
+  const branch = fold.branch ? [streamed('branch', fold.branch, fold.capacity, branchRows)] : [];
   const keyEach = unitsEach(fold.keys, launch.wide);
   const branchEach = fold.branch ? unitsEach(fold.branch, launch.wide) : 0;
   requireShape(
@@ -49,7 +37,7 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
   const second = run.pinnedQuery ? (run.queriesApart ?? queries) : 0;
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: (second + queries) * (s.keyWidth + s.branchWidth) * 4 },
+      f32('queries', 'input', (second + queries) * (s.keyWidth + s.branchWidth)),
       ...Object.values(buffers),
       ...branch,
     ],
@@ -65,14 +53,9 @@ function planAttend(call: KernelCall, scale: number | undefined, run: RunOptions
     workgroups: fold.workgroups,
     tuning: { ...launch },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planAttend(call, o.scale, o.run, o.tuning),
-  tunables: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [2, 4, 8] },
-    { name: 'stream', values: [8, 32] },
-    { name: 'lanes', values: [1, 2, 4] },
-  ],
+  plan,
+  tunables: [...FOLD_TUNABLES, { name: 'lanes', values: [1, 2, 4] }],
 };

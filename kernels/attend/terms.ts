@@ -5,9 +5,10 @@ import {
   scoreBytes,
   unpacking,
   attendTerms,
+  threadsOf,
   withScores,
+  type Heads,
 } from '../shared/attention/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
 import { field, storageOfVariant, storedIn, type KernelSpec, type Shape } from '../spec.js';
 import { LISTED_HEAD_DIMS, listed, unlisted } from '../tuned.js';
 
@@ -15,61 +16,39 @@ import { LISTED_HEAD_DIMS, listed, unlisted } from '../tuned.js';
  * Rows that a sequence's queries read, and queries of each: a branch with a key for each head, beside a latent that all
  * heads share, divides them.
  */
-export function headsOf(s: Shape): { kvHeads: number; group: number } {
+export function headsOf(s: Shape): Heads {
   const [kvHeads, group, branchHeads] = [field(s, 'kvHeads'), field(s, 'group'), field(s, 'branchHeads')];
   return branchHeads > kvHeads ? { kvHeads: branchHeads, group: group / branchHeads } : { kvHeads, group };
 }
 
-/**
- * What threads do unless tuned, on rows of whole units for each of them. `operations`: of all tokens. `begun`:
- * components of queries that they load before their tokens, and of sums that they add up after them.
- */
+/** `operations`: of all tokens. `begun`: see threadsOf. */
 function executed(s: Shape, v: string): { operations: number; begun: number } {
-  const storage = storageOfVariant(v);
-  const { kvHeads, group } = headsOf(s);
-  const widths = { keyWidth: field(s, 'keyWidth'), valueWidth: field(s, 'valueWidth'), group };
-  const lanes = lanesOf(storage, widths);
-  const wide = wideOf(storage, widths, lanes);
-  const held = [widths.keyWidth, field(s, 'branchWidth'), widths.valueWidth]
-    .map((width) => unitsEach({ storage, width }, wide) * readUnit({ storage }))
-    .reduce((sum, each) => sum + each, 0);
-  const rowsRead = field(s, 'sequences') * kvHeads * Math.ceil(group / lanes);
+  const widths = [field(s, 'keyWidth'), field(s, 'valueWidth'), field(s, 'branchWidth')] as const;
+  const { lanes, wide, held, rowsRead, begun } = threadsOf(s, storageOfVariant(v), headsOf(s), widths);
   const tokens = rowsRead * field(s, 'context');
-  return {
-    operations: tokens * lanes * 2 * wide * held + unpacking(tokens, v, wide * held),
-    begun: rowsRead * field(s, 'splits') * DEFAULT_WORKGROUP * lanes * held,
-  };
+  return { operations: tokens * lanes * 2 * wide * held + unpacking(tokens, v, wide * held), begun };
 }
+
+const DIMS = [
+  'sequences',
+  'kvHeads',
+  'group',
+  'context',
+  'keyWidth',
+  'valueWidth',
+  'branchWidth',
+  'branchHeads',
+  'groupSize',
+  'splits',
+] as const;
 
 /**
  * Split-KV decode attention of one new token over cached rows that are used as they are stored: full K/V, or latents
  * with an absorbed query. `branchWidth`: rotary key scalars beside the content key (0 without), shared by all KV heads
  * when `branchHeads` is 1. `group`: query heads that read the same cached row. `+scores` also writes every score.
  */
-export const spec: KernelSpec<
-  | 'sequences'
-  | 'kvHeads'
-  | 'group'
-  | 'context'
-  | 'keyWidth'
-  | 'valueWidth'
-  | 'branchWidth'
-  | 'branchHeads'
-  | 'groupSize'
-  | 'splits'
-> = {
-  dims: [
-    'sequences',
-    'kvHeads',
-    'group',
-    'context',
-    'keyWidth',
-    'valueWidth',
-    'branchWidth',
-    'branchHeads',
-    'groupSize',
-    'splits',
-  ],
+export const spec: KernelSpec<(typeof DIMS)[number]> = {
+  dims: DIMS,
   variants: withScores,
   work: (s, v) => {
     const branch = field(s, 'branchWidth');
@@ -90,13 +69,8 @@ export const spec: KernelSpec<
   executed: (s, v) => executed(s, v).operations,
   terms: (s, v) => attendTerms(s, spec.work(s, v), executed(s, v)),
   tuned: (s, v) => {
-    const [key, value, branch, group] = [
-      field(s, 'keyWidth'),
-      field(s, 'valueWidth'),
-      field(s, 'branchWidth'),
-      field(s, 'group'),
-    ];
-    const [batch, kvHeads] = [field(s, 'sequences'), field(s, 'kvHeads')];
+    const [key, value, branch] = [field(s, 'keyWidth'), field(s, 'valueWidth'), field(s, 'branchWidth')];
+    const [batch, kvHeads, group] = [field(s, 'sequences'), field(s, 'kvHeads'), field(s, 'group')];
     // The tables' context counts the new token, which `attend_merge` folds in here.
     const context = field(s, 'context') + 1;
     if ((v === 'f16' || v === 'f8') && branch === 0 && key === value && LISTED_HEAD_DIMS.includes(key)) {

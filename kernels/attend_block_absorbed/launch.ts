@@ -1,15 +1,11 @@
 /** Split-KV decode attention with full RoPE straight on latents: attend_block_absorbed.wgsl, after block_basis. */
-import type { RunOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
-import type { RotaryOptions } from '../host/rotary.js';
+import { oneStep } from '../host/plan.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { phiTable } from '../shared/block/block-basis.js';
-import { rotaryOf, tuned, type Launch as KernelLaunch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
+import { rotaryOf, tuned, type Launch } from '../launch.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block/block.launch.js';
-import { foldOf } from '../shared/attention/fold.launch.js';
+import { foldOf, requireLatentHeads } from '../shared/attention/fold.launch.js';
 import { readUnit } from '../shared/attention/fold.terms.js';
 
 /** Offsets of either sign whose functions a thread holds; the size of the kernel's arrays. */
@@ -34,27 +30,20 @@ const STREAM = 8;
 /**
  * Buffers: basis (of block_basis), keys, values, partials, spans, scores, table phi. The call's tokens are its rings:
  * pinned tokens have no run of positions, and attend_rebuild takes them into other splits of the same partials.
- * @param scale of q · k; headDim^-½ unless given
+ * `scale` is that of q · k; headDim^-½ unless given.
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
-function planAttendBlockAbsorbed(
-  call: KernelCall,
-  rotary: RotaryOptions & { software?: boolean },
-  scale?: number,
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, o) => {
+  const { scale, run = {}, tuning } = o;
+  const rotary = rotaryOf(call, o);
   const s = shapeOf<'attend_block_absorbed'>(call, 'groupSize');
   requireEven(call, s, 'headDim');
-  requireShape(
-    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
-    `attend_block_absorbed: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
-  );
+  requireLatentHeads(call, s);
   const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
   const even = basis.exactPairs + basis.even.directions.length;
   const odd = basis.exactPairs + basis.odd.directions.length;
   const half = s.blockTokens / 2;
-  const own = OWN_LAUNCH[rotary.software ? (s.headDim > TOY_HEAD_DIM ? 'software' : 'toy') : 'hardware'];
+  const own = OWN_LAUNCH[o.software ? (s.headDim > TOY_HEAD_DIM ? 'software' : 'toy') : 'hardware'];
   const offsets = tuned(tuning, 'offsets', Math.min(own.offsets, half / STREAM));
   const ways = tuned(tuning, 'ways', 1);
   const handed = tuned(tuning, 'handed', own.handed);
@@ -87,11 +76,10 @@ function planAttendBlockAbsorbed(
     workgroups: fold.workgroups,
     tuning: { ...fold.launch, offsets, ways, handed, even, odd },
   });
-}
+};
 
-export const launch: KernelLaunch = {
-  plan: (call, o) =>
-    planAttendBlockAbsorbed(call, { ...rotaryOf(call, o), software: o.software ?? false }, o.scale, o.run, o.tuning),
+export const launch: Launch = {
+  plan,
   // `offsets`: of a block, that a thread takes; `ways`: blocks at a time; `handed`: whether threads hand each other
   // basis vectors.
   tunables: [

@@ -16,40 +16,29 @@ import { unlisted } from '../tuned.js';
 const scoreFlops = (s: Shape) =>
   queries(s) * blocks(s) * field(s, 'blockTokens') * (field(s, 'functions') + 4) * field(s, 'rankK');
 
+const DIMS = [
+  'sequences',
+  'kvHeads',
+  'latentHeads',
+  'group',
+  'context',
+  'rankK',
+  'rankV',
+  'headDim',
+  'blockTokens',
+  'functions',
+  'groupSize',
+  'splits',
+] as const;
+
 /**
  * Split-KV decode attention with full RoPE straight on latents: block by block, the rotated key up-projection is
  * expressed in few functions of the position, so that K is never rebuilt. `blockTokens`: positions of a block;
  * `functions`: functions of the offset in a block, with a basis vector each (shared/block/block-absorbed.ts).
  */
-export const spec: KernelSpec<
-  | 'sequences'
-  | 'kvHeads'
-  | 'latentHeads'
-  | 'group'
-  | 'context'
-  | 'rankK'
-  | 'rankV'
-  | 'headDim'
-  | 'blockTokens'
-  | 'functions'
-  | 'groupSize'
-  | 'splits'
-> = {
+export const spec: KernelSpec<(typeof DIMS)[number]> = {
   sources: ['attend_block_absorbed', 'attend_block_components'],
-  dims: [
-    'sequences',
-    'kvHeads',
-    'latentHeads',
-    'group',
-    'context',
-    'rankK',
-    'rankV',
-    'headDim',
-    'blockTokens',
-    'functions',
-    'groupSize',
-    'splits',
-  ],
+  dims: DIMS,
   variants: withScores,
   work: (s, v) => {
     const [rk, rv, group] = [field(s, 'rankK'), field(s, 'rankV'), field(s, 'group')];

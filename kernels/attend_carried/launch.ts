@@ -1,7 +1,4 @@
 /** Attention of a chunk in several calls: attend_carried.wgsl. */
-import type { PrefillOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
-import type { OperationPlan } from '../host/plan.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
 import { planChunk } from '../shared/attention/prefill.launch.js';
@@ -13,11 +10,9 @@ export const attendsToItself = ({ variant }: KernelCall): boolean => variant.end
  * Buffers: those of attend_prefill, of which `output` is also read where attention continues an earlier call, and
  * statistics.
  */
-function planAttendCarried(call: KernelCall, options: PrefillOptions = {}, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { prefill: options = {}, tuning }) => {
   const own = attendsToItself(call);
   return planChunk(call, options, tuning, { own, carries: true, carried: options.carried ?? !own });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAttendCarried(call, o.prefill, o.tuning),
 };
+
+export const launch: Launch = { plan };

@@ -1,7 +1,7 @@
 import { spec as attend } from '../attend/terms.js';
 import { spec as attendPrefill } from '../attend_prefill/terms.js';
 import { unpacking } from '../shared/attention/attention.terms.js';
-import { field, STORAGES, storedIn, type KernelSpec, type Shape } from '../spec.js';
+import { field, STORAGES, storedIn, launchAnd, type KernelSpec, type Shape } from '../spec.js';
 import { tunedPrefill, type TunedCall } from '../tuned.js';
 
 /**
@@ -13,12 +13,8 @@ export const spec: KernelSpec<(typeof attendPrefill.dims)[number] | 'groupSize'>
   dims: [...attendPrefill.dims, 'groupSize'],
   variants: [...STORAGES, ...attendPrefill.variants.map((v) => `${v}+own`)],
   work: (s, v) => {
-    const [tokens, context, key, value] = [
-      field(s, 'queries'),
-      field(s, 'context'),
-      field(s, 'keyWidth'),
-      field(s, 'valueWidth'),
-    ];
+    const [tokens, context] = [field(s, 'queries'), field(s, 'context')];
+    const [key, value] = [field(s, 'keyWidth'), field(s, 'valueWidth')];
     const own = v.endsWith('+own');
     const rows = field(s, 'sequences') * field(s, 'kvHeads');
     const queries = rows * field(s, 'group') * tokens;
@@ -33,10 +29,7 @@ export const spec: KernelSpec<(typeof attendPrefill.dims)[number] | 'groupSize'>
       matrixFlops: product,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.flops, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'flops', 'writeBytes'),
   tuned: (s, v) =>
     field(s, 'queries') === 1 ? tunedToken(s, v) : tunedPrefill(s, spec.work(s, v).matrixFlops, v.endsWith('+own')),
 };

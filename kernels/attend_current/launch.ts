@@ -1,27 +1,21 @@
 /** The current token's exact key and value: attend_current.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import type { Placement as Vectors } from '../placement.js';
-import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, type BufferPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
+import { contentWidth } from '../shared/attention/prefill.launch.js';
 
 /**
  * Buffers: output (o in, y out), stats (m, l; in and out), valueMeans, queries, newKeys, newValues; keyMeans for
  * `absorbed`; branchQueries, branchKeys with a branch, which is part of the shape's key width.
  */
-function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { current: options = ALONE, tuning }) => {
   const s = shapeOf<'attend_current'>(call);
   const absorbed = call.variant === 'absorbed';
   const { branch } = options;
-  const content = s.keyWidth - (branch?.width ?? 0);
-  requireShape(
-    content > 0,
-    `attend_current: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`,
-  );
+  const kvHeads = options.heads / options.group;
+  const content = contentWidth(call, s.keyWidth, kvHeads, branch);
   const workgroup = tuned(tuning, 'workgroup', WORKGROUP);
   const current = currentOperands(call.kernel, {
     ...options,
@@ -30,21 +24,10 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
     keyWidth: content,
     valueWidth: s.valueWidth,
   });
-  const kvHeads = options.heads / options.group;
   const sequences = s.rows / options.heads;
-  requireShape(
-    branch === undefined || branch.heads === 1 || branch.heads === kvHeads,
-    `attend_current: a branch has 1 key or one a KV head (${kvHeads}), not ${branch?.heads ?? 0}`,
-  );
-  const keyMeans: BufferPlan[] = absorbed
-    ? [{ name: 'keyMeans', role: 'input', content: 'f32', bytes: kvHeads * content * 4 }]
-    : [];
-  const reach = (name: string, at: Vectors, width: number): BufferPlan => ({
-    name,
-    role: 'input',
-    content: 'f32',
-    bytes: (at.offset + (sequences - 1) * at.stride + width) * 4,
-  });
+  const keyMeans: BufferPlan[] = absorbed ? [f32('keyMeans', 'input', kvHeads * content)] : [];
+  const reach = (name: string, at: Vectors, width: number): BufferPlan =>
+    f32(name, 'input', at.offset + (sequences - 1) * at.stride + width);
   const branches = branch
     ? [
         reach('branchQueries', branch.queries, (options.heads - 1) * branch.queries.head + branch.width),
@@ -53,9 +36,9 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
     : [];
   return oneStep({
     buffers: [
-      { name: 'output', role: 'state', content: 'f32', bytes: s.rows * s.valueWidth * 4 },
-      { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'valueMeans', role: 'input', content: 'f32', bytes: kvHeads * s.valueWidth * 4 },
+      f32('output', 'state', s.rows * s.valueWidth),
+      f32('stats', 'state', 2 * s.rows, { positive: true }),
+      f32('valueMeans', 'input', kvHeads * s.valueWidth),
       ...current.buffers,
       ...keyMeans,
       ...branches,
@@ -86,8 +69,6 @@ function planCurrent(call: KernelCall, options: CurrentOptions = ALONE, tuning?:
     workgroups: rowGrid(s.rows),
     tuning: { workgroup },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planCurrent(call, o.current, o.tuning),
 };
+
+export const launch: Launch = { plan };

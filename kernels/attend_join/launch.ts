@@ -1,27 +1,24 @@
 /** The join of two parts of attention: attend_join.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output (o in, y out), stats (m, l; in and out), latent, latentStats, valueMeans. */
-function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): OperationPlan {
+const plan: Launch['plan'] = (call, { current: { heads, group } = ALONE }) => {
   const s = shapeOf<'attend_join'>(call);
   requireShape(
     s.rows % heads === 0 && heads % group === 0,
     `attend_join: ${s.rows} rows of ${heads} heads in groups of ${group} do not divide`,
   );
-  const bytes = s.rows * s.width * 4;
   return oneStep({
     buffers: [
-      { name: 'output', role: 'state', content: 'f32', bytes },
-      { name: 'stats', role: 'state', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'latent', role: 'input', content: 'f32', bytes },
-      { name: 'latentStats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'valueMeans', role: 'input', content: 'f32', bytes: (heads / group) * s.width * 4 },
+      f32('output', 'state', s.rows * s.width),
+      f32('stats', 'state', 2 * s.rows, { positive: true }),
+      f32('latent', 'input', s.rows * s.width),
+      f32('latentStats', 'input', 2 * s.rows, { positive: true }),
+      f32('valueMeans', 'input', (heads / group) * s.width),
     ],
     source: 'attend_join',
     constants: { WG: WORKGROUP },
@@ -29,6 +26,6 @@ function planJoin(call: KernelCall, { heads, group }: CurrentOptions = ALONE): O
     workgroups: rowGrid(s.rows),
     tuning: { workgroup: WORKGROUP },
   });
-}
+};
 
-export const launch: Launch = { plan: (call, o) => planJoin(call, o.current) };
+export const launch: Launch = { plan };

@@ -1,14 +1,11 @@
 /** The merge of split partials: attend_merge.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE, WORKGROUP, currentOperands, rowGrid } from '../shared/attention/current.launch.js';
 
 /** Buffers: partials, output, stats; for `current` also queries, newKeys, newValues. */
-function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { current: options = ALONE, tuning }) => {
   const withCurrent = call.variant === 'current';
   const s = shapeOf<'attend_merge'>(call, ...(withCurrent ? [] : (['keyWidth'] as const)));
   const { firstRow = 0 } = options;
@@ -21,15 +18,9 @@ function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: T
   });
   return oneStep({
     buffers: [
-      {
-        name: 'partials',
-        role: 'stream',
-        content: 'f32',
-        positive: true,
-        bytes: s.rows * s.splits * (s.width + 2) * 4,
-      },
-      { name: 'output', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * s.width * 4 },
-      { name: 'stats', role: 'output', content: 'f32', bytes: (firstRow + s.rows) * 8 },
+      f32('partials', 'stream', s.rows * s.splits * (s.width + 2), { positive: true }),
+      f32('output', 'output', (firstRow + s.rows) * s.width),
+      f32('stats', 'output', 2 * (firstRow + s.rows)),
       ...(withCurrent ? current.buffers : []),
     ],
     source: 'attend_merge',
@@ -44,9 +35,9 @@ function planMerge(call: KernelCall, options: CurrentOptions = ALONE, tuning?: T
     workgroups: rowGrid(s.rows),
     tuning: { workgroup },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planMerge(call, o.current, o.tuning),
+  plan,
   tunables: [{ name: 'workgroup', values: [32, 64, 128] }],
 };

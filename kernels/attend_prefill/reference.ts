@@ -1,31 +1,22 @@
 /** The float64 reference of attend_prefill, and the comparison of its outputs with it. */
-import type { ChunkSpan } from '../attention-options.js';
-import type { Checker } from '../reference.js';
+import { dim, type Checker } from '../reference.js';
 import { weightedSum } from '../shared/attention/attention.reference.js';
-import {
-  chunkRow,
-  queryRows,
-  scoresOf,
-  type ChunkOperands,
-  type QueryPlace,
-} from '../shared/attention/prefill.reference.js';
-import type { Shape } from '../spec.js';
+import { chunkRow, queryRows, scoresOf } from '../shared/attention/prefill.reference.js';
 
-/** Without rows beyond the tokens of a shorter sequence, which nothing writes. */
+/**
+ * Each query head and token of a chunk attends to the tokens before it and to itself. Without rows beyond the tokens of
+ * a shorter sequence, which nothing writes.
+ */
 export const reference: Checker = {
   outputs: ['output'],
   rows: queryRows,
   row: (s, row) => {
     const { at, span, output, operands } = chunkRow(s, row, true);
+    if (at.token >= span.tokens) return { expected: [], actual: () => NaN };
+    const { scores, value } = scoresOf(s.call.shape, operands, span.before + at.token + 1, at);
     return {
-      expected: at.token < span.tokens ? attendChunkRow(s.call.shape, operands, span, at) : [],
+      expected: weightedSum(scores, dim(s.call.shape, 'valueWidth'), value),
       actual: (i) => s.output('output')(output + i),
     };
   },
 };
-
-/** Output of one query head and token of a chunk: it attends to the tokens before it and to itself. */
-function attendChunkRow(shape: Shape, operands: ChunkOperands, span: ChunkSpan, at: QueryPlace): number[] {
-  const { scores, value } = scoresOf(shape, operands, span.before + at.token + 1, at);
-  return weightedSum(scores, shape.valueWidth as number, value);
-}

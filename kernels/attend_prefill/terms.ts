@@ -1,4 +1,4 @@
-import { field, storageOfVariant, storedBytes, type KernelSpec } from '../spec.js';
+import { field, storageOfVariant, storedBytes, launchAnd, type KernelSpec } from '../spec.js';
 import { tunedPrefill } from '../tuned.js';
 
 /**
@@ -9,12 +9,8 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'group' | 'queries' | 'c
   dims: ['sequences', 'kvHeads', 'group', 'queries', 'context', 'keyWidth', 'valueWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {
-    const [tokens, context, key, value] = [
-      field(s, 'queries'),
-      field(s, 'context'),
-      field(s, 'keyWidth'),
-      field(s, 'valueWidth'),
-    ];
+    const [tokens, context] = [field(s, 'queries'), field(s, 'context')];
+    const [key, value] = [field(s, 'keyWidth'), field(s, 'valueWidth')];
     const heads = field(s, 'sequences') * field(s, 'kvHeads');
     const scores = tokens * context + (tokens * (tokens + 1)) / 2;
     const product = heads * field(s, 'group') * scores * 2 * (key + value);
@@ -28,9 +24,6 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'group' | 'queries' | 'c
       matrixFlops: product,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.flops, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'flops', 'writeBytes'),
   tuned: (s, v) => tunedPrefill(s, spec.work(s, v).matrixFlops, true, v === 'f8'),
 };

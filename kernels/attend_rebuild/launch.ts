@@ -1,13 +1,10 @@
 /** Split-KV decode attention over latents with K rebuilt and rotated inside: attend_rebuild.wgsl. */
-import type { AttendRebuildOptions, RunOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
-import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { f32, oneStep, stored } from '../host/plan.js';
+import { rotaryTable } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { foldOf, pinnedPositions } from '../shared/attention/fold.launch.js';
+import { foldOf, pinnedPositions, requireLatentHeads } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import { evenRow } from '../spec.js';
 import { ownTokens, unitsAtOnce } from './terms.js';
@@ -24,19 +21,12 @@ const MOST_WEIGHT_VECS = 32;
  * turns.
  * @throws GpuError for a shape that the kernel does not handle
  */
-function planAttendRebuild(
-  call: KernelCall,
-  rotary: RotaryOptions,
-  options: AttendRebuildOptions = {},
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, o) => {
+  const { run = {}, tuning } = o;
+  const rotary = rotaryOf(call, o);
   const s = shapeOf<'attend_rebuild'>(call, 'groupSize');
   requireEven(call, s, 'headDim');
-  requireShape(
-    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
-    `attend_rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
-  );
+  requireLatentHeads(call, s);
   requireShape(
     !run.pinnedQuery,
     'attend_rebuild: pinned tokens take their distance from their positions, not from a second query',
@@ -55,28 +45,23 @@ function planAttendRebuild(
     `attend_rebuild: ${tokens} tokens of ${keyEach} units a thread want more registers than there are`,
   );
   const whole = s.rankK % readUnit(fold.keys) === 0 && each % keyEach === 0;
-  const uniforms = fold.uniforms(options.scale ?? s.headDim ** -0.5, {
+  const uniforms = fold.uniforms(o.scale ?? s.headDim ** -0.5, {
     head_pairs: s.headDim / 2,
-    adjacent_pairs: options.pairing === 'adjacent' ? 1 : 0,
-    positions_by_head: options.positionsByHead ? 1 : 0,
+    adjacent_pairs: o.pairing === 'adjacent' ? 1 : 0,
+    positions_by_head: o.positionsByHead ? 1 : 0,
   });
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
+      f32('queries', 'input', s.sequences * s.kvHeads * s.group * s.headDim),
       ...Object.values(buffers),
       pinnedPositions(
-        s.sequences * (options.positionsByHead ? s.kvHeads : 1),
+        s.sequences * (o.positionsByHead ? s.kvHeads : 1),
         fold.capacity,
         run.pinned ?? 0,
         rotary.positions,
       ),
-      {
-        name: 'weights',
-        role: 'input',
-        content: 'f16',
-        bytes: Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16,
-      },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      stored('weights', 'input', 'f16', Math.ceil((s.kvHeads * s.headDim * evenRow(s.rankK)) / 8) * 16),
+      f32('means', 'input', s.kvHeads * s.headDim),
       rotaryTable(s.headDim, rotary),
     ],
     source: 'attend_rebuild',
@@ -90,10 +75,10 @@ function planAttendRebuild(
     workgroups: fold.workgroups,
     tuning: { ...launch, tokens },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planAttendRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  plan,
   tunables: [
     { name: 'workgroup', values: [64, 128] },
     { name: 'wide', values: [2, 4, 8] },

@@ -1,14 +1,14 @@
 /** The float64 reference of attend_rebuild, and the comparison of its outputs with it. */
 import { rotaryFrequencies } from '../host/rotary.js';
+import type { ShapeOf } from '../registry.js';
 import { dim, type Checker, type Scalars } from '../reference.js';
 import {
+  attendedRow,
   cachedRows,
   queryHeads,
   runOf,
-  weightedSum,
   withScores,
   type CachedRows,
-  type Dims,
   type Run,
 } from '../shared/attention/attention.reference.js';
 import {
@@ -57,10 +57,7 @@ export function attendLatentRow(
   head: number,
   pinnedPosition: (kvRow: number, slot: number) => number,
 ): { output: number[]; scores: Map<number, number> } {
-  const { kvHeads, latentHeads, group, rankK, rankV, headDim } = shape as Dims as Record<
-    'kvHeads' | 'latentHeads' | 'group' | 'rankK' | 'rankV' | 'headDim',
-    number
-  >;
+  const { kvHeads, latentHeads, group, rankK, rankV, headDim } = shape as ShapeOf<'attend_rebuild'>;
   const kvRow = Math.floor(head / group);
   const sequence = Math.floor(kvRow / kvHeads);
   const row = latentHeads === 1 ? sequence : kvRow;
@@ -78,6 +75,5 @@ export function attendLatentRow(
     for (let i = 0; i < headDim; i++) dot += (q[i] as number) * (k[i] as number);
     return scale * dot;
   });
-  const output = weightedSum(scores, rankV, (t, i) => caches.values(row, (tokens[t] as { slot: number }).slot, i));
-  return { output, scores: new Map(tokens.map((t, i) => [t.slot, scores[i] as number])) };
+  return attendedRow(tokens, scores, rankV, (slot, i) => caches.values(row, slot, i));
 }

@@ -1,13 +1,10 @@
 /** Split-KV decode attention over rows of residual-quant: attend_residual.wgsl. */
-import type { ResidualOptions } from '../cache-options.js';
-import type { RunOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { f32, oneStep, type BufferPlan, type Uniforms } from '../host/plan.js';
 import { dimensions, shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
 import type { KernelCall } from '../registry.js';
-import { foldOf } from '../shared/attention/fold.launch.js';
+import { FOLD_TUNABLES, foldOf } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import {
   anchorGroupOf,
@@ -53,12 +50,7 @@ function rowUniforms(tile: ResidualTile, { headDim }: ResidualRow, loop: number)
 }
 
 /** Buffers: queries, keys, values, partials, spans, scores (a few bytes that are not written). */
-function planAttendResidual(
-  call: KernelCall,
-  own: ResidualOptions = {},
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, { residual: own = {}, run = {}, tuning }) => {
   const s = shapeOf<'attend_residual'>(call);
   const row = residualRowOf(call);
   const loop = call.variant === 'anchor' ? row.loops - 1 : (own.loop ?? 0);
@@ -78,7 +70,7 @@ function planAttendResidual(
   const uniforms = rowUniforms(tile, row, loop);
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.sequences * s.kvHeads * s.group * s.headDim * 4 },
+      f32('queries', 'input', s.sequences * s.kvHeads * s.group * s.headDim),
       rows('keys'),
       rows('values'),
       buffers.partials,
@@ -100,13 +92,6 @@ function planAttendResidual(
     workgroups: fold.workgroups,
     tuning: { ...launch },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAttendResidual(call, o.residual, o.run, o.tuning),
-  tunables: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [2, 4, 8] },
-    { name: 'stream', values: [8, 32] },
-  ],
 };
+
+export const launch: Launch = { plan, tunables: FOLD_TUNABLES };

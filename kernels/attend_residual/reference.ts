@@ -1,6 +1,6 @@
 /** The float64 reference of attend_residual, and the comparison of its outputs with it. */
 import { loopsRow } from '../../src/gpu/residual-layout.js';
-import { dim, type Checker, type Subject } from '../reference.js';
+import { dimsOf, type Checker, type Subject } from '../reference.js';
 import { merged, queryHeads, runOf, weightedSum, type CachedRows } from '../shared/attention/attention.reference.js';
 import { residualRowOf } from './launch.js';
 
@@ -17,17 +17,16 @@ export const reference: Checker = {
   outputs: ['partials'],
   rows: queryHeads,
   row: (s, head) => {
-    const { shape, variant } = s.call;
-    const [d, loops] = [dim(shape, 'headDim'), dim(shape, 'loops')];
+    const { headDim: d, loops, group, kvHeads } = dimsOf<'attend_residual'>(s);
     const run = runOf(s);
-    const loop = variant === 'anchor' ? loops - 1 : (s.options.residual?.loop ?? 0);
+    const loop = s.call.variant === 'anchor' ? loops - 1 : (s.options.residual?.loop ?? 0);
     const caches = rowsRead.get(s) ?? {
       keys: loopRows(s, 'keys', loop, run.capacity),
       values: loopRows(s, 'values', loop, run.capacity),
     };
     rowsRead.set(s, caches);
-    const row = Math.floor(head / dim(shape, 'group'));
-    const tokens = run.tokens(Math.floor(row / dim(shape, 'kvHeads')));
+    const row = Math.floor(head / group);
+    const tokens = run.tokens(Math.floor(row / kvHeads));
     const query = s.input('queries');
     const scores = Float64Array.from(tokens, ({ slot }) => {
       let dot = 0;

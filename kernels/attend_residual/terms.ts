@@ -1,5 +1,4 @@
-import { attendTerms, partialBytes, queries, rows } from '../shared/attention/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
+import { attendTerms, partialBytes, queries, rows, threadsOf } from '../shared/attention/attention.terms.js';
 import { anchorGroupOf, RESIDUAL_BITS } from '../shared/cache/residual.layout.js';
 import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
@@ -21,17 +20,9 @@ function bytesRead(s: Shape, variant: string): number {
 }
 
 function executed(s: Shape, v: string): { operations: number; begun: number } {
-  const [d, group] = [field(s, 'headDim'), field(s, 'group')];
-  const widths = { keyWidth: d, valueWidth: d, group };
-  const lanes = lanesOf(ROWS_LIKE, widths);
-  const wide = wideOf(ROWS_LIKE, widths, lanes);
-  const held = 2 * unitsEach({ storage: ROWS_LIKE, width: d }, wide) * readUnit({ storage: ROWS_LIKE });
-  const rowsRead = field(s, 'sequences') * field(s, 'kvHeads') * Math.ceil(group / lanes);
-  const tokens = rowsRead * field(s, 'context');
-  return {
-    operations: tokens * wide * held * (2 * lanes + flopsOf(v)),
-    begun: rowsRead * field(s, 'splits') * DEFAULT_WORKGROUP * lanes * held,
-  };
+  const [d, kvHeads, group] = [field(s, 'headDim'), field(s, 'kvHeads'), field(s, 'group')];
+  const { lanes, wide, held, rowsRead, begun } = threadsOf(s, ROWS_LIKE, { kvHeads, group }, [d, d]);
+  return { operations: rowsRead * field(s, 'context') * wide * held * (2 * lanes + flopsOf(v)), begun };
 }
 
 /**

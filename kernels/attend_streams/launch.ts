@@ -1,13 +1,9 @@
 /** Split-KV decode attention over rows of flashloop: attend_streams.wgsl. */
-import type { RunOptions } from '../attention-options.js';
-import type { StreamsOptions } from '../cache-options.js';
-import type { Tuning } from '../options.js';
-import { cacheBytes, rowLayout } from '../host/cache-layout.js';
-import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../host/plan.js';
+import { cached, rowLayout } from '../host/cache-layout.js';
+import { f32, oneStep, u32, type BufferPlan, type Uniforms } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
+import { FOLD_TUNABLES, foldOf, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
 import { unitsEach, unitsOf } from '../shared/attention/fold.terms.js';
 import { streamsRowOf, streamsRowWords, streamsUniforms } from '../shared/cache/streams.launch.js';
 import { headsOf, ROWS_LIKE } from './terms.js';
@@ -17,19 +13,14 @@ function firstTokens(heads: number, words: number, context: number): BufferPlan 
   // Read 16 bytes at a time.
   const length = Math.ceil((heads * words) / 4) * 4;
   const data = () => Uint32Array.from({ length }, (_, i) => (i % words === 0 ? context : (i % words) - 1));
-  return { name: 'chosen', role: 'table', content: 'u32', bytes: 4 * length, data };
+  return u32('chosen', 'table', length, { data });
 }
 
 /**
  * Buffers: queries, keys, values, partials, spans (packed and exact tokens), scores (a few bytes unless they are
  * written), chosen (lists of `chosen`; else a few bytes that are not read), tailKeys, tailValues.
  */
-function planAttendStreams(
-  call: KernelCall,
-  own: StreamsOptions = {},
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, { streams: own = {}, run = {}, tuning }) => {
   const s = shapeOf<'attend_streams'>(call, 'packedRows', 'tail');
   const chosen = call.variant === 'chosen';
   const row = streamsRowOf(call, own.loops ?? s.loops);
@@ -45,16 +36,11 @@ function planAttendStreams(
   const { listWords = 1 + s.context, firstList = 0, tailSlots = fold.capacity } = own;
   const rows = s.sequences * s.kvHeads;
   const like = { storage: ROWS_LIKE, width: s.headDim } as const;
-  const cached = (axis: 'keys' | 'values'): BufferPlan => ({
+  const packed = (axis: 'keys' | 'values'): BufferPlan => ({
     ...fold.buffers[axis],
     bytes: 4 * rows * Math.max(4, streamsRowWords(row, axis, fold.capacity)),
   });
-  const tail = (name: string): BufferPlan => ({
-    name,
-    role: 'stream',
-    content: 'f16',
-    bytes: cacheBytes(rowLayout(ROWS_LIKE, s.headDim), tailSlots, rows),
-  });
+  const tail = (name: string): BufferPlan => cached(name, 'stream', rowLayout(ROWS_LIKE, s.headDim), tailSlots, rows);
   const shape = (axis: 'keys' | 'values'): Uniforms => ({
     streams: streamsUniforms(row, axis, fold.capacity),
     units: unitsOf(like),
@@ -68,12 +54,12 @@ function planAttendStreams(
   });
   const lists: BufferPlan = chosen
     ? firstTokens(firstList + heads, listWords, s.context)
-    : { name: 'chosen', role: 'input', content: 'u32', bytes: 16, below: 1 };
+    : u32('chosen', 'input', 4, { below: 1 });
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: heads * s.headDim * 4 },
-      cached('keys'),
-      cached('values'),
+      f32('queries', 'input', heads * s.headDim),
+      packed('keys'),
+      packed('values'),
       fold.buffers.partials,
       spansBuffer(spans),
       fold.buffers.scores,
@@ -101,13 +87,6 @@ function planAttendStreams(
     workgroups: fold.workgroups,
     tuning: { ...fold.launch },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planAttendStreams(call, o.streams, o.run, o.tuning),
-  tunables: [
-    { name: 'workgroup', values: [64, 128, 256] },
-    { name: 'wide', values: [2, 4, 8] },
-    { name: 'stream', values: [8, 32] },
-  ],
 };
+
+export const launch: Launch = { plan, tunables: FOLD_TUNABLES };

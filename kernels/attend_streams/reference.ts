@@ -1,7 +1,7 @@
 /** The float64 reference of attend_streams, and the comparison of its outputs with it. */
 import { cacheRow } from '../host/cache-layout.js';
 import { bufferOf } from '../host/plan.js';
-import { dim, type Checker, type Subject } from '../reference.js';
+import { dimsOf, type Checker, type Subject } from '../reference.js';
 import {
   queryHeads,
   runOf,
@@ -16,7 +16,7 @@ import { ROWS_LIKE } from './terms.js';
 
 /** Rows by their positions. @param packed tokens of the sequence that are */
 function rowsOf(s: Subject, axis: 'keys' | 'values', capacity: number, packed: number): CachedRows {
-  const [loops, d] = [dim(s.call.shape, 'loops'), dim(s.call.shape, 'headDim')];
+  const { loops, headDim: d } = dimsOf<'attend_streams'>(s);
   const { tailSlots = capacity, loops: all = loops } = s.options.streams ?? {};
   const streams = storedCodes(s.inputWords(axis), streamsRowOf(s.call, all), axis, capacity);
   const tail = axis === 'keys' ? 'tailKeys' : 'tailValues';
@@ -29,24 +29,20 @@ export const reference: Checker = {
   outputs: ['partials', 'scores'],
   rows: queryHeads,
   row: (s, head) => {
-    const { shape, variant } = s.call;
-    const d = dim(shape, 'headDim');
+    const { headDim: d, group, kvHeads, context } = dimsOf<'attend_streams'>(s);
+    const chosen = s.call.variant === 'chosen';
     const run = runOf(s);
-    const row = Math.floor(head / dim(shape, 'group'));
-    const sequence = Math.floor(row / dim(shape, 'kvHeads'));
+    const row = Math.floor(head / group);
+    const sequence = Math.floor(row / kvHeads);
     const { pinned, ring } = run.span(sequence);
-    const { listWords = 1 + dim(shape, 'context'), firstList = 0 } = s.options.streams ?? {};
-    const lists = variant === 'chosen' ? bufferOf(s.plan, 'chosen').data?.() : undefined;
+    const { listWords = 1 + context, firstList = 0 } = s.options.streams ?? {};
+    const lists = chosen ? bufferOf(s.plan, 'chosen').data?.() : undefined;
     const list = (i: number): number => lists?.[(firstList + head) * listWords + i] as number;
-    const positions =
-      variant === 'chosen'
-        ? Array.from({ length: list(0) & 0x7fffffff }, (_, i) => list(1 + i))
-        : Array.from({ length: pinned + ring }, (_, i) => i);
-    const capacity = s.options.run?.capacity ?? 32 * Math.ceil(dim(shape, 'context') / 32);
-    const [keys, values] = (['keys', 'values'] as const).map((axis) => rowsOf(s, axis, capacity, pinned)) as [
-      CachedRows,
-      CachedRows,
-    ];
+    const positions = chosen
+      ? Array.from({ length: list(0) & 0x7fffffff }, (_, i) => list(1 + i))
+      : Array.from({ length: pinned + ring }, (_, i) => i);
+    const capacity = s.options.run?.capacity ?? 32 * Math.ceil(context / 32);
+    const [keys, values] = [rowsOf(s, 'keys', capacity, pinned), rowsOf(s, 'values', capacity, pinned)];
     const query = s.input('queries');
     const scores = Float64Array.from(positions, (position) => {
       let dot = 0;

@@ -1,5 +1,4 @@
-import { attendTerms, partialBytes, queries } from '../shared/attention/attention.terms.js';
-import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from '../shared/attention/fold.terms.js';
+import { attendTerms, partialBytes, queries, threadsOf, type Heads } from '../shared/attention/attention.terms.js';
 import { field, UNPACK_FLOPS, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
@@ -9,7 +8,7 @@ export const ROWS_LIKE = 'f16';
 const SUM_FLOPS = 6;
 
 /** Query heads that read rows together: those of a KV head, unless each reads tokens of its own. */
-export const headsOf = (s: Shape, v: string): { kvHeads: number; group: number } =>
+export const headsOf = (s: Shape, v: string): Heads =>
   v === 'chosen'
     ? { kvHeads: field(s, 'kvHeads') * field(s, 'group'), group: 1 }
     : { kvHeads: field(s, 'kvHeads'), group: field(s, 'group') };
@@ -19,50 +18,36 @@ const bytesRead = (s: Shape): number =>
   field(s, 'headDim') * (field(s, 'packedRows') * (0.5 + 4 / field(s, 'packGroup')) + 2 * field(s, 'tail'));
 
 function executed(s: Shape, v: string): { operations: number; begun: number } {
-  const [d, { kvHeads, group }] = [field(s, 'headDim'), headsOf(s, v)];
-  const widths = { keyWidth: d, valueWidth: d, group };
-  const lanes = lanesOf(ROWS_LIKE, widths);
-  const wide = wideOf(ROWS_LIKE, widths, lanes);
-  const held = 2 * unitsEach({ storage: ROWS_LIKE, width: d }, wide) * readUnit({ storage: ROWS_LIKE });
-  const rowsRead = field(s, 'sequences') * kvHeads * Math.ceil(group / lanes);
+  const d = field(s, 'headDim');
+  const { lanes, wide, held, rowsRead, begun } = threadsOf(s, ROWS_LIKE, headsOf(s, v), [d, d]);
   return {
     operations:
       rowsRead * wide * held * (field(s, 'context') * 2 * lanes + field(s, 'packedRows') * (UNPACK_FLOPS + SUM_FLOPS)),
-    begun: rowsRead * field(s, 'splits') * DEFAULT_WORKGROUP * lanes * held,
+    begun,
   };
 }
+
+const DIMS = [
+  'sequences',
+  'kvHeads',
+  'group',
+  'context',
+  'headDim',
+  'loops',
+  'anchorBits',
+  'packGroup',
+  'packedRows',
+  'tail',
+  'splits',
+] as const;
 
 /**
  * Split-KV decode attention of one new token over rows of flashloop. `context`: tokens, of all heads or of each query
  * head's choice (`chosen`); `loops`: streams that are added up; `packedRows`: rows of streams that a head reads,
  * counted in 4 bits; `tail`: exact rows; `packGroup`: scalars of a pair. `+scores` also writes every score.
  */
-export const spec: KernelSpec<
-  | 'sequences'
-  | 'kvHeads'
-  | 'group'
-  | 'context'
-  | 'headDim'
-  | 'loops'
-  | 'anchorBits'
-  | 'packGroup'
-  | 'packedRows'
-  | 'tail'
-  | 'splits'
-> = {
-  dims: [
-    'sequences',
-    'kvHeads',
-    'group',
-    'context',
-    'headDim',
-    'loops',
-    'anchorBits',
-    'packGroup',
-    'packedRows',
-    'tail',
-    'splits',
-  ],
+export const spec: KernelSpec<(typeof DIMS)[number]> = {
+  dims: DIMS,
   variants: ['all', 'all+scores', 'chosen'],
   work: (s, v) => {
     const [d, { kvHeads }] = [field(s, 'headDim'), headsOf(s, v)];

@@ -1,14 +1,11 @@
 /** Basis vectors of every block of a ring: block_basis.wgsl, after block_vectors. */
-import type { RunOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
-import { rotaryFrequencies, type RotaryOptions } from '../host/rotary.js';
+import { f32, oneStep } from '../host/plan.js';
+import { rotaryFrequencies, turns } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { psiTable } from '../shared/block/block-basis.js';
 import { blockComponents } from '../block_vectors/terms.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { basisBuffer, basisOf, reachOf, table } from '../shared/block/block.launch.js';
 import { spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
 import { BLOCKS_EACH } from './terms.js';
@@ -19,24 +16,14 @@ const MOST_EACH = 8;
 /** Positions of a row of the kernels' fine table of angles. */
 const FINE = 1024;
 
-/** (cos, sin) by [row][pair] of angles θ_m · position(row), from float64. */
-function turns(rows: number, theta: Float64Array, position: (row: number) => number): Float32Array<ArrayBuffer> {
-  const table = new Float32Array(2 * rows * theta.length);
-  for (let r = 0; r < rows; r++) {
-    theta.forEach((t, m) => {
-      table[2 * (r * theta.length + m)] = Math.cos(t * position(r));
-      table[2 * (r * theta.length + m) + 1] = Math.sin(t * position(r));
-    });
-  }
-  return table;
-}
-
 /**
  * Basis vectors of every block of a sequence's ring: block_basis.wgsl, after block_vectors. Buffers: vectors,
  * spans, basis; tables angles, psi.
  * @throws GpuError for a block size that there is not, or another number of functions than the rotary base takes
  */
-function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions = {}, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, o) => {
+  const { run = {}, tuning } = o;
+  const rotary = rotaryOf(call, o);
   const s = shapeOf<'block_basis'>(call);
   requireEven(call, s, 'headDim');
   const basis = basisOf(call, rotary, s.headDim, s.blockTokens);
@@ -45,22 +32,18 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
   const { blocks, positions } = reachOf(run, s.sequences, s.context, s.blockTokens);
   const rows = Math.ceil(Math.max(positions, rotary.positions) / FINE);
   const theta = rotaryFrequencies(rotary.ropeBase, s.headDim);
+  /** Of a row of the table of angles. */
+  const position = (r: number): number =>
+    r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE;
   const workgroup = tuned(tuning, 'workgroup', 32);
   const each = tuned(tuning, 'each', BLOCKS_EACH);
   requireShape(each <= MOST_EACH, `block_basis: a thread takes at most ${MOST_EACH} blocks, not ${each}`);
   return oneStep({
     buffers: [
-      {
-        name: 'vectors',
-        role: 'input',
-        content: 'f32',
-        bytes: s.sequences * s.heads * s.headDim * blockComponents(s.rankK) * 4,
-      },
+      f32('vectors', 'input', s.sequences * s.heads * s.headDim * blockComponents(s.rankK)),
       spansBuffer(spansOf(run, s.sequences, s.context)),
       table('angles', 2 * (FINE + 1 + rows) * pairs, () =>
-        turns(FINE + 1 + rows, theta, (r) =>
-          r < FINE ? r + half - 0.5 : r === FINE ? s.blockTokens : (r - FINE - 1) * FINE,
-        ),
+        turns(FINE + 1 + rows, pairs, (r, m) => position(r) * (theta[m] as number)),
       ),
       table('psi', Math.max(4, (pairs - exact) * 4 * psiQuads), () => psiTable(s.headDim, basis)),
       basisBuffer('output', s.sequences * s.heads, blocks, s.rankK, s.functions),
@@ -85,10 +68,10 @@ function planBlockBasis(call: KernelCall, rotary: RotaryOptions, run: RunOptions
     ],
     tuning: { workgroup, each },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planBlockBasis(call, rotaryOf(call, o), o.run, o.tuning),
+  plan,
   tunables: [
     { name: 'workgroup', values: [32, 64, 128] },
     { name: 'each', values: [1, 2, 4, 8] },

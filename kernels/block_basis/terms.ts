@@ -1,5 +1,5 @@
 import { blockComponents } from '../block_vectors/terms.js';
-import { field, padded, type KernelSpec, type Shape } from '../spec.js';
+import { field, padded, launchAnd, type KernelSpec, type Shape } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /**
@@ -58,10 +58,7 @@ export const spec: KernelSpec<
     };
   },
   executed: executedFlops,
-  terms: (s) => {
-    const w = spec.work(s, 'f32');
-    return [1, w.readBytes, w.writeBytes, executedFlops(s)];
-  },
+  terms: (s) => [...launchAnd(spec.work(s, 'f32'), 'readBytes', 'writeBytes'), executedFlops(s)],
   // The basis of a block is made on chip, where attention uses it.
   tuned: (s) => ({ ...unlisted('latent-attention', 0, { matrix: spec.work(s, 'f32').matrixFlops }), inside: true }),
 };

@@ -1,21 +1,13 @@
 /** Set-up of block-absorbed attention, once a query: block_vectors.wgsl. */
-import type { BlockVectorsOptions, Pairing } from '../attention-options.js';
-import type { Tuning } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored } from '../host/plan.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { evenRow } from '../spec.js';
 import { blockComponents } from './terms.js';
 
 /** Buffers: queries (rotated), weights (rows of an even number of halves), means, vectors. */
-function planBlockVectors(
-  call: KernelCall,
-  pairing: Pairing = 'half-split',
-  { group }: BlockVectorsOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, { pairing = 'half-split', blockVectors: { group } = {}, tuning }) => {
   const s = shapeOf<'block_vectors'>(call);
   requireEven(call, s, 'headDim');
   const shared = group ?? s.heads / s.kvHeads;
@@ -28,10 +20,10 @@ function planBlockVectors(
   const half = pairing === 'half-split';
   return oneStep({
     buffers: [
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.heads * s.headDim * 4 },
-      { name: 'weights', role: 'stream', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rankK) * 2 },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
-      { name: 'vectors', role: 'output', content: 'f32', bytes: s.heads * s.headDim * blockComponents(s.rankK) * 4 },
+      f32('queries', 'input', s.heads * s.headDim),
+      stored('weights', 'stream', 'f16', s.kvHeads * s.headDim * evenRow(s.rankK) * 2),
+      f32('means', 'input', s.kvHeads * s.headDim),
+      f32('vectors', 'output', s.heads * s.headDim * blockComponents(s.rankK)),
     ],
     source: 'block_vectors',
     element: 'f16',
@@ -46,9 +38,9 @@ function planBlockVectors(
     workgroups: [pairs, s.heads, 1],
     tuning: { workgroup },
   });
-}
+};
 
 export const launch: Launch = {
-  plan: (call, o) => planBlockVectors(call, o.pairing, o.blockVectors, o.tuning),
+  plan,
   tunables: [{ name: 'workgroup', values: [32, 64, 128] }],
 };

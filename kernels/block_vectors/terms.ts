@@ -1,4 +1,4 @@
-import { field, evenRow, type KernelSpec } from '../spec.js';
+import { field, evenRow, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /**
@@ -26,10 +26,10 @@ export const spec: KernelSpec<'heads' | 'kvHeads' | 'rankK' | 'headDim'> = {
     };
   },
   // A workgroup a pair of components of a head.
-  terms: (s) => {
-    const w = spec.work(s, 'f16');
-    return [1, w.readBytes, w.writeBytes, (field(s, 'heads') * field(s, 'headDim')) / 2];
-  },
+  terms: (s) => [
+    ...launchAnd(spec.work(s, 'f16'), 'readBytes', 'writeBytes'),
+    (field(s, 'heads') * field(s, 'headDim')) / 2,
+  ],
   tuned: (s) => {
     const { readBytes, flops } = spec.work(s, 'f16');
     return { ...unlisted('latent-attention', readBytes, { vector: flops }), inside: true };

@@ -1,16 +1,14 @@
 /** The choice of the tokens that later loops read: choose_order.wgsl, choose_keys.wgsl. */
-import type { ChooseKeysOptions } from '../cache-options.js';
 import { capacityOf } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type OperationPlan } from '../host/plan.js';
+import { f32, read, u32, write } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 
 const WORKGROUP = 64;
 
 /** Buffers: scores (in and out), queries, newKeys, spans, chosen. Without options a sequence has one query head. */
-function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { chooseKeys: options = {} }) => {
   const s = shapeOf<'choose_keys'>(call);
   const { heads = 1, group = 1, listWords = 1 + s.kept, firstList = 0 } = options;
   const capacity = capacityOf(options.capacity ?? s.context + 1);
@@ -23,17 +21,13 @@ function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): Oper
   const sequences = s.rows / heads;
   return {
     buffers: [
-      { name: 'scores', role: 'state', content: 'f32', bytes: s.rows * capacity * 4 },
-      { name: 'queries', role: 'input', content: 'f32', bytes: s.rows * s.width * 4 },
-      { name: 'newKeys', role: 'input', content: 'f32', bytes: 4 * (offset + (sequences - 1) * stride + kvWidth) },
-      {
-        name: 'spans',
-        role: 'table',
-        content: 'u32',
-        bytes: sequences * 16,
+      f32('scores', 'state', s.rows * capacity),
+      f32('queries', 'input', s.rows * s.width),
+      f32('newKeys', 'input', offset + (sequences - 1) * stride + kvWidth),
+      u32('spans', 'table', 4 * sequences, {
         data: () => Uint32Array.from({ length: 4 * sequences }, (_, i) => [0, 0, s.context, s.kept][i % 4] as number),
-      },
-      { name: 'chosen', role: 'output', content: 'u32', bytes: (firstList + s.rows) * listWords * 4 },
+      }),
+      u32('chosen', 'output', (firstList + s.rows) * listWords),
     ],
     steps: [
       {
@@ -63,8 +57,6 @@ function planChooseKeys(call: KernelCall, options: ChooseKeysOptions = {}): Oper
     ],
     tuning: { workgroup: WORKGROUP },
   };
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planChooseKeys(call, o.chooseKeys),
 };
+
+export const launch: Launch = { plan };

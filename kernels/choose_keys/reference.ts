@@ -1,14 +1,14 @@
 /** The float64 reference of choose_keys, and the comparison of its outputs with it. */
 import { capacityOf } from '../host/cache-layout.js';
-import { dim, type Checker } from '../reference.js';
+import { dim, dimsOf, type Checker } from '../reference.js';
 
 /** How many cached tokens are chosen, whether the current one is, and which. */
 export const reference: Checker = {
   outputs: ['chosen'],
   rows: (shape) => dim(shape, 'rows'),
   row: (s, row) => {
-    const { shape, options } = { shape: s.call.shape, options: s.options.chooseKeys ?? {} };
-    const [context, kept, width] = [dim(shape, 'context'), dim(shape, 'kept'), dim(shape, 'width')];
+    const { context, kept, width } = dimsOf<'choose_keys'>(s);
+    const options = s.options.chooseKeys ?? {};
     const { heads = 1, group = 1, listWords = 1 + kept, firstList = 0 } = options;
     const capacity = capacityOf(options.capacity ?? context + 1);
     const { offset, stride } = options.keys ?? { offset: 0, stride: (heads / group) * width };

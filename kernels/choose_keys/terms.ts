@@ -1,5 +1,5 @@
 import { CHOOSING_PASSES } from '../evict_prefill/terms.js';
-import { field, type KernelSpec } from '../spec.js';
+import { field, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /**
@@ -20,10 +20,7 @@ export const spec: KernelSpec<'rows' | 'context' | 'kept' | 'width'> = {
       matrixFlops: 0,
     };
   },
-  terms: (s, v) => {
-    const { readBytes, writeBytes } = spec.work(s, v);
-    return [1, readBytes, writeBytes, field(s, 'context')];
-  },
+  terms: (s, v) => [...launchAnd(spec.work(s, v), 'readBytes', 'writeBytes'), field(s, 'context')],
   // Scores are read once, and lists written.
   tuned: (s) => unlisted('small', field(s, 'rows') * 4 * (field(s, 'context') + field(s, 'kept'))),
 };

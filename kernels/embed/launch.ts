@@ -1,21 +1,17 @@
 /** Token embedding: embed.wgsl. */
-import type { PlacementOptions } from '../placement.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep, stored, u32 } from '../host/plan.js';
 import { bytesOfPairs, elementOf, requireEven, shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { grid, rowsOf } from '../shared/dense/rows.launch.js';
+import { rowsOf, strided } from '../shared/dense/rows.launch.js';
 
 /**
  * Buffers: tokens, embedding, output. The call does not say how long the table is.
- * @param columns the table lies [width][vocabulary, padded to even], as the weights of a tied output projection do
+ * With `embeddingColumns` it lies [width][vocabulary, padded to even], as the weights of a tied output projection do.
  */
-function planEmbed(
-  call: KernelCall,
-  vocabulary: number,
-  { output }: PlacementOptions = {},
-  columns = false,
-): OperationPlan {
+const plan: Launch['plan'] = (
+  call,
+  { vocabulary = DEFAULTS.vocabulary, placement: { output } = {}, embeddingColumns: columns = false },
+) => {
   const s = shapeOf<'embed'>({ ...call, variant: 'f16' });
   requireEven(call, s, 'width');
   const element = elementOf(call);
@@ -23,23 +19,20 @@ function planEmbed(
   const to = rowsOf(call, 'output', 'output', s.rows, s.width, output);
   return oneStep({
     buffers: [
-      { name: 'tokens', role: 'input', content: 'u32', bytes: s.rows * 4, below: vocabulary },
-      {
-        name: 'embedding',
-        role: 'input',
-        content: element,
-        bytes: (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element),
-      },
+      u32('tokens', 'input', s.rows, { below: vocabulary }),
+      stored(
+        'embedding',
+        'input',
+        element,
+        (columns ? s.width * Math.ceil(vocabulary / 2) : vocabulary * (s.width / 2)) * bytesOfPairs(element),
+      ),
       to.buffer,
     ],
     source: 'embed',
     element,
     uniforms: { count, pairs: s.width / 2, ...to.at, column_pairs: columns ? Math.ceil(vocabulary / 2) : 0 },
-    workgroups: grid(call.kernel, count, 128),
-    tuning: { workgroup: 128 },
+    ...strided(call, count, 128),
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planEmbed(call, o.vocabulary ?? DEFAULTS.vocabulary, o.placement, o.embeddingColumns),
 };
+
+export const launch: Launch = { plan };

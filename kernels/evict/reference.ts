@@ -1,6 +1,6 @@
 /** The float64 reference of evict, and the comparison of its outputs with it. */
 import { cacheRow, capacityOf } from '../host/cache-layout.js';
-import { dim, type Checker } from '../reference.js';
+import { dim, dimsOf, type Checker } from '../reference.js';
 import { storageOfVariant } from '../spec.js';
 
 /**
@@ -11,7 +11,7 @@ export const reference: Checker = {
   outputs: ['mass', 'keys', 'values'],
   rows: (shape) => dim(shape, 'rows'),
   row: (s, row) => {
-    const { context: pinned, width, groupSize } = s.call.shape as { context: number; width: number; groupSize: number };
+    const { context: pinned, width, groupSize } = dimsOf<'evict'>(s);
     if (s.options.evict) throw new Error('evict is verified with its own options only');
     const capacity = capacityOf(2 * pinned);
     const storage = storageOfVariant(s.call.variant);

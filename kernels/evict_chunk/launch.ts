@@ -1,15 +1,13 @@
 /** H2O: which tokens of a chunk and of the cache before it stay: evict_chunk.wgsl, evict_gather.wgsl. */
-import type { EvictChunkOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
-import { read, write, type BufferPlan, type OperationPlan, type Step } from '../host/plan.js';
+import { read, u32, write, type BufferPlan, type Step } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { EVICT_WORKGROUP } from '../evict_prefill/launch.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { choiceOf } from '../shared/cache/evict.launch.js';
 
 /** Buffers: those of evict_prefill, and sources [row][slot] (scratch). */
-function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { evictChunk: options = {} }) => {
   const s = shapeOf<'evict_chunk'>(call, 'groupSize');
   const choice = choiceOf(call, s, options);
   const { room, capacity, pinned, ring, heavy, firstRow } = choice;
@@ -42,19 +40,12 @@ function planEvictChunk(call: KernelCall, options: EvictChunkOptions = {}): Oper
     buffers: [...read('runMass'), ...write('mass', 'positions', 'sources')],
     workgroups: [s.rows, 1, 1],
   };
-  const sources: BufferPlan = {
-    name: 'sources',
-    role: 'scratch',
-    content: 'u32',
-    bytes: (firstRow + s.rows) * capacity * 4,
-  };
+  const sources: BufferPlan = u32('sources', 'scratch', (firstRow + s.rows) * capacity);
   return {
     buffers: [...choice.buffers, sources],
     steps: [choose, ...choice.copies('sources')],
     tuning: { workgroup: EVICT_WORKGROUP },
   };
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planEvictChunk(call, o.evictChunk),
 };
+
+export const launch: Launch = { plan };

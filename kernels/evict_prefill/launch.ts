@@ -1,9 +1,7 @@
 /** H2O: which tokens of a prompt stay: evict_prefill.wgsl, evict_gather.wgsl. */
-import type { EvictPrefillOptions } from '../cache-options.js';
-import { read, write, type OperationPlan, type Step } from '../host/plan.js';
+import { read, write, type Step } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { choiceOf } from '../shared/cache/evict.launch.js';
 
 export const EVICT_WORKGROUP = 256;
@@ -12,7 +10,7 @@ export const EVICT_WORKGROUP = 256;
  * Buffers: runMass [row][token], mass and positions [row][slot], the caches by name, and the run's rows as `run` and
  * that name.
  */
-function planEvictPrefill(call: KernelCall, options: EvictPrefillOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { evictPrefill: options = {} }) => {
   const s = shapeOf<'evict_prefill'>(call, 'groupSize');
   const choice = choiceOf(call, s, options);
   const { room, capacity, pinned, ring, heavy, firstRow } = choice;
@@ -29,8 +27,6 @@ function planEvictPrefill(call: KernelCall, options: EvictPrefillOptions = {}): 
     steps: [choose, ...choice.copies('positions')],
     tuning: { workgroup: EVICT_WORKGROUP },
   };
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planEvictPrefill(call, o.evictPrefill),
 };
+
+export const launch: Launch = { plan };

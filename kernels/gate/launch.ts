@@ -1,18 +1,15 @@
 /** The gate of attention's output, the mixture of two attentions, a loop's change: gate{,_mix,_change}.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
-import type { PlacementOptions } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE } from '../shared/attention/current.launch.js';
-import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
+import { rowsOf, strided } from '../shared/dense/rows.launch.js';
 
 const WORKGROUP = 256;
 
 /** Buffers: input (gates before their sigmoid), target. */
-function planGate(call: KernelCall, { input, output }: PlacementOptions = {}): OperationPlan {
+const planGate: Launch['plan'] = (call, { placement: { input, output } = {} }) => {
   const s = shapeOf<'gate'>(call);
   const count = s.rows * s.width;
   const from = rowsOf(call, 'input', 'input', s.rows, s.width, input);
@@ -20,33 +17,31 @@ function planGate(call: KernelCall, { input, output }: PlacementOptions = {}): O
   return oneStep({
     buffers: [from.buffer, to.buffer],
     source: 'gate',
-    uniforms: { count, width: s.width, ...placeUniforms('input', from.at), ...placeUniforms('target', to.at) },
-    workgroups: grid(call.kernel, count, WORKGROUP),
-    tuning: { workgroup: WORKGROUP },
+    uniforms: { count, width: s.width, ...from.uniforms, ...to.uniforms },
+    ...strided(call, count, WORKGROUP),
   });
-}
+};
 
 /** Buffers: gates, bias, other, target. */
-function planMix(call: KernelCall, { heads }: CurrentOptions = ALONE): OperationPlan {
+const planMix: Launch['plan'] = (call, { current: { heads } = ALONE }) => {
   const s = shapeOf<'gate'>(call);
   requireShape(s.rows % heads === 0, `gate: ${s.rows} rows are no whole number of sequences of ${heads} heads`);
   const count = s.rows * s.width;
   return oneStep({
     buffers: [
-      { name: 'gates', role: 'input', content: 'f32', bytes: 4 * s.rows },
-      { name: 'bias', role: 'input', content: 'f32', bytes: 4 * heads },
-      { name: 'other', role: 'input', content: 'f32', bytes: 4 * count },
-      { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
+      f32('gates', 'input', s.rows),
+      f32('bias', 'input', heads),
+      f32('other', 'input', count),
+      f32('target', 'state', count),
     ],
     source: 'gate_mix',
     uniforms: { count, width: s.width, heads },
-    workgroups: grid(call.kernel, count, WORKGROUP),
-    tuning: { workgroup: WORKGROUP },
+    ...strided(call, count, WORKGROUP),
   });
-}
+};
 
 /** Buffers: gates, rates, before, target; rows of the last three follow each other from the output's offset on. */
-function planChange(call: KernelCall, { output }: PlacementOptions = {}): OperationPlan {
+const planChange: Launch['plan'] = (call, { placement: { output } = {} }) => {
   const s = shapeOf<'gate'>(call);
   const count = s.rows * s.width;
   const at = { offset: output?.offset ?? 0, stride: s.width };
@@ -54,20 +49,19 @@ function planChange(call: KernelCall, { output }: PlacementOptions = {}): Operat
   return oneStep({
     buffers: [
       rows('gates', 'input'),
-      { name: 'rates', role: 'input', content: 'f32', bytes: 8 * s.width },
+      f32('rates', 'input', 2 * s.width),
       rows('before', 'input'),
       rows('target', 'state'),
     ],
     source: 'gate_change',
     uniforms: { count, width: s.width, first: at.offset },
-    workgroups: grid(call.kernel, count, WORKGROUP),
-    tuning: { workgroup: WORKGROUP },
+    ...strided(call, count, WORKGROUP),
   });
-}
+};
 
 export const launch: Launch = {
   plan: (call, o) => {
-    if (call.variant === 'change') return planChange(call, o.placement);
-    return call.variant === 'mix' ? planMix(call, o.current) : planGate(call, o.placement);
+    if (call.variant === 'change') return planChange(call, o);
+    return call.variant === 'mix' ? planMix(call, o) : planGate(call, o);
   },
 };

@@ -1,8 +1,6 @@
-import { elementwise } from '../shared/dense/elementwise.terms.js';
-import { field, type KernelSpec, type Shape } from '../spec.js';
+import { elementwise, scalars } from '../shared/dense/elementwise.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
-
-const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
 
 /**
  * `f32`: y *= sigmoid(g), `width` scalars a row. `mix`: y = sigmoid(g + b) y + (1 - sigmoid(g + b)) x, one g a row and

@@ -13,8 +13,9 @@
  *   scales   [group][word], f16, two tokens a word (quantised storages only)
  */
 import { UserError } from '../../src/errors.js';
-import { GROUP_SIZE, isQuantised, STORAGE_BITS, type OwnStorage, type Storage, TILE_TOKENS } from '../spec.js';
+import { GROUP_SIZE, isQuantised, padded, STORAGE_BITS, type OwnStorage, type Storage, TILE_TOKENS } from '../spec.js';
 import { halfBits, halfValue } from './half.js';
+import { stored, type BufferPlan, type Role } from './plan.js';
 
 /** Words of a group's scales in a tile: 32 halves. */
 const SCALE_WORDS = TILE_TOKENS / 2;
@@ -96,6 +97,16 @@ export function rowLayout(storage: Storage, width: number, groupSize: number = G
 const rowWords = (layout: RowLayout, capacity: number): number => (capacity / TILE_TOKENS) * layout.tileWords;
 export const cacheBytes = (layout: RowLayout, capacity: number, rows: number): number =>
   4 * rows * rowWords(layout, capacity);
+
+/** A buffer of `rows` such rows. */
+export const cached = (name: string, role: Role, layout: RowLayout, capacity: number, rows: number): BufferPlan =>
+  stored(name, role, layout.storage === 'f32' ? 'f32' : 'f16', cacheBytes(layout, capacity, rows));
+
+/** The same for kernels that stream rows, 16 bytes at a time. */
+export function streamed(name: string, layout: RowLayout, capacity: number, rows: number): BufferPlan {
+  const buffer = cached(name, 'stream', layout, capacity, rows);
+  return { ...buffer, bytes: padded(buffer.bytes, 16) };
+}
 
 /** First word of the tile that holds `token` of `row`. */
 const tileWord = (layout: RowLayout, capacity: number, row: number, token: number): number =>

@@ -31,6 +31,27 @@ export interface BufferPlan {
   readonly data?: () => Float32Array<ArrayBuffer> | Uint32Array<ArrayBuffer>;
 }
 
+/** A buffer of floats. */
+export const f32 = (
+  name: string,
+  role: Role,
+  floats: number,
+  more?: Pick<BufferPlan, 'positive' | 'data'>,
+): BufferPlan => ({ name, role, content: 'f32', bytes: 4 * floats, ...more });
+
+/** A buffer of words. */
+export const u32 = (
+  name: string,
+  role: Role,
+  words: number,
+  more?: Pick<BufferPlan, 'below' | 'data'>,
+): BufferPlan => ({ name, role, content: 'u32', bytes: 4 * words, ...more });
+
+/** A buffer of weights in the type that they are stored in. */
+export function stored(name: string, role: Role, content: Content, bytes: number): BufferPlan {
+  return { name, role, content, bytes };
+}
+
 export interface Step {
   /** File in kernels/, without .wgsl. */
   readonly source: string;

@@ -3,7 +3,7 @@
  * at position 900,000; here a position is split into a block of 32 and an offset, and the kernel adds the two angles
  * (error 1.4e-7). Read by rotary.wgsl.
  */
-import type { BufferPlan } from './plan.js';
+import { f32, type BufferPlan } from './plan.js';
 
 const ROTARY_BLOCK = 32;
 
@@ -11,8 +11,12 @@ const ROTARY_BLOCK = 32;
 export const rotaryFrequencies = (base: number, headDim: number): Float64Array =>
   Float64Array.from({ length: headDim / 2 }, (_, m) => base ** ((-2 * m) / headDim));
 
-/** Cosine and sine side by side: `[outer][inner]` pairs of floats. */
-function turns(outer: number, inner: number, angle: (o: number, i: number) => number): Float32Array<ArrayBuffer> {
+/** Cosine and sine side by side, from float64: `[outer][inner]` pairs of floats. */
+export function turns(
+  outer: number,
+  inner: number,
+  angle: (o: number, i: number) => number,
+): Float32Array<ArrayBuffer> {
   const table = new Float32Array(2 * outer * inner);
   for (let o = 0; o < outer; o++) {
     for (let i = 0; i < inner; i++) {
@@ -40,11 +44,7 @@ export function rotaryTable(headDim: number, { ropeBase, positions, back = false
   const pairs = headDim / 2;
   const blocks = Math.ceil(positions / ROTARY_BLOCK);
   const theta = rotaryFrequencies(ropeBase, headDim).map((frequency) => (back ? -frequency : frequency));
-  return {
-    name: 'turns',
-    role: 'table',
-    content: 'f32',
-    bytes: (ROTARY_BLOCK + blocks) * pairs * 8,
+  return f32('turns', 'table', 2 * (ROTARY_BLOCK + blocks) * pairs, {
     data: () => {
       const table = new Float32Array(2 * (ROTARY_BLOCK + blocks) * pairs);
       table.set(turns(pairs, ROTARY_BLOCK, (m, offset) => offset * (theta[m] as number)));
@@ -54,5 +54,5 @@ export function rotaryTable(headDim: number, { ropeBase, positions, back = false
       );
       return table;
     },
-  };
+  });
 }

@@ -1,13 +1,11 @@
 /** Attention over chosen tokens beside that of the last dense loop: join_chosen.wgsl. */
-import type { CurrentOptions } from '../attention-options.js';
-import { oneStep, type BufferPlan, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { ALONE, currentOperands, rowGrid, WORKGROUP } from '../shared/attention/current.launch.js';
 
 /** Buffers: output, stats, part, partStats, queries, newRows, chosen, base. Values lie behind the keys unless given. */
-function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): OperationPlan {
+const plan: Launch['plan'] = (call, { current: options = ALONE }) => {
   const s = shapeOf<'join_chosen'>(call);
   const { heads, group, listWords = 1 } = options;
   const kvWidth = (heads / group) * s.width;
@@ -20,17 +18,17 @@ function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): Oper
     valueWidth: s.width,
   });
   const [queries, keys, values] = current.buffers as [BufferPlan, BufferPlan, BufferPlan];
-  const bytes = s.rows * s.width * 4;
+  const floats = s.rows * s.width;
   return oneStep({
     buffers: [
-      { name: 'output', role: 'state', content: 'f32', bytes },
-      { name: 'stats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
-      { name: 'part', role: 'input', content: 'f32', bytes },
-      { name: 'partStats', role: 'input', content: 'f32', positive: true, bytes: s.rows * 8 },
+      f32('output', 'state', floats),
+      f32('stats', 'input', 2 * s.rows, { positive: true }),
+      f32('part', 'input', floats),
+      f32('partStats', 'input', 2 * s.rows, { positive: true }),
       queries,
-      { name: 'newRows', role: 'input', content: 'f32', bytes: Math.max(keys.bytes, values.bytes) },
-      { name: 'chosen', role: 'input', content: 'u32', bytes: s.rows * listWords * 4, below: 2 ** 32 - 1 },
-      { name: 'base', role: 'state', content: 'f32', bytes: bytes + s.rows * 4 },
+      f32('newRows', 'input', Math.max(keys.bytes, values.bytes) / 4),
+      u32('chosen', 'input', s.rows * listWords, { below: 2 ** 32 - 1 }),
+      f32('base', 'state', floats + s.rows),
     ],
     source: 'join_chosen',
     constants: { WG: WORKGROUP, BEGIN: call.variant === 'begin' ? 1 : 0 },
@@ -38,6 +36,6 @@ function planJoinChosen(call: KernelCall, options: CurrentOptions = ALONE): Oper
     workgroups: rowGrid(s.rows),
     tuning: { workgroup: WORKGROUP },
   });
-}
+};
 
-export const launch: Launch = { plan: (call, o) => planJoinChosen(call, o.current) };
+export const launch: Launch = { plan };

@@ -1,18 +1,16 @@
 /** Cached rows back to f32: load.wgsl. */
-import type { LoadOptions } from '../cache-options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
 import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
-import { MOST_WORKGROUPS, WORKGROUP, rowsAt, wholeQuads } from '../shared/attention/prefill.launch.js';
-import { isQuantised, storageOfVariant, TILE_TOKENS } from '../spec.js';
+import { MOST_WORKGROUPS, WORKGROUP, rowsAt } from '../shared/attention/prefill.launch.js';
+import { storageOfVariant, TILE_TOKENS } from '../spec.js';
 
 /** Buffers: cache, rows. */
-function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
+const plan: Launch['plan'] = (call, { load: options = {} }) => {
   const s = shapeOf<'load'>(call, 'groupSize');
   const { chunk = s.rows, first = 0, firstSequence = 0 } = options;
   requireShape(s.rows % chunk === 0, `load: ${s.rows} rows are not whole chunks of ${chunk} tokens`);
@@ -29,12 +27,7 @@ function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
   );
   return oneStep({
     buffers: [
-      {
-        name: 'cache',
-        role: 'stream',
-        content: isQuantised(layout.storage) || call.variant === 'f16' ? 'f16' : 'f32',
-        bytes: wholeQuads(cacheBytes(layout, capacity, (firstSequence + sequences) * s.heads)),
-      },
+      streamed('cache', layout, capacity, (firstSequence + sequences) * s.heads),
       rowsAt('rows', 'output', s.rows, s.heads * s.width, output),
     ],
     source: 'load',
@@ -53,8 +46,6 @@ function planLoad(call: KernelCall, options: LoadOptions = {}): OperationPlan {
     workgroups: [groups, s.heads, sequences],
     tuning: { workgroup: WORKGROUP },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planLoad(call, o.load),
 };
+
+export const launch: Launch = { plan };

@@ -1,22 +1,15 @@
 /** The float64 reference of load, and the comparison of its outputs with it. */
-import { cacheRow, capacityOf } from '../host/cache-layout.js';
-import { dim, type Checker } from '../reference.js';
-import { GROUP_SIZE, storageOfVariant } from '../spec.js';
+import { capacityOf } from '../host/cache-layout.js';
+import { dim, dimsOf, type Checker } from '../reference.js';
+import { cachedRows } from '../shared/attention/attention.reference.js';
 
 export const reference: Checker = {
   outputs: ['rows'],
   rows: (shape) => dim(shape, 'rows') * dim(shape, 'heads'),
   row: (s, row) => {
-    const { shape } = s.call;
-    const [heads, width] = [dim(shape, 'heads'), dim(shape, 'width')];
-    const { chunk = dim(shape, 'rows'), first = 0, firstSequence = 0, output, ...o } = s.options.load ?? {};
-    const stored = cacheRow(
-      s.inputWords('cache'),
-      storageOfVariant(s.call.variant),
-      width,
-      dim(shape, 'groupSize') || GROUP_SIZE,
-      capacityOf(o.capacity ?? first + chunk),
-    );
+    const { rows, heads, width } = dimsOf<'load'>(s);
+    const { chunk = rows, first = 0, firstSequence = 0, output, ...o } = s.options.load ?? {};
+    const stored = cachedRows(s, 'cache', width, { capacity: capacityOf(o.capacity ?? first + chunk) });
     const [token, head] = [Math.floor(row / heads), row % heads];
     const cached = (firstSequence + Math.floor(token / chunk)) * heads + head;
     return {

@@ -1,5 +1,5 @@
 import { spec as append } from '../append/terms.js';
-import { STORAGES, type KernelSpec } from '../spec.js';
+import { STORAGES, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /** The inverse of append: `heads` rows of `width` scalars of each of `rows` cached tokens, to f32. */
@@ -10,10 +10,7 @@ export const spec: KernelSpec<'rows' | 'heads' | 'width' | 'groupSize'> = {
     const { readBytes, writeBytes, flops } = append.work(s, v);
     return { readBytes: writeBytes, writeBytes: readBytes, flops, matrixFlops: 0 };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'writeBytes'),
   tuned: (s, v) => {
     const { readBytes, writeBytes } = spec.work(s, v);
     return unlisted('small', readBytes + writeBytes / 2);

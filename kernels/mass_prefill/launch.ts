@@ -1,47 +1,34 @@
 /** H2O: the mass of a prompt's tokens: mass_prefill.wgsl. */
-import type { MassPrefillOptions } from '../attention-options.js';
-import type { Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { rowUniforms } from '../shared/attention/fold.launch.js';
-import { MOST_WIDE, readUnit, threadsOfRow, unitsEach } from '../shared/attention/fold.terms.js';
+import { readUnit, unitsEach } from '../shared/attention/fold.terms.js';
 import {
   branchUniforms,
+  contentWidth,
   LANES,
   MOST_BRANCH,
   MOST_VECS,
   MOST_WORKGROUPS,
   WORKGROUP,
   rowsAt,
-  wholeQuads,
+  wideOf,
 } from '../shared/attention/prefill.launch.js';
 import { storageOfVariant, TILE_TOKENS } from '../spec.js';
-
-/** Vec4 registers that a thread may spend on its keys before they are shared by more threads. */
-const HELD = 16;
 
 /**
  * Buffers: queries, keys, statistics, mass; branchQueries and branchKeys with a branch. The scale is (key width)^-½.
  */
-function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tuning?: Tuning): OperationPlan {
+const plan: Launch['plan'] = (call, { massPrefill: options = {}, tuning }) => {
   const s = shapeOf<'mass_prefill'>(call, 'context');
   const { branch, firstSequence = 0, begins = true } = options;
-  const keyWidth = s.keyWidth - (branch?.width ?? 0);
+  const keyWidth = contentWidth(call, s.keyWidth, s.kvHeads, branch);
   const tokens = s.context + s.queries;
   const capacity = capacityOf(options.capacity ?? tokens);
   const room = options.room ?? tokens;
-  requireShape(
-    keyWidth > 0,
-    `mass_prefill: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`,
-  );
-  requireShape(
-    branch === undefined || branch.heads === 1 || branch.heads === s.kvHeads,
-    `mass_prefill: a branch has 1 key or one a KV head (${s.kvHeads}), not ${branch?.heads ?? 0}`,
-  );
   requireShape(
     s.kvHeads % s.rows === 0,
     `mass_prefill: ${s.kvHeads} KV heads are not pooled evenly into ${s.rows} rows`,
@@ -53,11 +40,7 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
   const storage = storageOfVariant(call.variant);
   const keys = rowLayout(storage, keyWidth);
   const unitVecs = readUnit(keys) / 4;
-  const wide = tuned(
-    tuning,
-    'wide',
-    Math.min(MOST_WIDE, threadsOfRow(unitsEach(keys, 1), Math.max(1, Math.floor(HELD / (LANES * unitVecs))))),
-  );
+  const wide = tuned(tuning, 'wide', wideOf(keys));
   const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
   const branchEach = branch ? Math.ceil(branch.width / wide) : 0;
   requireShape(
@@ -74,23 +57,13 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
   return oneStep({
     buffers: [
       rowsAt('queries', 'input', queries, heads * keyWidth, queriesAt),
-      {
-        name: 'keys',
-        role: 'stream',
-        content: storage === 'f32' ? 'f32' : 'f16',
-        bytes: wholeQuads(cacheBytes(keys, capacity, (firstSequence + s.sequences) * s.kvHeads)),
-      },
-      { name: 'statistics', role: 'input', content: 'f32', positive: true, bytes: queries * heads * 8 },
-      { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: s.sequences * s.rows * room * 4 },
+      streamed('keys', keys, capacity, (firstSequence + s.sequences) * s.kvHeads),
+      f32('statistics', 'input', 2 * queries * heads, { positive: true }),
+      f32('mass', 'state', s.sequences * s.rows * room, { positive: true }),
       ...(branch
         ? [
             rowsAt('branchQueries', 'input', queries, (heads - 1) * branch.queries.head + branch.width, branch.queries),
-            {
-              name: 'branchKeys',
-              role: 'input',
-              content: 'f32',
-              bytes: s.sequences * branchTokens * branch.heads * branch.width * 4,
-            } as const,
+            f32('branchKeys', 'input', s.sequences * branchTokens * branch.heads * branch.width),
           ]
         : []),
     ],
@@ -134,8 +107,6 @@ function planMassPrefill(call: KernelCall, options: MassPrefillOptions = {}, tun
     workgroups: [groups, s.rows, s.sequences],
     tuning: { workgroup, wide },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planMassPrefill(call, o.massPrefill, o.tuning),
 };
+
+export const launch: Launch = { plan };

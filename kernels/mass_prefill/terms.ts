@@ -1,4 +1,4 @@
-import { field, type KernelSpec } from '../spec.js';
+import { field, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /**
@@ -10,12 +10,8 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'rows' | 'group' | 'quer
   dims: ['sequences', 'kvHeads', 'rows', 'group', 'queries', 'context', 'keyWidth'],
   variants: ['f16', 'f32'],
   work: (s, v) => {
-    const [sequences, tokens, context, key] = [
-      field(s, 'sequences'),
-      field(s, 'queries'),
-      field(s, 'context'),
-      field(s, 'keyWidth'),
-    ];
+    const [sequences, tokens] = [field(s, 'sequences'), field(s, 'queries')];
+    const [context, key] = [field(s, 'context'), field(s, 'keyWidth')];
     const heads = sequences * field(s, 'kvHeads');
     const scores = heads * field(s, 'group') * (tokens * context + (tokens * (tokens - 1)) / 2);
     const masses = sequences * field(s, 'rows') * (context + tokens) * 4;
@@ -28,10 +24,7 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'rows' | 'group' | 'quer
       matrixFlops: scores * 2 * key,
     };
   },
-  terms: (s, v) => {
-    const w = spec.work(s, v);
-    return [1, w.readBytes, w.flops, w.writeBytes];
-  },
+  terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'flops', 'writeBytes'),
   tuned: (s, v) => {
     const { readBytes, writeBytes, matrixFlops } = spec.work(s, v);
     return unlisted('prefill-attention', readBytes + writeBytes, { matrix: matrixFlops });

@@ -1,11 +1,10 @@
 /** Products of activations (f32) and weights: a vector kernel for few rows, a tiled one for many, or matrix units. */
-import type { MatmulOptions, Tuning } from '../options.js';
+import type { Tuning } from '../options.js';
 import type { Rows } from '../placement.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, stored } from '../host/plan.js';
 import { bytesOfPairs, elementOf, shapeOf } from '../host/shape.js';
 import { tuned, type Launch as KernelLaunch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 import { matrixFits, matrixStep, type Launch } from '../shared/dense/matrix.launch.js';
 
 /** Rows up to which a GPU reads each weight once, by a vector kernel. Beyond, tiles reuse it from workgroup memory. */
@@ -32,33 +31,19 @@ const TILE_DEPTH = 16;
 /** Pairs that a row of weights is stored in; an odd n is padded. */
 export const pairsOf = (n: number): number => Math.ceil(n / 2);
 
-/** Strides with their defaults, and the bytes that the rows reach. */
+/** Strides with their defaults, and the floats that the rows reach. */
 function placed(
   rows: Rows | undefined,
   groups: number,
   m: number,
   width: number,
-): { offset: number; row: number; group: number; bytes: number } {
+): { offset: number; row: number; group: number; floats: number } {
   const { offset = 0, row = width, group = m * row } = rows ?? {};
-  return { offset, row, group, bytes: (offset + (m - 1) * row + (groups - 1) * group + width) * 4 };
+  return { offset, row, group, floats: offset + (m - 1) * row + (groups - 1) * group + width };
 }
 
-/**
- * Options that the device decides: whether it is a software adapter, and whether many rows of f16 weights go to matrix
- * units, with their accuracy (shared/dense/matrix.launch.ts).
- */
-interface MatmulDevice {
-  readonly software?: boolean | undefined;
-  readonly matrixUnits?: boolean | undefined;
-}
-
-/** Buffers: x, weights, y. */
-function planMatmul(
-  call: KernelCall,
-  options: MatmulOptions = {},
-  tuning?: Tuning,
-  device: MatmulDevice = {},
-): OperationPlan {
+/** Buffers: x, weights, y. Many rows of f16 weights go to matrix units, with their accuracy. */
+const plan: KernelLaunch['plan'] = (call, { matmul: options = {}, tuning, software, matrixUnits }) => {
   const s = shapeOf<'matmul'>(call);
   const element = elementOf(call);
   const { weightGroup = 1, accumulate = false, transposed = false } = options;
@@ -76,17 +61,16 @@ function planMatmul(
   const weightBytes = (s.groups / weightGroup) * (transposed ? s.n : s.k) * pairs * bytesOfPairs(element);
   const launch = (): Launch => {
     if (transposed) return transposedStep(s);
-    if (device.matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes)) return matrixStep(s, tuning);
+    if (matrixUnits && element === 'f16' && matrixFits(s.m, weightBytes)) return matrixStep(s, tuning);
     // A software adapter gains nothing from workgroup memory: tiles take two and a half times as long there.
-    if (s.m <= MOST_VECTOR_ROWS || device.software)
-      return vectorStep(s, element, device.software ? 'software' : 'hardware', tuning);
+    if (s.m <= MOST_VECTOR_ROWS || software) return vectorStep(s, element, software ? 'software' : 'hardware', tuning);
     return tiledStep(s);
   };
   return oneStep({
     buffers: [
-      { name: 'x', role: 'input', content: 'f32', bytes: x.bytes },
-      { name: 'weights', role: 'stream', content: element, bytes: weightBytes },
-      { name: 'y', role: accumulate ? 'state' : 'output', content: 'f32', bytes: y.bytes },
+      f32('x', 'input', x.floats),
+      stored('weights', 'stream', element, weightBytes),
+      f32('y', accumulate ? 'state' : 'output', y.floats),
     ],
     ...launch(),
     element,
@@ -105,7 +89,7 @@ function planMatmul(
       accumulate: accumulate ? 1 : 0,
     },
   });
-}
+};
 
 type Dims = Record<'groups' | 'm' | 'k' | 'n', number>;
 
@@ -165,7 +149,7 @@ function tiledStep(s: Dims): Launch {
 }
 
 export const launch: KernelLaunch = {
-  plan: (call, o) => planMatmul(call, o.matmul, o.tuning, o),
+  plan,
   tunables: [
     { name: 'workgroup', values: [8, 64, 128, 256] },
     { name: 'columns', values: [4, 8, 16, 32] },

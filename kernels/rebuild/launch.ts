@@ -1,26 +1,21 @@
 /** Materialises K or V of one layer and loop from latents: rebuild.wgsl, or rebuild_matrix.wgsl on matrix units. */
-import type { Pairing, RunOptions } from '../attention-options.js';
 import type { Tuning } from '../options.js';
-import { cacheBytes, capacityOf, rowLayout } from '../host/cache-layout.js';
+import { cached, rowLayout, streamed } from '../host/cache-layout.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
-import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { f32, oneStep, stored } from '../host/plan.js';
+import { rotaryTable } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, tuned, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { pinnedPositions, rowUniforms, spansBuffer, spansOf } from '../shared/attention/fold.launch.js';
+import {
+  pinnedPositions,
+  requireLatentHeads,
+  rowUniforms,
+  slotsOf,
+  spansBuffer,
+} from '../shared/attention/fold.launch.js';
 import { readUnit } from '../shared/attention/fold.terms.js';
 import { matrixRebuild, type RebuildLaunch } from '../shared/dense/matrix.launch.js';
 import { evenRow, storageOfVariant } from '../spec.js';
-
-interface RebuildOptions {
-  /** Half-split unless given; rows that are not rotated are the same either way. */
-  readonly pairing?: Pairing;
-  /** Each KV head has positions of its own for the pinned tokens (H2O). */
-  readonly positionsByHead?: boolean;
-  /** On matrix units, with the accuracy of f16 latents (shared/dense/matrix.launch.ts). */
-  readonly matrixUnits?: boolean;
-}
 
 const DEFAULT_WORKGROUP = 64;
 
@@ -41,13 +36,10 @@ const STEP_VECS = 32;
  * latents have).
  * @throws GpuError for a shape that the kernel does not handle, or spans that do not fit
  */
-function planRebuild(
-  call: KernelCall,
-  rotary: RotaryOptions,
-  { pairing = 'half-split', positionsByHead = false, matrixUnits = false }: RebuildOptions = {},
-  run: RunOptions = {},
-  tuning?: Tuning,
-): OperationPlan {
+const plan: Launch['plan'] = (call, o) => {
+  // Rows that are not rotated are the same with either pairing.
+  const { pairing = 'half-split', positionsByHead = false, matrixUnits = false, run = {}, tuning } = o;
+  const rotary = rotaryOf(call, o);
   const s = shapeOf<'rebuild'>(call, 'groupSize');
   const rotate = call.variant.endsWith('+rope');
   // Without rotation neighbouring components can be the pairs, which works for any even width.
@@ -57,49 +49,31 @@ function planRebuild(
     adjacent || s.headDim % 4 === 0,
     `rebuild: headDim must be a multiple of 4, not ${s.headDim} (halves of a rotated row are stored in pairs)`,
   );
-  requireShape(
-    s.latentHeads === 1 || s.latentHeads === s.kvHeads,
-    `rebuild: latentHeads must be 1 or kvHeads (${s.kvHeads}), not ${s.latentHeads}`,
-  );
+  requireLatentHeads(call, s);
   const storage = storageOfVariant(call.variant);
   const keys = rowLayout(storage, s.rank, s.groupSize || undefined);
   const rows = rowLayout('f16', s.headDim);
-  const { pinned = 0 } = run;
-  const spans = spansOf(run, s.sequences, s.context);
-  requireShape(spans.length === s.sequences, `rebuild: ${spans.length} spans for ${s.sequences} sequences`);
-  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, span) => Math.max(most, span.ring), 1));
-  for (const span of spans)
-    requireShape(
-      span.pinned <= pinned && span.ring <= capacity - pinned,
-      `rebuild: ${span.pinned} pinned and ${span.ring} further tokens do not fit ${pinned} and ` +
-        `${capacity - pinned} slots`,
-    );
+  const { spans, pinned, ring, capacity } = slotsOf(call, run, s);
   const edges = s.rank % readUnit(keys) === 0 ? 0 : 1;
   const { slots, ...step } = matrixUnits
     ? matrixRebuild(readUnit(keys), s.headDim, edges)
     : threadRebuild(edges, tuning);
-  const latentRows = s.sequences * s.latentHeads;
   const heads = s.sequences * s.kvHeads;
   return oneStep({
     buffers: [
-      {
-        name: 'keys',
-        role: 'stream',
-        content: storage === 'f32' ? 'f32' : 'f16',
-        bytes: Math.ceil(cacheBytes(keys, capacity, latentRows) / 16) * 16,
-      },
-      { name: 'weights', role: 'input', content: 'f16', bytes: s.kvHeads * s.headDim * evenRow(s.rank) * 2 },
-      { name: 'means', role: 'input', content: 'f32', bytes: s.kvHeads * s.headDim * 4 },
+      streamed('keys', keys, capacity, s.sequences * s.latentHeads),
+      stored('weights', 'input', 'f16', s.kvHeads * s.headDim * evenRow(s.rank) * 2),
+      f32('means', 'input', s.kvHeads * s.headDim),
       spansBuffer(spans),
       pinnedPositions(positionsByHead ? heads : s.sequences, capacity, pinned, rotary.positions),
       rotaryTable(s.headDim, rotary),
-      { name: 'rows', role: 'output', content: 'f16', bytes: cacheBytes(rows, capacity, heads) },
+      cached('rows', 'output', rows, capacity, heads),
     ],
     ...step,
     element: storage,
     uniforms: {
       pinned,
-      ring: capacity - pinned,
+      ring,
       once: 1,
       row_shared: s.latentHeads === 1 && s.kvHeads > 1 ? 1 : 0,
       rank: s.rank,
@@ -111,7 +85,7 @@ function planRebuild(
     },
     workgroups: [Math.ceil(capacity / slots), s.kvHeads, s.sequences],
   });
-}
+};
 
 /** The step of rebuild.wgsl, without its element, uniforms, buffers and grid. */
 function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch {
@@ -138,7 +112,7 @@ function threadRebuild(edges: number, tuning: Tuning | undefined): RebuildLaunch
 }
 
 export const launch: Launch = {
-  plan: (call, o) => planRebuild(call, rotaryOf(call, o), o, o.run, o.tuning),
+  plan,
   tunables: [
     { name: 'workgroup', values: [64, 128] },
     { name: 'tokens', values: [2, 4, 8] },

@@ -1,5 +1,5 @@
 import { rows, latentRows, unpacking } from '../shared/attention/attention.terms.js';
-import { field, evenRow, STORAGES, storedIn, type KernelSpec } from '../spec.js';
+import { field, evenRow, STORAGES, storedIn, launchAnd, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
 
 /**
@@ -21,10 +21,7 @@ export const spec: KernelSpec<'sequences' | 'kvHeads' | 'latentHeads' | 'context
         matrixFlops: product,
       };
     },
-    terms: (s, v) => {
-      const w = spec.work(s, v);
-      return [1, w.readBytes, w.writeBytes, w.flops];
-    },
+    terms: (s, v) => launchAnd(spec.work(s, v), 'readBytes', 'writeBytes', 'flops'),
     tuned: (s, v) => {
       const { readBytes, writeBytes, matrixFlops } = spec.work(s, v);
       return unlisted('product', readBytes + writeBytes, { matrix: matrixFlops });

@@ -1,19 +1,15 @@
 /** Rotary embedding of new tokens: rope.wgsl. */
-import type { RopeOptions } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
-import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { f32, oneStep, u32 } from '../host/plan.js';
+import { rotaryTable } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
+import { rowsOf, strided } from '../shared/dense/rows.launch.js';
 
 /** Buffers: positions, turns, data, target (16 bytes that are not used, in place), bias (only with a bias). */
-function planRope(
-  call: KernelCall,
-  rotary: RotaryOptions,
-  { data, target, targetHeads, positionOffset = 0, bias = false }: RopeOptions = {},
-): OperationPlan {
+const plan: Launch['plan'] = (call, o) => {
+  const { data, target, targetHeads, positionOffset = 0, bias = false } = o.rope ?? {};
+  const rotary = rotaryOf(call, o);
   const s = shapeOf<'rope'>(call);
   requireEven(call, s, 'headDim');
   requireShape(Number.isSafeInteger(positionOffset), `rope: the position offset must be whole, not ${positionOffset}`);
@@ -35,22 +31,16 @@ function planRope(
     moved > 0
       ? rowsOf(call, 'target', 'output', s.rows, (moved - 1) * head + s.headDim, target)
       : {
-          buffer: { name: 'target', role: 'scratch', content: 'f32', bytes: 16 } as const,
-          at: { offset: 0, stride: 0 },
+          buffer: f32('target', 'scratch', 4),
+          uniforms: { target_offset: 0, target_stride: 0 },
         };
   return oneStep({
     buffers: [
-      {
-        name: 'positions',
-        role: 'input',
-        content: 'u32',
-        bytes: s.rows * 4,
-        below: rotary.positions - Math.max(0, positionOffset),
-      },
+      u32('positions', 'input', s.rows, { below: rotary.positions - Math.max(0, positionOffset) }),
       rotaryTable(s.headDim, rotary),
       from.buffer,
       to.buffer,
-      ...(bias ? [{ name: 'bias', role: 'input', content: 'f32', bytes: width * 4 } as const] : []),
+      ...(bias ? [f32('bias', 'input', width)] : []),
     ],
     source: 'rope',
     uniforms: {
@@ -61,16 +51,13 @@ function planRope(
       position_offset: positionOffset >>> 0,
       biased: bias ? 1 : 0,
       elsewhere: moved,
-      ...placeUniforms('data', from.at),
-      ...placeUniforms('target', to.at),
+      ...from.uniforms,
+      ...to.uniforms,
       target_head: head,
     },
     binds: ['positions', 'turns', 'data', bias ? 'bias' : 'turns', 'target'],
-    workgroups: grid(call.kernel, count, 128),
-    tuning: { workgroup: 128 },
+    ...strided(call, count, 128),
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planRope(call, rotaryOf(call, o), o.rope),
 };
+
+export const launch: Launch = { plan };

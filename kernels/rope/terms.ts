@@ -1,4 +1,4 @@
-import { elementwise } from '../shared/dense/elementwise.terms.js';
+import { elementwise, headScalars } from '../shared/dense/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
 
@@ -6,10 +6,6 @@ import { listed } from '../tuned.js';
 export const spec: KernelSpec<'rows' | 'heads' | 'headDim'> = {
   dims: ['rows', 'heads', 'headDim'],
   variants: ['half-split', 'adjacent'],
-  ...elementwise(
-    (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
-    (s) => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim'),
-    3,
-  ),
+  ...elementwise(headScalars, headScalars, 3),
   tuned: (s) => listed('rope', { tokens: field(s, 'rows'), width: field(s, 'heads') * field(s, 'headDim') }),
 };

@@ -1,19 +1,15 @@
 /** Rotary embedding of rebuilt keys of pinned tokens: rope_kept.wgsl. */
-import type { RopeKeptOptions } from '../cache-options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
-import { rotaryTable, type RotaryOptions } from '../host/rotary.js';
+import { oneStep, u32 } from '../host/plan.js';
+import { rotaryTable } from '../host/rotary.js';
 import { requireEven, shapeOf } from '../host/shape.js';
 import { rotaryOf, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { grid, placeUniforms, rowsOf } from '../shared/dense/rows.launch.js';
+import { rowsOf, strided } from '../shared/dense/rows.launch.js';
 
 /** Buffers: positions [row][slot], turns, data. */
-function planRopeKept(
-  call: KernelCall,
-  rotary: RotaryOptions,
-  { data, pooled = 1, firstRow = 0, first = 0, capacity }: RopeKeptOptions = {},
-): OperationPlan {
+const plan: Launch['plan'] = (call, o) => {
+  const { data, pooled = 1, firstRow = 0, first = 0, capacity } = o.ropeKept ?? {};
+  const rotary = rotaryOf(call, o);
   const s = shapeOf<'rope_kept'>(call);
   requireEven(call, s, 'headDim');
   const slots = capacity ?? first + s.rows;
@@ -23,13 +19,7 @@ function planRopeKept(
   const keys = rowsOf(call, 'data', 'state', s.rows, s.heads * s.headDim, data);
   return oneStep({
     buffers: [
-      {
-        name: 'positions',
-        role: 'input',
-        content: 'u32',
-        bytes: (firstRow + s.heads / pooled) * slots * 4,
-        below: rotary.positions,
-      },
+      u32('positions', 'input', (firstRow + s.heads / pooled) * slots, { below: rotary.positions }),
       rotaryTable(s.headDim, rotary),
       keys.buffer,
     ],
@@ -43,13 +33,10 @@ function planRopeKept(
       first_row: firstRow,
       capacity: slots,
       first,
-      ...placeUniforms('data', keys.at),
+      ...keys.uniforms,
     },
-    workgroups: grid(call.kernel, count, 128),
-    tuning: { workgroup: 128 },
+    ...strided(call, count, 128),
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planRopeKept(call, rotaryOf(call, o), o.ropeKept),
 };
+
+export const launch: Launch = { plan };

@@ -1,10 +1,9 @@
 /** The choice of a token from the logits: sample.wgsl, or sample_top_p.wgsl for the nucleus. */
 import type { SampleOptions } from '../options.js';
 import { requireShape } from '../host/errors.js';
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32 } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import type { Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
 
 const WORKGROUP = 256;
 
@@ -15,10 +14,10 @@ export const NO_TOKEN = 0xffffffff;
 const SAMPLING: SampleOptions = { temperature: 1, topP: 0.95, seed: 0 };
 
 /** Buffers: logits, tokens; for `top-p` also draws [row] (stream, counter). */
-function planSample(call: KernelCall, options: SampleOptions = SAMPLING): OperationPlan {
+const plan: Launch['plan'] = (call, { sample: options = SAMPLING }) => {
   const s = shapeOf<'sample'>(call);
-  const logits = { name: 'logits', role: 'input', content: 'f32', bytes: s.rows * s.vocab * 4 } as const;
-  const tokens = { name: 'tokens', role: 'output', content: 'u32', bytes: s.rows * 4 } as const;
+  const logits = f32('logits', 'input', s.rows * s.vocab);
+  const tokens = u32('tokens', 'output', s.rows);
   const common = {
     constants: { WG: WORKGROUP },
     workgroups: [s.rows, 1, 1],
@@ -34,12 +33,10 @@ function planSample(call: KernelCall, options: SampleOptions = SAMPLING): Operat
   requireShape(topP > 0 && topP <= 1, `sample: top-p must be above 0 and at most 1, not ${topP}`);
   return oneStep({
     ...common,
-    buffers: [logits, { name: 'draws', role: 'input', content: 'u32', bytes: s.rows * 8, below: 2 ** 31 }, tokens],
+    buffers: [logits, u32('draws', 'input', 2 * s.rows, { below: 2 ** 31 }), tokens],
     source: 'sample_top_p',
     uniforms: { vocab: s.vocab, seed: seed >>> 0, sharpness: Math.LOG2E / temperature, top_p: topP },
   });
-}
-
-export const launch: Launch = {
-  plan: (call, o) => planSample(call, o.sample),
 };
+
+export const launch: Launch = { plan };

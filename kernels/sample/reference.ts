@@ -1,23 +1,19 @@
 /** The float64 reference of sample, and the comparison of its outputs with it. */
 import { mix } from '../../src/numbers/hash.js';
 import { dim, type Checker } from '../reference.js';
-import type { Input } from '../shared/dense/rows.reference.js';
-import type { Shape } from '../spec.js';
 
+/** The token with the largest logit, the lowest of equals. */
 export const reference: Checker = {
   outputs: ['tokens'],
   rows: (shape) => dim(shape, 'rows'),
-  row: (s, row) => ({ expected: sampleRow(s.call.shape, s.input, row), actual: () => s.output('tokens')(row) }),
+  row: (s, row) => {
+    const vocab = dim(s.call.shape, 'vocab');
+    const logits = s.input('logits');
+    let best = 0;
+    for (let i = 1; i < vocab; i++) if (logits(row * vocab + i) > logits(row * vocab + best)) best = i;
+    return { expected: [best], actual: () => s.output('tokens')(row) };
+  },
 };
-
-/** The token with the largest logit, the lowest of equals. */
-function sampleRow(shape: Shape, input: Input, row: number): number[] {
-  const vocab = dim(shape, 'vocab');
-  const logits = input('logits');
-  let best = 0;
-  for (let i = 1; i < vocab; i++) if (logits(row * vocab + i) > logits(row * vocab + best)) best = i;
-  return [best];
-}
 
 export interface Sampling {
   readonly temperature: number;

@@ -1,30 +1,27 @@
 /** The input of a later loop from the token before: shift.wgsl. */
-import { oneStep, type OperationPlan } from '../host/plan.js';
+import { f32, oneStep, u32 } from '../host/plan.js';
 import { shapeOf } from '../host/shape.js';
 import { DEFAULTS, type Launch } from '../launch.js';
-import type { KernelCall } from '../registry.js';
-import { grid } from '../shared/dense/rows.launch.js';
+import { strided } from '../shared/dense/rows.launch.js';
 
-const WORKGROUP = 256;
 /** Positions that a benchmark draws. */
 const POSITIONS = 4096;
 
 /** Buffers: positions, embedding, states (two a row), target (states in, the loop's input out). `factor`: of states. */
-function planShift(call: KernelCall, factor: number): OperationPlan {
+const plan: Launch['plan'] = (call, { factor = DEFAULTS.factor }) => {
   const s = shapeOf<'shift'>(call);
   const count = s.rows * s.width;
   return oneStep({
     buffers: [
-      { name: 'positions', role: 'input', content: 'u32', bytes: 4 * s.rows, below: POSITIONS },
-      { name: 'embedding', role: 'input', content: 'f32', bytes: 4 * count },
-      { name: 'states', role: 'state', content: 'f32', bytes: 8 * count },
-      { name: 'target', role: 'state', content: 'f32', bytes: 4 * count },
+      u32('positions', 'input', s.rows, { below: POSITIONS }),
+      f32('embedding', 'input', count),
+      f32('states', 'state', 2 * count),
+      f32('target', 'state', count),
     ],
     source: 'shift',
     uniforms: { factor, count, width: s.width },
-    workgroups: grid(call.kernel, count, WORKGROUP),
-    tuning: { workgroup: WORKGROUP },
+    ...strided(call, count, 256),
   });
-}
+};
 
-export const launch: Launch = { plan: (call, o) => planShift(call, o.factor ?? DEFAULTS.factor) };
+export const launch: Launch = { plan };

@@ -1,8 +1,6 @@
-import { elementwise } from '../shared/dense/elementwise.terms.js';
-import { field, type KernelSpec, type Shape } from '../spec.js';
+import { elementwise, scalars } from '../shared/dense/elementwise.terms.js';
+import { field, type KernelSpec } from '../spec.js';
 import { unlisted } from '../tuned.js';
-
-const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
 
 /** x = e + f · the state of the token before, whose own is kept for the next: `width` scalars a row. */
 export const spec: KernelSpec<'rows' | 'width'> = {

@@ -1,4 +1,4 @@
-import { elementwise } from '../shared/dense/elementwise.terms.js';
+import { elementwise, scalars } from '../shared/dense/elementwise.terms.js';
 import { field, type KernelSpec } from '../spec.js';
 import { listed } from '../tuned.js';
 
@@ -6,10 +6,6 @@ import { listed } from '../tuned.js';
 export const spec: KernelSpec<'rows' | 'width'> = {
   dims: ['rows', 'width'],
   variants: ['f32'],
-  ...elementwise(
-    (s) => 2 * field(s, 'rows') * field(s, 'width'),
-    (s) => field(s, 'rows') * field(s, 'width'),
-    5,
-  ),
+  ...elementwise((s) => 2 * scalars(s), scalars, 5),
   tuned: (s) => listed('activation', { tokens: field(s, 'rows'), width: field(s, 'width') }),
 };

@@ -58,13 +58,13 @@ export function runOver(span: (sequence: number) => Span, pinned: number, capaci
 }
 
 /** A cache of the call in its own storage. */
-export const cachedRows = (s: Subject, name: string, width: number, run: Run): CachedRows =>
+export const cachedRows = (s: Subject, name: string, width: number, { capacity }: Pick<Run, 'capacity'>): CachedRows =>
   cacheRow(
     s.inputWords(name),
     storageOfVariant(s.call.variant),
     width,
     dim(s.call.shape, 'groupSize') || GROUP_SIZE,
-    run.capacity,
+    capacity,
   );
 
 /**
@@ -88,8 +88,6 @@ export function withScores(
   };
 }
 
-export type Dims = Readonly<Record<string, number>>;
-
 /** softmax(scores) · rows. */
 export function weightedSum(scores: Float64Array, width: number, row: (token: number, i: number) => number): number[] {
   const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -101,6 +99,17 @@ export function weightedSum(scores: Float64Array, width: number, row: (token: nu
   });
   return out;
 }
+
+/** Output of a query head that gives tokens these scores (natural logarithm), and the scores by slot. */
+export const attendedRow = (
+  tokens: readonly Token[],
+  scores: Float64Array,
+  width: number,
+  value: (slot: number, i: number) => number,
+): { output: number[]; scores: Map<number, number> } => ({
+  output: weightedSum(scores, width, (t, i) => value((tokens[t] as Token).slot, i)),
+  scores: new Map(tokens.map(({ slot }, t) => [slot, scores[t] as number])),
+});
 
 /** A token that a call reads. */
 export interface Token {

@@ -1,5 +1,15 @@
 /** Terms that the kernels of attention over a cache share. */
-import { field, isQuantised, storageOfVariant, STORAGES, UNPACK_FLOPS, type Shape, type Work } from '../../spec.js';
+import {
+  field,
+  isQuantised,
+  storageOfVariant,
+  STORAGES,
+  UNPACK_FLOPS,
+  type Shape,
+  type Storage,
+  type Work,
+} from '../../spec.js';
+import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsEach, wideOf } from './fold.terms.js';
 
 /** Cached tokens × KV heads × sequences: how many rows an attention call reads. */
 export const rows = (s: Shape) => field(s, 'sequences') * field(s, 'kvHeads') * field(s, 'context');
@@ -22,6 +32,25 @@ const serialTokens = (s: Shape) => Math.ceil(field(s, 'context') / field(s, 'spl
 /** Each quantised scalar of `count` rows is extracted, converted and scaled once for all query heads that read it. */
 export const unpacking = (count: number, v: string, width: number) =>
   isQuantised(storageOfVariant(v)) ? count * UNPACK_FLOPS * width : 0;
+
+/** Rows that a sequence's queries read, and query heads of each. */
+export type Heads = Readonly<Record<'kvHeads' | 'group', number>>;
+/** Of keys, of values, and of what lies in rows of its own beside the keys. */
+type Widths = readonly [key: number, value: number, branch?: number];
+
+/**
+ * What threads do unless tuned, on rows of whole units for each of them. `held`: components that a thread holds;
+ * `begun`: components of queries that they load before their tokens, and of sums that they add up after them.
+ */
+export function threadsOf(s: Shape, storage: Storage, heads: Heads, [keyWidth, valueWidth, branchWidth = 0]: Widths) {
+  const rows = { keyWidth, valueWidth, group: heads.group };
+  const lanes = lanesOf(storage, rows);
+  const wide = wideOf(storage, rows, lanes);
+  const units = [keyWidth, branchWidth, valueWidth].map((width) => unitsEach({ storage, width }, wide));
+  const held = units.reduce((sum, each) => sum + each, 0) * readUnit({ storage });
+  const rowsRead = field(s, 'sequences') * heads.kvHeads * Math.ceil(heads.group / lanes);
+  return { lanes, wide, held, rowsRead, begun: rowsRead * field(s, 'splits') * DEFAULT_WORKGROUP * lanes * held };
+}
 
 /**
  * Attention: launch, bytes read, operations, partials written, what workgroups do before and after their tokens, and

@@ -2,7 +2,7 @@
 import type { CurrentOptions } from '../../attention-options.js';
 import type { Placement as Vectors } from '../../placement.js';
 import { requireShape } from '../../host/errors.js';
-import type { BufferPlan, Step, Uniforms } from '../../host/plan.js';
+import { f32, type BufferPlan, type Step, type Uniforms } from '../../host/plan.js';
 
 export const WORKGROUP = 64;
 
@@ -35,7 +35,7 @@ export function currentOperands(kernel: string, c: Fold): { buffers: BufferPlan[
       `${kernel}: ${name} of ${width} floats do not fit a stride of ${at.stride}`,
     );
     return {
-      buffer: { name, role: 'input', content: 'f32', bytes: (at.offset + (sequences - 1) * at.stride + width) * 4 },
+      buffer: f32(name, 'input', at.offset + (sequences - 1) * at.stride + width),
       at,
     };
   };

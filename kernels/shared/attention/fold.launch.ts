@@ -1,11 +1,11 @@
 /** Host side of the split-KV attention kernels: see attend_rows.wgsl. */
 import type { RunOptions, Span } from '../../attention-options.js';
 import type { Tuning } from '../../options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
-import type { BufferPlan, Uniforms } from '../../host/plan.js';
+import { f32, u32, type BufferPlan, type Uniforms } from '../../host/plan.js';
 import { divide } from './splits.js';
-import { tuned } from '../../launch.js';
+import { tuned, type Tunable } from '../../launch.js';
 import type { KernelCall } from '../../registry.js';
 import { storageOfVariant, type Storage, TILE_TOKENS } from '../../spec.js';
 import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsOf, wideOf } from './fold.terms.js';
@@ -14,13 +14,8 @@ import { DEFAULT_WORKGROUP, lanesOf, readUnit, unitsOf, wideOf } from './fold.te
  * Positions of pinned tokens, [sequence, or sequence and KV head][slot], as eviction keeps them; 16 bytes that are not
  * read where none are pinned.
  */
-export const pinnedPositions = (rows: number, slots: number, pinned: number, below: number): BufferPlan => ({
-  name: 'positions',
-  role: 'input',
-  content: 'u32',
-  bytes: pinned === 0 ? 16 : rows * slots * 4,
-  below,
-});
+export const pinnedPositions = (rows: number, slots: number, pinned: number, below: number): BufferPlan =>
+  u32('positions', 'input', pinned === 0 ? 4 : rows * slots, { below });
 
 interface FoldShape {
   readonly sequences: number;
@@ -61,6 +56,13 @@ export interface Launch {
   readonly stream: number;
 }
 
+/** What kernels of rows that are read as they are stored try. */
+export const FOLD_TUNABLES: readonly Tunable[] = [
+  { name: 'workgroup', values: [64, 128, 256] },
+  { name: 'wide', values: [2, 4, 8] },
+  { name: 'stream', values: [8, 32] },
+];
+
 interface Fold {
   readonly storage: Storage;
   readonly keys: RowLayout;
@@ -91,13 +93,42 @@ export const spansOf = (
 ): readonly Span[] => spans ?? Array.from({ length: sequences }, () => ({ pinned: 0, firstPosition, ring: context }));
 
 /** The table of spans, 16 bytes a sequence. */
-export const spansBuffer = (spans: readonly Span[]): BufferPlan => ({
-  name: 'spans',
-  role: 'table',
-  content: 'u32',
-  bytes: spans.length * 16,
-  data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
-});
+export const spansBuffer = (spans: readonly Span[]): BufferPlan =>
+  u32('spans', 'table', 4 * spans.length, {
+    data: () => Uint32Array.from(spans.flatMap((s) => [s.pinned, s.firstPosition, s.ring, 0])),
+  });
+
+/**
+ * The slots of each row: pinned ones, and a ring.
+ * @throws GpuError for spans that do not fit
+ */
+export function slotsOf(
+  { kernel }: KernelCall,
+  run: RunOptions,
+  { sequences, context }: Pick<FoldShape, 'sequences' | 'context'>,
+): { spans: readonly Span[]; pinned: number; ring: number; capacity: number } {
+  const { pinned = 0 } = run;
+  const spans = spansOf(run, sequences, context);
+  requireShape(spans.length === sequences, `${kernel}: ${spans.length} spans for ${sequences} sequences`);
+  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
+  const ring = capacity - pinned;
+  for (const s of spans)
+    requireShape(
+      s.pinned <= pinned && s.ring <= ring,
+      `${kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`,
+    );
+  return { spans, pinned, ring, capacity };
+}
+
+/** Latents are those of each KV head, or one that all of them share. */
+export const requireLatentHeads = (
+  { kernel }: KernelCall,
+  { latentHeads, kvHeads }: Readonly<Record<'latentHeads' | 'kvHeads', number>>,
+): void =>
+  requireShape(
+    latentHeads === 1 || latentHeads === kvHeads,
+    `${kernel}: latentHeads must be 1 or kvHeads (${kvHeads}), not ${latentHeads}`,
+  );
 
 /** Threads that read neighbouring rows: a subgroup of a software adapter; wider subgroups read several such runs. */
 const DEFAULT_STREAM = 8;
@@ -122,19 +153,7 @@ export function foldOf(
   const keys = rowLayout(storage, shape.keyWidth, shape.groupSize || undefined);
   const values = rowLayout(storage, shape.valueWidth, shape.groupSize || undefined);
   const branch = shape.branchWidth ? rowLayout(storage, shape.branchWidth, shape.groupSize || undefined) : null;
-  const { pinned = 0 } = run;
-  const spans = spansOf(run, shape.sequences, shape.context);
-  requireShape(
-    spans.length === shape.sequences,
-    `${call.kernel}: ${spans.length} spans for ${shape.sequences} sequences`,
-  );
-  const capacity = capacityOf(run.capacity ?? pinned + spans.reduce((most, s) => Math.max(most, s.ring), 1));
-  const ring = capacity - pinned;
-  for (const s of spans)
-    requireShape(
-      s.pinned <= pinned && s.ring <= ring,
-      `${call.kernel}: ${s.pinned} pinned and ${s.ring} further tokens do not fit ${pinned} and ${ring} slots`,
-    );
+  const { spans, pinned, ring, capacity } = slotsOf(call, run, shape);
   const unit = fixed.unit ?? TILE_TOKENS;
   const latentRows = shape.latentHeads === 1 && shape.kvHeads > 1 ? shape.sequences : shape.sequences * shape.kvHeads;
   const queries = shape.sequences * shape.kvHeads * shape.group;
@@ -164,11 +183,9 @@ export function foldOf(
     lanes * valueEach * perUnit <= MOST_SUMS,
     `${call.kernel}: ${lanes} lanes of ${valueEach} units want more than ${MOST_SUMS} registers`,
   );
-  const content = storage === 'f32' ? 'f32' : 'f16';
   const rowsRead = [keys, values, ...(branch ? [branch] : [])];
   const whole = (l: RowLayout): boolean => l.width % readUnit(l) === 0 && unitsOf(l) % wide === 0;
   const edges = rowsRead.every(whole) ? 0 : 1;
-  const bytes = (layout: RowLayout, rows: number): number => Math.ceil(cacheBytes(layout, capacity, rows) / 16) * 16;
   return {
     storage,
     keys,
@@ -179,16 +196,11 @@ export function foldOf(
     laneGroups,
     launch: { workgroup, lanes, wide, stream },
     buffers: {
-      keys: { name: 'keys', role: 'stream', content, bytes: bytes(keys, latentRows) },
-      values: { name: 'values', role: 'stream', content, bytes: bytes(values, latentRows) },
-      partials: {
-        name: 'partials',
-        role: 'output',
-        content: 'f32',
-        bytes: queries * splits * (shape.valueWidth + 2) * 4,
-      },
+      keys: streamed('keys', keys, capacity, latentRows),
+      values: streamed('values', values, capacity, latentRows),
+      partials: f32('partials', 'output', queries * splits * (shape.valueWidth + 2)),
       spans: spansBuffer(spans),
-      scores: { name: 'scores', role: 'output', content: 'f32', bytes: scores ? queries * capacity * 4 : 16 },
+      scores: f32('scores', 'output', scores ? queries * capacity : 4),
     },
     constants: (more = {}) => ({
       WG: workgroup,

@@ -2,9 +2,9 @@
 import type { Placement } from '../../placement.js';
 import type { PrefillBranch, PrefillOptions } from '../../attention-options.js';
 import type { Tuning } from '../../options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { capacityOf, rowLayout, streamed, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
-import { oneStep, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
+import { f32, oneStep, u32, type BufferPlan, type OperationPlan, type Uniforms } from '../../host/plan.js';
 import { shapeOf } from '../../host/shape.js';
 import { tuned } from '../../launch.js';
 import type { KernelCall } from '../../registry.js';
@@ -24,8 +24,12 @@ export const MOST_VECS = 192;
 
 export const MOST_BRANCH = 64;
 
-/** Vec4 registers that a thread may spend on its sums before a row is shared by more threads. */
-const SUMS = 16;
+/** Vec4 registers that a thread may spend on its sums, or on its keys, before a row is shared by more threads. */
+const HELD = 16;
+
+/** Threads that share such a row unless tuned. */
+export const wideOf = (row: RowLayout): number =>
+  Math.min(MOST_WIDE, threadsOfRow(unitsEach(row, 1), Math.max(1, Math.floor((4 * HELD) / (LANES * readUnit(row))))));
 
 export const MOST_WORKGROUPS = 65535;
 
@@ -37,8 +41,27 @@ export const rowsAt = (
   at: Placement,
 ): BufferPlan => {
   requireShape(at.stride >= width || rows === 1, `${name} of ${width} floats overlap at a stride of ${at.stride}`);
-  return { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 };
+  return f32(name, role, at.offset + (rows - 1) * at.stride + width);
 };
+
+/**
+ * Width of a key without the branch that is part of it.
+ * @throws GpuError for a branch that leaves nothing, or does not go with the heads
+ */
+export function contentWidth(
+  { kernel }: KernelCall,
+  keyWidth: number,
+  kvHeads: number,
+  branch: { readonly width: number; readonly heads: number } | undefined,
+): number {
+  const { width, heads } = branch ?? { width: 0, heads: 1 };
+  requireShape(keyWidth > width, `${kernel}: a branch of ${width} leaves nothing of a key of ${keyWidth}`);
+  requireShape(
+    heads === 1 || heads === kvHeads,
+    `${kernel}: a branch has 1 key or one a KV head (${kvHeads}), not ${heads}`,
+  );
+  return keyWidth - width;
+}
 
 /** Where a rotary branch lies; without one it has no width. `tokens`: branch keys of a sequence. */
 export const branchUniforms = (branch: PrefillBranch | undefined, tokens: number): Uniforms => ({
@@ -49,8 +72,6 @@ export const branchUniforms = (branch: PrefillBranch | undefined, tokens: number
   branch_head: branch?.queries.head ?? 0,
   branch_tokens: tokens,
 });
-
-export const wholeQuads = (bytes: number): number => Math.ceil(bytes / 16) * 16;
 
 /**
  * @param of whether rows of the chunk itself are among those attended to, and whether statistics are written for the
@@ -66,12 +87,7 @@ export function planChunk(
   // Attention in one call reads exact rows: its shape has no group size.
   const s = shapeOf<'attend_carried'>(call, 'groupSize', ...(of.own ? (['context'] as const) : []));
   const { branch, firstSequence = 0, first = 0 } = options;
-  const keyWidth = s.keyWidth - (branch?.width ?? 0);
-  requireShape(keyWidth > 0, `${kernel}: a branch of ${branch?.width ?? 0} leaves nothing of a key of ${s.keyWidth}`);
-  requireShape(
-    branch === undefined || branch.heads === 1 || branch.heads === s.kvHeads,
-    `${kernel}: a branch has 1 key or one a KV head (${s.kvHeads}), not ${branch?.heads ?? 0}`,
-  );
+  const keyWidth = contentWidth(call, s.keyWidth, s.kvHeads, branch);
   const spans = options.spans ?? Array.from({ length: s.sequences }, () => ({ before: s.context, tokens: s.queries }));
   requireShape(spans.length === s.sequences, `${kernel}: ${spans.length} spans for ${s.sequences} sequences`);
   for (const { before, tokens } of spans)
@@ -86,20 +102,10 @@ export function planChunk(
     `${kernel}: ${reach} tokens from slot ${first} on do not fit ${capacity} slots`,
   );
   const storage = storageOfVariant(call.variant);
-  const [keys, values] = [
-    rowLayout(storage, keyWidth, s.groupSize || undefined),
-    rowLayout(storage, s.valueWidth, s.groupSize || undefined),
-  ];
+  const keys = rowLayout(storage, keyWidth, s.groupSize || undefined);
+  const values = rowLayout(storage, s.valueWidth, s.groupSize || undefined);
   const vecs = (layout: RowLayout, wide: number): number => (LANES * unitsEach(layout, wide) * readUnit(layout)) / 4;
-  const widest = keys.width > values.width ? keys : values;
-  const wide = tuned(
-    tuning,
-    'wide',
-    Math.min(
-      MOST_WIDE,
-      threadsOfRow(unitsEach(widest, 1), Math.max(1, Math.floor((4 * SUMS) / (LANES * readUnit(widest))))),
-    ),
-  );
+  const wide = tuned(tuning, 'wide', wideOf(keys.width > values.width ? keys : values));
   const workgroup = Math.max(wide, tuned(tuning, 'workgroup', WORKGROUP));
   const branchEach = branch ? Math.ceil(branch.width / wide) : 0;
   requireShape(
@@ -117,45 +123,26 @@ export function planChunk(
   const queriesAt = options.queries ?? { offset: 0, stride: heads * keyWidth };
   const outputAt = options.output ?? { offset: 0, stride: heads * s.valueWidth };
   const whole = (layout: RowLayout): boolean => layout.width % readUnit(layout) === 0;
-  const content = storage === 'f32' ? 'f32' : 'f16';
-  const stored = (layout: RowLayout): number =>
-    wholeQuads(cacheBytes(layout, capacity, (firstSequence + s.sequences) * s.kvHeads));
+  const cachedRows = (firstSequence + s.sequences) * s.kvHeads;
   const branchTokens = branch?.tokens ?? reach;
   const edges = whole(keys) && whole(values) ? 0 : 1;
   return oneStep({
     buffers: [
       rowsAt('queries', 'input', tokens, heads * keyWidth, queriesAt),
-      { name: 'keys', role: 'stream', content, bytes: stored(keys) },
-      { name: 'values', role: 'stream', content, bytes: stored(values) },
+      streamed('keys', keys, capacity, cachedRows),
+      streamed('values', values, capacity, cachedRows),
       rowsAt('output', of.carried ? 'state' : 'output', tokens, heads * s.valueWidth, outputAt),
-      {
-        name: 'spans',
-        role: 'table',
-        content: 'u32',
-        bytes: s.sequences * 8,
+      u32('spans', 'table', 2 * s.sequences, {
         data: () => Uint32Array.from(spans.flatMap((span) => [span.before, span.tokens])),
-      },
+      }),
       ...(branch
         ? [
             rowsAt('branchQueries', 'input', tokens, (heads - 1) * branch.queries.head + branch.width, branch.queries),
-            {
-              name: 'branchKeys',
-              role: 'input',
-              content: 'f32',
-              bytes: s.sequences * branchTokens * branch.heads * branch.width * 4,
-            } as const,
+            f32('branchKeys', 'input', s.sequences * branchTokens * branch.heads * branch.width),
           ]
         : []),
       ...(of.carries
-        ? [
-            {
-              name: 'statistics',
-              role: of.carried ? 'state' : 'output',
-              content: 'f32',
-              positive: true,
-              bytes: tokens * heads * 8,
-            } as const,
-          ]
+        ? [f32('statistics', of.carried ? 'state' : 'output', 2 * tokens * heads, { positive: true })]
         : []),
     ],
     source: kernel,

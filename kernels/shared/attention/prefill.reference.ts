@@ -1,31 +1,26 @@
 /** Attention of a chunk of prompt tokens in float64, by its definition. */
 import type { PrefillOptions } from '../../attention-options.js';
-import { cacheRow, capacityOf } from '../../host/cache-layout.js';
+import { capacityOf } from '../../host/cache-layout.js';
 import { dim, type Subject } from '../../reference.js';
-import { GROUP_SIZE, storageOfVariant, type Shape } from '../../spec.js';
-import type { CachedRows } from './attention.reference.js';
+import type { Shape } from '../../spec.js';
+import { cachedRows, type CachedRows } from './attention.reference.js';
 
 export const queryRows = (shape: Shape): number =>
   dim(shape, 'sequences') * dim(shape, 'queries') * dim(shape, 'kvHeads') * dim(shape, 'group');
 
 /** Operands of a call's scores, and its rows of a width. @param reach tokens of a row */
 export function operandsOf(
-  { call, input, inputWords }: Subject,
+  s: Subject,
   { branch, firstSequence = 0, first = 0, capacity, queries }: PrefillOptions,
   reach: number,
 ) {
-  const { shape } = call;
+  const { input } = s;
+  const { shape } = s.call;
   const kvHeads = dim(shape, 'kvHeads');
   const keyWidth = dim(shape, 'keyWidth') - (branch?.width ?? 0);
   const slots = capacityOf(capacity ?? first + reach);
   const rowsOf = (name: string, width: number) => {
-    const cached = cacheRow(
-      inputWords(name),
-      storageOfVariant(call.variant),
-      width,
-      shape.groupSize || GROUP_SIZE,
-      slots,
-    );
+    const cached = cachedRows(s, name, width, { capacity: slots });
     return (r: number, slot: number, i: number): number => cached(firstSequence * kvHeads + r, first + slot, i);
   };
   const vectors: TokenVectors = (t, h, i) =>

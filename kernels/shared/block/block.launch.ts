@@ -2,7 +2,7 @@
 import type { RunOptions } from '../../attention-options.js';
 import { capacityOf } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
-import type { BufferPlan } from '../../host/plan.js';
+import { f32, type BufferPlan } from '../../host/plan.js';
 import type { RotaryOptions } from '../../host/rotary.js';
 import { BLOCK_SIZES, blockPlan } from './block-absorbed.js';
 import type { BlockBasis } from './block-basis.js';
@@ -10,13 +10,8 @@ import { blockBasisScalars } from '../../block_basis/terms.js';
 import type { KernelCall } from '../../registry.js';
 import { spansOf } from '../attention/fold.launch.js';
 
-export const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan => ({
-  name,
-  role: 'table',
-  content: 'f32',
-  bytes: words * 4,
-  data,
-});
+export const table = (name: string, words: number, data: () => Float32Array<ArrayBuffer>): BufferPlan =>
+  f32(name, 'table', words, { data });
 
 /** Blocks that a sequence's ring may have, and the last position of a call. */
 export function reachOf(
@@ -55,9 +50,4 @@ export const basisBuffer = (
   blocks: number,
   rankK: number,
   functions: number,
-): BufferPlan => ({
-  name: 'basis',
-  role,
-  content: 'f32',
-  bytes: 4 * queries * blockBasisScalars(blocks, rankK, { blockTokens: 1, functions }),
-});
+): BufferPlan => f32('basis', role, queries * blockBasisScalars(blocks, rankK, { blockTokens: 1, functions }));

@@ -7,5 +7,3 @@ import { dim, type Subject } from '../../reference.js';
 export const basisOf = (s: Subject): BlockBasis =>
   blockPlan(s.options.ropeBase ?? DEFAULTS.ropeBase, dim(s.call.shape, 'headDim'), dim(s.call.shape, 'blockTokens'))
     .basis;
-
-export type Dims = Readonly<Record<string, number>>;

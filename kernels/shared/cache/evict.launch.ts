@@ -1,17 +1,16 @@
 /** Launch parts that evicting kernels share: the caches that a row decides for, and its slots. */
 import { runOf } from './evict.terms.js';
 import type { EvictPrefillOptions, EvictedCache } from '../../cache-options.js';
-import { cacheBytes, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
+import { cached, capacityOf, rowLayout, type RowLayout } from '../../host/cache-layout.js';
 import { requireShape } from '../../host/errors.js';
-import { read, write, type BufferPlan, type Step } from '../../host/plan.js';
+import { f32, read, u32, write, type BufferPlan, type Step } from '../../host/plan.js';
 import type { KernelCall } from '../../registry.js';
-import { isQuantised, storageOfVariant, TILE_TOKENS } from '../../spec.js';
+import { storageOfVariant, TILE_TOKENS } from '../../spec.js';
 import { storeConstants, storeUniforms } from './store.launch.js';
 
 /** An evicted cache as a call's buffers hold it. */
 interface CacheLayout extends Required<EvictedCache> {
   readonly layout: RowLayout;
-  readonly content: 'f16' | 'f32';
 }
 
 /**
@@ -31,8 +30,7 @@ export function layoutsOf(
   const scalars = caches.reduce((sum, c) => sum + c.width * c.rows, 0);
   requireShape(scalars === s.width, `${call.kernel}: the caches hold ${scalars} scalars of a token, not ${s.width}`);
   const storage = storageOfVariant(call.variant);
-  const content = isQuantised(storage) || storage === 'f16' ? 'f16' : 'f32';
-  return caches.map((c) => ({ ...c, layout: rowLayout(storage, c.width, s.groupSize), content }));
+  return caches.map((c) => ({ ...c, layout: rowLayout(storage, c.width, s.groupSize) }));
 }
 
 /**
@@ -85,17 +83,12 @@ export function choiceOf(
   const caches = layoutsOf(call, s, options.caches);
   const rows = firstRow + s.rows;
   const buffers: BufferPlan[] = [
-    { name: 'runMass', role: 'input', content: 'f32', positive: true, bytes: s.rows * room * 4 },
-    { name: 'mass', role: 'state', content: 'f32', positive: true, bytes: rows * capacity * 4 },
-    { name: 'positions', role: 'state', content: 'u32', bytes: rows * capacity * 4, below: 2 ** 31 },
+    f32('runMass', 'input', s.rows * room, { positive: true }),
+    f32('mass', 'state', rows * capacity, { positive: true }),
+    u32('positions', 'state', rows * capacity, { below: 2 ** 31 }),
     ...caches.flatMap((c): BufferPlan[] => [
-      {
-        name: runOf(c.name),
-        role: 'stream',
-        content: c.content,
-        bytes: cacheBytes(c.layout, runCapacity, s.rows * c.rows),
-      },
-      { name: c.name, role: 'state', content: c.content, bytes: cacheBytes(c.layout, capacity, rows * c.rows) },
+      cached(runOf(c.name), 'stream', c.layout, runCapacity, s.rows * c.rows),
+      cached(c.name, 'state', c.layout, capacity, rows * c.rows),
     ]),
   ];
   const copies = (table: string): Step[] =>

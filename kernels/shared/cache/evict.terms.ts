@@ -1,5 +1,5 @@
 /** Terms that the kernels of eviction share. */
-import { field, STORAGES, type KernelSpec } from '../../spec.js';
+import { field, STORAGES, launchAnd, type KernelSpec } from '../../spec.js';
 import { unlisted } from '../../tuned.js';
 
 type Evicting = Pick<KernelSpec, 'variants' | 'dispatches' | 'work' | 'terms' | 'tuned'>;
@@ -10,10 +10,7 @@ export const evicting = (work: KernelSpec['work']): Evicting => ({
   // The choice, then the copy in each cache: of keys and of values unless given.
   dispatches: ({ evict, evictPrefill, evictChunk }) => 1 + ((evict ?? evictPrefill ?? evictChunk)?.caches?.length ?? 2),
   work,
-  terms: (s, v) => {
-    const w = work(s, v);
-    return [1, w.readBytes, w.writeBytes, field(s, 'context')];
-  },
+  terms: (s, v) => [...launchAnd(work(s, v), 'readBytes', 'writeBytes'), field(s, 'context')],
   tuned: (s, v) => {
     const { readBytes, writeBytes } = work(s, v);
     return unlisted('small', readBytes + writeBytes);

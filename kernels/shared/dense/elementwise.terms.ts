@@ -1,5 +1,11 @@
 /** Terms that element-wise kernels share. */
-import type { Shape, Work } from '../../spec.js';
+import { field, type Shape, type Work } from '../../spec.js';
+
+/** Scalars of a call's rows. */
+export const scalars = (s: Shape): number => field(s, 'rows') * field(s, 'width');
+
+/** Scalars of the heads of a call's rows. */
+export const headScalars = (s: Shape): number => field(s, 'rows') * field(s, 'heads') * field(s, 'headDim');
 
 /** Work and terms of a kernel whose time is that of the f32 scalars that it reads and writes. */
 export const elementwise = (

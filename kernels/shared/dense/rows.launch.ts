@@ -1,19 +1,24 @@
 /** Launch parts that element-wise kernels share: places of rows of f32, and grids over them. */
 import type { Placement } from '../../placement.js';
 import { requireShape } from '../../host/errors.js';
-import type { BufferPlan, Role, Step, Uniforms } from '../../host/plan.js';
+import { f32, type BufferPlan, type OperationPlan, type Role, type Step, type Uniforms } from '../../host/plan.js';
 import type { KernelCall } from '../../registry.js';
 
-/** Grid of a kernel that strides over its elements; beyond this many workgroups a thread takes several. */
+/** Most workgroups of a grid; beyond them a thread takes several elements. */
 const MOST_WORKGROUPS = 32768;
 
 /** Elements of one call, which are counted in 32 bits and stepped over by a whole grid. */
 const MOST_ELEMENTS = 2 ** 31;
 
-export const grid = (kernel: string, count: number, workgroup: number): Step['workgroups'] => {
+/** Grid of a kernel that strides over its elements. */
+export function strided(
+  { kernel }: KernelCall,
+  count: number,
+  workgroup: number,
+): Pick<Step, 'workgroups'> & Pick<OperationPlan, 'tuning'> {
   requireShape(count <= MOST_ELEMENTS, `${kernel}: ${count} elements in one call, over ${MOST_ELEMENTS}`);
-  return [Math.min(MOST_WORKGROUPS, Math.ceil(count / workgroup)), 1, 1];
-};
+  return { workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(count / workgroup)), 1, 1], tuning: { workgroup } };
+}
 
 /** A grid of at least one workgroup a row. */
 export const rowGrid = (rows: number): Step['workgroups'] => {
@@ -21,7 +26,7 @@ export const rowGrid = (rows: number): Step['workgroups'] => {
   return [Math.ceil(rows / planes), planes, 1];
 };
 
-/** A buffer of f32 rows, and where they lie in it. */
+/** A buffer of f32 rows, and where they lie in it: also as the uniforms `<name>_offset` and `<name>_stride`. */
 export function rowsOf(
   call: KernelCall,
   name: string,
@@ -29,7 +34,7 @@ export function rowsOf(
   rows: number,
   width: number,
   placement: Placement | undefined,
-): { buffer: BufferPlan; at: Placement } {
+): { buffer: BufferPlan; at: Placement; uniforms: Uniforms } {
   const at = placement ?? { offset: 0, stride: width };
   requireShape(
     Number.isSafeInteger(at.offset) && at.offset >= 0 && Number.isSafeInteger(at.stride),
@@ -40,11 +45,9 @@ export function rowsOf(
     at.stride >= width || rows === 1 || (at.stride === 0 && role === 'input'),
     `${call.kernel}: ${name} rows of ${width} floats overlap at a stride of ${at.stride}`,
   );
-  return { buffer: { name, role, content: 'f32', bytes: (at.offset + (rows - 1) * at.stride + width) * 4 }, at };
+  return {
+    buffer: f32(name, role, at.offset + (rows - 1) * at.stride + width),
+    at,
+    uniforms: { [`${name}_offset`]: at.offset, [`${name}_stride`]: at.stride },
+  };
 }
-
-/** Uniforms `<name>_offset` and `<name>_stride`. */
-export const placeUniforms = (name: string, at: Placement): Uniforms => ({
-  [`${name}_offset`]: at.offset,
-  [`${name}_stride`]: at.stride,
-});
