@@ -127,7 +127,7 @@ interface Host {
   readonly version: string | null;
 }
 
-/** Longest --max-model-len with which vLLM's first engine took whole prompts by default (0.7.3, engine/arg_utils.py). */
+/** Longest --max-model-len at which vLLM's first engine took whole prompts (engine/arg_utils.py, 0.7.3). */
 const WHOLE_PROMPTS = 32_768;
 
 /** Whether a server divides prompts by default. @param maxModelLen null where it follows from the requests */
