@@ -93,7 +93,7 @@ interface CurrentBranch {
 }
 
 /** Tokens of a sequence before the chunk, and of the chunk. */
-interface ChunkSpan {
+export interface ChunkSpan {
   readonly before: number;
   readonly tokens: number;
 }

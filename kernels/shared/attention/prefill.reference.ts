@@ -1,5 +1,5 @@
 /** Attention of a chunk of prompt tokens in float64, by its definition. */
-import type { PrefillOptions } from '../../attention-options.js';
+import type { ChunkSpan, PrefillOptions } from '../../attention-options.js';
 import { capacityOf } from '../../host/cache-layout.js';
 import { dim, type Subject } from '../../reference.js';
 import type { Shape } from '../../spec.js';
@@ -53,10 +53,11 @@ export function chunkRow(subject: Subject, row: number, own: boolean) {
   const [tokens, context, valueWidth] = [dim(shape, 'queries'), dim(shape, 'context'), dim(shape, 'valueWidth')];
   const heads = dim(shape, 'kvHeads') * dim(shape, 'group');
   const [sequence, token, head] = [Math.floor(row / (tokens * heads)), Math.floor(row / heads) % tokens, row % heads];
+  const span: ChunkSpan = o.spans?.[sequence] ?? { before: context, tokens };
   const { scores, rowsOf } = operandsOf(subject, o, context + (own ? tokens : 0));
   return {
     at: { sequence, token, head },
-    span: o.spans?.[sequence] ?? { before: context, tokens },
+    span,
     output:
       (o.output?.offset ?? 0) +
       (sequence * tokens + token) * (o.output?.stride ?? heads * valueWidth) +
