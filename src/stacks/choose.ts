@@ -142,7 +142,7 @@ export const otherCardNotes = (spec: DeviceSpec, { file }: StackTables): string[
     ? []
     : [
         isAlike(ratioOf(spec, file.device))
-          ? `times are those of the ${file.device}, which has the same chip and memory; exchanges go by this card's link`
+          ? `times are those of the ${file.device}, which has the same chip and memory; exchanges go by its own link`
           : `kernel times are those of the ${file.device}, which has the same chip, at the rates of this card`,
       ];
 
