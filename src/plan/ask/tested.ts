@@ -277,9 +277,10 @@ export function nearestGroups(
     (g) => g.device === device.id,
     (name) => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
   ];
-  const sisters: Near = [
-    (g) => chipOfId(g.device) === chipOfId(device.id) && g.looped === looped,
-    (name, own) => `${name} on ${gpusOf(own)}, which has the same chip, ${models}`,
+  const hasChip = (g: JudgedGroup): boolean => chipOfId(g.device) === chipOfId(device.id);
+  const sisters = (own: boolean): Near => [
+    (g) => hasChip(g) && (g.looped === looped || !own),
+    (name, of) => `${name} on ${gpusOf(of)}, which has the same chip, ${own ? models : 'other models'}`,
   ];
   const maker = makerOf(device.id);
   const others: Near = [
@@ -288,9 +289,10 @@ export function nearestGroups(
   ];
   const near: readonly Near[] = [
     [(g) => g.device === device.id && g.looped === looped, (name) => `${name} on ${device.id}, ${models}`],
-    sisters,
+    sisters(true),
     // Tables are of the GPU, so the model is what is new. An estimate is of other GPUs, mostly NVIDIA's: the GPU is.
     ...(estimated ? [here, others, alike] : [alike, here]),
+    sisters(false),
     [() => true, (name, own) => `${name}, other models and GPUs (${gpusOf(own)})`],
   ];
   for (const [matches, on] of near) {
