@@ -46,6 +46,19 @@ describe(`figures of others (seed ${SEED})`, () => {
     inside: own.flatMap((g) => g.figures).filter((f) => f.inside).length,
   });
 
+  it('are those of a card with the same chip before those of other GPUs', () => {
+    expect(ask('vllm', 'a100-40', 4)).toMatchObject({
+      on: 'vLLM of unknown version on a100-80, which has the same chip, looped models',
+      ...of(groups[0]!),
+    });
+    expect(ask('vllm', 'l20x', 1)?.on).toBe(
+      'vLLM of unknown version on h200, which has the same chip, models without loops',
+    );
+    expect(ask('sglang', 'gh200', 4)?.on).toBe(
+      'SGLang of unknown version on h100, which has the same chip, other models',
+    );
+  });
+
   it('are those of the GPU, else of the kind of model, else of the server', () => {
     expect(ask('vllm', 'a100-80', 4)).toMatchObject({
       on: 'vLLM of unknown version on a100-80, looped models',

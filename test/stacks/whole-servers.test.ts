@@ -8,7 +8,14 @@ import type { PlanRequest } from '../../src/plan/types.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { serverDefaults } from '../../src/stacks/server-memory.js';
-import { reservesPrompt, schedulesMeanwhile, takesPromptsFirst, watermarkOf } from '../../src/stacks/serving.js';
+import {
+  cachesPrefixes,
+  dividesPrompts,
+  reservesPrompt,
+  schedulesMeanwhile,
+  takesPromptsFirst,
+  watermarkOf,
+} from '../../src/stacks/serving.js';
 import { SEED } from '../gpu/random.js';
 
 const requestOf = async (scenario: Scenario): Promise<PlanRequest> =>
@@ -110,6 +117,9 @@ describe('SGLang', () => {
     expect([first, { ...first, version: '0.8.0' }, today('vllm'), today('sglang')].map(watermarkOf)).toEqual([
       0.01, 0, 0, 0,
     ]);
+    // Its defaults, too: whole prompts up to 32,768 tokens, and no prefix cache.
+    expect([null, 30_208, 40_000].map((longest) => dividesPrompts(first, longest))).toEqual([false, false, true]);
+    expect([first, today('vllm'), today('sglang'), null].map(cachesPrefixes)).toEqual([false, true, true, true]);
     expect([reservesPrompt('vllm', '0.7.3'), reservesPrompt('vllm', '0.11.0'), reservesPrompt('vllm', null)]).toEqual([
       true,
       false,

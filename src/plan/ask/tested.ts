@@ -265,8 +265,7 @@ export function nearestGroups(
     estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',
   );
   // Rows of an earlier engine say more of it than those of today's on a model that is more alike.
-  const engine = server !== null && isEarlierEngine(server) ? served.filter(isEarlier) : [];
-  const rows = engine.length > 0 ? engine : served;
+  const ofEarlier = server !== null && isEarlierEngine(server) && served.some(isEarlier);
   const models = looped ? 'looped models' : 'models without loops';
   const gpusOf = (own: readonly JudgedGroup[]): string => {
     const gpus = [...new Set(own.map((g) => g.device))];
@@ -296,8 +295,8 @@ export function nearestGroups(
     [() => true, (name, own) => `${name}, other models and GPUs (${gpusOf(own)})`],
   ];
   for (const [matches, on] of near) {
-    const own = rows.filter(matches);
-    if (own.length === 0) continue;
+    const own = served.filter(matches);
+    if (own.length === 0 || (ofEarlier && !own.some(isEarlier))) continue;
     const { nearest, others: further } = byVersion(own, server);
     const name = estimated ? `servers without kernel tables (${serversWords(nearest)})` : serversWords(nearest);
     return { on: on(name, nearest), groups: nearest, others: further };
