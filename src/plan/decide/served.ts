@@ -1,7 +1,7 @@
 /** A plan as the server that runs it is started. */
 import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { serverDefaults, usualBlockTokens } from '../../stacks/server-memory.js';
-import { listedAs, watermarkOf } from '../../stacks/serving.js';
+import { cachesPrefixes, dividesPrompts, listedAs, watermarkOf } from '../../stacks/serving.js';
 import type { Answer } from '../answer-types.js';
 import type { Plan } from '../types.js';
 import type { Asked } from './decide.js';
@@ -48,17 +48,18 @@ function mostTokens({ contextTokens }: Asked, { memory }: Plan): number {
 /** What was simulated and a server does not do by default. */
 function unlikeDefaults(r: Asked, as: Simulated): ServeRequest['unlike'] {
   const { servingStack: stack, servingVersion: version, device, geometry } = r;
-  const usual = serverDefaults(stack === null ? null : { stack, version }, device.vramBytes, device.id ?? '');
+  const host = stack === null ? null : { stack, version };
+  const usual = serverDefaults(host, device.vramBytes, device.id ?? '');
   const readsWhole = geometry.promptsBothWays === true;
   return {
     ...(as.maxNumBatchedTokens === Math.max(usual.batchedTokens, as.maxNumSeqs)
       ? {}
       : { batchedTokens: as.maxNumBatchedTokens }),
-    ...(as.chunkedPrefill || readsWhole ? {} : { chunked: false }),
-    ...(as.prefixCaching || readsWhole || as.speculation ? {} : { prefixCaching: false }),
+    ...(as.chunkedPrefill || readsWhole || !dividesPrompts(host, as.maxModelLen) ? {} : { chunked: false }),
+    ...(as.prefixCaching || readsWhole || as.speculation || !cachesPrefixes(host) ? {} : { prefixCaching: false }),
     ...(as.asyncScheduling ? {} : { asynchronous: false }),
     ...(as.blockTokens === usualBlockTokens(stack) ? {} : { blockTokens: as.blockTokens }),
-    ...(as.watermark === watermarkOf(stack === null ? null : { stack, version }) ? {} : { watermark: as.watermark }),
+    ...(as.watermark === watermarkOf(host) ? {} : { watermark: as.watermark }),
     ...(as.prefillReplicas > 0 ? { apart: true } : {}),
   };
 }
