@@ -134,7 +134,7 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
         ? 'meets the targets by the estimate, but not if every step takes the slow end of its interval'
         : run.completed > 0 && run.estimate.p99_tpot_ms === null && !targets.defaults.includes('tpot')
           ? 'does not meet the targets: no request has a second token, so TPOT is not known'
-          : 'misses the targets' + lateWords(run.estimate, targets);
+          : `misses the targets${run.rejected > 0 ? '' : lateWords(run.estimate, targets)}`;
 };
 
 /** In a run that is long beside its requests nearly as many a second are answered as come. */
