@@ -109,6 +109,7 @@ export function settle(
 export async function simulate(scenario: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
   const { setting, plan } = settle(scenario, sources, o);
   const { request, workload, server, targets, tested } = setting;
+  const host = hostOf(sources, scenario);
   if (o.findRate && workload.requestsPerSecond === null)
     throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
   if (o.findRate && workload.mostOpen !== null)
@@ -193,12 +194,19 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       ...leftOut(plan, o, all, server, scenario.codec !== undefined),
       ...takenWhole(chosen, server),
       ...transferNotes(server),
-      ...(o.findRate ? [] : frontEnd(hostOf(sources, scenario)?.stack, workload.requestsPerSecond ?? 0, server)),
+      ...watermarkNote(host?.stack, scenario.server?.watermark),
+      ...(o.findRate ? [] : frontEnd(host?.stack, workload.requestsPerSecond ?? 0, server)),
       ...request.notes,
     ],
   };
   return report;
 }
+
+/** What is simulated for a server that has no such flag. */
+const watermarkNote = (stack: string | undefined, asked: unknown): string[] =>
+  asked === undefined || stack === undefined || stack === 'vllm'
+    ? []
+    : [`--watermark is a flag of vLLM: ${stackLabel(stack)} has none, and is simulated as if it had`];
 
 /** Recorded depths of all tokens are the file's, and no part of an answer. */
 function withoutRecord(depth: Depth | null): Omit<Depth, 'recorded'> | null {

@@ -241,6 +241,15 @@ describe('settings', () => {
     expect(r.completed).toBe(60);
   });
 
+  it('says that a server has no watermark', async () => {
+    const notes = async (...stack: string[]): Promise<string> =>
+      (
+        await report('--device', 'h100', '--rate', '2', '--codec', 'full', '--watermark', '0.02', ...stack)
+      ).notes.join();
+    expect(await notes()).not.toContain('--watermark');
+    expect(await notes('--stack', 'sglang')).toContain('--watermark is a flag of vLLM: SGLang has none');
+  });
+
   it('times of users who wait lie between their ends, although a slower server is asked for less', async () => {
     for (const stack of ['sglang', 'trtllm', 'vllm']) {
       const load = ['--arrivals', 'closed', '--users', '48', '--requests', '150', '--codec', 'full', '--stack', stack];
