@@ -176,15 +176,18 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const explained = (call: TunedCall): CallExplanation => {
     const { table } = call;
     const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
+    const there = table && (tables?.predict(table.op, table.shape) ?? smallTables?.predict(table.op, table.shape));
     const floor = floorOf(call);
     const least = leastOf(call, floor);
     const { low, estimate, high, octavesOutside } = measured(call);
     const byMemory = low === least;
-    const own = table && octavesOutside > 0 ? predicted(table.op, table.shape)?.found : undefined;
-    const capped = own !== undefined && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
+    const own = table && predicted(table.op, table.shape)?.found;
+    const moved = there && own ? movedFrom(sources.chip, there, own) : [];
+    const capped =
+      own !== undefined && octavesOutside > 0 && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
     return {
       ...(found ?? explainAttainable(laws, call, rates)),
-      ...(found && capped ? { leftOut: [...found.leftOut, noWiderThan(high / estimate)] } : {}),
+      ...(found ? { leftOut: [...found.leftOut, ...moved, ...(capped ? [noWiderThan(high / estimate)] : [])] } : {}),
       ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: floor.memory - least } } : {}),
     };
   };
@@ -255,6 +258,14 @@ const noWider = (found: StackPrice, law: Interval): StackPrice => ({
   low: Math.max(found.low, found.estimate * Math.min(1, law.low / law.estimate)),
   high: Math.min(found.high, found.estimate * Math.max(1, law.high / law.estimate)),
 });
+
+/** What a card adds to the width of a time that was measured on another one with its chip; nothing on that one. */
+function movedFrom(chip: string, there: StackPrice, here: StackPrice): LeftOut[] {
+  const factor = here.estimate / there.estimate;
+  const halfWidth = Math.log(here.high / here.estimate) - Math.log(there.high / there.estimate);
+  const moved = `measured on the ${chip}, and moved × ${factor.toFixed(2)} to the rates of this card`;
+  return halfWidth > 1e-9 ? [{ what: `${moved}: half of the move, and 5 %`, halfWidth, enters: 'added' }] : [];
+}
 
 const noWiderThan = (factor: number): LeftOut => ({
   what: 'outside the sizes that were measured the law for GPUs without tables is surer',

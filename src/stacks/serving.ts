@@ -103,6 +103,12 @@ const OVERLAPPED: Readonly<
   },
 };
 
+/** A server; its version is null for today's. */
+interface Host {
+  readonly stack: string;
+  readonly version: string | null;
+}
+
 /** Servers that give prompts an iteration of their own and let sequences wait, unless told otherwise. */
 const PROMPTS_FIRST: Readonly<Record<string, Served>> = {
   sglang: {
@@ -120,12 +126,6 @@ const RESERVES_ANSWER: Readonly<Record<string, Served>> = {
 /** Whether a request begins only where it has room to its end. */
 export const reservesAnswer = (stack: string | null): boolean =>
   stack !== null && Object.hasOwn(RESERVES_ANSWER, stack);
-
-/** A server; its version is null for today's. */
-interface Host {
-  readonly stack: string;
-  readonly version: string | null;
-}
 
 /** Longest --max-model-len at which vLLM's first engine took whole prompts (engine/arg_utils.py, 0.7.3). */
 const WHOLE_PROMPTS = 32_768;
@@ -153,10 +153,7 @@ export const watermarkOf = (host: Host | null): number => (host !== null && isEa
  * @param server that is simulated or planned, its version null for today's; null without one
  * @throws UserError for another word than on and off
  */
-export function isAsynchronous(
-  asked: string | number | undefined,
-  server: { readonly stack: string; readonly version: string | null } | null,
-): boolean {
+export function isAsynchronous(asked: string | number | undefined, server: Host | null): boolean {
   if (asked === undefined)
     return (
       server !== null &&
@@ -204,11 +201,11 @@ export function isSince(version: string | null, since: string): boolean {
 const SECOND_ENGINE = { stack: 'vllm', since: '0.8' };
 
 /** True where a version is of an engine that is not today's. @param version null for today's */
-export const isEarlierEngine = ({ stack, version }: { stack: string; version: string | null }): boolean =>
+export const isEarlierEngine = ({ stack, version }: Host): boolean =>
   stack === SECOND_ENGINE.stack && !isSince(version, SECOND_ENGINE.since);
 
 /** True where one call attends for prompts and for sequences that decode. */
-export const attendsInOneCall = (server: { stack: string; version: string | null }): boolean =>
+export const attendsInOneCall = (server: Host): boolean =>
   server.stack === SECOND_ENGINE.stack && !isEarlierEngine(server);
 
 export interface Served {

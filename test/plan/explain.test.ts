@@ -35,6 +35,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
         context: pick([1000, 4096, 50_000]),
       })),
       { device: 'h100', stack: 'trtllm', context: pick([300, 3000]) },
+      { device: pick(['h100-pcie', 'a100-40', 'gh200']), context: pick([300, 4096]) },
       { calibration: CALIBRATION, vram: '24GB', context: pick([300, 3000]) },
     ];
     let [tables, fitted, floors] = [0, 0, 0];

@@ -1,5 +1,5 @@
 /** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
-import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
+import { chipOf, DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { isEarlierEngine, stackLabel } from '../../stacks/serving.js';
 import { median } from '../../numbers/statistics.js';
@@ -101,7 +101,10 @@ export function testedSimulation(groups: readonly JudgedGroup[], question: Teste
 
 const isEarlier = (g: JudgedGroup): boolean => isEarlierEngine({ stack: g.server, version: g.version });
 
-const chipOfId = (id: string | null): string | null => DEVICES.find((d) => d.id === id)?.sameChipAs ?? id;
+function chipOfId(id: string | null): string | null {
+  const device = DEVICES.find((d) => d.id === id);
+  return device ? chipOf(device) : id;
+}
 
 const makerOf = (id: string | null): DeviceSpec['vendor'] | undefined => DEVICES.find((d) => d.id === id)?.vendor;
 
