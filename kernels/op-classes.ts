@@ -128,11 +128,11 @@ export const OP_CLASSES = {
     work: (s) => ({ bytes: s.bytes!, operations: 0, onLink: true }),
     coordinates: (s) => [s.gpus!, s.bytes!],
   },
-  norm: elementwise(1, 1),
+  /** With the sum of the residual: servers fuse both. */
+  norm: elementwise(2, 2),
   rope: elementwise(1, 1),
   /** SwiGLU: reads both halves of `width` results each. */
   activation: elementwise(2, 1),
-  add: elementwise(2, 1),
 } as const satisfies Record<string, ClassSpec>;
 
 export type OpClass = keyof typeof OP_CLASSES;

@@ -86,10 +86,12 @@ for (const kind of TUNED_CLASSES) {
       times.filter((t) => generation(t) !== one.group),
       generation,
     );
-    console.log(judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOf(others, BEYOND_EACH)), one.left));
+    console.log(
+      judge(`${kind}, ${one.group} left out`, widened(one.bracket, sidesOf(others, BEYOND_EACH), kind), one.left),
+    );
   }
   pooled[kind] = {
-    ...rounded(widened(fitBracket(times), sidesOf(byGeneration, BEYOND_EACH))),
+    ...rounded(widened(fitBracket(times), sidesOf(byGeneration, BEYOND_EACH), kind)),
     worst: worstOf(byGeneration, BEYOND_EACH),
   };
   const ids = [...new Set(times.map((t) => t.device))];
@@ -114,10 +116,10 @@ for (const kind of TUNED_CLASSES) {
     const own = byStack.get(id) ?? [];
     for (const one of own)
       console.log(
-        judge(`${kind}, ${one.group} left out`, widened(one.bracket, widthOf(id, generationOf(id))), one.left),
+        judge(`${kind}, ${one.group} left out`, widened(one.bracket, widthOf(id, generationOf(id)), kind), one.left),
       );
     if (own.length === 0) continue;
-    const bracket = widened(fitBracket(times.filter((t) => t.device === id)), widthOf(id, ''));
+    const bracket = widened(fitBracket(times.filter((t) => t.device === id)), widthOf(id, ''), kind);
     (devices[id] ??= {})[kind] = { ...rounded(bracket), worst: worstOf(alike(id, ''), BEYOND_EACH) };
   }
 }

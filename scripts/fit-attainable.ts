@@ -15,7 +15,7 @@ import { descend } from '../src/cost/descend.js';
 import { atPace, lawSeconds, PEAK_MARGIN, type Law, type Pace } from '../src/cost/law.js';
 import { unpack } from '../src/stacks/pack.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
-import { maybeWarmBytes, SHARE_THAT_MATTERS } from '../src/stacks/warm.js';
+import { coldShare, maybeWarmBytes, SHARE_THAT_MATTERS } from '../src/stacks/warm.js';
 
 /** A measured time of a tuned kernel. */
 export interface Measured {
@@ -79,6 +79,8 @@ export function timesOf(file: StackFile, table: StackFile['tables'][number]): Me
     const seconds = lawSeconds(table.law, work, file.rates) * Math.exp(residuals[i]!);
     const warm = maybeWarmBytes(kind, shape, work, l2Bytes, repository) / file.rates.memoryBytesPerSecond;
     if ((shape['group'] ?? 1) > MOST_GROUP || warm > SHARE_THAT_MATTERS * seconds) return [];
+    // What comes from memory bounds a price by itself.
+    if (kind === 'small' && coldShare(table.op, work.bytes, l2Bytes) > 0) return [];
     const { stack } = file;
     const name = [file.device, stack, table.op, ...Object.values(table.fixed)].join(' ');
     return [{ class: kind, device: file.device, stack, table: name, work, rates: file.rates, pace, seconds }];
@@ -132,9 +134,11 @@ function sampled(times: readonly Measured[]): { time: Measured; weight: number }
   });
 }
 
+/** Times of the memory's bandwidth: small kernels find what the kernel before them wrote in the last cache. */
+const mostBandwidth = (of: TunedClass): number => (of === 'small' ? 4 : 1);
 const BOUNDS = [
   [1e-7, 3e-4],
-  [0.02, 1],
+  [0.02, Infinity],
   [0.02, 1],
   [1e-11, 1e-6],
 ] as const;
@@ -153,7 +157,9 @@ function fitQuantile(sample: readonly { time: Measured; weight: number }[], shar
     ...(parallel ? { rowSeconds: Math.exp(x[3]!) } : {}),
   });
   const limits = beside && [beside.floorSeconds, beside.bandwidthShare, beside.peakShare, beside.rowSeconds ?? 0];
-  const bounds = BOUNDS.slice(0, parallel ? 4 : 3).map(([a, b], i) => {
+  const fastest = mostBandwidth(sample[0]!.time.class);
+  const bounds = BOUNDS.slice(0, parallel ? 4 : 3).map(([a, most], i) => {
+    const b = Math.min(most, i === 1 ? fastest : most);
     // Times grow towards the slow end, rates towards the fast one.
     const grows = i === 1 || i === 2 ? share < 0.5 : share > 0.5;
     const [low, high] = limits === undefined ? [a, b] : grows ? [limits[i]!, b] : [a, limits[i]!];
@@ -202,12 +208,12 @@ export interface Sides {
   readonly slow: number;
 }
 
-/** The bracket with its ends moved out. No kernel is faster than the datasheet lets it be. */
-export function widened({ fast, middle, slow }: Bracket, by: Sides): Bracket {
+/** The bracket of a class with its ends moved out. No kernel is faster than the datasheet lets it be. */
+export function widened({ fast, middle, slow }: Bracket, by: Sides, of: TunedClass): Bracket {
   const scaled = (law: Law, factor: number): Law => ({
     ...law,
     floorSeconds: law.floorSeconds * factor,
-    bandwidthShare: Math.min(1, law.bandwidthShare / factor),
+    bandwidthShare: Math.min(mostBandwidth(of), law.bandwidthShare / factor),
     peakShare: Math.min(PEAK_MARGIN, law.peakShare / factor),
     ...(law.rowSeconds === undefined ? {} : { rowSeconds: law.rowSeconds * factor }),
   });

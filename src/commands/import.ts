@@ -11,11 +11,10 @@ import { ratesOf } from '../stacks/fit/gpus.js';
 import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmservingsim.js';
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
 import { makeStackFile } from '../stacks/fit/stack-file.js';
-import { VIDUR_GPUS, vidurTables } from '../stacks/import/vidur.js';
 import { option, toggle, type Args, type Command } from './command.js';
 import { print } from './output.js';
 
-const SOURCES = ['aic', 'llmservingsim', 'vidur', 'csv'] as const;
+const SOURCES = ['aic', 'llmservingsim', 'csv'] as const;
 type Source = (typeof SOURCES)[number];
 /** A calibration is judged, not turned into a stack file. */
 const CALIBRATION = 'calibration';
@@ -35,7 +34,6 @@ export const importCommand: Command = {
   examples: [
     ['import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json', 'newer tables than those carried'],
     ['import llmservingsim ./LLMServingSim --gpu RTX4090 -o rtx-4090-vllm.json', 'a profile of vLLM, layer by layer'],
-    ['import vidur ./vidur --gpu h100 -o h100-vidur.json', 'small operations: norms, rotations, activations'],
     ['import csv times.csv --device h100 --stack ours -o ours.json', 'columns op, seconds and the sizes of each op'],
     ['import calibration mine.json --check', 'whether a calibration can be taken into calibrations/'],
   ],
@@ -130,7 +128,7 @@ function find(source: Source, path: string, args: Args): Found {
     const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };
   }
-  const known = { aic: AIC_GPUS, llmservingsim: LLMSERVINGSIM_GPUS, vidur: VIDUR_GPUS }[source];
+  const known = { aic: AIC_GPUS, llmservingsim: LLMSERVINGSIM_GPUS }[source];
   const gpu = needed(args, 'gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
   const commit = args.text('commit') ?? commitOf(path);
   if (source === 'aic') {
@@ -141,8 +139,6 @@ function find(source: Source, path: string, args: Args): Found {
     return { stack, device: known[gpu]!, version, kinds };
   }
   refuseIdle(args, source, ['version', 'stack']);
-  if (source === 'vidur')
-    return { stack: 'vidur', device: known[gpu] ?? gpu, version: null, kinds: vidurTables(path, { gpu, commit }) };
   const { kinds, version: profiled } = llmServingSimTables(path, { gpu, commit });
   return { stack: 'vllm', device: known[gpu]!, version: profiled, kinds };
 }

@@ -69,6 +69,21 @@ export const CONSTANTS = {
   ),
   scores: of(1.15, 'factor', 'either way, for attention that also writes its scores', '0 to 15 % measured, H2O'),
   negligible: of(0.1, 'share', 'of a time whose weaker evidence gives no name', 'chosen'),
+  mostLaunchGap: of(
+    1.3e-6,
+    's',
+    'between two kernels of a CUDA graph: 0 to this, half of it the estimate',
+    'a kernel that does nothing, H100 (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles)',
+  ),
+  reachedMemory: of(
+    0.8,
+    'share',
+    'of the bandwidth, where memory keeps a kernel busy: what another card of its chip changes',
+    'tables of H100 and H200, as median errors fall little beyond it',
+  ),
+  reachedCompute: of(0.7, 'share', 'the same of the matrix rate', 'tables of H100 and H200'),
+  otherCard: of(0.05, 'log s', 'least widening on another card of a chip', 'tables of H100 and H200, either way'),
+  otherCardMove: of(0.5, 'share', 'of how far a time is moved to another card of its chip', 'the same'),
   unequalLoss: of(0.188, 'share', 'lost a round and unit of inequality', 'LLMServingSim’s skew.csv, 396 batches'),
   tileShare: of(
     0.6,

@@ -71,7 +71,7 @@ export function plannerDocument(
   judged: readonly JudgedGroup[],
   claims: readonly Row[],
 ): string {
-  const isEarly = ({ file }: StackTables): boolean => file.device === FIRST_DEVICE || file.stack === 'vidur';
+  const isEarly = ({ file }: StackTables): boolean => file.device === FIRST_DEVICE;
   const early = known.tables.filter(isEarly);
   const late = known.tables.filter((t) => !isEarly(t));
   const carried: Carried = {

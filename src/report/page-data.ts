@@ -28,8 +28,8 @@ export interface KnownStacks {
 /** Without the tables that the report's sources carry already. */
 export const withoutOwn = (known: KnownStacks, { gpu }: Sources): KnownStacks => ({
   ...known,
-  tables: known.tables.filter(({ file }) =>
-    [gpu?.stack, gpu?.small].every((own) => own?.file.device !== file.device || own.file.stack !== file.stack),
+  tables: known.tables.filter(
+    ({ file: { device, stack } }) => gpu?.stack?.file.device !== device || gpu.stack.file.stack !== stack,
   ),
 });
 

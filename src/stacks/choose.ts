@@ -205,14 +205,12 @@ export interface KnownFiles {
 
 /**
  * What prices a GPU, from files that were read.
- * @param small tables of small operations; null where there are none
  * @param asked the stack that was chosen
  * @param undivided attention of the server without tables does not divide a sequence
  */
 export function gpuSources(
   spec: DeviceSpec,
   stack: StackTables | null,
-  small: StackTables | null,
   files: KnownFiles,
   asked?: string,
   undivided = false,
@@ -226,7 +224,6 @@ export function gpuSources(
     chip: chipOf(spec),
     ratio: ratioOf(spec, chipOf(spec)),
     stack,
-    small,
     laws: lawsOf(files.attainable, spec, chipOf(spec), walks),
     float8: float8On(spec),
     server: serverOf(files.servers, stack?.file.stack ?? null),

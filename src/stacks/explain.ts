@@ -88,9 +88,7 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
 function stacksOf({ gpus, from }: AttainableLaws, of: TunedClass): string {
   const stacks = from.flatMap((file) => {
     const gpu = gpus[of].find((id) => file.startsWith(`${id}-`) && !file.slice(id.length + 1).includes('-'));
-    return gpu === undefined || file.endsWith('-vidur.json')
-      ? []
-      : [stackLabel(file.slice(gpu.length + 1).replace('.json', ''))];
+    return gpu === undefined ? [] : [stackLabel(file.slice(gpu.length + 1).replace('.json', ''))];
   });
   const names = [...new Set(stacks)].sort((a, b) => a.localeCompare(b)).join(', ');
   return names === '' ? 'the measured GPUs' : `${names} on ${gpus[of].join(', ')}`;

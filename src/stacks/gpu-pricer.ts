@@ -8,7 +8,7 @@ import type { Pricer } from '../cost/latency.js';
 import { eachVariant, remembering } from '../cost/pricers.js';
 import { linkRate, throughHostSeconds, type HostEnds, type Link } from '../cost/exchange.js';
 import type { Rates as Datasheet } from '../cost/roofline.js';
-import { KERNELS } from '../../kernels/registry.js';
+import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import { STORAGE_BYTES, type OpShape, type Rates } from '../../kernels/op-class.js';
 import { listed, type TunedCall } from '../../kernels/tuned.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
@@ -20,8 +20,8 @@ import { explainedStored, onUnits, storedPrice, type Float8 } from './fewer-bits
 import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
 import { onOtherCard, type RateRatio } from './same-chip.js';
-import { fromMemoryBytes } from './warm.js';
-import { stackName, type ServerTime, type StackTables } from './serving.js';
+import { coldShare, fromMemoryBytes } from './warm.js';
+import { rotatesInAttention, stackName, type ServerTime, type StackTables } from './serving.js';
 
 /** Bytes of an f32 activation in our schedules; stacks exchange bf16. */
 const F32_BYTES = 4;
@@ -35,8 +35,6 @@ export interface GpuSources {
   readonly ratio: RateRatio;
   /** Tables of the stack that serves; null: all is priced as attainable. */
   readonly stack: StackTables | null;
-  /** Small operations (norm, rope, activation), measured on this GPU or on one of its generation: then extrapolated. */
-  readonly small: StackTables | null;
   readonly laws: AttainableLaws;
   readonly float8: Float8;
   /** What a server adds to its kernels. */
@@ -56,9 +54,8 @@ const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Prices of a GPU from a stack's tables and from laws. */
 export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link | null): Pricer {
-  const { stack, small, laws, float8 } = sources;
+  const { stack, laws, float8 } = sources;
   const tables = stack && new StackPredictor(stack.file);
-  const smallTables = small && new StackPredictor(small.file);
   const named = stack ? stackName(stack.file) : ATTAINABLE;
   const rates = ratesOf(datasheet, linkRate(link, 2));
   // Those of the same chip are of a faster link.
@@ -85,11 +82,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       : device === sources.chip
         ? onOtherCard(found, classSpec(op).work(shape), at, sources.ratio)
         : { ...found, evidence: 'extrapolated' };
-  const predicted = (op: OpClass, shape: OpShape): { found: StackPrice; by: string } | null => {
+  const predicted = (op: OpClass, shape: OpShape): StackPrice | null => {
     const own = tables?.predict(op, shape);
-    if (own && stack) return { found: here(own, stack.file, op, shape), by: named };
-    const other = smallTables?.predict(op, shape);
-    return other && small ? { found: here(other, small.file, op, shape), by: stackName(small.file) } : null;
+    return own && stack ? here(own, stack.file, op, shape) : null;
   };
   const floorOf = ({ work }: TunedCall): Floor => ({
     memory: work.onLink ? 0 : work.bytes / rates.memoryBytesPerSecond,
@@ -102,7 +97,10 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
    * the last cache cannot have kept.
    */
   const leastOf = (call: TunedCall, floor: Floor): number => {
-    const streamed = cached === Infinity ? null : fromMemoryBytes(call);
+    if (cached === Infinity) return -Infinity;
+    const { class: of, table, work } = call;
+    if (of === 'small' && table) return coldShare(table.op, work.bytes, datasheet.l2Bytes!) * floor.memory;
+    const streamed = fromMemoryBytes(call);
     return streamed === null ? floor.memory - cached : streamed / rates.memoryBytesPerSecond;
   };
   /**
@@ -110,8 +108,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
    * than that of its own tokens alone.
    */
   const chunkPrice = (whole: StackPrice, op: OpClass, shape: OpShape, before: OpShape): StackPrice => {
-    const least = predicted(op, { ...shape, tokens: shape['tokens']! - before['tokens']! })?.found ?? whole;
-    const seconds = whole.estimate - (predicted(op, before)?.found.estimate ?? 0);
+    const least = predicted(op, { ...shape, tokens: shape['tokens']! - before['tokens']! }) ?? whole;
+    const seconds = whole.estimate - (predicted(op, before)?.estimate ?? 0);
     if (seconds <= least.estimate) return least;
     const share = seconds / whole.estimate;
     return {
@@ -128,9 +126,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const whole = table && predicted(table.op, table.shape);
     const least = leastOf(call, floor);
     if (!whole) return asPrice(attainableSeconds(laws, call, at), 'attainable', 0, ATTAINABLE, floor, least);
-    const chunk = table.before ? chunkPrice(whole.found, table.op, table.shape, table.before) : whole.found;
+    const chunk = table.before ? chunkPrice(whole, table.op, table.shape, table.before) : whole;
     const found = chunk.octavesOutside > 0 ? noWider(chunk, attainableSeconds(laws, call, at)) : chunk;
-    return asPrice(found, found.evidence, found.octavesOutside, whole.by, floor, least);
+    return asPrice(found, found.evidence, found.octavesOutside, named, floor, least);
   };
   const priced = (asked: TunedCall | null, at = rates): Price => {
     if (!asked) return free;
@@ -173,18 +171,23 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       ? atMost(own, onHosts(sum.price, sum.throughHost))
       : own;
   };
+  const rotates = stack !== null && rotatesInAttention(stack.file.stack);
+  const tunedOf = ({ kernel, variant, shape }: KernelCall): TunedCall | null => {
+    const call = KERNELS[kernel].tuned(shape, variant);
+    return rotates && call?.table?.op === 'rope' ? null : call;
+  };
   const explained = (call: TunedCall): CallExplanation => {
     const { table } = call;
-    const found = table && (tables?.explain(table.op, table.shape) ?? smallTables?.explain(table.op, table.shape));
-    const there = table && (tables?.predict(table.op, table.shape) ?? smallTables?.predict(table.op, table.shape));
+    const found = table && tables?.explain(table.op, table.shape);
+    const there = table && tables?.predict(table.op, table.shape);
     const floor = floorOf(call);
     const least = leastOf(call, floor);
     const { low, estimate, high, octavesOutside } = measured(call);
     const byMemory = low === least;
-    const own = table && predicted(table.op, table.shape)?.found;
+    const own = table ? predicted(table.op, table.shape) : null;
     const moved = there && own ? movedFrom(sources.chip, there, own) : [];
     const capped =
-      own !== undefined && octavesOutside > 0 && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
+      own !== null && octavesOutside > 0 && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;
     return {
       ...(found ?? explainAttainable(laws, call, rates)),
       ...(found ? { leftOut: [...found.leftOut, ...moved, ...(capped ? [noWiderThan(high / estimate)] : [])] } : {}),
@@ -193,16 +196,15 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   };
   return {
     price: eachVariant((kernel, variant) => {
-      const spec = KERNELS[kernel];
-      const remembered = remembering(kernel, (shape) => priced(spec.tuned(shape, variant)));
-      return ({ shape }) => {
-        const call = spec.tuned(shape, variant);
+      const remembered = remembering(kernel, (shape) => priced(tunedOf({ kernel, variant, shape })));
+      return (asked) => {
+        const call = tunedOf(asked);
         // A law costs no more than looking a price up, a table does.
-        return call?.table ? remembered(shape) : priced(call);
+        return call?.table ? remembered(asked.shape) : priced(call);
       };
     }),
-    explain: ({ kernel, variant, shape }) => {
-      const asked = KERNELS[kernel].tuned(shape, variant);
+    explain: (of) => {
+      const asked = tunedOf(of);
       if (!asked) return NOTHING_TO_EXPLAIN;
       const call = onUnits(asked, float8);
       if (!call.stored) return explained(call);

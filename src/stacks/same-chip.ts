@@ -4,12 +4,8 @@
  * (cost/law.ts); bytes and operations go by the other card's rates, and the rest stays.
  */
 import type { OpWork, Rates } from '../../kernels/op-class.js';
+import { CONSTANTS } from '../cost/constants.js';
 import type { StackPrice } from './predict.js';
-
-/** Shares of a datasheet's rates that kernels reach which bytes, or operations, keep busy (docs/experiments.md). */
-const REACHED = { memory: 0.8, compute: 0.7 } as const;
-/** What another card adds to the half-width of a time, in log seconds: at least, and of how far the time was moved. */
-const WIDER = { least: 0.05, ofMove: 0.5 } as const;
 
 /** How many times as long bytes and operations take on this card as on the measured one. */
 export interface RateRatio {
@@ -25,12 +21,12 @@ export interface RateRatio {
 export function onOtherCard(found: StackPrice, work: OpWork, rates: Rates, ratio: RateRatio): StackPrice {
   if (work.onLink || (ratio.memory === 1 && ratio.compute === 1)) return found;
   const whole = found.estimate ** 4;
-  const moving = (work.bytes / (REACHED.memory * rates.memoryBytesPerSecond)) ** 4;
-  const computing = (work.operations / (REACHED.compute * rates.operationsPerSecond)) ** 4;
+  const moving = (work.bytes / (CONSTANTS.reachedMemory.value * rates.memoryBytesPerSecond)) ** 4;
+  const computing = (work.operations / (CONSTANTS.reachedCompute.value * rates.operationsPerSecond)) ** 4;
   const told = Math.min(1, whole / (moving + computing));
   const rest = Math.max(0, whole - moving - computing);
   const factor = ((told * (moving * ratio.memory ** 4 + computing * ratio.compute ** 4) + rest) / whole) ** 0.25;
-  const wider = Math.exp(WIDER.least + WIDER.ofMove * Math.abs(Math.log(factor)));
+  const wider = Math.exp(CONSTANTS.otherCard.value + CONSTANTS.otherCardMove.value * Math.abs(Math.log(factor)));
   return {
     ...found,
     estimate: found.estimate * factor,

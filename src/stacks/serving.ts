@@ -30,7 +30,6 @@ export const STACK_LABELS: Readonly<Record<string, string>> = {
   trtllm: 'TRT-LLM',
   'vllm-rlt': 'vllm-rlt',
   transformers: 'Transformers',
-  vidur: 'Vidur',
 };
 
 /** A stack as shown to people. */
@@ -43,9 +42,9 @@ export interface StackTables {
   readonly file: StackFile;
 }
 
-/** `vLLM 0.24.0`; `Vidur (h100)` for small operations, whose stack has no version. */
-export const stackName = ({ stack, version, device }: Pick<StackFile, 'stack' | 'version' | 'device'>): string =>
-  stack === 'vidur' ? `Vidur (${device})` : `${STACK_LABELS[stack] ?? stack} ${version}`;
+/** `vLLM 0.24.0`. */
+export const stackName = ({ stack, version }: Pick<StackFile, 'stack' | 'version'>): string =>
+  `${stackLabel(stack)} ${version}`;
 
 /** What a server adds to a decode step: scheduling, gaps between kernels; and for each sequence its bookkeeping. */
 export interface ServerTime {
@@ -323,6 +322,12 @@ const FLASH_ATTENTION_2: readonly string[] = [
   'rtx-pro-6000',
 ];
 
+/**
+ * Whether a stack's attention rotates queries and keys on the way, in its tables too: TRT-LLM's gets the angles
+ * (ai-dynamo/aiconfigurator 095f58a, collector/trtllm/collect_attn.py: pos_embd_params).
+ */
+export const rotatesInAttention = (stack: string): boolean => stack === 'trtllm';
+
 /** Whether attention of a stack walks a sequence's head on one unit alone where each head has a KV head of its own. */
 export const walksAlone = (stack: string, device: string): boolean =>
   stack === 'vllm' && FLASH_ATTENTION_2.includes(device);
@@ -334,12 +339,3 @@ export const walksAlone = (stack: string, device: string): boolean =>
  */
 export const float8On = ({ id, vendor, multipliesFp8 }: DeviceSpec): Float8 =>
   !multipliesFp8 ? 'none' : vendor === 'nvidia' && !FLASH_ATTENTION_2.includes(id) ? 'blocks' : 'rows';
-
-/** GPU whose small operations (norm, rope, activation) were measured, by the chip that they are taken for. */
-export const SMALL_OPERATIONS: Readonly<Record<string, string>> = {
-  'a100-80': 'a100-80',
-  h100: 'h100',
-  h200: 'h100',
-  h20: 'h100',
-  'h20-3e': 'h100',
-};

@@ -2,7 +2,7 @@
  * What a repeated measurement may find in the GPU's last cache. A step does not: between two calls that read the same
  * weights or the same sequences' cache it reads gigabytes.
  */
-import { classSpec, FP8_BYTES } from '../../kernels/op-classes.js';
+import { classSpec, FP8_BYTES, type OpClass } from '../../kernels/op-classes.js';
 import { STORAGE_BYTES, type OpShape, type OpWork } from '../../kernels/op-class.js';
 import { tunedClass, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import type { CallExplanation } from '../cost/explain.js';
@@ -31,6 +31,16 @@ export function fromMemoryBytes({ class: of, table, stored }: TunedCall): number
   if (!table || !isFromMemory(of)) return null;
   const streamed = streamedBytes(of, table.shape, classSpec(table.op).work(table.shape));
   return stored && stored !== 'blocks' ? (stored.bits / 8 / STORAGE_BYTES) * streamed : streamed;
+}
+
+/**
+ * Share of a small kernel's bytes that come from memory. What the kernel before it wrote is in the L2 while all that it
+ * touches takes half of that, and nothing is at one and a half times (LLMServingSim's tables of RTX 4090 and RTX PRO
+ * 6000). Norms and rotations write where they read.
+ */
+export function coldShare(op: OpClass, bytes: number, l2Bytes: number): number {
+  const touched = op === 'activation' ? bytes : bytes / 2;
+  return Math.min(1, Math.max(0, touched / l2Bytes - 0.5));
 }
 
 /** Bytes of a call that the L2 may hold when it is timed again and again. @param by the repository that timed it */

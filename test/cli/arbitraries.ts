@@ -399,5 +399,5 @@ export const wild = fc
 
 /** A small stack file that the program carries. */
 export const STACK_FILE = JSON.parse(
-  readFileSync(new URL('../../calibrations/stacks/h100-vidur.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../calibrations/stacks/rtx-4090-vllm.json', import.meta.url), 'utf8'),
 ) as object;

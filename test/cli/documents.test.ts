@@ -171,7 +171,6 @@ const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: 
     'needs a clone; test/stacks imports one that it makes',
   ],
   'npx lla-sim import llmservingsim ./LLMServingSim --gpu RTX4090 -o rtx-4090-vllm.json': [null, 'the same'],
-  'npx lla-sim import vidur ./vidur --gpu h100 -o h100-vidur.json': [null, 'the same'],
   'npx lla-sim import csv times.csv --device h100 --stack ours -o ours.json': [null, 'the same'],
   'npm run pack:portable': [null, 'builds dist/ anew under the tests'],
   'tar xJf lla-sim-portable-linux-x64.tar.xz': [null, 'on the server; scripts/pack-portable.mjs writes that archive'],

@@ -3,7 +3,7 @@ import { afterEach, expect, it, vi } from 'vitest';
 import { workOf } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { CONSTANTS } from '../../src/cost/constants.js';
-import type { Price } from '../../src/cost/evidence.js';
+import type { Interval, Price } from '../../src/cost/evidence.js';
 import type { Predictor, Sample } from '../../src/schema/calibration.js';
 import { expectGolden } from '../golden/golden.js';
 
@@ -67,6 +67,13 @@ const price = (estimate: number, evidence: Price['evidence']): Price => ({
   ...{ estimate, low: 0.9 * estimate, high: 1.1 * estimate, evidence },
   ...{ by: 'lla-sim', octavesOutside: 0 },
 });
+/** A time of a call that bytes and operations keep busy for most of it, on a card with half of both rates. */
+const moved = (of: (price: Interval) => number) => async (): Promise<number> => {
+  const { onOtherCard } = await import('../../src/stacks/same-chip.js');
+  const work = { bytes: 1e-3 * RATES.memoryBytesPerSecond, operations: 1e-3 * RATES.operationsPerSecond };
+  const found = { estimate: 3e-3, low: 2.7e-3, high: 3.3e-3, evidence: 'measured', octavesOutside: 0 } as const;
+  return of(onOtherCard(found, work, RATES, { memory: 2, compute: 2 }));
+};
 const DATASHEET = { bytesPerSecond: 1e12, f32FlopsPerSecond: 1e13, matrixFlopsPerSecond: null };
 
 const CASES: Record<Name, Case> = {
@@ -206,6 +213,22 @@ const CASES: Record<Name, Case> = {
       return EVIDENCE.indexOf(evidence);
     },
   },
+  mostLaunchGap: {
+    instead: 0,
+    becomes: 'less',
+    figure: async () => {
+      const { lawsOf } = await import('../../src/stacks/attainable.js');
+      const { findDevice } = await import('../../src/devices/find.js');
+      const law = { floorSeconds: 1e-6, bandwidthShare: 1, peakShare: 1 };
+      const small = { fast: law, middle: law, slow: law };
+      const file = { pooled: { small }, devices: {}, from: [] } as unknown as Parameters<typeof lawsOf>[0];
+      return lawsOf(file, findDevice('h100')).pooled.small.slow.floorSeconds;
+    },
+  },
+  reachedMemory: { instead: 1, becomes: 'less', figure: moved(({ estimate }) => estimate) },
+  reachedCompute: { instead: 1, becomes: 'less', figure: moved(({ estimate }) => estimate) },
+  otherCard: { instead: 0, becomes: 'less', figure: moved(({ high, estimate }) => high / estimate) },
+  otherCardMove: { instead: 0, becomes: 'less', figure: moved(({ high, estimate }) => high / estimate) },
   unequalLoss: {
     instead: 0,
     becomes: 'less',

@@ -13,7 +13,6 @@ import { fleetJson } from '../../src/report/plan-json.js';
 import { viewOf, type View } from '../../src/report/view.js';
 import { UserError } from '../../src/errors.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { SMALL_OPERATIONS } from '../../src/stacks/serving.js';
 import { pageProgram, scratch } from '../cli/program.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, textOf } from './reports.js';
@@ -22,9 +21,6 @@ const SEED =
   process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
 /** Others by each seed. */
 const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 2);
-
-const SMALL = Object.keys(SMALL_OPERATIONS);
-const WITH_SMALL = 1;
 
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
   model: ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b', 'nanbeige4.2-3b'],
@@ -105,10 +101,8 @@ describe.skipIf(noBrowser !== null)(`the page against the command line (${noBrow
       const values = Object.fromEntries(
         Object.entries(CHOICES).map(([name, list]) => [name, list[Math.floor(random() * list.length)] as string]),
       );
-      // Devices whose small operations another table has are few: some of the first settings ask for one.
-      if (i < WITH_SMALL) Object.assign(values, { device: SMALL[(SEED + i) % SMALL.length], stack: '' });
       // One of them asks for a fleet in any case.
-      else if (i === WITH_SMALL) Object.assign(values, { users: '7', batch: '', gpus: '', stack: '' });
+      if (i === 1) Object.assign(values, { users: '7', batch: '', gpus: '', stack: '' });
       const given = Object.entries(values).filter(([, v]) => v !== '');
       const scenario = Object.fromEntries(
         given.map(([name, v]) => [name, name === 'min' ? { gsm8k: Number(v.split('=')[1]) } : v]),

@@ -122,9 +122,10 @@ describe('prompts that are taken position by position', () => {
 describe('laws of attainable times', () => {
   it('exist for every class, in order, and never beat the datasheet by more than their widening', () => {
     for (const of of [laws.pooled, ...Object.values(laws.devices)])
-      for (const bracket of Object.values(of)) {
+      for (const [name, bracket] of Object.entries(of)) {
         expect(bracket.fast.floorSeconds).toBeLessThan(bracket.slow.floorSeconds);
-        expect(bracket.fast.bandwidthShare).toBeLessThan(2);
+        // Small kernels read what the L2 holds.
+        expect(bracket.fast.bandwidthShare).toBeLessThanOrEqual(name === 'small' ? 4 : 1);
         expect(bracket.slow.floorSeconds).toBeLessThan(1e-3);
       }
     expect(Object.keys(laws.pooled).sort()).toEqual([...TUNED_CLASSES].sort());
@@ -200,7 +201,8 @@ describe('laws of attainable times', () => {
       expect(inside, name).toBeGreaterThan(0.85);
       // The check can fail: laws that are off by half hold few.
       const off =
-        times.filter((t) => isInside(widened(own[t.class]!, { fast: -0.4, slow: -0.4 }), t)).length / times.length;
+        times.filter((t) => isInside(widened(own[t.class]!, { fast: -0.4, slow: -0.4 }, t.class), t)).length /
+        times.length;
       expect(off, name).toBeLessThan(0.6);
     }
   });
@@ -219,7 +221,6 @@ describe('laws of attainable times', () => {
     const reached = ({ productFlopsPerSecond: a, matrixFlopsPerSecond: b }: Spec): number => a! / b;
     expect(product(rtx).middle.peakShare / product(h100).middle.peakShare).toBeCloseTo(reached(rtx) / reached(h100), 6);
     expect(product(rtx).fast.peakShare).toBeLessThanOrEqual(1.05);
-    for (const { fast } of Object.values(laws.pooled)) expect(fast.bandwidthShare).toBeLessThanOrEqual(1);
     const link = (spec: Spec) => lawsOf(laws, spec).pooled['all-reduce'].middle;
     expect(link(a100)).toEqual(link(h100));
   });

@@ -179,7 +179,6 @@ describe(`import aic (seed ${seed})`, () => {
       ['aic', folder, '--gpu', 'h200_sxm', '--stack', 'vllm'],
       ['aic', ...out],
       ['gguf', folder, ...out],
-      ['vidur', folder, '--gpu', 'h100', ...out],
       ['llmservingsim', folder, '--gpu', 'RTX4090', ...out],
       ['llmservingsim', folder, '--gpu', 'RTX4090', '--stack', 'vllm', ...out],
       ['csv', join(folder, 'nothing.csv'), '--stack', 'ours', '--device', 'h200', ...out],

@@ -87,7 +87,7 @@ describe('a time on another card', () => {
 
   it('prices cards that nobody measured: an H100 PCIe between its memory and its products, and says so', async () => {
     const planned = async (device: string) => {
-      const { plans, notes } = await ask({ device, codec: ['full'], context: 4096, batch: 4 });
+      const { plans, notes } = await ask({ device, codec: ['full'], context: 4096, batch: 16 });
       return { decode: plans[0]!.decode, notes: notes.join('\n') };
     };
     const [card, chip] = [await planned('h100-pcie'), await planned('h100')];

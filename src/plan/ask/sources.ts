@@ -19,7 +19,7 @@ import {
   type KnownFiles,
 } from '../../stacks/choose.js';
 import type { GpuSources } from '../../stacks/gpu-pricer.js';
-import { listedAs, SMALL_OPERATIONS, STACKS, type StackTables } from '../../stacks/serving.js';
+import { listedAs, STACKS, type StackTables } from '../../stacks/serving.js';
 import { formatDecimalBytes, parseNumber } from '../../numbers/units.js';
 import { presetSource, readVram, type ModelSource, type Sources } from './prepare.js';
 import type { Fidelity } from '../evaluate/fidelity.js';
@@ -213,15 +213,8 @@ async function chooseStack(
   calibrated: string | null,
   notes: string[],
 ): Promise<ChosenStack> {
-  const gpu = async (tables: StackTables | null, small = true, undivided = false): Promise<GpuSources> =>
-    gpuSources(
-      spec,
-      tables,
-      small ? await smallOperations(shelf, chipOf(spec)) : null,
-      shelf.files(),
-      asked,
-      undivided,
-    );
+  const gpu = (tables: StackTables | null, undivided = false): GpuSources =>
+    gpuSources(spec, tables, shelf.files(), asked, undivided);
   const chip = chipOf(spec);
   await shelf.open(chip);
   const from = (stack: string): string => (shelf.has(spec.id, stack) ? spec.id : chip);
@@ -233,7 +226,7 @@ async function chooseStack(
         `leave --stack out, or plan for --device ${tables.file.device}`,
       );
     notes.push(...otherCardNotes(spec, tables));
-    return { stack: tables.file.stack, gpu: await gpu(tables) };
+    return { stack: tables.file.stack, gpu: gpu(tables) };
   }
   const decided = decideStack(asked, spec, model, calibrated, (stack) => shelf.has(from(stack), stack));
   notes.push(...decided.notes);
@@ -241,12 +234,7 @@ async function chooseStack(
   const tables = decided.tables === null ? null : await shelf.tables(from(decided.tables), decided.tables);
   if (tables) notes.push(...otherCardNotes(spec, tables));
   if (decided.unserved && tables) notes.push(unservedNote(model, tables));
-  return { stack: decided.stack, gpu: await gpu(tables, asked !== 'attainable', decided.undivided) };
-}
-
-async function smallOperations(shelf: Shelf, chip: string): Promise<StackTables | null> {
-  const measured = SMALL_OPERATIONS[chip];
-  return measured === undefined ? null : shelf.tables(measured, 'vidur');
+  return { stack: decided.stack, gpu: gpu(tables, decided.undivided) };
 }
 
 /** Tables of the other stacks on a device. @param chosen whose tables price */
@@ -257,9 +245,9 @@ export const otherStacksOn = (
 ): readonly GpuSources[] =>
   STACKS.filter((stack) => stack !== chosen.stack?.file.stack).flatMap((stack) => {
     const tables = shelf.bundled(spec.id, stack) ?? shelf.bundled(chipOf(spec), stack);
-    return tables ? [gpuSources(spec, tables, chosen.small, shelf.files())] : [];
+    return tables ? [gpuSources(spec, tables, shelf.files())] : [];
   });
 
 /** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
 export const tunedOn = (shelf: Pick<Shelf, 'files'>, spec: DeviceSpec): GpuSources =>
-  kernelsAlone(gpuSources(spec, null, null, shelf.files()));
+  kernelsAlone(gpuSources(spec, null, shelf.files()));

@@ -102,6 +102,6 @@ export const tablesOnDisk = {
 
 /** What a report's page needs to plan for other devices and stacks: the tables of all. */
 export async function knownStacks() {
-  const read = DEVICES.flatMap(({ id }) => [...STACKS, 'vidur'].map((stack) => findStack(id, stack)));
+  const read = DEVICES.flatMap(({ id }) => STACKS.map((stack) => findStack(id, stack)));
   return { tables: (await Promise.all(read)).filter((t) => t !== null), files: bundledFiles() };
 }

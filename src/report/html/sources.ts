@@ -6,7 +6,7 @@ import { presetSource, type Sources } from '../../plan/ask/prepare.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
 import { decideStack, gpuSources, otherCardNotes, unservedNote } from '../../stacks/choose.js';
 import { otherStacksOn, tunedOn, type Shelf } from '../../plan/ask/sources.js';
-import { listedAs, SMALL_OPERATIONS, type StackTables } from '../../stacks/serving.js';
+import { listedAs, type StackTables } from '../../stacks/serving.js';
 import type { PageData } from '../page-data.js';
 
 /**
@@ -55,17 +55,15 @@ function chosenFor(data: PageData, scenario: Scenario, changed: ReadonlySet<stri
     return { ...own, attainable: tunedOn(carriedBy(data), spec), stackNotes: decided.notes };
   }
   const tables = decided.tables === null ? null : tablesOf(decided.tables);
-  const smallOf = stack === 'attainable' ? undefined : SMALL_OPERATIONS[chipOf(spec)];
-  const small = smallOf === undefined ? null : found(data, smallOf, 'vidur');
   const notes = tables ? otherCardNotes(spec, tables) : [];
   if (decided.unserved && tables) notes.push(unservedNote(listedAs(own.model), tables));
   return {
     ...shared,
-    gpu: gpuSources(spec, tables, small, data.known.files, decided.stack, decided.undivided),
+    gpu: gpuSources(spec, tables, data.known.files, decided.stack, decided.undivided),
     stack: decided.stack,
     stackNotes: [...decided.notes, ...notes],
   };
 }
 
 const found = ({ known, sources: { gpu } }: PageData, device: string, stack: string): StackTables | null =>
-  [gpu?.stack, gpu?.small, ...known.tables].find((t) => t?.file.device === device && t.file.stack === stack) ?? null;
+  [gpu?.stack, ...known.tables].find((t) => t?.file.device === device && t.file.stack === stack) ?? null;

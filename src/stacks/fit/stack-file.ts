@@ -23,7 +23,6 @@ export const MOST_KNOTS: Readonly<Record<OpClass, number>> = {
   norm: 200,
   rope: 200,
   activation: 200,
-  add: 200,
 };
 
 /** A table that passed the screen. */

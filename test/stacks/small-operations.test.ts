@@ -1,0 +1,78 @@
+/** Norms, rotations and activations: by the law of kernels that two GPUs were timed with, and the gap between them. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { listed } from '../../kernels/tuned.js';
+import { classSpec } from '../../kernels/op-classes.js';
+import { lawSeconds } from '../../src/cost/law.js';
+import { findDevice } from '../../src/devices/find.js';
+import { PACKAGE_ROOT } from '../../src/io/root.js';
+import { median } from '../../src/numbers/statistics.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { prepare } from '../../src/plan/ask/prepare.js';
+import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
+import { ratesOf } from '../../src/stacks/fit/gpus.js';
+import { TablePredictor } from '../../src/stacks/predict.js';
+import type { StackFile } from '../../src/stacks/stack-schema.js';
+import { coldShare } from '../../src/stacks/warm.js';
+import { randomOf, SEED } from '../gpu/random.js';
+
+const random = randomOf(SEED);
+const read = <T>(path: string): T => JSON.parse(readFileSync(join(PACKAGE_ROOT, 'calibrations', path), 'utf8')) as T;
+const laws = read<AttainableFile>('attainable.json');
+const pricerOf = async (device: string, stack: string) =>
+  prepare({ device, stack, context: 4096 }, await readSources({ device, stack, context: 4096 })).request.pricer!;
+const rope = (rows: number) =>
+  ({ kernel: 'rope', variant: 'half-split', shape: { rows, heads: 32, headDim: 128 } }) as const;
+const swiglu = (rows: number) => ({ kernel: 'swiglu', variant: 'f32', shape: { rows, width: 28672 } }) as const;
+
+describe('small operations of a step', () => {
+  it('take what those of vLLM took on RTX 4090 and RTX PRO 6000, where the L2 holds what they touch', () => {
+    const { middle } = laws.pooled.small;
+    for (const name of ['rtx-4090', 'rtx-pro-6000']) {
+      const { tables, rates } = read<StackFile>(`stacks/${name}-vllm.json`);
+      const l2Bytes = findDevice(name).l2Bytes!;
+      const errors = tables.flatMap((table) => {
+        if (!['norm', 'rope', 'activation'].includes(table.op)) return [];
+        return Array.from({ length: 30 }, () => {
+          const shape = { tokens: random.whole(1, 1024), width: table.axes[1]!.knots[0]! };
+          const work = classSpec(table.op).work(shape);
+          if (coldShare(table.op, work.bytes, l2Bytes) > 0) return [];
+          const { estimate } = new TablePredictor(table, rates).predict(shape);
+          return [Math.abs(Math.log(lawSeconds(middle, work, rates) / estimate))];
+        }).flat();
+      });
+      expect(errors.length, name).toBeGreaterThan(50);
+      expect(median(errors), `${name}, seed ${SEED}`).toBeLessThan(0.3);
+    }
+  });
+
+  it('have a gap to the next kernel, which the fast end does not have', () => {
+    const h100 = findDevice('h100');
+    const call = listed('norm', { tokens: 1, width: 2048 });
+    const { fast, middle } = laws.pooled.small;
+    const seconds = attainableSeconds(lawsOf(laws, h100), call, { ...ratesOf('h100') });
+    expect(seconds.low / lawSeconds(fast, call.work, ratesOf('h100'))).toBeCloseTo(1, 9);
+    expect(seconds.estimate - lawSeconds(middle, call.work, ratesOf('h100'))).toBeCloseTo(0.65e-6, 9);
+    expect(seconds.estimate).toBeLessThan(4e-6);
+  });
+
+  it('wait for memory where they touch more than the L2 holds, and not where it holds all', async () => {
+    const l2Bytes = 50e6;
+    expect(coldShare('norm', 0.99 * l2Bytes, l2Bytes)).toBe(0);
+    expect(coldShare('activation', 0.99 * l2Bytes, l2Bytes)).toBeGreaterThan(0.4);
+    expect(coldShare('activation', 2 * l2Bytes, l2Bytes)).toBe(1);
+    const pricer = await pricerOf('h100', 'vllm');
+    const { memoryBytesPerSecond } = findDevice('h100');
+    // Reads two numbers of 16 bits, and writes one.
+    const perRow = (6 * 28672) / memoryBytesPerSecond;
+    expect(pricer.price(swiglu(8192)).low / (8192 * perRow)).toBeGreaterThan(0.999);
+    expect(pricer.price(swiglu(256)).estimate / (256 * perRow)).toBeLessThan(0.9);
+  });
+
+  it('leave out the rotation where attention of the stack does it on the way', async () => {
+    const rows = random.whole(1, 64);
+    expect((await pricerOf('h200', 'trtllm')).price(rope(rows)).high, `seed ${SEED}`).toBe(0);
+    expect((await pricerOf('h200', 'vllm')).price(rope(rows)).low, `seed ${SEED}`).toBeGreaterThan(1e-6);
+  });
+});
