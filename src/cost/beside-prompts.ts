@@ -34,14 +34,20 @@ export const tileRate = (matrix: number, halved: boolean): number =>
   matrix * (halved ? CONSTANTS.tileShareHalved : CONSTANTS.tileShare).value;
 
 /**
+ * Least seconds a cached byte that a unit reads alone: it multiplies a tile of rows, of which one is used. Two
+ * operations an element and row for keys, two for values; an element has two bytes.
+ */
+export const tileSecondsPerByte = ({ units, tileFlopsPerSecond }: TileRates): number =>
+  (TILE_ROWS * units) / tileFlopsPerSecond;
+
+/**
  * Times by which decode attention takes longer beside a prompt, at least 1.
  * @param group query heads of a KV head
  * @param headBytes cache of one KV head over all sequences
  */
 export function besidePrompts(gpu: TileRates, group: number, sequences: number, headBytes: number): number {
   if (group <= 1) return 1;
-  // Two operations an element and row for keys, two for values; an element has two bytes.
-  const products = (TILE_ROWS * group * gpu.bytesPerSecond) / gpu.tileFlopsPerSecond;
+  const products = (group * gpu.bytesPerSecond * tileSecondsPerByte(gpu)) / gpu.units;
   const again = headBytes > (gpu.l2Bytes ?? 0) ? (group - 1) * Math.min(1, sequences / gpu.units) : 0;
   return Math.max(1, products, 1 + again);
 }

@@ -293,6 +293,7 @@ export const NVIDIA: readonly DeviceSpec[] = [
     },
     ['PCIe 5.0 x16', 64],
     'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi',
+    'rtx-pro-6000',
   ),
   nvidia(
     'rtx-5080',

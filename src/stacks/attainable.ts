@@ -4,7 +4,7 @@
  * than the third. `scripts/attainable.ts` fits them to the stack files (calibrations/attainable.json).
  */
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import { tileRate, type TileRates } from '../cost/beside-prompts.js';
+import { tileRate, tileSecondsPerByte, type TileRates } from '../cost/beside-prompts.js';
 import type { Interval } from '../cost/evidence.js';
 import type { OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
@@ -114,7 +114,7 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
       ]),
     ) as Record<TunedClass, string[]>,
     from: file.from,
-    ...(undivided ? { undivided: { ...tileRates(spec), secondsPerByte: file.undividedSecondsPerByte } } : {}),
+    ...(undivided ? { undivided: walkOf(file.undividedSecondsPerByte, tileRates(spec)) } : {}),
   };
 }
 
@@ -128,7 +128,13 @@ function withGaps<B extends AttainableLaws['own']>(brackets: B): B {
   return { ...brackets, small: { ...small, fast, middle: later(middle, most / 2), slow: later(slow, most) } };
 }
 
-const tileRates = (spec: DeviceSpec): TileRates => ({
+/** A unit reads a head no faster than it multiplies the tiles: a GeForce's at half of the rate (docs/experiments.md). */
+function walkOf({ estimate, low, high }: Interval, tiles: TileRates): NonNullable<AttainableLaws['undivided']> {
+  const slower = Math.max(1, tileSecondsPerByte(tiles) / estimate);
+  return { ...tiles, secondsPerByte: { estimate: slower * estimate, low: slower * low, high: slower * high } };
+}
+
+export const tileRates = (spec: DeviceSpec): TileRates => ({
   units: spec.units,
   bytesPerSecond: spec.memoryBytesPerSecond,
   tileFlopsPerSecond: tileRate(spec.matrixFlopsPerSecond, spec.matrixHalved),

@@ -2,9 +2,10 @@
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { chipOf, DEVICES, type DeviceSpec } from '../devices/catalogue.js';
 import { UserError, show } from '../errors.js';
-import { lawsOf, type AttainableFile } from './attainable.js';
+import { tileSecondsPerByte } from '../cost/beside-prompts.js';
+import { lawsOf, tileRates, type AttainableFile } from './attainable.js';
 import type { GpuSources } from './gpu-pricer.js';
-import type { RateRatio } from './same-chip.js';
+import { isAlike, type RateRatio } from './same-chip.js';
 import { runtimeSource } from './runtime.js';
 import type { RuntimeFile } from './runtime-schema.js';
 import {
@@ -131,10 +132,9 @@ function ratioOf(spec: DeviceSpec, chip: string): RateRatio {
       measured.productFlopsPerSecond && spec.productFlopsPerSecond
         ? measured.productFlopsPerSecond / spec.productFlopsPerSecond
         : measured.matrixFlopsPerSecond / spec.matrixFlopsPerSecond,
+    tile: tileSecondsPerByte(tileRates(spec)) / tileSecondsPerByte(tileRates(measured)),
   };
 }
-
-const isAlike = ({ memory, compute }: RateRatio): boolean => memory === 1 && compute === 1;
 
 /** Said where tables are of another GPU with the same chip. */
 export const otherCardNotes = (spec: DeviceSpec, { file }: StackTables): string[] =>

@@ -14,7 +14,7 @@ import { listed, type TunedCall } from '../../kernels/tuned.js';
 import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import type { CallExplanation, LeftOut } from '../cost/explain.js';
 import type { CollectiveKind } from '../schedule/schedule.js';
-import { attainableSeconds, exchangeClass, type AttainableLaws } from './attainable.js';
+import { attainableSeconds, exchangeClass, UNDIVIDED, type AttainableLaws } from './attainable.js';
 import { explainAttainable } from './explain.js';
 import { explainedStored, onUnits, storedPrice, type Float8 } from './fewer-bits.js';
 import type { RuntimeSource } from './runtime.js';
@@ -52,14 +52,18 @@ const ATTAINABLE = 'attainable';
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
 const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
+/** Whether tables have attention that divides no sequence, of units that multiply tiles at the same rate. */
+export const measuresUndivided = ({ stack, ratio }: Pick<GpuSources, 'stack' | 'ratio'>): boolean =>
+  ratio.tile === 1 && stack !== null && stack.file.tables.some(({ op }) => op === UNDIVIDED);
+
 /** Prices of a GPU from a stack's tables and from laws. */
 export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link | null): Pricer {
   const { stack, laws, float8 } = sources;
   const tables = stack && new StackPredictor(stack.file);
   const named = stack ? stackName(stack.file) : ATTAINABLE;
   const rates = ratesOf(datasheet, linkRate(link, 2));
-  // Those of the same chip are of a faster link.
-  const otherLink = stack !== null && stack.file.device !== sources.device;
+  // One with the same chip, a faster link and other rates.
+  const otherCard = stack !== null && stack.file.device !== sources.device;
   const free: Price = {
     estimate: 0,
     low: 0,
@@ -83,6 +87,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
         ? onOtherCard(found, classSpec(op).work(shape), at, sources.ratio)
         : { ...found, evidence: 'extrapolated' };
   const predicted = (op: OpClass, shape: OpShape): StackPrice | null => {
+    if (op === UNDIVIDED && laws.undivided && !measuresUndivided(sources)) return null;
     const own = tables?.predict(op, shape);
     return own && stack ? here(own, stack.file, op, shape) : null;
   };
@@ -144,14 +149,14 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const sent = (bytes * STORAGE_BYTES) / F32_BYTES;
     const sum = listed('all-reduce', { gpus, bytes: sent });
     // Tables are of GPUs that one link joins; no table has a gather, which sends no more than a sum.
-    const joined = !otherLink && (link === null || link.mostGpus === null || gpus <= link.mostGpus);
+    const joined = !otherCard && (link === null || link.mostGpus === null || gpus <= link.mostGpus);
     const call: TunedCall = {
       ...(kind === 'all-reduce' && joined ? sum : { work: sum.work }),
       class: exchangeClass(link, gpus),
     };
     const own = ratesOf(datasheet, rate);
     const byLaw = priced(call, own);
-    const faster = otherLink && kind === 'all-reduce' ? priced({ ...sum, class: call.class }, own) : null;
+    const faster = otherCard && kind === 'all-reduce' ? priced({ ...sum, class: call.class }, own) : null;
     const throughHost = throughHostSeconds(kind, sent, gpus, link);
     return { call, rates: own, throughHost, byLaw, price: noFaster(byLaw, faster) };
   };

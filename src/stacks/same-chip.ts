@@ -11,7 +11,11 @@ import type { StackPrice } from './predict.js';
 export interface RateRatio {
   readonly memory: number;
   readonly compute: number;
+  /** The same of one unit's tiles, which a server waits for whose attention divides no sequence. */
+  readonly tile: number;
 }
+
+export const isAlike = ({ memory, compute }: RateRatio): boolean => memory === 1 && compute === 1;
 
 /**
  * A measured time on a card of other rates.
@@ -19,7 +23,7 @@ export interface RateRatio {
  * @param rates of the card that it was measured on
  */
 export function onOtherCard(found: StackPrice, work: OpWork, rates: Rates, ratio: RateRatio): StackPrice {
-  if (work.onLink || (ratio.memory === 1 && ratio.compute === 1)) return found;
+  if (work.onLink || isAlike(ratio)) return found;
   const whole = found.estimate ** 4;
   const moving = (work.bytes / (CONSTANTS.reachedMemory.value * rates.memoryBytesPerSecond)) ** 4;
   const computing = (work.operations / (CONSTANTS.reachedCompute.value * rates.operationsPerSecond)) ** 4;

@@ -72,7 +72,7 @@ const moved = (of: (price: Interval) => number) => async (): Promise<number> => 
   const { onOtherCard } = await import('../../src/stacks/same-chip.js');
   const work = { bytes: 1e-3 * RATES.memoryBytesPerSecond, operations: 1e-3 * RATES.operationsPerSecond };
   const found = { estimate: 3e-3, low: 2.7e-3, high: 3.3e-3, evidence: 'measured', octavesOutside: 0 } as const;
-  return of(onOtherCard(found, work, RATES, { memory: 2, compute: 2 }));
+  return of(onOtherCard(found, work, RATES, { memory: 2, compute: 2, tile: 1 }));
 };
 const DATASHEET = { bytesPerSecond: 1e12, f32FlopsPerSecond: 1e13, matrixFlopsPerSecond: null };
 

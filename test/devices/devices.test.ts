@@ -38,7 +38,10 @@ describe('device catalogue', () => {
     const cards = DEVICES.filter((d) => d.sameChipAs !== undefined);
     for (const { sameChipAs, memoryBytesPerSecond, lanes, l2Bytes, multipliesFp8 } of cards) {
       const measured = findDevice(sameChipAs!);
-      expect(measured).toMatchObject({ lanes, l2Bytes, multipliesFp8 });
+      expect(measured).toMatchObject({ lanes, multipliesFp8 });
+      // A part of the L2 may be switched off.
+      expect(l2Bytes! / measured.l2Bytes!).toBeGreaterThan(0.7);
+      expect(l2Bytes).toBeLessThanOrEqual(measured.l2Bytes!);
       expect(memoryBytesPerSecond / measured.memoryBytesPerSecond).toBeGreaterThan(0.5);
     }
     const twins = cards.filter(({ source }) => source.includes('with NVLink at 400 GB/s') && !source.includes('PCIe'));

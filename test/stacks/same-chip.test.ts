@@ -27,14 +27,14 @@ describe('a time on another card', () => {
   it('is the same where no rate differs, and where bytes and operations are nothing', () => {
     const time = price(10 ** between(-6, -2));
     const work = { bytes: 1e9 * between(0.1, 1), operations: 1e12 * between(0.1, 1) };
-    expect(onOtherCard(time, work, RATES, { memory: 1, compute: 1 })).toBe(time);
-    const idle = onOtherCard(time, { bytes: 1, operations: 1 }, RATES, { memory: 2, compute: 3 });
+    expect(onOtherCard(time, work, RATES, { memory: 1, compute: 1, tile: 1 })).toBe(time);
+    const idle = onOtherCard(time, { bytes: 1, operations: 1 }, RATES, { memory: 2, compute: 3, tile: 1 });
     expect(idle.estimate / time.estimate, `seed ${SEED}`).toBeCloseTo(1, 6);
     expect(idle.low).toBeLessThan(time.low);
   });
 
   it('goes by the memory where bytes took it, by products where they did, and lies between elsewhere', () => {
-    const ratio = { memory: between(0.5, 2), compute: between(0.5, 2) };
+    const ratio = { memory: between(0.5, 2), compute: between(0.5, 2), tile: 1 };
     const seconds = 10 ** between(-4, -2);
     const at = (bytes: number, operations: number): number =>
       onOtherCard(
@@ -71,7 +71,7 @@ describe('a time on another card', () => {
         const shape = { ...own.table.fixed, ...Object.fromEntries(kernels.axes.map((axis, j) => [axis, sizes[j]!])) };
         const [truth, at] = [own.predict(shape), known.predict(shape)];
         if (truth.octavesOutside > 0 || at.octavesOutside > 0) continue;
-        const here = onOtherCard(at, kernels.work(shape), from.rates, { memory, compute: 1 });
+        const here = onOtherCard(at, kernels.work(shape), from.rates, { memory, compute: 1, tile: 1 });
         errors.push(Math.abs(Math.log(here.estimate / truth.estimate)));
         if (here.low <= truth.estimate && truth.estimate <= here.high) inside++;
       }

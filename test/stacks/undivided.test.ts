@@ -23,6 +23,8 @@ const rates = {
   linkBytesPerSecond: 1,
   operationsPerSecond: spec.matrixFlopsPerSecond,
 };
+/** A GeForce multiplies tiles of 64 rows at half of its units' rate. */
+const slower = (64 * spec.units) / (0.8 * spec.matrixFlopsPerSecond) / file.undividedSecondsPerByte.estimate;
 const [divided, undivided] = [false, true].map((walks) => lawsOf(file, spec, spec.id, walks));
 const call = (heads: number, batch: number, context: number) =>
   listed('decode-attention', { headDim: 128, heads, batch, context });
@@ -34,7 +36,7 @@ describe('a call that divides no sequence', () => {
     const random = randomFrom(seed);
     for (let n = 0; n < 200; n++) {
       const [heads, context] = [1 + Math.floor(random() * 40), 2 ** (12 + Math.floor(random() * 6))];
-      const walk = 512 * context * file.undividedSecondsPerByte.estimate;
+      const walk = 512 * context * slower * file.undividedSecondsPerByte.estimate;
       const took = seconds(undivided, heads, 1, context);
       expect(took, `${heads} heads, ${context} tokens`).toBeGreaterThan(walk);
       expect(took, `${heads} heads, ${context} tokens`).toBeLessThan(1.3 * walk + 3e-5);
@@ -43,6 +45,23 @@ describe('a call that divides no sequence', () => {
     // With eight times as many heads as units all of them read.
     const many = [8 * spec.units, 1, 8192] as const;
     expect(seconds(undivided, ...many) / seconds(divided, ...many)).toBeLessThan(1.1);
+  });
+
+  it('is no faster than the tiles that a unit multiplies, which on most GPUs is no bound', () => {
+    expect(slower).toBeGreaterThan(1.4);
+    for (const [device, most] of [
+      ['a100-80', 1],
+      ['l40s', 1.1],
+      ['rtx-pro-6000', 1.01],
+    ] as const) {
+      const { estimate, low, high } = lawsOf(file, findDevice(device), device, true).undivided!.secondsPerByte;
+      const own = file.undividedSecondsPerByte;
+      expect(estimate / own.estimate, device).toBeLessThanOrEqual(most);
+      expect([estimate / low, high / estimate]).toEqual([
+        expect.closeTo(own.estimate / own.low, 6),
+        expect.closeTo(own.high / own.estimate, 6),
+      ]);
+    }
   });
 
   it('takes another walk for each unit’s next row', () => {

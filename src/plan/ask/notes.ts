@@ -8,7 +8,7 @@ import { presetOfShape } from '../../geometry/presets.js';
 import { formatBytes } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
-import { UNDIVIDED } from '../../stacks/attainable.js';
+import { measuresUndivided } from '../../stacks/gpu-pricer.js';
 import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
 import { listed } from '../words/words.js';
 import type { Candidate } from '../types.js';
@@ -37,8 +37,7 @@ export function notesOf(
         'joined them all, and take longer over a network',
     );
   notes.push(...modelNotes(geometry, gpu?.float8 ?? null));
-  const measuredUndivided = gpu?.stack?.file.tables.some(({ op }) => op === UNDIVIDED);
-  if (gpu?.laws.undivided && !measuredUndivided && geometry.heads === geometry.kvHeads)
+  if (gpu?.laws.undivided && !measuresUndivided(gpu) && geometry.heads === geometry.kvHeads)
     notes.push(
       'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
         'are slow',
