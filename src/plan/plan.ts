@@ -5,7 +5,7 @@ import { weightBytes } from '../cost/memory.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { contradictionsFor } from '../quality/contradictions.js';
 import { isBuilt, withAsPublished, withBreakEven } from './evaluate/as-published.js';
-import { choicesOf, decide, FULL_MISSES, NOTHING_ELSE, type ServingMost } from './decide/decide.js';
+import { choicesOf, decide, FULL_MISSES, fullTakes, NOTHING_ELSE, type ServingMost } from './decide/decide.js';
 import { configurationOf, evaluate, unlikeWanted } from './evaluate/evaluate.js';
 import { nearestPlans, relaxations } from './decide/nearest.js';
 import { operate } from './evaluate/operating.js';
@@ -118,11 +118,12 @@ export function decidedAgain(r: PlanRequest, report: PlanReport, simulated: Serv
 
 /** Where a target removed the full cache, that is why nothing is deployed, whatever keeps the others. */
 function withRemoved(r: PlanRequest, answer: Answer, timed: readonly Plan[], removed: readonly Removed[]): Answer {
-  const full = removed.find(({ id, target }) => id.startsWith('full/') && target.startsWith('--t'));
+  const full = removed.find(({ id, target }) => id.startsWith('full/') && /^(--t|--batch|memory)/.test(target));
   if (answer.deploy || answer.reason === null || !full) return answer;
   const plan = timed.find(({ id }) => id === full.id);
   const ways = plan && plan.servedBy !== null && onlyLate(removed).has(plan.id) ? relaxations(r, plan) : [];
   const others = answer.reason === FULL_MISSES ? NOTHING_ELSE : `of the others ${answer.reason}`;
+  if (full.target === 'memory') return plan ? { ...answer, reason: `${fullTakes(plan)}; ${others}` } : answer;
   const meets = ways.length > 0 ? ` and meets the targets at ${ways.join(', or ')}` : '';
   return { ...answer, reason: `the full cache misses ${full.target} (${full.reason})${meets}; ${others}` };
 }

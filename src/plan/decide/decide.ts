@@ -342,6 +342,12 @@ export const NOTHING_ELSE = 'nothing else runs today';
 /** A target removed the full cache. */
 export const FULL_MISSES = `the full cache misses the targets, and ${NOTHING_ELSE}`;
 
+/** Why the full cache does not fit. */
+export const fullTakes = ({ memory: m }: Plan): string =>
+  'the full cache does not fit (one sequence takes ' +
+  `${formatDecimalBytes(m.kvBytesPerSequence + m.workspaceBytesPerSequence)}, ` +
+  `${formatDecimalBytes(Math.max(0, m.usableBytes - m.weightsBytes))} are free)`;
+
 /** Why no plan of these runs today. */
 function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
@@ -358,11 +364,8 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
     return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
       ? FULL_MISSES
       : 'no serving stack runs a compressed cache';
-  const { usableBytes, weightsBytes, kvBytesPerSequence, workspaceBytesPerSequence } = full.memory;
   return full.maxBatch.exact < 1
-    ? 'the full cache does not fit (one sequence takes ' +
-        `${formatDecimalBytes(kvBytesPerSequence + workspaceBytesPerSequence)}, ` +
-        `${formatDecimalBytes(Math.max(0, usableBytes - weightsBytes))} are free), and ${NOTHING_ELSE}`
+    ? `${fullTakes(full)}, and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)
       ? `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`
       : `the times are of ${stackLabel(r.servingStack)}, which is not known to run ${r.geometry.name}`;
