@@ -6,7 +6,7 @@ import { classSpec } from '../kernels/op-classes.js';
 import { findDevice } from '../src/devices/find.js';
 import type { OpWork, Rates } from '../kernels/op-class.js';
 import { tunedClass, type TunedClass } from '../kernels/tuned.js';
-import { bracketAt, exchangeClass, paceOf, type Bracket } from '../src/stacks/attainable.js';
+import { bracketAt, exchangeClass, inTiles, paceOf, type Bracket } from '../src/stacks/attainable.js';
 import { generationOf, ratesOf } from '../src/stacks/fit/gpus.js';
 import { knotSizes } from '../src/stacks/grid.js';
 import { quantile } from '../src/numbers/statistics.js';
@@ -83,7 +83,8 @@ export function timesOf(file: StackFile, table: StackFile['tables'][number]): Me
     if (kind === 'small' && coldShare(table.op, work.bytes, l2Bytes) > 0) return [];
     const { stack } = file;
     const name = [file.device, stack, table.op, ...Object.values(table.fixed)].join(' ');
-    return [{ class: kind, device: file.device, stack, table: name, work, rates: file.rates, pace, seconds }];
+    const told = inTiles(table.op, shape, work);
+    return [{ class: kind, device: file.device, stack, table: name, work: told, rates: file.rates, pace, seconds }];
   });
 }
 

@@ -17,7 +17,7 @@
 import { CONSTANTS } from './constants.js';
 
 /** Rows of a tile. */
-const TILE_ROWS = 64;
+export const TILE_ROWS = 64;
 
 /** What decides on a GPU. */
 export interface TileRates {

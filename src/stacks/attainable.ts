@@ -4,9 +4,9 @@
  * than the third. `scripts/attainable.ts` fits them to the stack files (calibrations/attainable.json).
  */
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import { tileRate, tileSecondsPerByte, type TileRates } from '../cost/beside-prompts.js';
+import { tileRate, tileSecondsPerByte, TILE_ROWS, type TileRates } from '../cost/beside-prompts.js';
 import type { Interval } from '../cost/evidence.js';
-import type { OpWork, Rates } from '../../kernels/op-class.js';
+import type { OpShape, OpWork, Rates } from '../../kernels/op-class.js';
 import type { OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import { throughHost } from '../cost/exchange.js';
@@ -37,8 +37,8 @@ const REFERENCE = { clock: 1.98e9, units: 132, reached: 0.8 } as const;
 const ALIKE: Pace = { floor: 1, rows: 1, peak: 1 };
 const UNPACED: readonly TunedClass[] = ['all-reduce', 'all-reduce-host', 'small'];
 
-/** Classes whose operations are what matrix units are built for; others wait for memory, or pad their products. */
-const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'product-fp8', 'prefill-attention'];
+/** Classes whose operations are what matrix units are built for; others wait for memory. */
+const ON_MATRIX_UNITS: readonly TunedClass[] = ['product', 'product-fp8', 'decode-attention', 'prefill-attention'];
 
 /**
  * How much more of its matrix rate a device reaches than the reference. Of a GeForce that nobody measured, power keeps
@@ -147,11 +147,21 @@ export const UNDIVIDED: OpClass = 'decode-attention';
 /** What tuned kernels reach, whatever a server's do. */
 export const tunedAlone = ({ undivided: _, ...laws }: AttainableLaws): AttainableLaws => laws;
 
+/**
+ * The work of decode attention by products of tiles, which the query heads of a KV head fill in part; of other calls
+ * their own.
+ */
+export const inTiles = (op: OpClass | undefined, { group }: OpShape, work: OpWork): OpWork =>
+  group !== undefined && op?.startsWith('decode-attention-grouped')
+    ? { ...work, operations: (work.operations * TILE_ROWS) / Math.min(TILE_ROWS, group) }
+    : work;
+
 /** The bracket of a call, and its work: what one unit reads alone where the server's kernel divides no sequence. */
 export function bracketOf(
   laws: AttainableLaws,
-  { class: of, table, work }: TunedCall,
+  { class: of, table, work: own }: TunedCall,
 ): { bracket: Bracket; work: OpWork } {
+  const work = table ? inTiles(table.op, table.shape, own) : own;
   const bracket = laws.own[of] ?? laws.pooled[of];
   const { undivided } = laws;
   const { rows, cacheBytes } = work;
