@@ -14,13 +14,12 @@ import { expand } from '../../schedule/expand.js';
 import { sequencesApart } from '../../schedule/cache-parts.js';
 import { schedule } from '../../schedule/schedule.js';
 import { GREEDY } from '../sampler.js';
-import { Allocations, makeWorkspace } from './allocations.js';
+import { Allocations, makeUnused, makeWorkspace } from './allocations.js';
 import { Caches } from './caches.js';
 import { writeInputs } from './inputs.js';
 import type { GpuDecoderOptions, RoundResult } from './interface.js';
-import { Machine } from './machine.js';
+import { Machine, StepProgram } from './machine.js';
 import { Binder } from './program.js';
-import { StepProgram } from './step-program.js';
 
 /** Where a part of a buffer may begin: WebGPU's default of minStorageBufferOffsetAlignment. */
 const ALIGNMENT = 256;
@@ -94,8 +93,7 @@ export class Speculation {
     const count = batch * rowsEach;
     const allocations = new Allocations(device);
     try {
-      const unused = await allocations.make('unused', 'control', 16);
-      await allocations.make('unused output', 'control', 16);
+      const unused = await makeUnused(allocations);
       const caches = new CachesOfRows(c, step.caches, rowsEach, options, allocations);
       await makeWorkspace({ ...setting, batch: count }, caches, allocations);
       const rows = new Machine(device, { ...setting, batch: count }, allocations, step.weights, caches);
