@@ -10,10 +10,10 @@ import type { KernelName } from '../../kernels/registry.js';
 import type { Placement } from '../../kernels/placement.js';
 import { divide, splitCount } from '../../kernels/shared/attention/splits.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
-import { placed, type BufferRef, type Ref } from './bind/refs.js';
+import { placed, type BufferRef } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { readsFirstRows, type CachedTokens } from './buffers.js';
-import { anchoredIn, type Axis, type Configuration, type Part, type Visit } from './configuration.js';
+import { anchoredIn, type Configuration, type Part, type Visit } from './configuration.js';
 import { alone, norm, normedRows, normOf, product } from './dense.js';
 import { anchoredRow, meanRow } from './facts.js';
 import { op, perHead, project, withMore, type Bind, type Op } from './op.js';
@@ -83,21 +83,12 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
     );
     const all = divisions.reduce((sum, own) => sum + own.splits, 0);
     let first = 0;
-    const attends = segments.map(({ label, kernel, variant = usual, tokens, shape, binds }, i): Op => {
+    const attends = segments.map(({ label, kernel, variant = usual, tokens, shape: own, binds }, i): Op => {
       const division = withMore(divisions[i] as Division, { first, all });
-      first += division.splits;
-      const context = tokens.pinned + tokens.ring;
       const { splits } = division;
-      return {
-        label,
-        kernel,
-        variant,
-        shape: withMore(shape, { sequences: size, context, groupSize, splits }),
-        when: 'always',
-        repeat,
-        binds,
-        division,
-      };
+      first += splits;
+      const shape = withMore(own, { sequences: size, context: tokens.pinned + tokens.ring, groupSize, splits });
+      return { label, kernel, variant, shape, when: 'always', repeat, binds, division };
     });
     const shape = { rows: size * heads, splits: all, width: of.width, keyWidth };
     return [
@@ -122,10 +113,9 @@ const mergeBinds =
     const { keys, values } = before
       ? { keys: { offset: 0, stride }, values: { offset: stride / 2, stride } }
       : f.packed;
-    const queries = own({ offset: 0, stride: f.headWords });
-    const vectors = current ? { queries, keys: own(keys), values: own(values) } : {};
+    const vectors = { queries: own({ offset: 0, stride: f.headWords }), keys: own(keys), values: own(values) };
     return {
-      options: { current: { heads, group, ...vectors, firstRow: first * heads } },
+      options: { current: { heads, group, ...(current ? vectors : {}), firstRow: first * heads } },
       binds: {
         partials: f.partials,
         output: f.buffer(output),
@@ -154,20 +144,15 @@ export function fullWidth(
   tokens = segmentsOf(l.c.eviction, l.context),
 ): Op[] {
   const { attend = 'attend', label = 'merge', reads = l.reads, output = 'attention', stats = 'stats' } = of;
-  const binds: Bind = (f: StepFrame, visit: Visit) => {
-    const part = f.partOf(visit);
-    const rows = (axis: Axis): Ref =>
-      l.latent && reads !== 'recent' ? f.rebuiltRows(axis, part.index) : f.cached(visit, axis, reads);
-    return {
-      options: { run: f.run(visit, reads, l.second) },
-      binds: {
-        queries: f.queries(part, f.headWords),
-        keys: rows('key'),
-        values: rows('value'),
-        ...f.attends(part, reads),
-      },
-    };
-  };
+  const rebuilt = l.latent && reads !== 'recent';
+  const binds: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { run: f.run(visit, reads, l.second) },
+    binds: {
+      queries: f.queries(visit),
+      ...f.attends(visit, reads, 'key', 'value'),
+      ...(rebuilt ? { keys: f.rebuiltRows('key', visit), values: f.rebuiltRows('value', visit) } : {}),
+    },
+  });
   const segment = { label: attend, kernel: 'attend', tokens, shape: fullShape(l), binds } as const;
   const width = l.c.geometry.headDim;
   return attendAndMerge(l, type, [segment], { label, rowsEach: l.kvHeads, width, current: true, reads, output, stats });
@@ -179,12 +164,7 @@ export function anchoredLoops(l: Layer): Op[] {
   const together = anchoredIn(c, block);
   const binds: Bind = (f: StepFrame, visit: Visit) => ({
     options: { residual: { loop: placed(visit).loop % together }, run: f.run(visit, reads) },
-    binds: {
-      queries: f.queries(f.partOf(visit), f.headWords),
-      keys: f.cached(visit, 'key', reads),
-      values: f.cached(visit, 'value', reads),
-      ...f.attends(f.partOf(visit), reads),
-    },
+    binds: { queries: f.queries(visit), ...f.attends(visit, reads, 'key', 'value') },
   });
   const tokens = segmentsOf(c.eviction, l.context);
   const shape = { kvHeads, group, ...anchoredRow(c) };

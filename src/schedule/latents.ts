@@ -8,7 +8,6 @@ import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { attendAndMerge, fullWidth, type Layer, type Merge, type Segment } from './attend.js';
 import { placed, type BufferRef, type Bound, type Ref } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
-import type { CachePart } from './cache-map.js';
 import { AXES, branchHeadsOf, groupSizeOf, latentsOf, NAME, rankOf, type Axis, type Visit } from './configuration.js';
 import { branchWidth, evictingRows, latentsByLoop, windowOf, type LoopLatents } from './facts.js';
 import { op, perHead, withMore, type Bind, type Op } from './op.js';
@@ -193,11 +192,9 @@ function absorbedOps(l: Layer, tokens: Segments): Op[] {
   const binds: Bind = (f: StepFrame, visit: Visit) => ({
     options: { scale: (c.geometry.headDim + c.branch.width) ** -0.5, run: f.run(visit, reads, l.second) },
     binds: {
-      queries: f.queries(f.partOf(visit), heads * width),
-      keys: f.cached(visit, 'key-latent', reads),
-      values: f.cached(visit, 'value-latent', reads),
+      queries: f.queries(visit, heads * width),
       branch: f.cached(visit, 'rotary-key', reads),
-      ...f.attends(f.partOf(visit), reads),
+      ...f.attends(visit, reads, 'key-latent', 'value-latent'),
     },
   });
   return [
@@ -222,10 +219,8 @@ function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLate
     return {
       options: { scale: d ** -0.5, run: f.run(visit, reads) },
       binds: {
-        queries: f.own('latent queries', f.partOf(visit), heads * rankK),
-        keys: f.cached(visit, `${first}key-latent`, reads),
-        values: f.cached(visit, `${first}value-latent`, reads),
-        ...f.attends(f.partOf(visit), reads),
+        queries: f.own('latent queries', visit, heads * rankK),
+        ...f.attends(visit, reads, `${first}key-latent`, `${first}value-latent`),
       },
     };
   };
@@ -258,10 +253,9 @@ function rebuilding(l: Layer, f: StepFrame, visit: Visit, axis: Axis, only?: 'pi
 /** Where kernels that rebuild rows from latents find the positions of a part's pinned tokens. */
 function pinnedPositions({ c, block }: Layer, f: StepFrame, visit: Visit): { byHead?: boolean; positions: BufferRef } {
   const { capacity, pinned } = f.caches.slots;
-  const part = f.partOf(visit);
   if (pinned === 0) return { positions: f.buffer('unused') };
-  if (pinsSinks(c.eviction)) return { positions: f.own('pinned positions', part, capacity) };
-  return { byHead: evictingRows(c, block) > 1, positions: f.evicting('positions', placed(visit), part) };
+  if (pinsSinks(c.eviction)) return { positions: f.own('pinned positions', visit, capacity) };
+  return { byHead: evictingRows(c, block) > 1, positions: f.evicting('positions', visit) };
 }
 
 /** Rebuilds the rows of one layer and loop in memory. */
@@ -269,8 +263,7 @@ function rebuildOps(l: Layer, axis: Axis, context: number): Op[] {
   const { c, kvHeads, parts, storage } = l;
   const binds: Bind = (f: StepFrame, visit: Visit) => {
     const { options, binds } = rebuilding(l, f, visit, axis);
-    const part = f.partOf(visit);
-    return { options, binds: { ...binds, spans: f.spans(part, l.reads), rows: f.rebuiltRows(axis, part.index) } };
+    return { options, binds: { ...binds, spans: f.spans(visit, l.reads), rows: f.rebuiltRows(axis, visit) } };
   };
   const each = { rank: rankOf(c, axis), headDim: c.geometry.headDim, groupSize: groupSizeOf(c) };
   const variant = `${storage}+${axis === 'key' ? 'rope' : 'plain'}`;
@@ -294,15 +287,14 @@ const latentShape = ({ c, kvHeads, group }: Layer) => ({
 function rebuildSegment(l: Layer, label: string, tokens: Segments, only?: 'pinned'): Segment {
   const binds: Bind = (f: StepFrame, visit: Visit) => {
     const { options, binds } = rebuilding(l, f, visit, 'key', only);
-    const queries = f.queries(f.partOf(visit), f.headWords);
-    const values = f.cached(visit, 'value-latent', l.reads);
-    return { options, binds: { ...binds, queries, values, ...f.attends(f.partOf(visit), l.reads) } };
+    const attends = f.attends(visit, l.reads, 'key-latent', 'value-latent');
+    return { options, binds: { ...binds, queries: f.queries(visit), ...attends } };
   };
   return { label, kernel: 'attend_rebuild', tokens, shape: latentShape(l), binds };
 }
 
-const vectorsOf = (f: StepFrame, part: CachePart): BufferRef =>
-  f.own('block vectors', part, f.headWords * blockComponents(rankOf(f.c, 'key')));
+const vectorsOf = (f: StepFrame, visit: Visit): BufferRef =>
+  f.own('block vectors', visit, f.headWords * blockComponents(rankOf(f.c, 'key')));
 /** The basis of a part's sequences: each part has been attended to before the next one writes its own. */
 const basisOf = (f: StepFrame): BufferRef => ({ ...f.buffer('block basis'), words: 'planned' });
 
@@ -319,40 +311,34 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
     options: { ...f.rotary, run: f.run(visit, reads) },
     binds: {
       basis: basisOf(f),
-      keys: f.cached(visit, 'key-latent', reads),
-      values: f.cached(visit, 'value-latent', reads),
       phi: { table: 'phi of blocks' },
-      ...f.attends(f.partOf(visit), reads),
+      ...f.attends(visit, reads, 'key-latent', 'value-latent'),
     },
   });
   /** a_m and b_m of every query head. */
   const vectors: Bind = (f: StepFrame, visit: Visit) => {
     const { layer, loop } = placed(visit);
-    const part = f.partOf(visit);
     return {
       options: { pairing: rope.pairing, blockVectors: { group: l.group } },
       binds: {
-        queries: f.queries(part, f.headWords),
+        queries: f.queries(visit),
         weights: { weights: 'up-rows', layer, loop, axis: 'key' },
         means: { weights: 'mean', layer, loop, axis: 'key' },
-        vectors: vectorsOf(f, part),
+        vectors: vectorsOf(f, visit),
       },
     };
   };
   /** Of every block of the ring. */
-  const basis: Bind = (f: StepFrame, visit: Visit) => {
-    const part = f.partOf(visit);
-    return {
-      options: { ...f.rotary, run: f.run(visit, reads) },
-      binds: {
-        vectors: vectorsOf(f, part),
-        angles: { table: 'angles of blocks' },
-        psi: { table: 'psi of blocks' },
-        spans: f.spans(part, reads),
-        basis: basisOf(f),
-      },
-    };
-  };
+  const basis: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { ...f.rotary, run: f.run(visit, reads) },
+    binds: {
+      vectors: vectorsOf(f, visit),
+      angles: { table: 'angles of blocks' },
+      psi: { table: 'psi of blocks' },
+      spans: f.spans(visit, reads),
+      basis: basisOf(f),
+    },
+  });
   const setUp = (sequences: number, repeat: number): Op[] => {
     const ofVectors = { heads: sequences * heads, kvHeads, rankK, headDim };
     const plan = { sequences, heads, context: ring, rankK, headDim, blockTokens, functions, setupPerRank };

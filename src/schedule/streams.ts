@@ -10,7 +10,7 @@ import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { ShapeOf } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { attendAndMerge, type Layer, type Segment } from './attend.js';
-import { placed, type BufferRef } from './bind/refs.js';
+import { placed } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { listWords } from './buffers.js';
 import { AXES, kvHeadsOf, NAME, type Configuration, type Part, type Visit, type When } from './configuration.js';
@@ -72,9 +72,6 @@ function listsOf(f: StepFrame, streams: Streams, visit: Visit): { listWords: num
   return { listWords: words, firstList: f.partOf(visit).first * f.c.geometry.heads };
 }
 
-const scoresOf = (f: StepFrame, visit: Visit): BufferRef =>
-  f.own('scores', f.partOf(visit), f.c.geometry.heads * f.caches.slots.capacity);
-
 /** Attention over packed rows and the exact tail, loop by loop; loops after the second read chosen keys. */
 export const packedLoops = (l: Layer, streams: Streams): Op[] =>
   streamLoops(l.c, streams, l.context).flatMap(({ when, all, chosen }): Op[] => {
@@ -107,13 +104,11 @@ function overStreams(
     return {
       options: chosen ? { run: apart, streams: { ...own, ...listsOf(f, streams, visit) } } : { run, streams: own },
       binds: {
-        queries: f.queries(f.partOf(visit), f.headWords),
-        keys: f.cacheOf(visit, 'key-stream'),
-        values: f.cacheOf(visit, 'value-stream'),
+        queries: f.queries(visit),
         tailKeys: f.cacheOf(visit, 'key'),
         tailValues: f.cacheOf(visit, 'value'),
-        ...f.attends(f.partOf(visit), reads),
-        ...(variant === 'all+scores' ? { scores: scoresOf(f, visit) } : {}),
+        ...f.attends(visit, reads, 'key-stream', 'value-stream'),
+        ...(variant === 'all+scores' ? { scores: f.scores(visit) } : {}),
         ...(chosen ? { chosen: f.buffer('chosen keys', placed(visit).layer) } : {}),
       },
     };
@@ -135,17 +130,16 @@ function overStreams(
 /** The choice of keys after the last dense loop, of every query head by its scores of all tokens. */
 function chooseKeysOps({ c, parts, context, heads, group, reads }: Layer, streams: Streams): Op[] {
   const binds: Bind = (f: StepFrame, visit: Visit) => {
-    const part = f.partOf(visit);
     const { offset, stride } = f.packed.keys;
-    const keys = { offset: offset + part.first * stride, stride };
+    const keys = { offset: offset + f.partOf(visit).first * stride, stride };
     const { capacity } = f.caches.slots;
     return {
       options: { chooseKeys: { heads, group, capacity, keys, ...listsOf(f, streams, visit) } },
       binds: {
-        scores: scoresOf(f, visit),
-        queries: f.queries(part, f.headWords),
+        scores: f.scores(visit),
+        queries: f.queries(visit),
         newKeys: f.buffer('query key value'),
-        spans: f.spans(part, reads),
+        spans: f.spans(visit, reads),
         chosen: f.buffer('chosen keys', placed(visit).layer),
       },
     };

@@ -5,7 +5,6 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import { keepsState } from '../../geometry/geometry.js';
-import { weighsTokens } from '../../eviction/policy.js';
 import type { AppendOptions, AppendStreamsOptions } from '../../../kernels/cache-options.js';
 import type { Placement } from '../../../kernels/placement.js';
 import type { RopeOptions, SampleOptions } from '../../../kernels/options.js';
@@ -18,7 +17,6 @@ import {
   spansLoops,
   type Axis,
   type Configuration,
-  type Place,
   type Visit,
 } from '../configuration.js';
 import { meanRow } from '../facts.js';
@@ -142,7 +140,7 @@ export abstract class Frame {
   }
 
   /** Queries, or what else packed rows have. */
-  inPacked(what: 'gate' | 'queries' | 'keys' | 'values' | 'branch'): Placed {
+  inPacked(what: keyof Frame['packed']): Placed {
     return { rows: this.buffer('query key value'), at: this.packed[what] };
   }
 
@@ -208,21 +206,22 @@ export abstract class Frame {
     return { rows: this.buffer('branch key', this.ownLayer(visit)), at: { offset: row * stride, stride } };
   }
 
-  /** The words of a part's sequences in a buffer in which each has as many. */
-  own(label: string, { first, count }: CachePart, words: number): BufferRef {
+  /** The words of an operation's sequences in a buffer in which each has as many. */
+  own(label: string, visit: Visit, words: number): BufferRef {
+    const { first, count } = this.partOf(visit);
     return { ...this.buffer(label), offset: words * first, words: words * count };
   }
 
-  /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
-  scores(part: CachePart): BufferRef {
-    return weighsTokens(this.c.eviction)
-      ? this.own('scores', part, this.c.geometry.heads * this.caches.slots.capacity)
-      : this.buffer('unused output');
+  /** Scores of an operation's sequences, one a query head and slot. */
+  scores(visit: Visit): BufferRef {
+    return this.own('scores', visit, this.c.geometry.heads * this.caches.slots.capacity);
   }
 
   /** H2O's state of the row set that a place belongs to: a buffer for each layer and loop that evicts on its own. */
-  evicting(what: 'mass' | 'positions', place: Place, { index }: CachePart, loop = place.loop): BufferRef {
-    return { ...this.buffer(`kept ${what} ${place.block.name}`, this.caches.unit(place, loop)), part: index };
+  evicting(what: 'mass' | 'positions', visit: Visit, loop?: number): BufferRef {
+    const place = placed(visit);
+    const unit = this.caches.unit(place, loop ?? place.loop);
+    return { ...this.buffer(`kept ${what} ${place.block.name}`, unit), part: this.partOf(visit).index };
   }
 
   /** Cached rows of an operation's place. */

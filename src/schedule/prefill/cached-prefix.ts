@@ -4,7 +4,6 @@
  * one pass also loads it in stored form. Its H2O scores are loaded once. A piece is at most a chunk long.
  */
 import { countOf, fromOf, into, type PromptFrame } from '../bind/prompt.js';
-import { placed } from '../bind/refs.js';
 import { AXES, kvHeadsOf, NAME, type Visit } from '../configuration.js';
 import { branchKeyTime, branchWidth, evictingRows, owningTime, readsLatents } from '../facts.js';
 import { op, withMore, type Bind, type Op } from '../op.js';
@@ -41,7 +40,7 @@ export function prefixOps(p: Pass): Op[] {
         output: { offset: visit.part * f.setting.rows + fromOf(visit), stride: 1 },
       },
     },
-    binds: { cache: f.evicting('mass', placed(visit), f.partOf(visit)), rows: massOf(f, visit) },
+    binds: { cache: f.evicting('mass', visit), rows: massOf(f, visit) },
   });
   const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => ({
     ...op(
@@ -106,7 +105,7 @@ function ropePinned({ c, block }: Pass, rows: number): Op {
     return {
       options: { ...f.rotary, ropeKept: { data: at, pooled, ...own } },
       binds: {
-        positions: f.evicting('positions', placed(visit), f.partOf(visit)),
+        positions: f.evicting('positions', visit),
         turns: f.buffer(`rotary table ${headDim}`),
         data,
       },

@@ -107,8 +107,7 @@ export function promptEvictOps(p: Pass): Op[] {
   const rows = evictingRows(c, block);
   const held = cachedBefore(c, run);
   const binds: Bind = (f: PromptFrame, visit: Visit) => {
-    const [place, part] = [placed(visit), f.partOf(visit)];
-    const caches = evictedRows(f, place);
+    const caches = evictedRows(f, placed(visit));
     const runs = caches.map(({ name }) => f.runRows(name, visit));
     const { capacity, pinned, ring, heavy } = f.caches.slots;
     const options = {
@@ -125,10 +124,10 @@ export function promptEvictOps(p: Pass): Op[] {
       options: held > 0 ? { evictChunk: { ...options, position: f.before } } : { evictPrefill: options },
       binds: {
         runMass: massOf(f, visit),
-        mass: f.evicting('mass', place, part),
-        positions: f.evicting('positions', place, part),
+        mass: f.evicting('mass', visit),
+        positions: f.evicting('positions', visit),
         // A step's scores, which has one a slot and query head.
-        ...(held > 0 ? { sources: f.scores(part) } : {}),
+        ...(held > 0 ? { sources: f.scores(visit) } : {}),
         ...Object.fromEntries(
           caches.flatMap(({ name }, i) => [
             [runOf(name), (runs[i] as Rowset).cache],
