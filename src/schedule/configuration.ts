@@ -139,12 +139,6 @@ export function partsOf(count: number, size: number): Part[] {
 /** Latent rows of a token in one layer and loop on one GPU: one a KV head, or one for all. */
 export const latentsOf = (c: Configuration): number => latentHeads(c.codec, kvHeadsOf(c));
 
-/** Matrices that a latent's product has, and the width of what each multiplies. */
-export function encodersOf(c: Configuration): [groups: number, width: number] {
-  const latents = latentsOf(c);
-  return [latents, (kvHeadsOf(c) / latents) * c.geometry.headDim];
-}
-
 /** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
 export const spansLoops = (c: Configuration): boolean =>
   isLatent(c.codec) && codecSpec(c.codec).loopAxis && c.geometry.loops > 1;

@@ -8,10 +8,10 @@ import {
   anchoredIn,
   AXES,
   branchHeadsOf,
-  encodersOf,
   groupSizeOf,
   headsOf,
   kvHeadsOf,
+  latentsOf,
   NAME,
   rankOf,
   restoredLoops,
@@ -40,8 +40,9 @@ import { byAxis, everyRestoredLoop, op, perHead, type Bind, type Op } from './op
  * taken off when the row is stored.
  */
 export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
-  const [groups, width] = encodersOf(c);
-  return perHead(`encode-${NAME[axis]}`, groups, rows, width, rankOf(c, axis), ENCODE[axis]);
+  const latents = latentsOf(c);
+  const width = (kvHeadsOf(c) / latents) * c.geometry.headDim;
+  return perHead(`encode-${NAME[axis]}`, latents, rows, width, rankOf(c, axis), ENCODE[axis]);
 }
 const ENCODE = byAxis((axis): Bind => (f, visit) => {
   const loop = loopOf(visit);
@@ -235,9 +236,11 @@ export const hybridAppendOps = (
 export function restoreOps(c: Configuration, axis: Axis, rows: number, when: When): Op[] {
   const { headDim } = c.geometry;
   const [kvHeads, rank] = [kvHeadsOf(c), rankOf(c, axis)];
+  const product = (groups: number, width: number): Op =>
+    perHead(`restore-${NAME[axis]}`, groups, rows, rank, width, RESTORE[axis], when);
   return codecSpec(c.codec).latentFor === 'one-head'
-    ? everyRestoredLoop(c, [perHead(`restore-${NAME[axis]}`, kvHeads, rows, rank, headDim, RESTORE[axis], when)])
-    : [perHead(`restore-${NAME[axis]}`, 1, rows, rank, restoredRow(c), RESTORE[axis], when)];
+    ? everyRestoredLoop(c, [product(kvHeads, headDim)])
+    : [product(1, restoredRow(c))];
 }
 const RESTORE = byAxis((axis): Bind => (f, visit) => {
   const { layer, loop } = placed(visit);
