@@ -1,7 +1,4 @@
-/**
- * Attention of a step over rows of full width, and over rows with an anchor; the merge of splits. latents.ts lists
- * attention over latents, streams.ts that over packed rows.
- */
+/** Attention of a step over rows of full width, or with an anchor (others: latents.ts, streams.ts); the merge. */
 import type { Division } from '../../kernels/attention-options.js';
 import { laterWindowOf } from '../codecs/registry.js';
 import { segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
@@ -133,10 +130,7 @@ const fullShape = ({ c, kvHeads, group }: Layer): Shape => {
   return { kvHeads, group, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0 };
 };
 
-/**
- * Attention over rows of full width, with the current token folded in by the merge: the cache's, rebuilt ones, or the
- * exact rows of the last tokens.
- */
+/** Attention over rows of full width (cached, rebuilt, or exact ones of the last tokens) and the current token. */
 export function fullWidth(
   l: Layer,
   type: Storage,
@@ -168,21 +162,15 @@ export function anchoredLoops(l: Layer): Op[] {
   });
   const tokens = segmentsOf(c.eviction, l.context);
   const shape = { kvHeads, group, ...anchoredRow(c) };
-  return attendAndMerge(l, 'f16', [{ label: 'attend', kernel: 'attend_residual', tokens, shape, binds }], {
-    rowsEach: kvHeads,
-    width: c.geometry.headDim,
-    current: true,
-    reads,
-    output: 'attention',
-    stats: 'stats',
-  }).flatMap((o): Op[] =>
-    o.label === 'attend'
-      ? [
-          { ...o, variant: 'residual', when: 'residual-loops' },
-          { ...o, variant: 'anchor', when: 'anchor-loop' },
-        ]
-      : [o],
-  );
+  const segment = { label: 'attend', kernel: 'attend_residual', tokens, shape, binds } as const;
+  const merge = { rowsEach: kvHeads, width: c.geometry.headDim, reads, output: 'attention', stats: 'stats' };
+  return attendAndMerge(l, 'f16', [segment], { ...merge, current: true }).flatMap((o): Op[] => {
+    if (o.label !== 'attend') return [o];
+    return [
+      { ...o, variant: 'residual', when: 'residual-loops' },
+      { ...o, variant: 'anchor', when: 'anchor-loop' },
+    ];
+  });
 }
 
 /** The first loop's key and value of the current token, which later loops attend to as well. */

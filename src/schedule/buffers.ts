@@ -1,7 +1,4 @@
-/**
- * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
- * and operations bind it. All sizes are of one GPU.
- */
+/** Buffers of a decoder beside weights and cache, of one GPU: the memory model sums them, the decoder has them. */
 import type { Streams } from '../codecs/codec.js';
 import { type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
@@ -65,9 +62,7 @@ export interface BufferRow {
   readonly contents?: { readonly anglesOf: number; readonly back?: true } | 'numbers';
 }
 
-/**
- * All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed.
- */
+/** All cached tokens; those before a window of exact rows; those in it; or all of flashloop, how many are packed. */
 export type CachedTokens = 'all' | 'older' | 'recent' | 'packed';
 export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent', 'packed'];
 
@@ -209,10 +204,7 @@ function partials(c: Configuration, capacity: number): Pick<BufferRow, 'fixedByt
   return { fixedBytes: c.targetWorkgroups * group * row * WORD, sequenceBytes: splits * headsOf(c) * row * WORD };
 }
 
-/**
- * Buffers of a decode step.
- * @param capacity slots of a cached row, whole pages
- */
+/** Buffers of a decode step. @param capacity slots of a cached row, whole pages */
 export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   const g = c.geometry;
   const [heads, kvHeads, d] = [headsOf(c), kvHeadsOf(c), g.headDim];

@@ -22,10 +22,7 @@ export interface Configuration {
   readonly gpus: number;
   /** Workgroups that split-KV attention aims for; it splits the context until there are as many. */
   readonly targetWorkgroups: number;
-  /**
-   * Largest buffer that one call can bind, in bytes: weights and caches beyond it are divided into parts. Infinity: no
-   * limit.
-   */
+  /** Largest buffer that one call can bind, in bytes: what is beyond it is divided into parts. Infinity: no limit. */
   readonly bindingBytes: number;
 }
 
@@ -60,10 +57,7 @@ export interface PricedOp extends KernelCall {
    * next.
    */
   readonly repeat: number;
-  /**
-   * Prefill: the first token of the chunk that it works on, by its number in the run, or by its position before the
-   * run; not given where it works on all.
-   */
+  /** Prefill: the chunk's first token, by number in the run, or position before it; not given where it works on all. */
   readonly from?: number;
   /** The loop whose rows it works on, or how far before the one that it runs in; not given where it is that one. */
   readonly loop?: number;
@@ -87,9 +81,7 @@ export interface Visit<O extends PricedOp = PricedOp> {
   readonly op: O;
   /** The last layer for what follows a loop; undefined outside the stacks. */
   readonly place: Place | undefined;
-  /**
-   * Number of this part where bindings divide an operation, and the columns, sequences or rows of the parts before it.
-   */
+  /** Number of this part where bindings divide an operation, and the columns, sequences or rows of those before it. */
   readonly part: number;
   readonly before: number;
 }

@@ -1,7 +1,4 @@
-/**
- * Operations that eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring and
- * adds none.
- */
+/** What eviction adds to a layer: H2O's mass and exchange of tokens. StreamingLLM overwrites its ring. */
 import { pathSpec } from '../codecs/paths.js';
 import { keptTokens, pinnedSlots, weighsTokens } from '../eviction/policy.js';
 import type { EvictedCache } from '../../kernels/cache-options.js';
@@ -44,11 +41,7 @@ export function evictedRows(f: Frame, place: Place): (EvictedCache & { name: Cac
   });
 }
 
-/**
- * Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is
- * written again.
- * @param slots tokens that each cached row has room for
- */
+/** Exchanges the token that leaves the ring for the lightest pinned one. @param slots of each cached row */
 export function evictOps({ c, block, parts, reads }: Layer, slots: number): Op[] {
   if (!weighsTokens(c.eviction)) return [];
   const heavy = Math.min(c.eviction.heavyTokens, pinnedSlots(c.eviction, slots));

@@ -1,7 +1,4 @@
-/**
- * A schedule's operations with the places at which they run: one by one for the decoder, counted for prices. Both
- * follow from one rule (`placesOf`).
- */
+/** A schedule's operations with the places at which they run: one by one for the decoder, counted for prices. */
 import { anchoredLoops } from '../codecs/registry.js';
 import { layerRuns, stackPlace, storedCoreLayers, type LayerBlock, type StackPlace } from '../geometry/geometry.js';
 import type { Configuration, Place, Visit, When } from './configuration.js';
@@ -9,8 +6,8 @@ import type { Op } from './op.js';
 import type { Schedule } from './schedule.js';
 
 /**
- * Layers `first`, `first + step`, … (all unless given) and loops `from` to `to` (excluded; all unless given) of a stack,
- * of every `each` loops the `inEach`.
+ * Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack, all unless given; of every `each`
+ * loops the `inEach`.
  */
 interface Places {
   readonly first?: number;

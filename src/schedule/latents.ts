@@ -6,7 +6,7 @@ import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import type { Rows } from '../../kernels/placement.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { attendAndMerge, fullWidth, type Layer, type Merge, type Segment } from './attend.js';
-import { placed, type BufferRef, type Bound, type Ref } from './bind/refs.js';
+import { codecPlace, placed, type BufferRef, type Bound, type Ref } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { AXES, branchHeadsOf, groupSizeOf, latentsOf, NAME, rankOf, type Axis, type Visit } from './configuration.js';
 import { branchWidth, evictingRows, latentsByLoop, windowOf, type LoopLatents } from './facts.js';
@@ -52,10 +52,7 @@ interface HeadRows {
   readonly head: number;
 }
 
-/**
- * A product of every query head with its KV head's matrix. Rows of several sequences do not lie at one stride: there
- * every head is a group of its own, and heads share matrices.
- */
+/** A product of every query head with its KV head's matrix. With several sequences each head is a group. */
 function perQueryHead(
   { batch, heads, kvHeads, group }: Layer,
   label: string,
@@ -75,9 +72,8 @@ function perQueryHead(
 
 /** Matrices of a loop that bring queries to latents, or latents of values to heads. */
 function upMap({ c }: Layer, visit: Visit, axis: Axis): Ref {
-  const { layer, loop } = placed(visit);
-  if (isHybrid(c.codec)) return { weights: 'map', layer, loop, map: axis };
-  return { weights: axis === 'key' ? 'up-rows' : 'up-columns', layer, loop, axis };
+  if (isHybrid(c.codec)) return { weights: 'map', ...codecPlace(visit), map: axis };
+  return { weights: axis === 'key' ? 'up-rows' : 'up-columns', ...codecPlace(visit), axis };
 }
 
 /** Σ p c_v becomes Σ p v, without the mean. */
@@ -94,9 +90,7 @@ function valueUp(l: Layer, rank: number): Op {
   }));
 }
 
-/**
- * W_k,tᵀ q of every query head. @param width from a head to the next @param set 1 is that of the sinks
- */
+/** W_k,tᵀ q of every query head. @param width from a head to the next @param set 1 is that of the sinks */
 const queryAbsorb = (l: Layer, label: string, rank: number, width: number, into: string, set: 0 | 1 = 0): Op =>
   perQueryHead(l, label, l.c.geometry.headDim, rank, (f, visit) => {
     const { rows, at } = f.inPacked('queries');
@@ -108,29 +102,23 @@ const queryAbsorb = (l: Layer, label: string, rank: number, width: number, into:
   });
 
 /** Means of a loop's values; rotated latents have none. */
-function valueMeans({ c }: Layer, f: StepFrame, visit: Visit): Ref {
-  const { layer, loop } = placed(visit);
-  return isHybrid(c.codec) ? f.buffer('no means') : { weights: 'mean', layer, loop, axis: 'value' };
-}
+const valueMeans = ({ c }: Layer, f: StepFrame, visit: Visit): Ref =>
+  isHybrid(c.codec) ? f.buffer('no means') : { weights: 'mean', ...codecPlace(visit), axis: 'value' };
 
 /** The part of attention that reads latents joins that of exact rows, with the mean of the values. */
-const joinOp = (l: Layer): Op =>
-  op(
-    'attend-join',
-    'attend_join',
-    'f32',
-    { rows: l.batch * l.heads, width: l.c.geometry.headDim },
-    (f: StepFrame, visit: Visit) => ({
-      options: { current: { heads: l.heads, group: l.group } },
-      binds: {
-        output: f.buffer('attention'),
-        stats: f.buffer('stats'),
-        latent: f.buffer('older'),
-        latentStats: f.buffer('older stats'),
-        valueMeans: valueMeans(l, f, visit),
-      },
-    }),
-  );
+function joinOp(l: Layer): Op {
+  const binds: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { current: { heads: l.heads, group: l.group } },
+    binds: {
+      output: f.buffer('attention'),
+      stats: f.buffer('stats'),
+      latent: f.buffer('older'),
+      latentStats: f.buffer('older stats'),
+      valueMeans: valueMeans(l, f, visit),
+    },
+  });
+  return op('attend-join', 'attend_join', 'f32', { rows: l.batch * l.heads, width: l.c.geometry.headDim }, binds);
+}
 
 /** The mean of the values, and the current token's exact key and value. */
 function currentOp(l: Layer): Op {
@@ -152,7 +140,6 @@ function currentOp(l: Layer): Op {
         options: { current: { ...current, queries: { offset: 0, stride: f.headWords } } },
         binds: { ...shared, queries: f.buffer('queries') },
       };
-    const { layer, loop } = placed(visit);
     const width = rankOf(c, 'key') + c.branch.width;
     const { rows: branchKeys, at } = f.branchKeys(visit);
     const branch = {
@@ -166,7 +153,7 @@ function currentOp(l: Layer): Op {
       binds: {
         ...shared,
         queries: packed,
-        keyMeans: { weights: 'mean', layer, loop, axis: 'key' },
+        keyMeans: { weights: 'mean', ...codecPlace(visit), axis: 'key' },
         branchQueries: f.buffer('queries'),
         branchKeys,
       },
@@ -204,10 +191,7 @@ function absorbedOps(l: Layer, tokens: Segments): Op[] {
   ];
 }
 
-/**
- * Attention of the loops that read some latents with their rotation: queries that were brought to them, rotated, and
- * values brought back to heads.
- */
+/** Attention of the loops that read some rotated latents: queries are brought to them, and values back to heads. */
 function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLatents): Op[] {
   const { c, batch, heads, reads } = l;
   const { headDim: d, rope } = c.geometry;
@@ -234,7 +218,6 @@ function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLate
 
 /** A call that rebuilds rows from latents. `only`: the pinned tokens alone. */
 function rebuilding(l: Layer, f: StepFrame, visit: Visit, axis: Axis, only?: 'pinned'): Required<Bound> {
-  const { layer, loop } = placed(visit);
   const { byHead, positions } = pinnedPositions(l, f, visit);
   const { pairing } = l.c.geometry.rope;
   const run = { ...f.run(visit, l.reads), ...(only ? { only } : {}) };
@@ -242,8 +225,8 @@ function rebuilding(l: Layer, f: StepFrame, visit: Visit, axis: Axis, only?: 'pi
     options: { ...f.rotary, pairing, ...(byHead ? { positionsByHead: true } : {}), run },
     binds: {
       keys: f.cached(visit, `${axis}-latent`, l.reads),
-      weights: { weights: 'up-rows', layer, loop, axis },
-      means: { weights: 'mean', layer, loop, axis },
+      weights: { weights: 'up-rows', ...codecPlace(visit), axis },
+      means: { weights: 'mean', ...codecPlace(visit), axis },
       positions,
       turns: f.buffer(`rotary table ${l.c.geometry.headDim}`),
     },
@@ -298,10 +281,7 @@ const vectorsOf = (f: StepFrame, visit: Visit): BufferRef =>
 /** The basis of a part's sequences: each part has been attended to before the next one writes its own. */
 const basisOf = (f: StepFrame): BufferRef => ({ ...f.buffer('block basis'), words: 'planned' });
 
-/**
- * Attention without rebuilding keys, over the ring's latents, whose positions follow each other: blocks are runs of
- * these. The pinned tokens before the ring are not part of it.
- */
+/** Attention without rebuilding keys, over the ring's latents, in blocks; pinned tokens are no part of it. */
 function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
   const { c, heads, kvHeads, reads } = l;
   const { headDim, rope } = c.geometry;
@@ -316,18 +296,15 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
     },
   });
   /** a_m and b_m of every query head. */
-  const vectors: Bind = (f: StepFrame, visit: Visit) => {
-    const { layer, loop } = placed(visit);
-    return {
-      options: { pairing: rope.pairing, blockVectors: { group: l.group } },
-      binds: {
-        queries: f.queries(visit),
-        weights: { weights: 'up-rows', layer, loop, axis: 'key' },
-        means: { weights: 'mean', layer, loop, axis: 'key' },
-        vectors: vectorsOf(f, visit),
-      },
-    };
-  };
+  const vectors: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { pairing: rope.pairing, blockVectors: { group: l.group } },
+    binds: {
+      queries: f.queries(visit),
+      weights: { weights: 'up-rows', ...codecPlace(visit), axis: 'key' },
+      means: { weights: 'mean', ...codecPlace(visit), axis: 'key' },
+      vectors: vectorsOf(f, visit),
+    },
+  });
   /** Of every block of the ring. */
   const basis: Bind = (f: StepFrame, visit: Visit) => ({
     options: { ...f.rotary, run: f.run(visit, reads) },

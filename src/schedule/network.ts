@@ -6,10 +6,7 @@ import { alone, norm, normBinds, normedRows, product, projectedRows, SAME_ROW } 
 import { streamNormOf, streamRows, type Rows } from './dense.js';
 import { op, PRICED_ONLY, project, projectByTable, type Bind, type Op } from './op.js';
 
-/**
- * The embedding of tokens. A table beyond a binding is divided by columns, in pairs as they are stored. Rows of a lower
- * rank go where norms write, from where they are projected.
- */
+/** The embedding; tables beyond a binding in pairs of columns. Rows of a lower rank go where norms write. */
 export function embeddingOps(c: Configuration, rows: number): Op[] {
   const { hidden, vocab, embeddingRank, tiedEmbeddings } = c.geometry;
   const width = tableWidth(c.geometry);

@@ -84,10 +84,7 @@ export function project(
   return [...parts.map((part) => product(2 * part.size, part.repeat)), product(2 * size + 1, 1)];
 }
 
-/**
- * A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use
- * it.
- */
+/** A product with one matrix a KV head (or a shared one); `m` rows of all sequences and query heads that use it. */
 export const perHead = (
   label: string,
   groups: number,

@@ -60,10 +60,7 @@ export class Caches extends CacheMap {
     }
   }
 
-  /**
-   * Rows [sequence][head] of a part of the sequences, in a layer and loop; layers and loops that share rows have one
-   * buffer.
-   */
+  /** Rows [sequence][head] of a part of the sequences; layers and loops that share rows have one buffer. */
   buffer(role: CacheRole, place: Place, loop = place.loop, part = 0): Buffer {
     return this.allocations.get(this.labelAt(role, place, loop, part));
   }

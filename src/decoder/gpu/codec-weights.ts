@@ -87,10 +87,7 @@ export class CodecWeights {
     return { group, row: group * width + ((loop % loops) * heads + (head % heads)) * headDim };
   }
 
-  /**
-   * Rows of a stacked matrix [latent][stacked width][rank] that belong to a loop, by KV head: row (head, i) at `at +
-   * head * group + i * rank`.
-   */
+  /** A loop's rows of a matrix [latent][stacked width][rank]: (KV head, i) at `at + head * group + i * rank`. */
   private headRows(axis: CodecAxis, loop: number): { at: number; group: number } {
     const rank = this.rank(axis);
     const { width, heads } = this.groups;
@@ -98,10 +95,7 @@ export class CodecWeights {
     return { at: row * rank, group: (heads === 1 ? width : this.c.geometry.headDim) * rank };
   }
 
-  /**
-   * A map of rotated latents in a loop: E [hidden][r_k + r_v], A [KV head][component][r_k], or
-   * B [KV head][r_v][component].
-   */
+  /** A map of rotated latents: E [hidden][r_k + r_v], A [KV head][component][r_k], or B [KV head][r_v][component]. */
   private hybridMap({ layer, loop, map }: HybridMap): CodecMatrix {
     const { hidden, headDim, kvHeads } = this.c.geometry;
     const part = latentOfLoop(loop);
@@ -129,10 +123,7 @@ export class CodecWeights {
     return out;
   }
 
-  /**
-   * −mu W_down of the latents of a layer (those of one loop, where every loop has its own), [latent][rank]: centres
-   * what was encoded.
-   */
+  /** −mu W_down of a layer's latents (of one loop, where each has its own), [latent][rank]: the centre. */
   private centreOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const rank = this.rank(axis);
     const { width, count } = this.groups;
@@ -149,10 +140,7 @@ export class CodecWeights {
     return out;
   }
 
-  /**
-   * The terms to add to restored rows: mu, and the term that centring the latent would have subtracted. [KV
-   * head][component] of a loop.
-   */
+  /** Terms of restored rows, [KV head][component]: mu, and what centring the latent would have subtracted. */
   private restoredMean(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const { kvHeads, headDim } = this.c.geometry;
     const rank = this.rank(axis);

@@ -263,9 +263,7 @@ class Decoder implements GpuDecoder {
         throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
   }
 
-  /**
-   * The chosen tokens. @param position of the logits of a row @param machine of which rows are sequences unless given
-   */
+  /** The chosen tokens. @param position of a row's logits @param machine of which rows are sequences unless given */
   private async nextTokens(position: (row: number) => number, machine = this.machine): Promise<Uint32Array> {
     const next = new Uint32Array(await this.device.read(machine.buffer('next tokens'), 4 * machine.batch));
     const broken = next.indexOf(NO_TOKEN);

@@ -5,10 +5,7 @@ import { mix } from '../../numbers/hash.js';
 import type { Machine } from './machine.js';
 import { runAlone } from './program.js';
 
-/**
- * Modes of fill.wgsl: pairs of halves in ±[0.25, 1), which codes and scales can be as well; singles in [-1, 1);
- * positive ones; words below a bound.
- */
+/** Modes of fill.wgsl: halves in ±[0.25, 1), as codes and scales too; singles; positive; words below a bound. */
 const MODES = { f16: 1, f32: 2, u32: 3, positive: 5 } as const;
 const WORKGROUP = 256;
 const MOST_WORKGROUPS = 4096;

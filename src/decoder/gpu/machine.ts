@@ -15,7 +15,6 @@ import type { Visit } from '../../schedule/configuration.js';
 import type { Configuration, Op } from '../../schedule/schedule.js';
 import type { Allocations } from './allocations.js';
 import type { Caches } from './caches.js';
-import { plannedContext } from './options.js';
 import type { Binder, Operation } from './program.js';
 import type { Weights } from './weights.js';
 
@@ -86,6 +85,14 @@ function part(buffer: Buffer, { offset = 0, words }: BufferRef, planned: BufferP
   if (offset === 0 && words === undefined) return buffer;
   const rest = buffer.bytes - 4 * offset;
   return partOf(buffer, 4 * offset, words === 'planned' ? (planned?.bytes ?? rest) : words ? 4 * words : rest);
+}
+
+const MIN_PLANNED_TOKENS = 256;
+
+/** A context rounded up to an eighth of its octave: shapes change seldom, more tokens cost empty workgroups. */
+export function plannedContext(longest: number, contextTokens: number): number {
+  const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
+  return Math.min(contextTokens, Math.max(1, Math.ceil(longest / grain) * grain));
 }
 
 /** Bound operations of steps over a growing context, bound again when the planned context changes. */

@@ -1,17 +1,11 @@
-/**
- * Puts tensors into packed matrices on the device: made there from a seed, or uploaded in pieces.
- * place_weights.wgsl.
- */
+/** Puts tensors into packed matrices (place_weights.wgsl): made there from a seed, or uploaded in pieces. */
 import type { Buffer, Device, Step } from '../../gpu/index.js';
 import { read, write } from '../../../kernels/host/plan.js';
 import { elementsOf, type TensorSpec } from '../tensors.js';
 import { levelsOf, tensorSeed, type TensorSource, type WeightStorage } from '../weights.js';
 import { runAlone } from './program.js';
 
-/**
- * Elements of a tensor, in three dimensions, and the columns of a packed matrix [group][row][columns, in pairs] that
- * take them.
- */
+/** Elements of a tensor, and the columns of a matrix [group][row][columns, in pairs] that take them. */
 export interface Box {
   readonly groups: number;
   readonly rows: number;

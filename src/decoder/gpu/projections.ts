@@ -57,9 +57,7 @@ const whole =
   (c, ref) => [{ tensor: tensorOf(ref, c), outputs: outputs(c.geometry) }];
 const one = (): number => 1;
 
-/**
- * The tensors of each projection, whose outputs lie side by side. The gate of attention's output is before its queries.
- */
+/** The tensors of each projection, whose outputs lie side by side: a gate of attention's output before its queries. */
 export const PIECES: Readonly<Record<Projection, PiecesOf>> = {
   qkv: (c, ref) => {
     const { heads, headDim, attentionGate } = c.geometry;

@@ -55,9 +55,7 @@ export abstract class Frame {
   preludeOutput: BufferRef | undefined;
   /** The stream of the loop before, which the adapter mixes it with. */
   state: BufferRef | undefined;
-  /**
-   * Where a pass runs stacks in turn: which of them runs, and the state of the other; or that with which a loop began.
-   */
+  /** Where a pass runs stacks in turn: which of them runs, and the other's state; or that with which a loop began. */
   private stack = 1;
   otherState: BufferRef | undefined;
 
@@ -185,9 +183,7 @@ export abstract class Frame {
     return { rows: this.buffer('mean rows', placed(visit).layer), at };
   }
 
-  /**
-   * An operation's rows that wait for further loops, and floats from a loop to the next: keys and values side by side.
-   */
+  /** An operation's rows that wait for further loops, keys and values side by side; floats from loop to loop. */
   waiting(visit: Visit, axis: Axis = 'key'): Placed & { readonly loopStride: number } {
     const { block, layer } = placed(visit);
     const loopStride = meanRow(this.c);
@@ -234,10 +230,7 @@ export abstract class Frame {
     return { ropeBase: this.c.geometry.rope.theta, positions: this.setting.contextTokens + 1 };
   }
 
-  /**
-   * Rotation of vectors by the positions of an operation's rows: in place, or to a target.
-   * @param more options of the kernel; buffers in place of those of a step
-   */
+  /** Rotation by rows' positions, in place or to a target. @param binds buffers in place of a step's */
   rotate(
     visit: Visit,
     { rows, at }: Placed,

@@ -16,9 +16,7 @@ export interface BufferRef {
   readonly index?: number;
   /** The part of the sequences that it is for, where each has a buffer. */
   readonly part?: number;
-  /**
-   * Where the binding begins, and how long it is, in words: the rest unless given; `planned`: what the launch asks for.
-   */
+  /** Where the binding begins, and its length, in words: the rest unless given; `planned`: what the launch asks for. */
   readonly offset?: number;
   readonly words?: number | 'planned';
 }
@@ -143,6 +141,12 @@ export function placed({ op, place }: Visit): Place {
 
 /** The loop whose rows an operation works on. */
 export const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop - (visit.op.loopsBack ?? 0);
+
+/** The layer and the loop whose weights of a codec an operation takes. */
+export const codecPlace = (visit: Visit): { readonly layer: number; readonly loop: number } => ({
+  layer: placed(visit).layer,
+  loop: loopOf(visit),
+});
 
 /** The name under which a buffer of the list is allocated. */
 export const labelOf = ({ buffer, index, part = 0 }: BufferRef): string =>

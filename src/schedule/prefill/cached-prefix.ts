@@ -42,18 +42,11 @@ export function prefixOps(p: Pass): Op[] {
     },
     binds: { cache: f.evicting('mass', visit), rows: massOf(f, visit) },
   });
-  const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => ({
-    ...op(
-      'load-mass-held',
-      'load',
-      'f32',
-      { rows: batch * tokens, heads: 1, width: 1, groupSize: 0 },
-      loadMass,
-      massTime(c, block),
-      evictingRows(c, block),
-    ),
-    from,
-  }));
+  const [time, each] = [massTime(c, block), evictingRows(c, block)];
+  const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => {
+    const shape = { rows: batch * tokens, heads: 1, width: 1, groupSize: 0 };
+    return { ...op('load-mass-held', 'load', 'f32', shape, loadMass, time, each), from };
+  });
   const most = pinned.reduce((sum, { tokens }) => sum + tokens, 0);
   const pieces = runs.flatMap((own) => chunksOf(own, p.chunkTokens));
   return [...masses, ...pieces.flatMap((piece) => pieceOps(p, piece, piece.from < most))];

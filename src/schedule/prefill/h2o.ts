@@ -16,6 +16,7 @@ import {
   kvHeadsOf,
   storageOf,
   type Configuration,
+  type Place,
   type Visit,
   type When,
 } from '../configuration.js';
@@ -32,9 +33,7 @@ export const weighs = ({ c, pass2 }: Pick<Pass, 'c' | 'pass2'>): boolean =>
 const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
   block.loops > 1 && !pathSpec(c.path).restores && closingTime(c, block) === 'last-loop';
 
-/**
- * Index of a layer's H2O scores among the run's. Where loops share them, a layer keeps its own until its last loop.
- */
+/** Index of a layer's H2O scores among the run's: a layer has its own until its last loop where loops share them. */
 const massNumber = (c: Configuration, block: LayerBlock, layer: number): number => (poolsLoops(c, block) ? layer : 0);
 
 /** Evicting rows of each buffer of the run's H2O scores. */
@@ -49,10 +48,7 @@ export function massRows(c: Configuration): number[] {
 }
 
 /** True at the first layer and loop that adds to shared H2O scores. */
-function beginsMass(
-  c: Configuration,
-  { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
-): boolean {
+function beginsMass(c: Configuration, { block, layer, loop }: Place): boolean {
   const shared = block.name === 'core' ? (c.codec.shareLayers ?? 1) : 1;
   return layer % shared === 0 && (loop === 0 || !poolsLoops(c, block));
 }
@@ -110,16 +106,8 @@ export function promptEvictOps(p: Pass): Op[] {
     const caches = evictedRows(f, placed(visit));
     const runs = caches.map(({ name }) => f.runRows(name, visit));
     const { capacity, pinned, ring, heavy } = f.caches.slots;
-    const options = {
-      capacity,
-      pinned,
-      ring,
-      heavy,
-      caches,
-      firstRow: f.firstEvicting(visit),
-      room: f.setting.rows,
-      runCapacity: runs[0]?.capacity as number,
-    };
+    const own = { firstRow: f.firstEvicting(visit), room: f.setting.rows, runCapacity: runs[0]?.capacity as number };
+    const options = { capacity, pinned, ring, heavy, caches, ...own };
     return {
       options: held > 0 ? { evictChunk: { ...options, position: f.before } } : { evictPrefill: options },
       binds: {
