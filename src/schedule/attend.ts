@@ -185,11 +185,7 @@ export function firstRows({ c, block, batch }: Layer): Op[] {
   return [op('first-rows', 'accumulate', 'begin', { rows: batch, width }, binds, 'first-loop')];
 }
 
-/**
- * What loops after the first add where they attend to the rows of the first and to a window of their own, the current
- * token included: attention over the window, the gate of each head (a product of its rotated query, or of the layer's
- * normed input), and the mixture.
- */
+/** Later loops' window: attention over it, a gate of each head (of its query, or the normed input), the mixture. */
 export function laterWindow(l: Layer): Op[] {
   const { c, block, batch, heads, group, storage } = l;
   const window = laterWindowOf(c.geometry, c.codec);

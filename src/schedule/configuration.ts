@@ -51,11 +51,7 @@ export type When =
 export interface PricedOp extends KernelCall {
   readonly label: string;
   readonly when: When;
-  /**
-   * Times that it runs, on further parts of operands that one call cannot bind. Neighbours of equal `repeat` run part
-   * by part, so that split partials are those of one part: attention of the first sequences, their merge, then the
-   * next.
-   */
+  /** Times that it runs, on parts of operands. Neighbours of equal `repeat` run part by part, with its partials. */
   readonly repeat: number;
   /** Prefill: the chunk's first token, by number in the run, or position before it; not given where it works on all. */
   readonly from?: number;

@@ -96,11 +96,7 @@ function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit
   }
 }
 
-/**
- * Every operation of a step or run, in order.
- * @param exitAfter loops of the core, after which its output is taken, as if the last one of them were the last; all
- *   unless given
- */
+/** Every operation, in order. @param exitAfter loops of the core, the last one as if it ended them; all unless given */
 export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infinity): Generator<Visit<Op>> {
   let first = 0;
   for (const stage of schedule.stages) {

@@ -223,10 +223,7 @@ export const hybridAppendOps = (
     ];
   });
 
-/**
- * Rows of full width of every loop that a latent stands for (`fast`), with means of keys, and rotation of the keys.
- * With one latent a KV head a loop is a product of its own, so that its heads lie side by side.
- */
+/** Rows of full width of every loop of a latent (`fast`): a product each where a KV head has a latent. */
 export function restoreOps(c: Configuration, axis: Axis, rows: number, when: When): Op[] {
   const { headDim } = c.geometry;
   const [kvHeads, rank] = [kvHeadsOf(c), rankOf(c, axis)];

@@ -153,10 +153,7 @@ function requireBindable(c: Configuration, batch: number, { label, sequenceBytes
   );
 }
 
-/**
- * Bindings that a kernel declares and a call does not use take these: one that is read, one that is written.
- * @returns the first
- */
+/** What bindings that a call leaves open take: one that is read, one that is written. @returns the first */
 export async function makeUnused(allocations: Allocations): Promise<Buffer> {
   const unused = await allocations.make('unused', 'control', 16);
   await allocations.make('unused output', 'control', 16);

@@ -71,9 +71,13 @@ export abstract class Frame {
 
   abstract buffer(label: string, index?: number): BufferRef;
   /** The first of an operation's rows among those of the streams. */
-  abstract firstRow(visit: Visit): number;
+  firstRow(_: Visit): number {
+    return 0;
+  }
   /** Added to the positions of an operation's rows, which are in the buffer `positions`. */
-  abstract firstPosition(visit: Visit): number;
+  firstPosition(_: Visit): number {
+    return 0;
+  }
   /** The rows of the stream from which logits are computed. */
   abstract readonly lastRows: Placement;
   /** The sequences whose caches an operation binds. */

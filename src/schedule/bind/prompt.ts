@@ -146,11 +146,11 @@ export class PromptFrame extends Frame {
     return cachedBefore(this.c, this.run);
   }
 
-  firstRow(visit: Visit): number {
+  override firstRow(visit: Visit): number {
     return fromOf(visit);
   }
 
-  firstPosition(visit: Visit): number {
+  override firstPosition(visit: Visit): number {
     return this.before + fromOf(visit);
   }
 

@@ -26,14 +26,6 @@ export class StepFrame extends Frame {
     return index === undefined ? { buffer: label } : { buffer: label, index };
   }
 
-  firstRow(): number {
-    return 0;
-  }
-
-  firstPosition(): number {
-    return 0;
-  }
-
   get lastRows(): Placement {
     return { offset: 0, stride: this.c.geometry.hidden };
   }

@@ -26,11 +26,7 @@ export function prefillRowType(c: Pick<Configuration, 'codec' | 'choice'>): 'f16
   return storage === 'f32' || storage === 'f8' ? storage : 'f16';
 }
 
-/**
- * True where attention of a prompt reads exact rows that are kept for one (layer, loop). Elsewhere it reads the cache.
- * It cannot read latents, quantised rows or rows of the last loop alone there, nor a cache from which tokens are
- * evicted.
- */
+/** True where prompts attend to rows kept for a (layer, loop), as the cache has latents, codes, or fewer rows. */
 export const keepsRows = (c: Configuration): boolean =>
   c.eviction !== null ||
   isLatent(c.codec) ||
