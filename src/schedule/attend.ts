@@ -1,7 +1,4 @@
-/**
- * Attention of a step over rows of full width, and over rows with an anchor; the merge of splits. latents.ts lists
- * attention over latents, streams.ts that over packed rows.
- */
+/** Attention of a step over rows of full width, or with an anchor (others: latents.ts, streams.ts); the merge. */
 import type { Division } from '../../kernels/attention-options.js';
 import { laterWindowOf } from '../codecs/registry.js';
 import { segmentsOf, weighsTokens, type Segments } from '../eviction/policy.js';
@@ -10,10 +7,10 @@ import type { KernelName } from '../../kernels/registry.js';
 import type { Placement } from '../../kernels/placement.js';
 import { divide, splitCount } from '../../kernels/shared/attention/splits.js';
 import { groupOf, type Shape, type Storage } from '../../kernels/spec.js';
-import { placed, type BufferRef, type Ref } from './bind/refs.js';
+import { placed, type BufferRef } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { readsFirstRows, type CachedTokens } from './buffers.js';
-import { anchoredIn, type Axis, type Configuration, type Part, type Visit } from './configuration.js';
+import { anchoredIn, type Configuration, type Part, type Visit } from './configuration.js';
 import { alone, norm, normedRows, normOf, product } from './dense.js';
 import { anchoredRow, meanRow } from './facts.js';
 import { op, perHead, project, withMore, type Bind, type Op } from './op.js';
@@ -83,21 +80,12 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
     );
     const all = divisions.reduce((sum, own) => sum + own.splits, 0);
     let first = 0;
-    const attends = segments.map(({ label, kernel, variant = usual, tokens, shape, binds }, i): Op => {
+    const attends = segments.map(({ label, kernel, variant = usual, tokens, shape: own, binds }, i): Op => {
       const division = withMore(divisions[i] as Division, { first, all });
-      first += division.splits;
-      const context = tokens.pinned + tokens.ring;
       const { splits } = division;
-      return {
-        label,
-        kernel,
-        variant,
-        shape: withMore(shape, { sequences: size, context, groupSize, splits }),
-        when: 'always',
-        repeat,
-        binds,
-        division,
-      };
+      first += splits;
+      const shape = withMore(own, { sequences: size, context: tokens.pinned + tokens.ring, groupSize, splits });
+      return { label, kernel, variant, shape, when: 'always', repeat, binds, division };
     });
     const shape = { rows: size * heads, splits: all, width: of.width, keyWidth };
     return [
@@ -122,10 +110,9 @@ const mergeBinds =
     const { keys, values } = before
       ? { keys: { offset: 0, stride }, values: { offset: stride / 2, stride } }
       : f.packed;
-    const queries = own({ offset: 0, stride: f.headWords });
-    const vectors = current ? { queries, keys: own(keys), values: own(values) } : {};
+    const vectors = { queries: own({ offset: 0, stride: f.headWords }), keys: own(keys), values: own(values) };
     return {
-      options: { current: { heads, group, ...vectors, firstRow: first * heads } },
+      options: { current: { heads, group, ...(current ? vectors : {}), firstRow: first * heads } },
       binds: {
         partials: f.partials,
         output: f.buffer(output),
@@ -143,10 +130,7 @@ const fullShape = ({ c, kvHeads, group }: Layer): Shape => {
   return { kvHeads, group, keyWidth: headDim, valueWidth: headDim, branchWidth: 0, branchHeads: 0 };
 };
 
-/**
- * Attention over rows of full width, with the current token folded in by the merge: the cache's, rebuilt ones, or the
- * exact rows of the last tokens.
- */
+/** Attention over rows of full width (cached, rebuilt, or exact ones of the last tokens) and the current token. */
 export function fullWidth(
   l: Layer,
   type: Storage,
@@ -154,20 +138,15 @@ export function fullWidth(
   tokens = segmentsOf(l.c.eviction, l.context),
 ): Op[] {
   const { attend = 'attend', label = 'merge', reads = l.reads, output = 'attention', stats = 'stats' } = of;
-  const binds: Bind = (f: StepFrame, visit: Visit) => {
-    const part = f.partOf(visit);
-    const rows = (axis: Axis): Ref =>
-      l.latent && reads !== 'recent' ? f.rebuiltRows(axis, part.index) : f.cached(visit, axis, reads);
-    return {
-      options: { run: f.run(visit, reads, l.second) },
-      binds: {
-        queries: f.queries(part, f.headWords),
-        keys: rows('key'),
-        values: rows('value'),
-        ...f.attends(part, reads),
-      },
-    };
-  };
+  const rebuilt = l.latent && reads !== 'recent';
+  const binds: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { run: f.run(visit, reads, l.second) },
+    binds: {
+      queries: f.queries(visit),
+      ...f.attends(visit, reads, 'key', 'value'),
+      ...(rebuilt ? { keys: f.rebuiltRows('key', visit), values: f.rebuiltRows('value', visit) } : {}),
+    },
+  });
   const segment = { label: attend, kernel: 'attend', tokens, shape: fullShape(l), binds } as const;
   const width = l.c.geometry.headDim;
   return attendAndMerge(l, type, [segment], { label, rowsEach: l.kvHeads, width, current: true, reads, output, stats });
@@ -179,30 +158,19 @@ export function anchoredLoops(l: Layer): Op[] {
   const together = anchoredIn(c, block);
   const binds: Bind = (f: StepFrame, visit: Visit) => ({
     options: { residual: { loop: placed(visit).loop % together }, run: f.run(visit, reads) },
-    binds: {
-      queries: f.queries(f.partOf(visit), f.headWords),
-      keys: f.cached(visit, 'key', reads),
-      values: f.cached(visit, 'value', reads),
-      ...f.attends(f.partOf(visit), reads),
-    },
+    binds: { queries: f.queries(visit), ...f.attends(visit, reads, 'key', 'value') },
   });
   const tokens = segmentsOf(c.eviction, l.context);
   const shape = { kvHeads, group, ...anchoredRow(c) };
-  return attendAndMerge(l, 'f16', [{ label: 'attend', kernel: 'attend_residual', tokens, shape, binds }], {
-    rowsEach: kvHeads,
-    width: c.geometry.headDim,
-    current: true,
-    reads,
-    output: 'attention',
-    stats: 'stats',
-  }).flatMap((o): Op[] =>
-    o.label === 'attend'
-      ? [
-          { ...o, variant: 'residual', when: 'residual-loops' },
-          { ...o, variant: 'anchor', when: 'anchor-loop' },
-        ]
-      : [o],
-  );
+  const segment = { label: 'attend', kernel: 'attend_residual', tokens, shape, binds } as const;
+  const merge = { rowsEach: kvHeads, width: c.geometry.headDim, reads, output: 'attention', stats: 'stats' };
+  return attendAndMerge(l, 'f16', [segment], { ...merge, current: true }).flatMap((o): Op[] => {
+    if (o.label !== 'attend') return [o];
+    return [
+      { ...o, variant: 'residual', when: 'residual-loops' },
+      { ...o, variant: 'anchor', when: 'anchor-loop' },
+    ];
+  });
 }
 
 /** The first loop's key and value of the current token, which later loops attend to as well. */
@@ -217,11 +185,7 @@ export function firstRows({ c, block, batch }: Layer): Op[] {
   return [op('first-rows', 'accumulate', 'begin', { rows: batch, width }, binds, 'first-loop')];
 }
 
-/**
- * What loops after the first add where they attend to the rows of the first and to a window of their own, the current
- * token included: attention over the window, the gate of each head (a product of its rotated query, or of the layer's
- * normed input), and the mixture.
- */
+/** Later loops' window: attention over it, a gate of each head (of its query, or the normed input), the mixture. */
 export function laterWindow(l: Layer): Op[] {
   const { c, block, batch, heads, group, storage } = l;
   const window = laterWindowOf(c.geometry, c.codec);

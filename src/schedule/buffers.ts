@@ -1,7 +1,4 @@
-/**
- * Every buffer of a decoder beside weights and cache: the memory model sums this list, the decoder allocates from it,
- * and operations bind it. All sizes are of one GPU.
- */
+/** Buffers of a decoder beside weights and cache, of one GPU: the memory model sums them, the decoder has them. */
 import type { Streams } from '../codecs/codec.js';
 import { type CacheLayout } from '../codecs/layout.js';
 import { pathSpec } from '../codecs/paths.js';
@@ -28,6 +25,7 @@ import {
   headsPerGpu,
   kvHeadsOf,
   latentsOf,
+  restoredLoops,
   spansLoops,
   type Configuration,
 } from './configuration.js';
@@ -64,9 +62,7 @@ export interface BufferRow {
   readonly contents?: { readonly anglesOf: number; readonly back?: true } | 'numbers';
 }
 
-/**
- * All cached tokens; or those before a window of exact rows; or those in it; or all of flashloop, how many are packed.
- */
+/** All cached tokens; those before a window of exact rows; those in it; or all of flashloop, how many are packed. */
 export type CachedTokens = 'all' | 'older' | 'recent' | 'packed';
 export const CACHED_TOKENS: readonly CachedTokens[] = ['all', 'older', 'recent', 'packed'];
 
@@ -208,10 +204,7 @@ function partials(c: Configuration, capacity: number): Pick<BufferRow, 'fixedByt
   return { fixedBytes: c.targetWorkgroups * group * row * WORD, sequenceBytes: splits * headsOf(c) * row * WORD };
 }
 
-/**
- * Buffers of a decode step.
- * @param capacity slots of a cached row, whole pages
- */
+/** Buffers of a decode step. @param capacity slots of a cached row, whole pages */
 export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
   const g = c.geometry;
   const [heads, kvHeads, d] = [headsOf(c), kvHeadsOf(c), g.headDim];
@@ -225,6 +218,8 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     kind: BufferKind = 'workspace',
     binding: Binding = 'whole',
   ): void => void rows.push({ kind, label, count, fixedBytes: 0, sequenceBytes: WORD * floats, binding });
+  const inParts = (label: string, floats: number, binding: Binding = 'parts'): void =>
+    add(label, floats, undefined, 'workspace', binding);
   // The stream and its norm; beside an adapter the prelude's output and the loop's state, with stacks a state of
   // each, or that with which a loop began.
   add('residual', g.hidden, g.adapter ? 4 : keepsState(g) ? 3 : 2);
@@ -270,22 +265,17 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     add('latent key', latentsOf(c) * rankK, layers, kind);
     add('latent value', latentsOf(c) * rankV, layers, kind);
     if (hasBranch(c)) add('branch key', branchKeyScalars(c), layers, kind);
-    if (restores(c)) {
-      const loops = spansLoops(c) ? g.loops : 1;
-      add('reconstructed keys', loops * kvHeads * d);
-      add('reconstructed values', loops * kvHeads * d);
-    }
+    if (restores(c))
+      for (const what of ['keys', 'values']) add(`reconstructed ${what}`, restoredLoops(c) * kvHeads * d);
     if (pathSpec(c.path).blocks) {
       const ring = capacity - pinnedSlots(c.eviction, capacity);
-      add('block vectors', heads * d * blockComponents(rankK), undefined, 'workspace', 'parts');
-      const basis = blockBasisScalars(ring, rankK, blockPlan(g.rope.theta, d));
-      add('block basis', heads * basis, undefined, 'workspace', 'parts');
+      inParts('block vectors', heads * d * blockComponents(rankK));
+      inParts('block basis', heads * blockBasisScalars(ring, rankK, blockPlan(g.rope.theta, d)));
     }
-    if (c.materialised) {
-      // Rows of one layer and loop, in 16 bits.
-      add('rebuilt keys', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
-      add('rebuilt values', (capacity * kvHeads * d) / 2, undefined, 'workspace', { apartIn: 'core' });
-    }
+    // Rows of one layer and loop, in 16 bits.
+    if (c.materialised)
+      for (const what of ['keys', 'values'])
+        inParts(`rebuilt ${what}`, (capacity * kvHeads * d) / 2, { apartIn: 'core' });
   }
   if (averagesLoops(c.codec)) add('mean rows', meanRow(c), g.layers, 'in-flight');
   const streams = streamsOf(g, c.codec);
@@ -295,21 +285,19 @@ export function stepBuffers(c: Configuration, capacity: number): BufferRow[] {
     add('chosen keys', heads * listWords(streams, capacity), g.layers, 'in-flight');
     add('chosen attention', heads * d);
     add('chosen stats', heads * 2);
-    add('scores', heads * capacity, undefined, 'workspace', 'parts');
+    inParts('scores', heads * capacity);
   }
   const anchored = anchoredLoops(g, c.codec);
   if (anchored > 1) add('held rows', anchored * meanRow(c), g.layers, 'in-flight');
   if (weighsTokens(c.eviction)) {
-    add('scores', heads * capacity, undefined, 'workspace', 'parts');
+    inParts('scores', heads * capacity);
     const layout = layoutPerGpu(c);
     for (const block of blocksOf(g)) {
       const own = layout.filter((t) => t.block === block.name);
       // Layers and loops that share any row evict together.
       const units = Math.min(...own.map((t) => t.layers)) * Math.min(...own.map((t) => t.loops));
-      for (const what of ['mass', 'positions'] as const)
-        add(`kept ${what} ${block.name}`, evictingRows(c, block) * capacity, units, 'eviction', {
-          apartIn: block.name,
-        });
+      const [floats, apart] = [evictingRows(c, block) * capacity, { apartIn: block.name }];
+      for (const what of ['mass', 'positions']) add(`kept ${what} ${block.name}`, floats, units, 'eviction', apart);
     }
   }
   return rows;

@@ -20,10 +20,7 @@ import { partSuffix, type CacheRole } from './bind/refs.js';
 import { cacheParts } from './cache-parts.js';
 import type { Configuration, Place } from './configuration.js';
 
-/**
- * How the slots of a row are used: `pinned` slots, of which `heavy` at most are filled, then a ring; `sinks` lie in the
- * slot of their position.
- */
+/** Slots of a row: `pinned`, of which `heavy` at most are filled, then a ring; `sinks` lie by position. */
 export interface Slots {
   readonly capacity: number;
   readonly pinned: number;

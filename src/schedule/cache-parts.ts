@@ -27,10 +27,7 @@ const writesScores = (c: Configuration): boolean => weighsTokens(c.eviction) || 
 const absorbsBlocks = (c: Configuration, block: LayerBlock): boolean =>
   readsLatents(c, block) && pathSpec(c.path).blocks === true;
 
-/**
- * The largest binding of a part for each of its sequences: rows of one layer and loop, or rows computed from them.
- * @param slots tokens of a row
- */
+/** The largest binding of a part, for each of its sequences, in bytes. @param slots tokens of a row */
 export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number): number {
   const { headDim, rope } = c.geometry;
   const cached = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch)
@@ -49,10 +46,7 @@ export function sequenceBytes(c: Configuration, block: LayerBlock, slots: number
   return Math.max(slots * Math.max(rebuilt, scores), ...cached, WORD_BYTES * headsOf(c) * basis);
 }
 
-/**
- * Number of sequences after which a part may begin: in every buffer that parts share, that offset must be one at which
- * a binding may begin.
- */
+/** Sequences after which a part may begin: that offset must be one at which a binding may begin, in every buffer. */
 export function sequencesApart(c: Configuration, block: LayerBlock, slots: number): number {
   const absorbed = readsLatents(c, block) && pathSpec(c.path).branch;
   const rotated = readsLatents(c, block) && pathSpec(c.path).rotated;
@@ -74,10 +68,7 @@ function workgroupRows(c: Configuration, block: LayerBlock): number {
   return Math.max(1, weighsTokens(c.eviction) ? evictingRows(c, block) : 0, absorbsBlocks(c, block) ? headsOf(c) : 0);
 }
 
-/**
- * Equal parts of `batch` sequences, the rest in one more.
- * @param slots tokens that each row has room for
- */
+/** Equal parts of `batch` sequences, the rest in one more. @param slots tokens that each row has room for */
 export function cacheParts(c: Configuration, block: LayerBlock, batch: number, slots: number): Part[] {
   const bound = c.bindingBytes === Infinity ? Infinity : c.bindingBytes / sequenceBytes(c, block, slots);
   const most = Math.max(1, Math.floor(Math.min(bound, MOST_WORKGROUPS / workgroupRows(c, block))));

@@ -22,10 +22,7 @@ export interface Configuration {
   readonly gpus: number;
   /** Workgroups that split-KV attention aims for; it splits the context until there are as many. */
   readonly targetWorkgroups: number;
-  /**
-   * Largest buffer that one call can bind, in bytes: weights and caches beyond it are divided into parts. Infinity: no
-   * limit.
-   */
+  /** Largest buffer that one call can bind, in bytes: what is beyond it is divided into parts. Infinity: no limit. */
   readonly bindingBytes: number;
 }
 
@@ -54,16 +51,9 @@ export type When =
 export interface PricedOp extends KernelCall {
   readonly label: string;
   readonly when: When;
-  /**
-   * Times that it runs, on further parts of operands that one call cannot bind. Neighbours of equal `repeat` run part
-   * by part, so that split partials are those of one part: attention of the first sequences, their merge, then the
-   * next.
-   */
+  /** Times that it runs, on parts of operands. Neighbours of equal `repeat` run part by part, with its partials. */
   readonly repeat: number;
-  /**
-   * Prefill: the first token of the chunk that it works on, by its number in the run, or by its position before the
-   * run; not given where it works on all.
-   */
+  /** Prefill: the chunk's first token, by number in the run, or position before it; not given where it works on all. */
   readonly from?: number;
   /** The loop whose rows it works on, or how far before the one that it runs in; not given where it is that one. */
   readonly loop?: number;
@@ -87,9 +77,7 @@ export interface Visit<O extends PricedOp = PricedOp> {
   readonly op: O;
   /** The last layer for what follows a loop; undefined outside the stacks. */
   readonly place: Place | undefined;
-  /**
-   * Number of this part where bindings divide an operation, and the columns, sequences or rows of the parts before it.
-   */
+  /** Number of this part where bindings divide an operation, and the columns, sequences or rows of those before it. */
   readonly part: number;
   readonly before: number;
 }
@@ -138,12 +126,6 @@ export function partsOf(count: number, size: number): Part[] {
 
 /** Latent rows of a token in one layer and loop on one GPU: one a KV head, or one for all. */
 export const latentsOf = (c: Configuration): number => latentHeads(c.codec, kvHeadsOf(c));
-
-/** Matrices that a latent's product has, and the width of what each multiplies. */
-export function encodersOf(c: Configuration): [groups: number, width: number] {
-  const latents = latentsOf(c);
-  return [latents, (kvHeadsOf(c) / latents) * c.geometry.headDim];
-}
 
 /** True where a latent sums over several loops, so that those of all layers are incomplete until the last one. */
 export const spansLoops = (c: Configuration): boolean =>

@@ -181,10 +181,7 @@ export function queryKeyValue(c: Configuration, block: LayerBlock, rows: number,
   ];
 }
 
-/**
- * The state that keys and values are projected from: a gate of the input and of the state before, and their mixture, an
- * operation over two rows as the MLP's gate is. In the first loop the input is the state.
- */
+/** The state that K and V are projected from: gates of the input and the state before, and their mixture. */
 const stateGate = (c: Configuration, rows: number): Op[] => {
   const { hidden } = c.geometry;
   return [

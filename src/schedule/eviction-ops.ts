@@ -1,7 +1,4 @@
-/**
- * Operations that eviction adds to a layer: H2O's mass and its exchange of tokens. StreamingLLM overwrites its ring and
- * adds none.
- */
+/** What eviction adds to a layer: H2O's mass and exchange of tokens. StreamingLLM overwrites its ring. */
 import { pathSpec } from '../codecs/paths.js';
 import { keptTokens, pinnedSlots, weighsTokens } from '../eviction/policy.js';
 import type { EvictedCache } from '../../kernels/cache-options.js';
@@ -18,17 +15,14 @@ export function massOps({ c, block, parts, context, heads }: Layer): Op[] {
   if (!weighsTokens(c.eviction)) return [];
   const rows = evictingRows(c, block);
   const each = { group: heads / rows, context: keptTokens(c.eviction, context) };
-  const binds: Bind = (f, visit) => {
-    const part = f.partOf(visit);
-    return {
-      options: { mass: { capacity: f.caches.slots.capacity } },
-      binds: {
-        scores: f.scores(part),
-        stats: f.own('stats', part, 2 * heads),
-        mass: f.evicting('mass', placed(visit), part),
-      },
-    };
-  };
+  const binds: Bind = (f, visit) => ({
+    options: { mass: { capacity: f.caches.slots.capacity } },
+    binds: {
+      scores: f.scores(visit),
+      stats: f.own('stats', visit, 2 * heads),
+      mass: f.evicting('mass', visit),
+    },
+  });
   return parts.map(({ size, repeat }) =>
     op('mass', 'mass', 'f32', { rows: size * rows, ...each }, binds, 'always', repeat),
   );
@@ -47,11 +41,7 @@ export function evictedRows(f: Frame, place: Place): (EvictedCache & { name: Cac
   });
 }
 
-/**
- * Exchanges the token that leaves the ring for the lightest pinned one, once for every row set, before its slot is
- * written again.
- * @param slots tokens that each cached row has room for
- */
+/** Exchanges the token that leaves the ring for the lightest pinned one. @param slots of each cached row */
 export function evictOps({ c, block, parts, reads }: Layer, slots: number): Op[] {
   if (!weighsTokens(c.eviction)) return [];
   const heavy = Math.min(c.eviction.heavyTokens, pinnedSlots(c.eviction, slots));
@@ -59,15 +49,15 @@ export function evictOps({ c, block, parts, reads }: Layer, slots: number): Op[]
   if (heavy === 0) return [];
   const rows = evictingRows(c, block);
   const binds: Bind = (f: StepFrame, visit: Visit) => {
-    const [place, part, loop] = [placed(visit), f.partOf(visit), loopOf(visit)];
+    const loop = loopOf(visit);
     const { capacity, pinned, ring } = f.caches.slots;
-    const caches = evictedRows(f, place);
+    const caches = evictedRows(f, placed(visit));
     return {
       options: { evict: { heads: rows, pinned, ring, capacity, caches } },
       binds: {
-        spans: f.spans(part, reads),
-        mass: f.evicting('mass', place, part, loop),
-        positions: f.evicting('positions', place, part, loop),
+        spans: f.spans(visit, reads),
+        mass: f.evicting('mass', visit, loop),
+        positions: f.evicting('positions', visit, loop),
         moves: f.buffer('moves'),
         ...Object.fromEntries(caches.map(({ name }) => [name, f.cacheOf(visit, name, loop)])),
       },

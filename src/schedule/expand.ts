@@ -1,74 +1,53 @@
-/**
- * A schedule's operations with the places at which they run: one by one for the decoder, counted for prices. Both
- * follow from one rule (`placesOf`).
- */
+/** A schedule's operations with the places at which they run: one by one for the decoder, counted for prices. */
 import { anchoredLoops } from '../codecs/registry.js';
 import { layerRuns, stackPlace, storedCoreLayers, type LayerBlock, type StackPlace } from '../geometry/geometry.js';
 import type { Configuration, Place, Visit, When } from './configuration.js';
 import type { Op } from './op.js';
 import type { Schedule } from './schedule.js';
 
-/** Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack, of every `each` the `inEach`. */
+/**
+ * Layers `first`, `first + step`, … and loops `from` to `to` (excluded) of a stack, all unless given; of every `each`
+ * loops the `inEach`.
+ */
 interface Places {
-  readonly first: number;
-  readonly step: number;
-  readonly from: number;
-  readonly to: number;
+  readonly first?: number;
+  readonly step?: number;
+  readonly from?: number;
+  readonly to?: number;
   readonly each?: number;
   readonly inEach?: 'last' | 'others';
 }
 
-/** All layers of one loop; none where there are fewer loops. */
-const one = (loop: number, loops: number): Places => ({
-  first: 0,
-  step: 1,
-  from: Math.min(loop, loops),
-  to: Math.min(loop + 1, loops),
-});
-
-/**
- * Where an operation of a stack runs. @param share layers that share a cache @param anchored loops that share an anchor
- */
-function placesOf(when: When, loops: number, share: number, anchored: number): Places {
-  switch (when) {
-    case 'always':
-      return { first: 0, step: 1, from: 0, to: loops };
-    case 'first-loop':
-      return { first: 0, step: 1, from: 0, to: 1 };
-    case 'later-loops':
-      return { first: 0, step: 1, from: 1, to: loops };
-    case 'second-loop':
-      return one(1, loops);
-    case 'third-loop':
-      return one(2, loops);
-    case 'fourth-loop':
-      return one(3, loops);
-    case 'last-loop':
-      return { first: 0, step: 1, from: loops - 1, to: loops };
-    case 'anchor-loop':
-      return { first: 0, step: 1, from: 0, to: loops, each: anchored, inEach: 'last' };
-    case 'residual-loops':
-      return { first: 0, step: 1, from: 0, to: loops, each: anchored, inEach: 'others' };
-    case 'owning-layer':
-      return { first: 0, step: share, from: 0, to: loops };
-    case 'closing-layer':
-      return { first: share - 1, step: share, from: 0, to: loops };
-  }
-}
-
+/** One loop; none where there are fewer. */
+const one = (loop: number, loops: number): Places => ({ from: Math.min(loop, loops), to: Math.min(loop + 1, loops) });
 const shareOf = (c: Configuration): number => c.codec.shareLayers ?? 1;
 const anchoredOf = (c: Configuration): number => anchoredLoops(c.geometry, c.codec);
 
+/** Where an operation of a stack runs. */
+const PLACES: Readonly<Record<When, (loops: number, c: Configuration) => Places>> = {
+  always: () => ({}),
+  'first-loop': () => ({ to: 1 }),
+  'later-loops': () => ({ from: 1 }),
+  'second-loop': (loops) => one(1, loops),
+  'third-loop': (loops) => one(2, loops),
+  'fourth-loop': (loops) => one(3, loops),
+  'last-loop': (loops) => ({ from: loops - 1 }),
+  'anchor-loop': (_, c) => ({ each: anchoredOf(c), inEach: 'last' }),
+  'residual-loops': (_, c) => ({ each: anchoredOf(c), inEach: 'others' }),
+  'owning-layer': (_, c) => ({ step: shareOf(c) }),
+  'closing-layer': (_, c) => ({ first: shareOf(c) - 1, step: shareOf(c) }),
+};
+
 /** True where an operation of a layer runs at a place. */
-function runsAt(c: Configuration, { when }: Op, { block, layer, loop }: Place): boolean {
-  const { first, step, from, to, each = 1, inEach = 'last' } = placesOf(when, block.loops, shareOf(c), anchoredOf(c));
+function runsAt(c: Configuration, { when }: Op, { block: { loops }, layer, loop }: Place): boolean {
+  const { first = 0, step = 1, from = 0, to = loops, each = 1, inEach = 'last' } = PLACES[when](loops, c);
   const inGroup = (loop % each === each - 1) === (inEach === 'last');
   return layer >= first && (layer - first) % step === 0 && loop >= from && loop < to && inGroup;
 }
 
 /** How often an operation of a list of layers runs in a step, its parts included. */
 export function timesOf(c: Configuration, { layers, loops }: Pick<LayerBlock, 'layers' | 'loops'>, op: Op): number {
-  const { first, step, from, to, each = 1, inEach = 'last' } = placesOf(op.when, loops, shareOf(c), anchoredOf(c));
+  const { first = 0, step = 1, from = 0, to = loops, each = 1, inEach = 'last' } = PLACES[op.when](loops, c);
   const running = ((to - from) / each) * (inEach === 'last' ? 1 : each - 1);
   return Math.max(0, Math.ceil((layers - first) / step)) * running * op.repeat;
 }
@@ -80,20 +59,15 @@ export function forEachOp(c: Configuration, s: Schedule, visit: (op: Op, calls: 
       for (const o of stage.ops) visit(o, o.repeat);
       continue;
     }
-    const { block } = stage;
+    const { block, loopStart, runStart = [], layer, runEnd = [], loopEnd } = stage;
     const oneLayer = { layers: 1, loops: block.loops };
-    const each = (ops: readonly Op[], of: Pick<LayerBlock, 'layers' | 'loops'>): void => {
-      for (const o of ops) {
+    const runs = { layers: c.geometry.stacks?.reduce((sum, stack) => sum + stack.runs, 0) ?? 1, loops: block.loops };
+    const lists = [loopStart, runStart, layer, runEnd, loopEnd];
+    for (const [i, of] of [oneLayer, runs, block, runs, oneLayer].entries())
+      for (const o of lists[i] as readonly Op[]) {
         const calls = timesOf(c, of, o);
         if (calls > 0) visit(o, calls);
       }
-    };
-    each(stage.loopStart, oneLayer);
-    const runs = { layers: c.geometry.stacks?.reduce((sum, stack) => sum + stack.runs, 0) ?? 1, loops: block.loops };
-    each(stage.runStart ?? [], runs);
-    each(stage.layer, block);
-    each(stage.runEnd ?? [], runs);
-    each(stage.loopEnd, oneLayer);
   }
 }
 
@@ -122,15 +96,7 @@ function* inOrder(ops: readonly Op[], place: Place | undefined): Generator<Visit
   }
 }
 
-/** Where a layer is in the runs of stacks; undefined outside the core. */
-const runOf = ({ geometry }: Configuration, { name }: LayerBlock, layer: number): StackPlace | undefined =>
-  name === 'core' ? stackPlace(geometry, layer) : undefined;
-
-/**
- * Every operation of a step or run, in order.
- * @param exitAfter loops of the core, after which its output is taken, as if the last one of them were the last; all
- *   unless given
- */
+/** Every operation, in order. @param exitAfter loops of the core, the last one as if it ended them; all unless given */
 export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infinity): Generator<Visit<Op>> {
   let first = 0;
   for (const stage of schedule.stages) {
@@ -144,25 +110,21 @@ export function* expand(c: Configuration, schedule: Schedule, exitAfter = Infini
     const loops = block.name === 'core' ? Math.min(block.loops, exitAfter) : block.loops;
     for (const { layer, loop } of layerRuns(c.geometry, block)) {
       if (loop >= loops) continue;
-      const run = runOf(c, block, layer);
-      const at = (layer: number): Place => ({
-        block,
-        layer,
-        loop,
-        stored: first + (runOf(c, block, layer)?.stored ?? layer),
-      });
-      const running = (ops: readonly Op[], layer: number): readonly Op[] =>
-        ops.filter((op) => runsAt(c, op, at(layer)));
-      if (layer === 0) yield* inOrder(running(stage.loopStart, 0), at(0));
-      if (run?.begins) yield* inOrder(running(stage.runStart ?? [], layer), at(layer));
-      yield* inOrder(running(stage.layer, layer), at(layer));
-      if (run?.ends) yield* inOrder(running(stage.runEnd ?? [], layer), at(layer));
+      // Where the layer is in the runs of stacks.
+      const runOf = (layer: number): StackPlace | undefined =>
+        block.name === 'core' ? stackPlace(c.geometry, layer) : undefined;
+      const run = runOf(layer);
+      const at = (layer: number): Place => ({ block, layer, loop, stored: first + (runOf(layer)?.stored ?? layer) });
+      const place = at(layer);
+      const running = (ops: readonly Op[] = [], where = place): readonly Op[] =>
+        ops.filter((op) => runsAt(c, op, where));
+      if (layer === 0) yield* inOrder(running(stage.loopStart), place);
+      if (run?.begins) yield* inOrder(running(stage.runStart), place);
+      yield* inOrder(running(stage.layer), place);
+      if (run?.ends) yield* inOrder(running(stage.runEnd), place);
       if (layer < block.layers - 1) continue;
       const end = { ...at(0), loop: loop === loops - 1 ? block.loops - 1 : loop };
-      yield* inOrder(
-        stage.loopEnd.filter((op) => runsAt(c, op, end)),
-        at(layer),
-      );
+      yield* inOrder(running(stage.loopEnd, end), place);
     }
     first += block.name === 'core' ? storedCoreLayers(c.geometry) : block.layers;
   }

@@ -19,10 +19,7 @@ export const windowOf = (c: Configuration, block: LayerBlock): number =>
 export const branchWidth = (c: Configuration, block: LayerBlock): number =>
   block.name === 'core' && pathSpec(c.path).branch ? c.branch.width : 0;
 
-/**
- * Rows of one layer, loop and sequence (on one GPU) that evict on their own: one a KV head, or 1 where all heads share
- * a latent or a rotary key, because a shared row can only be evicted for all of them.
- */
+/** Rows of a layer, loop and sequence (one GPU) that evict alone: one a KV head, or 1 where all share a row. */
 export function evictingRows(c: Configuration, block: LayerBlock): number {
   if (!readsLatents(c, block)) return kvHeadsOf(c);
   return branchWidth(c, block) > 0 && !c.branch.perHead ? 1 : latentsOf(c);
@@ -36,9 +33,7 @@ export function evictedScalars(c: Configuration, block: LayerBlock): number {
     : 2 * kvHeadsOf(c) * c.geometry.headDim;
 }
 
-/**
- * When a layer's cache of the step is complete and read for the last time: then it is appended to, and evicted from.
- */
+/** When a layer's cache of the step is complete and read for the last time: then it is appended to and evicted from. */
 export const closingTime = (c: Configuration, block: LayerBlock): When =>
   block.name === 'core' ? codecSpec(c.codec).closes : 'always';
 
@@ -48,19 +43,13 @@ export const sharesLayers = (c: Configuration, block: LayerBlock): boolean => cl
 export const owningTime = (c: Configuration, block: LayerBlock): When =>
   sharesLayers(c, block) ? 'owning-layer' : 'always';
 
-/**
- * When the rotary branch's key of a token is made: once for the loops that share its latent, from its state in the
- * first.
- */
+/** When the rotary branch's key of a token is made: once for the loops that share its latent, in the first. */
 export const branchKeyTime = (c: Configuration): When => (codecSpec(c.codec).loopAxis ? 'first-loop' : 'always');
 
 /** Scalars of a token's rows of one loop in a layer: its keys, then its values. */
 export const meanRow = (c: Configuration): number => 2 * kvHeadsOf(c) * c.geometry.headDim;
 
-/**
- * The row of a layer whose loops are stored together.
- * @throws Error for a codec without
- */
+/** The row of a layer whose loops are stored together. @throws Error for a codec without */
 export function anchoredRow(c: Configuration): ResidualRow {
   const found = layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch).find(({ residual }) => residual);
   if (!found?.residual) throw new Error(`${c.codec.kind} stores each loop as it comes`);

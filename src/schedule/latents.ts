@@ -6,9 +6,8 @@ import { blockComponents } from '../../kernels/block_vectors/terms.js';
 import type { Rows } from '../../kernels/placement.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { attendAndMerge, fullWidth, type Layer, type Merge, type Segment } from './attend.js';
-import { placed, type BufferRef, type Bound, type Ref } from './bind/refs.js';
+import { codecPlace, placed, type BufferRef, type Bound, type Ref } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
-import type { CachePart } from './cache-map.js';
 import { AXES, branchHeadsOf, groupSizeOf, latentsOf, NAME, rankOf, type Axis, type Visit } from './configuration.js';
 import { branchWidth, evictingRows, latentsByLoop, windowOf, type LoopLatents } from './facts.js';
 import { op, perHead, withMore, type Bind, type Op } from './op.js';
@@ -53,10 +52,7 @@ interface HeadRows {
   readonly head: number;
 }
 
-/**
- * A product of every query head with its KV head's matrix. Rows of several sequences do not lie at one stride: there
- * every head is a group of its own, and heads share matrices.
- */
+/** A product of every query head with its KV head's matrix. With several sequences each head is a group. */
 function perQueryHead(
   { batch, heads, kvHeads, group }: Layer,
   label: string,
@@ -76,9 +72,8 @@ function perQueryHead(
 
 /** Matrices of a loop that bring queries to latents, or latents of values to heads. */
 function upMap({ c }: Layer, visit: Visit, axis: Axis): Ref {
-  const { layer, loop } = placed(visit);
-  if (isHybrid(c.codec)) return { weights: 'map', layer, loop, map: axis };
-  return { weights: axis === 'key' ? 'up-rows' : 'up-columns', layer, loop, axis };
+  if (isHybrid(c.codec)) return { weights: 'map', ...codecPlace(visit), map: axis };
+  return { weights: axis === 'key' ? 'up-rows' : 'up-columns', ...codecPlace(visit), axis };
 }
 
 /** Σ p c_v becomes Σ p v, without the mean. */
@@ -95,9 +90,7 @@ function valueUp(l: Layer, rank: number): Op {
   }));
 }
 
-/**
- * W_k,tᵀ q of every query head. @param width from a head to the next @param set 1 is that of the sinks
- */
+/** W_k,tᵀ q of every query head. @param width from a head to the next @param set 1 is that of the sinks */
 const queryAbsorb = (l: Layer, label: string, rank: number, width: number, into: string, set: 0 | 1 = 0): Op =>
   perQueryHead(l, label, l.c.geometry.headDim, rank, (f, visit) => {
     const { rows, at } = f.inPacked('queries');
@@ -109,29 +102,23 @@ const queryAbsorb = (l: Layer, label: string, rank: number, width: number, into:
   });
 
 /** Means of a loop's values; rotated latents have none. */
-function valueMeans({ c }: Layer, f: StepFrame, visit: Visit): Ref {
-  const { layer, loop } = placed(visit);
-  return isHybrid(c.codec) ? f.buffer('no means') : { weights: 'mean', layer, loop, axis: 'value' };
-}
+const valueMeans = ({ c }: Layer, f: StepFrame, visit: Visit): Ref =>
+  isHybrid(c.codec) ? f.buffer('no means') : { weights: 'mean', ...codecPlace(visit), axis: 'value' };
 
 /** The part of attention that reads latents joins that of exact rows, with the mean of the values. */
-const joinOp = (l: Layer): Op =>
-  op(
-    'attend-join',
-    'attend_join',
-    'f32',
-    { rows: l.batch * l.heads, width: l.c.geometry.headDim },
-    (f: StepFrame, visit: Visit) => ({
-      options: { current: { heads: l.heads, group: l.group } },
-      binds: {
-        output: f.buffer('attention'),
-        stats: f.buffer('stats'),
-        latent: f.buffer('older'),
-        latentStats: f.buffer('older stats'),
-        valueMeans: valueMeans(l, f, visit),
-      },
-    }),
-  );
+function joinOp(l: Layer): Op {
+  const binds: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { current: { heads: l.heads, group: l.group } },
+    binds: {
+      output: f.buffer('attention'),
+      stats: f.buffer('stats'),
+      latent: f.buffer('older'),
+      latentStats: f.buffer('older stats'),
+      valueMeans: valueMeans(l, f, visit),
+    },
+  });
+  return op('attend-join', 'attend_join', 'f32', { rows: l.batch * l.heads, width: l.c.geometry.headDim }, binds);
+}
 
 /** The mean of the values, and the current token's exact key and value. */
 function currentOp(l: Layer): Op {
@@ -153,7 +140,6 @@ function currentOp(l: Layer): Op {
         options: { current: { ...current, queries: { offset: 0, stride: f.headWords } } },
         binds: { ...shared, queries: f.buffer('queries') },
       };
-    const { layer, loop } = placed(visit);
     const width = rankOf(c, 'key') + c.branch.width;
     const { rows: branchKeys, at } = f.branchKeys(visit);
     const branch = {
@@ -167,7 +153,7 @@ function currentOp(l: Layer): Op {
       binds: {
         ...shared,
         queries: packed,
-        keyMeans: { weights: 'mean', layer, loop, axis: 'key' },
+        keyMeans: { weights: 'mean', ...codecPlace(visit), axis: 'key' },
         branchQueries: f.buffer('queries'),
         branchKeys,
       },
@@ -193,11 +179,9 @@ function absorbedOps(l: Layer, tokens: Segments): Op[] {
   const binds: Bind = (f: StepFrame, visit: Visit) => ({
     options: { scale: (c.geometry.headDim + c.branch.width) ** -0.5, run: f.run(visit, reads, l.second) },
     binds: {
-      queries: f.queries(f.partOf(visit), heads * width),
-      keys: f.cached(visit, 'key-latent', reads),
-      values: f.cached(visit, 'value-latent', reads),
+      queries: f.queries(visit, heads * width),
       branch: f.cached(visit, 'rotary-key', reads),
-      ...f.attends(f.partOf(visit), reads),
+      ...f.attends(visit, reads, 'key-latent', 'value-latent'),
     },
   });
   return [
@@ -207,10 +191,7 @@ function absorbedOps(l: Layer, tokens: Segments): Op[] {
   ];
 }
 
-/**
- * Attention of the loops that read some latents with their rotation: queries that were brought to them, rotated, and
- * values brought back to heads.
- */
+/** Attention of the loops that read some rotated latents: queries are brought to them, and values back to heads. */
 function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLatents): Op[] {
   const { c, batch, heads, reads } = l;
   const { headDim: d, rope } = c.geometry;
@@ -222,10 +203,8 @@ function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLate
     return {
       options: { scale: d ** -0.5, run: f.run(visit, reads) },
       binds: {
-        queries: f.own('latent queries', f.partOf(visit), heads * rankK),
-        keys: f.cached(visit, `${first}key-latent`, reads),
-        values: f.cached(visit, `${first}value-latent`, reads),
-        ...f.attends(f.partOf(visit), reads),
+        queries: f.own('latent queries', visit, heads * rankK),
+        ...f.attends(visit, reads, `${first}key-latent`, `${first}value-latent`),
       },
     };
   };
@@ -239,7 +218,6 @@ function rotatedOps(l: Layer, tokens: Segments, { rankK, rankV, read }: LoopLate
 
 /** A call that rebuilds rows from latents. `only`: the pinned tokens alone. */
 function rebuilding(l: Layer, f: StepFrame, visit: Visit, axis: Axis, only?: 'pinned'): Required<Bound> {
-  const { layer, loop } = placed(visit);
   const { byHead, positions } = pinnedPositions(l, f, visit);
   const { pairing } = l.c.geometry.rope;
   const run = { ...f.run(visit, l.reads), ...(only ? { only } : {}) };
@@ -247,8 +225,8 @@ function rebuilding(l: Layer, f: StepFrame, visit: Visit, axis: Axis, only?: 'pi
     options: { ...f.rotary, pairing, ...(byHead ? { positionsByHead: true } : {}), run },
     binds: {
       keys: f.cached(visit, `${axis}-latent`, l.reads),
-      weights: { weights: 'up-rows', layer, loop, axis },
-      means: { weights: 'mean', layer, loop, axis },
+      weights: { weights: 'up-rows', ...codecPlace(visit), axis },
+      means: { weights: 'mean', ...codecPlace(visit), axis },
       positions,
       turns: f.buffer(`rotary table ${l.c.geometry.headDim}`),
     },
@@ -258,10 +236,9 @@ function rebuilding(l: Layer, f: StepFrame, visit: Visit, axis: Axis, only?: 'pi
 /** Where kernels that rebuild rows from latents find the positions of a part's pinned tokens. */
 function pinnedPositions({ c, block }: Layer, f: StepFrame, visit: Visit): { byHead?: boolean; positions: BufferRef } {
   const { capacity, pinned } = f.caches.slots;
-  const part = f.partOf(visit);
   if (pinned === 0) return { positions: f.buffer('unused') };
-  if (pinsSinks(c.eviction)) return { positions: f.own('pinned positions', part, capacity) };
-  return { byHead: evictingRows(c, block) > 1, positions: f.evicting('positions', placed(visit), part) };
+  if (pinsSinks(c.eviction)) return { positions: f.own('pinned positions', visit, capacity) };
+  return { byHead: evictingRows(c, block) > 1, positions: f.evicting('positions', visit) };
 }
 
 /** Rebuilds the rows of one layer and loop in memory. */
@@ -269,8 +246,7 @@ function rebuildOps(l: Layer, axis: Axis, context: number): Op[] {
   const { c, kvHeads, parts, storage } = l;
   const binds: Bind = (f: StepFrame, visit: Visit) => {
     const { options, binds } = rebuilding(l, f, visit, axis);
-    const part = f.partOf(visit);
-    return { options, binds: { ...binds, spans: f.spans(part, l.reads), rows: f.rebuiltRows(axis, part.index) } };
+    return { options, binds: { ...binds, spans: f.spans(visit, l.reads), rows: f.rebuiltRows(axis, visit) } };
   };
   const each = { rank: rankOf(c, axis), headDim: c.geometry.headDim, groupSize: groupSizeOf(c) };
   const variant = `${storage}+${axis === 'key' ? 'rope' : 'plain'}`;
@@ -294,22 +270,18 @@ const latentShape = ({ c, kvHeads, group }: Layer) => ({
 function rebuildSegment(l: Layer, label: string, tokens: Segments, only?: 'pinned'): Segment {
   const binds: Bind = (f: StepFrame, visit: Visit) => {
     const { options, binds } = rebuilding(l, f, visit, 'key', only);
-    const queries = f.queries(f.partOf(visit), f.headWords);
-    const values = f.cached(visit, 'value-latent', l.reads);
-    return { options, binds: { ...binds, queries, values, ...f.attends(f.partOf(visit), l.reads) } };
+    const attends = f.attends(visit, l.reads, 'key-latent', 'value-latent');
+    return { options, binds: { ...binds, queries: f.queries(visit), ...attends } };
   };
   return { label, kernel: 'attend_rebuild', tokens, shape: latentShape(l), binds };
 }
 
-const vectorsOf = (f: StepFrame, part: CachePart): BufferRef =>
-  f.own('block vectors', part, f.headWords * blockComponents(rankOf(f.c, 'key')));
+const vectorsOf = (f: StepFrame, visit: Visit): BufferRef =>
+  f.own('block vectors', visit, f.headWords * blockComponents(rankOf(f.c, 'key')));
 /** The basis of a part's sequences: each part has been attended to before the next one writes its own. */
 const basisOf = (f: StepFrame): BufferRef => ({ ...f.buffer('block basis'), words: 'planned' });
 
-/**
- * Attention without rebuilding keys, over the ring's latents, whose positions follow each other: blocks are runs of
- * these. The pinned tokens before the ring are not part of it.
- */
+/** Attention without rebuilding keys, over the ring's latents, in blocks; pinned tokens are no part of it. */
 function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
   const { c, heads, kvHeads, reads } = l;
   const { headDim, rope } = c.geometry;
@@ -319,40 +291,31 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
     options: { ...f.rotary, run: f.run(visit, reads) },
     binds: {
       basis: basisOf(f),
-      keys: f.cached(visit, 'key-latent', reads),
-      values: f.cached(visit, 'value-latent', reads),
       phi: { table: 'phi of blocks' },
-      ...f.attends(f.partOf(visit), reads),
+      ...f.attends(visit, reads, 'key-latent', 'value-latent'),
     },
   });
   /** a_m and b_m of every query head. */
-  const vectors: Bind = (f: StepFrame, visit: Visit) => {
-    const { layer, loop } = placed(visit);
-    const part = f.partOf(visit);
-    return {
-      options: { pairing: rope.pairing, blockVectors: { group: l.group } },
-      binds: {
-        queries: f.queries(part, f.headWords),
-        weights: { weights: 'up-rows', layer, loop, axis: 'key' },
-        means: { weights: 'mean', layer, loop, axis: 'key' },
-        vectors: vectorsOf(f, part),
-      },
-    };
-  };
+  const vectors: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { pairing: rope.pairing, blockVectors: { group: l.group } },
+    binds: {
+      queries: f.queries(visit),
+      weights: { weights: 'up-rows', ...codecPlace(visit), axis: 'key' },
+      means: { weights: 'mean', ...codecPlace(visit), axis: 'key' },
+      vectors: vectorsOf(f, visit),
+    },
+  });
   /** Of every block of the ring. */
-  const basis: Bind = (f: StepFrame, visit: Visit) => {
-    const part = f.partOf(visit);
-    return {
-      options: { ...f.rotary, run: f.run(visit, reads) },
-      binds: {
-        vectors: vectorsOf(f, part),
-        angles: { table: 'angles of blocks' },
-        psi: { table: 'psi of blocks' },
-        spans: f.spans(part, reads),
-        basis: basisOf(f),
-      },
-    };
-  };
+  const basis: Bind = (f: StepFrame, visit: Visit) => ({
+    options: { ...f.rotary, run: f.run(visit, reads) },
+    binds: {
+      vectors: vectorsOf(f, visit),
+      angles: { table: 'angles of blocks' },
+      psi: { table: 'psi of blocks' },
+      spans: f.spans(visit, reads),
+      basis: basisOf(f),
+    },
+  });
   const setUp = (sequences: number, repeat: number): Op[] => {
     const ofVectors = { heads: sequences * heads, kvHeads, rankK, headDim };
     const plan = { sequences, heads, context: ring, rankK, headDim, blockTokens, functions, setupPerRank };

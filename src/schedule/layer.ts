@@ -108,11 +108,7 @@ function attentionOps(l: Layer): Op[] {
   return l.latent ? latentOps(l) : [...fullWidth(l, l.storage), ...laterWindow(l)];
 }
 
-/**
- * Rotation of the query and the new key, in place. StreamingLLM's distances are those inside the cache. Where keys are
- * cached rotated, sinks are scored by a second query, rotated accordingly; where keys are rotated as they are read, the
- * sinks' keys take that position.
- */
+/** Rotates query and new key in place; a second query scores sinks where keys are cached rotated. */
 function rotateQueryOps({ c, block, batch, heads, absorbed, second }: Layer): Op[] {
   const width = absorbed ? branchWidth(c, block) : c.geometry.headDim;
   if (width === 0) return [];

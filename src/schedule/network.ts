@@ -1,25 +1,12 @@
 /** Operations around layers: embedding, adapter, what is between loops and stacks, output head, choice of a token. */
 import { stackPlace, tableWidth, type LayerBlock } from '../geometry/geometry.js';
-import { placed, type Placed, type Ref } from './bind/refs.js';
+import { placed, type BufferRef, type Ref } from './bind/refs.js';
 import { inParts, type Configuration, type When } from './configuration.js';
-import {
-  alone,
-  norm,
-  normBinds,
-  normedRows,
-  product,
-  projectedRows,
-  SAME_ROW,
-  streamNormOf,
-  streamRows,
-} from './dense.js';
-import type { Rows } from './dense.js';
+import { alone, norm, normBinds, normedRows, product, projectedRows, SAME_ROW } from './dense.js';
+import { streamNormOf, streamRows, type Rows } from './dense.js';
 import { op, PRICED_ONLY, project, projectByTable, type Bind, type Op } from './op.js';
 
-/**
- * The embedding of tokens. A table beyond a binding is divided by columns, in pairs as they are stored. Rows of a lower
- * rank go where norms write, from where they are projected.
- */
+/** The embedding; tables beyond a binding in pairs of columns. Rows of a lower rank go where norms write. */
 export function embeddingOps(c: Configuration, rows: number): Op[] {
   const { hidden, vocab, embeddingRank, tiedEmbeddings } = c.geometry;
   const width = tableWidth(c.geometry);
@@ -62,18 +49,12 @@ export function adapterOps(c: Configuration, block: LayerBlock, rows: number): O
   if (!adapter || block.name !== 'core') return [];
   const columns = Math.ceil(hidden / c.gpus);
   const stateInputs = { from: 0, count: hidden };
-  const ofOutput = product(
-    'adapter',
-    (f, visit) => ({ rows: f.preludeOutput as Placed['rows'], at: f.rowsOf(visit) }),
-    streamRows,
-    { inputs: { from: hidden, count: hidden } },
-  );
-  const ofState = product(
-    'adapter',
-    (f, visit) => ({ rows: f.state as Placed['rows'], at: f.rowsOf(visit) }),
-    streamRows,
-    { inputs: stateInputs, accumulate: true },
-  );
+  const rowsOf =
+    (what: 'preludeOutput' | 'state'): Rows =>
+    (f, visit) => ({ rows: f[what] as BufferRef, at: f.rowsOf(visit) });
+  const outputInputs = { from: hidden, count: hidden };
+  const ofOutput = product('adapter', rowsOf('preludeOutput'), streamRows, { inputs: outputInputs });
+  const ofState = product('adapter', rowsOf('state'), streamRows, { inputs: stateInputs, accumulate: true });
   const begins: Bind = (f, visit) => {
     if (visit.part === 0 && f.firstRow(visit) === 0) f.beginLoop(placed(visit).loop === 0);
     const bound = ofOutput(f, visit);

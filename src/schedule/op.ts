@@ -9,6 +9,7 @@ import {
   spansLoops,
   type Axis,
   type Configuration,
+  type Part,
   type PricedOp,
   type Visit,
   type When,
@@ -48,11 +49,8 @@ export const op = <K extends KernelName>(
 export function projectInLayer(c: Configuration, ...of: Tail<typeof project>): Op[] {
   const { quantised: q } = c.geometry;
   if (!q) return project(c, ...of);
-  const variant = q.float8
-    ? q.blocks
-      ? FLOAT8_BLOCKS
-      : 'f8'
-    : storedVariant({ as: q.unpacked ? 'unpacked' : 'packed', bits: q.layerBits });
+  const float8 = q.blocks ? FLOAT8_BLOCKS : 'f8';
+  const variant = q.float8 ? float8 : storedVariant({ as: q.unpacked ? 'unpacked' : 'packed', bits: q.layerBits });
   return project(c, ...of).map((o) => ({ ...o, variant }));
 }
 type Tail<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never;
@@ -76,21 +74,17 @@ export function project(
 ): Op[] {
   const product = (columns: number, repeat: number): Op =>
     op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, binds, when, repeat);
-  if (Math.floor(n / 2) * 4 * k <= c.bindingBytes) return [product(n, 1)];
-  const parts = inParts(Math.floor(n / 2), 4 * k, c.bindingBytes);
-  if (parts.length === 1 && parts[0]?.repeat === 1) return [product(n, 1)];
+  const pairs = Math.floor(n / 2);
+  if (pairs * 4 * k <= c.bindingBytes) return [product(n, 1)];
+  const parts = inParts(pairs, 4 * k, c.bindingBytes);
+  if (n % 2 === 0) return parts.map(({ size, repeat }) => product(2 * size, repeat));
   // An odd column joins the last part.
-  const [first, rest] = parts as [(typeof parts)[number], (typeof parts)[number] | undefined];
-  if (rest) return [product(2 * first.size, first.repeat), product(2 * rest.size + (n % 2), 1)];
-  return n % 2 === 0
-    ? [product(2 * first.size, first.repeat)]
-    : [product(2 * first.size, first.repeat - 1), product(2 * first.size + 1, 1)];
+  const { size, repeat } = parts.pop() as Part;
+  if (repeat > 1) parts.push({ size, repeat: repeat - 1 });
+  return [...parts.map((part) => product(2 * part.size, part.repeat)), product(2 * size + 1, 1)];
 }
 
-/**
- * A product with one matrix a KV head (or a shared one): `m` rows are those of all sequences and query heads that use
- * it.
- */
+/** A product with one matrix a KV head (or a shared one); `m` rows of all sequences and query heads that use it. */
 export const perHead = (
   label: string,
   groups: number,
@@ -102,12 +96,10 @@ export const perHead = (
 ): Op => op(label, 'matmul', 'f16', { groups, m, k, n }, binds, when);
 
 /** The same operations for each of the loops up to the anchor's, in which they run. */
-export const everyAnchoredLoop = (c: Configuration, ops: readonly Op[]): Op[] =>
-  Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, loopsBack) =>
-    ops.map((o) => withMore(o, { loopsBack })),
-  )
-    .toReversed()
-    .flat();
+export function everyAnchoredLoop(c: Configuration, ops: readonly Op[]): Op[] {
+  const loopsBack = Array.from({ length: anchoredLoops(c.geometry, c.codec) }, (_, i) => i).toReversed();
+  return loopsBack.flatMap((loopsBack) => ops.map((o) => withMore(o, { loopsBack })));
+}
 
 /** The same operations for each of these loops; those of the place's own loop where a latent has one. */
 export function everyRestoredLoop(c: Configuration, ops: readonly Op[]): Op[] {

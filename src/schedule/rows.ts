@@ -2,16 +2,16 @@
 import { averagesLoops, codecSpec, isLatent } from '../codecs/registry.js';
 import type { LayerBlock } from '../geometry/geometry.js';
 import type { Frame, Target } from './bind/frame.js';
-import { loopOf, placed, type Bound, type Placed, type WeightRef } from './bind/refs.js';
+import { codecPlace, loopOf, placed, type Bound, type Placed, type WeightRef } from './bind/refs.js';
 import { readsFirstRows } from './buffers.js';
 import {
   anchoredIn,
   AXES,
   branchHeadsOf,
-  encodersOf,
   groupSizeOf,
   headsOf,
   kvHeadsOf,
+  latentsOf,
   NAME,
   rankOf,
   restoredLoops,
@@ -35,34 +35,29 @@ import {
 } from './facts.js';
 import { byAxis, everyRestoredLoop, op, perHead, type Bind, type Op } from './op.js';
 
-/**
- * Encoding of exact keys or values of one loop, of the keys before their rotation: c (+)= x_t W_down,t. The mean is
- * taken off when the row is stored.
- */
+/** Encodes keys (before rotation) or values of one loop: c (+)= x_t W_down,t. Storing takes the mean off. */
 export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
-  const [groups, width] = encodersOf(c);
-  return perHead(`encode-${NAME[axis]}`, groups, rows, width, rankOf(c, axis), ENCODE[axis]);
+  const latents = latentsOf(c);
+  const width = (kvHeadsOf(c) / latents) * c.geometry.headDim;
+  return perHead(`encode-${NAME[axis]}`, latents, rows, width, rankOf(c, axis), ENCODE[axis]);
 }
 const ENCODE = byAxis((axis): Bind => (f, visit) => {
-  const loop = loopOf(visit);
   const [from, to] = [f.projected(axis), f.latents(visit, axis)];
   const x = { offset: from.at.offset, row: from.at.stride, group: f.c.geometry.headDim };
   const y = { offset: to.at.offset, row: to.at.stride, group: rankOf(f.c, axis) };
-  const weights = { weights: 'down', layer: placed(visit).layer, loop, axis } as const;
   return {
-    options: { matmul: { x, y, accumulate: spansLoops(f.c) && loop > 0 } },
-    binds: { x: from.rows, weights, y: to.rows },
+    options: { matmul: { x, y, accumulate: spansLoops(f.c) && loopOf(visit) > 0 } },
+    binds: { x: from.rows, weights: { weights: 'down', ...codecPlace(visit), axis }, y: to.rows },
   };
 });
 
 /** Rotated latents, of attention's input, K and V side by side: those of loops after the first accumulate. */
 const encodeInput: Bind = (f, visit) => {
-  const { layer, loop } = placed(visit);
   const [from, to] = [layerInput(f, visit), f.latents(visit, 'key')];
   const rows = ({ at }: Placed) => ({ offset: at.offset, row: at.stride });
   return {
-    options: { matmul: { x: rows(from), y: rows(to), accumulate: loop > 1 } },
-    binds: { x: from.rows, weights: { weights: 'map', layer, loop, map: 'encode' }, y: to.rows },
+    options: { matmul: { x: rows(from), y: rows(to), accumulate: placed(visit).loop > 1 } },
+    binds: { x: from.rows, weights: { weights: 'map', ...codecPlace(visit), map: 'encode' }, y: to.rows },
   };
 };
 
@@ -202,7 +197,7 @@ export const appendBranch: Bind = (f, visit) => append(f, f.target(visit, 'rotar
 
 /** Centred latents. */
 export const APPEND_LATENTS = byAxis((axis): Bind => (f, visit) => {
-  const centre: WeightRef = { weights: 'centre', layer: placed(visit).layer, loop: loopOf(visit), axis };
+  const centre: WeightRef = { weights: 'centre', ...codecPlace(visit), axis };
   return append(f, f.target(visit, `${axis}-latent`), f.latents(visit, axis), centre);
 });
 
@@ -228,26 +223,22 @@ export const hybridAppendOps = (
     ];
   });
 
-/**
- * Rows of full width of every loop that a latent stands for (`fast`), with means of keys, and rotation of the keys.
- * With one latent a KV head a loop is a product of its own, so that its heads lie side by side.
- */
+/** Rows of full width of every loop of a latent (`fast`): a product each where a KV head has a latent. */
 export function restoreOps(c: Configuration, axis: Axis, rows: number, when: When): Op[] {
   const { headDim } = c.geometry;
   const [kvHeads, rank] = [kvHeadsOf(c), rankOf(c, axis)];
+  const product = (groups: number, width: number): Op =>
+    perHead(`restore-${NAME[axis]}`, groups, rows, rank, width, RESTORE[axis], when);
   return codecSpec(c.codec).latentFor === 'one-head'
-    ? everyRestoredLoop(c, [perHead(`restore-${NAME[axis]}`, kvHeads, rows, rank, headDim, RESTORE[axis], when)])
-    : [perHead(`restore-${NAME[axis]}`, 1, rows, rank, restoredRow(c), RESTORE[axis], when)];
+    ? everyRestoredLoop(c, [product(kvHeads, headDim)])
+    : [product(1, restoredRow(c))];
 }
 const RESTORE = byAxis((axis): Bind => (f, visit) => {
-  const { layer, loop } = placed(visit);
   const { kvHeads, headDim } = f.c.geometry;
   const { rows, at } = f.latents(visit, axis);
   const [rank, row] = [rankOf(f.c, axis), restoredRow(f.c)];
   const together = codecSpec(f.c.codec).latentFor === 'all-heads';
-  const weights: WeightRef = together
-    ? { weights: 'up-stacked', layer, loop, axis }
-    : { weights: 'up-columns', layer, loop: loopOf(visit), axis };
+  const weights: WeightRef = { weights: together ? 'up-stacked' : 'up-columns', ...codecPlace(visit), axis };
   const matmul = together
     ? { x: { offset: at.offset, row: rank }, y: { row } }
     : {

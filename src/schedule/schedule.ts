@@ -70,10 +70,7 @@ export interface StepOptions {
   readonly slots?: number;
   /** How tokens are chosen; greedily unless given. */
   readonly choice?: Choice;
-  /**
-   * Rows are tokens that follow each other (verification of proposals): each joins the cache before the next one
-   * attends, and attends by itself.
-   */
+  /** Rows are tokens that follow each other (verification): each joins the cache before the next one attends. */
   readonly inTurn?: boolean;
 }
 
@@ -117,10 +114,7 @@ export function schedule(
   };
 }
 
-/**
- * Rows that GPUs exchange: `rows` of activations, `encoded` latents, `logits`, f32 `mass` of H2O; and how often all of
- * it is.
- */
+/** Rows that GPUs exchange: of activations, encoded latents, logits, f32 mass of H2O; and how often all of it is. */
 export interface Exchanged {
   readonly rows: number;
   readonly encoded: number;

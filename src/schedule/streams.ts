@@ -10,7 +10,7 @@ import { blocksOf, type LayerBlock } from '../geometry/geometry.js';
 import type { ShapeOf } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
 import { attendAndMerge, type Layer, type Segment } from './attend.js';
-import { placed, type BufferRef } from './bind/refs.js';
+import { placed } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { listWords } from './buffers.js';
 import { AXES, kvHeadsOf, NAME, type Configuration, type Part, type Visit, type When } from './configuration.js';
@@ -20,23 +20,12 @@ import { op, PRICED_ONLY, type Bind, type Op } from './op.js';
 /** When a loop of streams runs: each of the four reads other streams. */
 const WHEN: readonly When[] = ['first-loop', 'second-loop', 'third-loop', 'fourth-loop'];
 
-/** Attention of one loop of a step. */
-interface StreamLoop {
-  readonly when: When;
-  /** What attention over all tokens reads, where the loop does so, and that over chosen ones. */
-  readonly all?: StreamReads;
-  readonly chosen?: StreamReads;
-}
-
+/** What attention of one loop reads. */
 interface StreamReads {
   readonly tokens: number;
   /** Fields of a call's shape (kernels/attend_streams). */
   readonly shape: Shape;
 }
-
-/** Between two packings the tail holds so many tokens on average. */
-const tailOf = ({ tail }: Streams, context: number): number =>
-  Math.min(context, Math.round((tail.least + tail.most) / 2));
 
 /** Groups of the codec, as shapes have them. */
 const packedShape = (c: Configuration, { group, anchorBits }: Streams, loop: number): Shape => ({
@@ -46,23 +35,31 @@ const packedShape = (c: Configuration, { group, anchorBits }: Streams, loop: num
   packGroup: group,
 });
 
-/** The loops of a step at a context. Of the chosen keys those in the tail count as packed, which is more to read. */
-function streamLoops(c: Configuration, streams: Streams, context: number): StreamLoop[] {
-  const tail = tailOf(streams, context);
+/**
+ * Attention over packed rows and the exact tail, loop by loop; loops after the second read chosen keys. Of these those
+ * in the tail count as packed, which is more to read.
+ */
+export function packedLoops(l: Layer, streams: Streams): Op[] {
+  const { c, context, kvHeads, heads } = l;
+  // Between two packings the tail holds so many tokens on average.
+  const tail = Math.min(context, Math.round((streams.tail.least + streams.tail.most) / 2));
   const kept = Math.min(context, chosenKeys(streams, context));
   let rows = 0;
-  return streams.stored.map((share, loop) => {
+  return streams.stored.flatMap((share, loop) => {
     rows += share * streams.weights[loop]!;
     const reads = (tokens: number, exact: number): StreamReads => ({
       tokens,
       shape: { ...packedShape(c, streams, loop), packedRows: Math.round((tokens - exact) * rows), tail: exact },
     });
     const [dense, choosing] = [loop < streams.dense, loop >= streams.dense - 1 && choosesKeys(streams)];
-    return {
-      when: WHEN[loop] as When,
-      ...(dense ? { all: reads(context, tail) } : {}),
-      ...(choosing ? { chosen: reads(kept, 0) } : {}),
-    };
+    return [
+      ...(dense ? overStreams(l, streams, choosing ? 'all+scores' : 'all', reads(context, tail), kvHeads) : []),
+      ...(dense && choosing ? chooseKeysOps(l, streams) : []),
+      // Each head chooses its own keys.
+      ...(choosing
+        ? [...overStreams(l, streams, 'chosen', reads(kept, 0), heads), joinChosenOp(l, streams, dense)]
+        : []),
+    ].map((o) => ({ ...o, when: WHEN[loop] as When }));
   });
 }
 
@@ -71,23 +68,6 @@ function listsOf(f: StepFrame, streams: Streams, visit: Visit): { listWords: num
   const words = listWords(streams, f.caches.slots.capacity);
   return { listWords: words, firstList: f.partOf(visit).first * f.c.geometry.heads };
 }
-
-const scoresOf = (f: StepFrame, visit: Visit): BufferRef =>
-  f.own('scores', f.partOf(visit), f.c.geometry.heads * f.caches.slots.capacity);
-
-/** Attention over packed rows and the exact tail, loop by loop; loops after the second read chosen keys. */
-export const packedLoops = (l: Layer, streams: Streams): Op[] =>
-  streamLoops(l.c, streams, l.context).flatMap(({ when, all, chosen }): Op[] => {
-    const { kvHeads, heads } = l;
-    return [
-      ...(all ? overStreams(l, streams, chosen ? 'all+scores' : 'all', all, kvHeads) : []),
-      ...(all && chosen ? chooseKeysOps(l, streams) : []),
-      // Each head chooses its own keys.
-      ...(chosen
-        ? [...overStreams(l, streams, 'chosen', chosen, heads), joinChosenOp(l, streams, all !== undefined)]
-        : []),
-    ].map((o) => ({ ...o, when }));
-  });
 
 /** Attention over all tokens, or over those that each head has chosen. */
 function overStreams(
@@ -107,13 +87,11 @@ function overStreams(
     return {
       options: chosen ? { run: apart, streams: { ...own, ...listsOf(f, streams, visit) } } : { run, streams: own },
       binds: {
-        queries: f.queries(f.partOf(visit), f.headWords),
-        keys: f.cacheOf(visit, 'key-stream'),
-        values: f.cacheOf(visit, 'value-stream'),
+        queries: f.queries(visit),
         tailKeys: f.cacheOf(visit, 'key'),
         tailValues: f.cacheOf(visit, 'value'),
-        ...f.attends(f.partOf(visit), reads),
-        ...(variant === 'all+scores' ? { scores: scoresOf(f, visit) } : {}),
+        ...f.attends(visit, reads, 'key-stream', 'value-stream'),
+        ...(variant === 'all+scores' ? { scores: f.scores(visit) } : {}),
         ...(chosen ? { chosen: f.buffer('chosen keys', placed(visit).layer) } : {}),
       },
     };
@@ -135,17 +113,16 @@ function overStreams(
 /** The choice of keys after the last dense loop, of every query head by its scores of all tokens. */
 function chooseKeysOps({ c, parts, context, heads, group, reads }: Layer, streams: Streams): Op[] {
   const binds: Bind = (f: StepFrame, visit: Visit) => {
-    const part = f.partOf(visit);
     const { offset, stride } = f.packed.keys;
-    const keys = { offset: offset + part.first * stride, stride };
+    const keys = { offset: offset + f.partOf(visit).first * stride, stride };
     const { capacity } = f.caches.slots;
     return {
       options: { chooseKeys: { heads, group, capacity, keys, ...listsOf(f, streams, visit) } },
       binds: {
-        scores: scoresOf(f, visit),
-        queries: f.queries(part, f.headWords),
+        scores: f.scores(visit),
+        queries: f.queries(visit),
         newKeys: f.buffer('query key value'),
-        spans: f.spans(part, reads),
+        spans: f.spans(visit, reads),
         chosen: f.buffer('chosen keys', placed(visit).layer),
       },
     };
@@ -181,10 +158,7 @@ function joinChosenOp({ c, batch, heads, group }: Layer, streams: Streams, begin
   return op('join-chosen', 'join_chosen', begins ? 'begin' : 'add', shape, binds);
 }
 
-/**
- * Packing of a loop's exact rows of whole groups, of as many tokens as the operation's rows; a step packs one in the
- * mean.
- */
+/** Packs a loop's exact rows of whole groups, as many as the operation's; a step packs one in the mean. */
 const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When, repeat = 1): Op[] =>
   AXES.map((axis) => {
     const binds: Bind = (f, visit) => {

@@ -100,8 +100,7 @@ export class Allocations {
     part = 0,
   ): Promise<void> {
     const bytes = fixedBytes + batch * sequenceBytes;
-    const padding = kind === 'control' ? 0 : Math.ceil(bytes / 16) * 16 - bytes;
-    const shares = [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])];
+    const shares = kind === 'control' ? [{ kind, bytes }] : padded(kind, bytes);
     for (let i = 0; i < (count ?? 1); i++)
       await this.make(`${label}${count === undefined ? '' : ` ${i}`}${partSuffix(part)}`, shares);
   }
@@ -135,6 +134,12 @@ export class Allocations {
   }
 }
 
+/** Shares of a buffer that kernels read 16 bytes at a time; the padding belongs to no other share. */
+export function padded(kind: AllocationKind, bytes: number): Omit<Allocation, 'label'>[] {
+  const padding = Math.ceil(bytes / 16) * 16 - bytes;
+  return [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])];
+}
+
 const tableOf = ({ data }: BufferPlan): Float32Array<ArrayBuffer> => data?.() as Float32Array<ArrayBuffer>;
 
 /** Activations of all sequences are bound at once: only buffers that grow with the cache are divided. */
@@ -146,6 +151,13 @@ function requireBindable(c: Configuration, batch: number, { label, sequenceBytes
     `buffer ${label} takes ${batch * sequenceBytes} bytes for ${batch} sequences, more than the ${c.bindingBytes} ` +
       `that the device binds at once (maxStorageBufferBindingSize): take a batch of at most ${most}`,
   );
+}
+
+/** What bindings that a call leaves open take: one that is read, one that is written. @returns the first */
+export async function makeUnused(allocations: Allocations): Promise<Buffer> {
+  const unused = await allocations.make('unused', 'control', 16);
+  await allocations.make('unused output', 'control', 16);
+  return unused;
 }
 
 /** Everything of a step that is neither weight nor cache: activations, latents in flight, eviction's state, inputs. */

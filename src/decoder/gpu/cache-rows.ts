@@ -22,10 +22,7 @@ export interface CachedRows {
   readonly heads: number;
   /** Positions of the cached tokens, ascending. */
   positions(sequence: number, head: number): number[];
-  /**
-   * A token's row, rounded as it is stored; undefined where the token is not cached. Keys of full width are rotated;
-   * loops that are stored together lie end to end.
-   */
+  /** A token's row as stored, undefined if not cached. Keys are rotated; loops stored together lie end to end. */
   row(sequence: number, head: number, position: number): Float64Array | undefined;
 }
 

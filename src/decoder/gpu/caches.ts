@@ -8,7 +8,7 @@ import type { CacheRole } from '../../schedule/bind/refs.js';
 import { CacheMap } from '../../schedule/cache-map.js';
 import { sequenceBytes } from '../../schedule/cache-parts.js';
 import type { Configuration, Place } from '../../schedule/configuration.js';
-import type { AllocationKind, Allocations } from './allocations.js';
+import { padded, type AllocationKind, type Allocations } from './allocations.js';
 
 /** @throws GpuError `unsupported` for what no binding holds, however the sequences are divided */
 function requireBindable(c: Configuration, caches: CacheMap): void {
@@ -51,25 +51,16 @@ export class Caches extends CacheMap {
     requireBindable(this.c, this);
     for (const t of this.layout) {
       for (const { index, count } of this.parts(t.block)) {
-        const bytes = this.bytesOf(t, count);
-        // Read in 16 bytes at a time.
-        const padding = Math.ceil(bytes / 16) * 16 - bytes;
+        const shares = padded(kind, this.bytesOf(t, count));
         for (let layer = 0; layer < t.layers; layer++) {
-          for (let loop = 0; loop < t.loops; loop++) {
-            await this.allocations.make(this.label(t, layer, loop, index), [
-              { kind, bytes },
-              ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : []),
-            ]);
-          }
+          for (let loop = 0; loop < t.loops; loop++)
+            await this.allocations.make(this.label(t, layer, loop, index), shares);
         }
       }
     }
   }
 
-  /**
-   * Rows [sequence][head] of a part of the sequences, in a layer and loop; layers and loops that share rows have one
-   * buffer.
-   */
+  /** Rows [sequence][head] of a part of the sequences; layers and loops that share rows have one buffer. */
   buffer(role: CacheRole, place: Place, loop = place.loop, part = 0): Buffer {
     return this.allocations.get(this.labelAt(role, place, loop, part));
   }

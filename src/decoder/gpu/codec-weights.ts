@@ -5,7 +5,7 @@ import type { CodecMatrixRef, CodecVectorRef } from '../../schedule/bind/refs.js
 import { latentsOf, type Configuration } from '../../schedule/configuration.js';
 import { codecTensor, hybridTensor, latentGroups, type CodecAxis, type LatentGroups } from '../tensors.js';
 import type { TensorSource } from '../weights.js';
-import type { Box } from './place.js';
+import { boxOf, type Box } from './place.js';
 
 /** Elements of one tensor, in the order in which they lie on the device. */
 export interface CodecMatrix {
@@ -15,15 +15,6 @@ export interface CodecMatrix {
 }
 
 type HybridMap = Extract<CodecMatrixRef, { weights: 'map' }>;
-
-const boxOf = (groups: number, rows: number, columns: number, source: Box['source']): Box => ({
-  groups,
-  rows,
-  columns,
-  width: columns,
-  column0: 0,
-  source,
-});
 
 export class CodecWeights {
   private readonly groups: LatentGroups;
@@ -44,37 +35,24 @@ export class CodecWeights {
     const rank = this.rank(axis);
     const tensor = codecTensor(layer, axis, weights === 'down' ? 'down' : 'up');
     const { at, group } = this.headRows(axis, loop);
+    const of = (part: string, box: Box): CodecMatrix => ({ label: `${tensor} ${part}`, tensor, box });
+    const byRow = { at, group, row: rank, column: 1 };
     switch (weights) {
       // [KV head][component or rank][rank or component]; where one latent is all heads', `down` is one matrix.
       case 'down': {
         const [groups, rows] = this.groups.heads === 1 ? [kvHeads, headDim] : [1, kvHeads * headDim];
-        return {
-          label: `${tensor} loop ${loop}`,
-          tensor,
-          box: boxOf(groups, rows, rank, { at, group, row: rank, column: 1 }),
-        };
+        return of(`loop ${loop}`, boxOf(groups, rows, rank, byRow));
       }
       case 'up-rows':
-        return {
-          label: `${tensor} loop ${loop}`,
-          tensor,
-          box: boxOf(kvHeads, headDim, rank, { at, group, row: rank, column: 1 }),
-        };
+        return of(`loop ${loop}`, boxOf(kvHeads, headDim, rank, byRow));
       case 'up-columns':
-        return {
-          label: `${tensor} loop ${loop}, transposed`,
-          tensor,
-          box: boxOf(kvHeads, rank, headDim, { at, group, row: 1, column: rank }),
-        };
+        return of(`loop ${loop}, transposed`, boxOf(kvHeads, rank, headDim, { at, group, row: 1, column: rank }));
       // Of a whole latent, [rank][stacked width]: what `fast` reconstructs where one latent serves all heads.
       case 'up-stacked': {
         const { width } = this.groups;
         const latent = this.stackedAt(loop, 0).group;
-        return {
-          label: `${tensor} latent ${latent}, transposed`,
-          tensor,
-          box: boxOf(1, rank, width, { at: latent * width * rank, group: 0, row: 1, column: rank }),
-        };
+        const source = { at: latent * width * rank, group: 0, row: 1, column: rank };
+        return of(`latent ${latent}, transposed`, boxOf(1, rank, width, source));
       }
     }
   }
@@ -101,31 +79,23 @@ export class CodecWeights {
     return (axis === 'key' ? this.c.codec.rankK : this.c.codec.rankV) as number;
   }
 
-  /** The latent of a loop and KV head, and where in its stacked vector that head's begins. */
-  private stackedAt(loop: number, head: number): { group: number; offset: number } {
-    const { loops, heads } = this.groups;
+  /** The latent of a loop and KV head, and the head's first row among those of all stacked vectors. */
+  private stackedAt(loop: number, head: number): { group: number; row: number } {
+    const { loops, heads, width } = this.groups;
     const { kvHeads, headDim } = this.c.geometry;
-    return {
-      group: Math.floor(loop / loops) * (kvHeads / heads) + Math.floor(head / heads),
-      offset: ((loop % loops) * heads + (head % heads)) * headDim,
-    };
+    const group = Math.floor(loop / loops) * (kvHeads / heads) + Math.floor(head / heads);
+    return { group, row: group * width + ((loop % loops) * heads + (head % heads)) * headDim };
   }
 
-  /**
-   * Rows of a stacked matrix [latent][stacked width][rank] that belong to a loop, by KV head: row (head, i) at `at +
-   * head * group + i * rank`.
-   */
+  /** A loop's rows of a matrix [latent][stacked width][rank]: (KV head, i) at `at + head * group + i * rank`. */
   private headRows(axis: CodecAxis, loop: number): { at: number; group: number } {
     const rank = this.rank(axis);
     const { width, heads } = this.groups;
-    const { group, offset } = this.stackedAt(loop, 0);
-    return { at: (group * width + offset) * rank, group: (heads === 1 ? width : this.c.geometry.headDim) * rank };
+    const { row } = this.stackedAt(loop, 0);
+    return { at: row * rank, group: (heads === 1 ? width : this.c.geometry.headDim) * rank };
   }
 
-  /**
-   * A map of rotated latents in a loop: E [hidden][r_k + r_v], A [KV head][component][r_k], or
-   * B [KV head][r_v][component].
-   */
+  /** A map of rotated latents: E [hidden][r_k + r_v], A [KV head][component][r_k], or B [KV head][r_v][component]. */
   private hybridMap({ layer, loop, map }: HybridMap): CodecMatrix {
     const { hidden, headDim, kvHeads } = this.c.geometry;
     const part = latentOfLoop(loop);
@@ -147,41 +117,22 @@ export class CodecWeights {
     const mean = this.means.read(codecTensor(layer, axis, 'mean'));
     const out = new Float64Array(kvHeads * headDim);
     for (let head = 0; head < kvHeads; head++) {
-      const { group, offset } = this.stackedAt(loop, head);
-      const start = group * this.groups.width + offset;
-      for (let i = 0; i < headDim; i++) out[head * headDim + i] = mean[start + i] as number;
+      const { row } = this.stackedAt(loop, head);
+      out.set(mean.subarray(row, row + headDim), head * headDim);
     }
     return out;
   }
 
-  /** W_up of a loop and KV head, [component][rank]. */
-  private upOf(layer: number, loop: number, axis: CodecAxis, head: number): Float32Array {
-    const rank = this.rank(axis);
-    const { group, offset } = this.stackedAt(loop, head);
-    return this.matrices.read(
-      codecTensor(layer, axis, 'up'),
-      (group * this.groups.width + offset) * rank,
-      this.c.geometry.headDim * rank,
-    );
-  }
-
-  /**
-   * −mu W_down of the latents of a layer (those of one loop, where every loop has its own), [latent][rank]: centres
-   * what was encoded.
-   */
+  /** −mu W_down of a layer's latents (of one loop, where each has its own), [latent][rank]: the centre. */
   private centreOf(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const rank = this.rank(axis);
     const { width, count } = this.groups;
-    const latents = CODECS[this.c.codec.kind].loopAxis ? count : 1;
-    const firstLatent = CODECS[this.c.codec.kind].loopAxis ? 0 : this.stackedAt(loop, 0).group;
-    const down = this.matrices.read(
-      codecTensor(layer, axis, 'down'),
-      firstLatent * width * rank,
-      latents * width * rank,
-    );
-    const mean = this.means.read(codecTensor(layer, axis, 'mean'), firstLatent * width, latents * width);
+    const [first, latents] = CODECS[this.c.codec.kind].loopAxis ? [0, count] : [this.stackedAt(loop, 0).group, 1];
+    const [from, rows] = [first * width, latents * width];
+    const down = this.matrices.read(codecTensor(layer, axis, 'down'), from * rank, rows * rank);
+    const mean = this.means.read(codecTensor(layer, axis, 'mean'), from, rows);
     const out = new Float64Array(latents * rank);
-    for (let row = 0; row < latents * width; row++) {
+    for (let row = 0; row < rows; row++) {
       const to = Math.floor(row / width) * rank;
       for (let r = 0; r < rank; r++)
         out[to + r] = (out[to + r] as number) - (mean[row] as number) * (down[row * rank + r] as number);
@@ -189,17 +140,16 @@ export class CodecWeights {
     return out;
   }
 
-  /**
-   * The terms to add to restored rows: mu, and the term that centring the latent would have subtracted. [KV
-   * head][component] of a loop.
-   */
+  /** Terms of restored rows, [KV head][component]: mu, and what centring the latent would have subtracted. */
   private restoredMean(layer: number, loop: number, axis: CodecAxis): Float64Array {
     const { kvHeads, headDim } = this.c.geometry;
     const rank = this.rank(axis);
     const out = this.meanOf(layer, loop, axis);
     const centre = this.centreOf(layer, loop, axis);
     for (let head = 0; head < kvHeads; head++) {
-      const up = this.upOf(layer, loop, axis, head);
+      // [component][rank]
+      const first = this.stackedAt(loop, head).row * rank;
+      const up = this.matrices.read(codecTensor(layer, axis, 'up'), first, headDim * rank);
       const latent = latentsOf(this.c) === 1 ? 0 : head * rank;
       for (let i = 0; i < headDim; i++) {
         for (let r = 0; r < rank; r++)

@@ -9,27 +9,19 @@ import { expand } from '../../schedule/expand.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill/prefill.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { choiceOf, GREEDY } from '../sampler.js';
-import { Allocations, makeWorkspace, type Allocation } from './allocations.js';
+import { Allocations, makeUnused, makeWorkspace, type Allocation } from './allocations.js';
 import { cachedRows, type CachedRows, type CachePlace } from './cache-rows.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import { Caches } from './caches.js';
 import { NO_TOKEN } from '../../../kernels/sample/launch.js';
-import { Machine } from './machine.js';
+import { Machine, StepProgram } from './machine.js';
 import { fillCaches } from './fill.js';
 import { writeInputs } from './inputs.js';
 import { checkOptions } from './options.js';
 import { prefillPrompts } from './prefill.js';
-import {
-  refuseChoice,
-  refuseWindows,
-  requireOneRun,
-  requireWhole,
-  usualMethod,
-  type PrefillMethod,
-} from './prefill-methods.js';
+import { requireRuns, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, type Operation } from './program.js';
 import { roundRows, Speculation } from './speculation.js';
-import { StepProgram } from './step-program.js';
 import { Weights } from './weights.js';
 
 export type * from './interface.js';
@@ -46,9 +38,7 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
   const allocations = new Allocations(device);
   let weights: Weights | undefined;
   try {
-    // Bindings that a kernel declares and a call does not use take these: one that is read, one that is written.
-    const unused = await allocations.make('unused', 'control', 16);
-    await allocations.make('unused output', 'control', 16);
+    const unused = await makeUnused(allocations);
     weights = new Weights(device, c, options.weights, allocations, unused);
     const { batch, contextTokens, normEpsilon = 1e-6, sampling = GREEDY } = options;
     const setting = { c, batch, contextTokens, normEpsilon, sampling };
@@ -58,7 +48,8 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
     const machine = new Machine(device, setting, allocations, weights, caches);
     const speculation = draft ? await Speculation.open(machine, options, draft) : undefined;
     const decoder = new Decoder(device, machine, options, new Binder(device, unused), speculation);
-    await decoder.prepare();
+    // Binds the operations of a first step.
+    await decoder.program.prepare(1);
     weights.close();
     return decoder;
   } catch (error) {
@@ -70,7 +61,7 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
 
 class Decoder implements GpuDecoder {
   readonly lengths: number[];
-  private readonly program: StepProgram;
+  readonly program: StepProgram;
   private closed = false;
   private readonly draws: number[];
   /** Number of the stream of random draws of each sequence. */
@@ -103,11 +94,6 @@ class Decoder implements GpuDecoder {
 
   get operations(): readonly Operation[] {
     return this.program.operations;
-  }
-
-  /** Binds the operations of a first step. */
-  async prepare(): Promise<void> {
-    await this.program.prepare(1);
   }
 
   private requireOpen(): void {
@@ -145,7 +131,7 @@ class Decoder implements GpuDecoder {
         this.nextTokens((row) => (this.lengths[Math.floor(row / rows(machine))] as number) + draftTokens, machine);
       const round = await speculation.round(tokens, this.lengths, next, accept);
       const own = round.tokens.map((said, i) => (joins(i) ? said : []));
-      own.forEach((said, i) => (this.lengths[i] = (this.lengths[i] as number) + said.length));
+      this.grow((i) => own[i]!.length);
       return { ...round, tokens: own, proposed: round.proposed.map((made, i) => (joins(i) ? made : [])) };
     } catch (error) {
       this.close();
@@ -204,6 +190,10 @@ class Decoder implements GpuDecoder {
     }
   }
 
+  private grow(tokens: (sequence: number) => number): void {
+    this.lengths.forEach((length, i) => (this.lengths[i] = length + tokens(i)));
+  }
+
   private get begun(): boolean {
     return this.lengths.some((length) => length > 0);
   }
@@ -215,28 +205,16 @@ class Decoder implements GpuDecoder {
     ends: boolean,
   ): Promise<StepResult> {
     const { machine, options } = this;
-    refuseWindows(machine.c.geometry);
-    refuseChoice(machine.c.geometry, machine.c.codec);
-    const begun = prompts.some((prompt, i) => prompt.length > 0 && (this.lengths[i] as number) > 0);
-    requireOneRun(machine.c.codec, begun, ends);
+    const { lengths, draws, streams } = this;
+    const begun = prompts.some((prompt, i) => prompt.length > 0 && (lengths[i] as number) > 0);
+    requireRuns(machine.c, begun, ends);
     let started = false;
     try {
       const chunkTokens = options.prefillChunkTokens ?? PREFILL_CHUNK_TOKENS;
-      const { seconds, allocations } = await prefillPrompts(
-        machine,
-        {
-          method,
-          prompts,
-          lengths: this.lengths,
-          chunkTokens,
-          draws: this.draws,
-          streams: this.streams,
-          ends,
-        },
-        () => (started = true),
-      );
+      const whole = { method, prompts, lengths, chunkTokens, draws, streams, ends };
+      const { seconds, allocations } = await prefillPrompts(machine, whole, () => (started = true));
       this.prefillAllocations = allocations;
-      prompts.forEach((prompt, i) => (this.lengths[i] = (this.lengths[i] as number) + prompt.length));
+      this.grow((i) => prompts[i]!.length);
       if (!ends) return { tokens: new Uint32Array(prompts.length), seconds };
       const tokens = await this.nextTokens((sequence) => (this.lengths[sequence] as number) - 1);
       this.draws.forEach((draw, i) => (this.draws[i] = prompts[i]!.length > 0 ? draw + 1 : draw));
@@ -285,9 +263,7 @@ class Decoder implements GpuDecoder {
         throw new UserError(`token ${token} is not one of the ${vocab} of ${name}`, 'give token numbers from 0');
   }
 
-  /**
-   * The chosen tokens. @param position of the logits of a row @param machine of which rows are sequences unless given
-   */
+  /** The chosen tokens. @param position of a row's logits @param machine of which rows are sequences unless given */
   private async nextTokens(position: (row: number) => number, machine = this.machine): Promise<Uint32Array> {
     const next = new Uint32Array(await this.device.read(machine.buffer('next tokens'), 4 * machine.batch));
     const broken = next.indexOf(NO_TOKEN);
@@ -334,7 +310,7 @@ class Decoder implements GpuDecoder {
       await this.writeDraws();
       const time = await this.device.run(steps, true);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
-      this.lengths.forEach((length, i) => (this.lengths[i] = joins(i) ? length + 1 : length));
+      this.grow((i) => Number(joins(i)));
       return { tokens: next, seconds: time.deviceSeconds ?? time.wallSeconds };
     } catch (error) {
       // A failed step leaves half-written caches: decoding cannot continue.
@@ -345,9 +321,8 @@ class Decoder implements GpuDecoder {
 
   async logits(): Promise<Float32Array> {
     this.requireOpen();
-    return new Float32Array(
-      await this.device.read(this.machine.buffer('logits'), 4 * this.options.batch * this.machine.c.geometry.vocab),
-    );
+    const { c, batch } = this.machine;
+    return new Float32Array(await this.device.read(this.machine.buffer('logits'), 4 * batch * c.geometry.vocab));
   }
 
   async cached(role: CacheRole, at: CachePlace): Promise<CachedRows> {
@@ -372,7 +347,7 @@ class Decoder implements GpuDecoder {
         'open the decoder with a longer context',
       );
     }
-    await fillCaches(this.device, this.machine);
+    await fillCaches(this.machine);
     all.forEach((n, i) => (this.lengths[i] = n));
   }
 

@@ -8,10 +8,7 @@ import { CACHED_TOKENS, recentTokens, spansFrom } from '../../schedule/buffers.j
 import { divideSpan, packedSpan, spanOf } from '../../schedule/cache-map.js';
 import type { Machine } from './machine.js';
 
-/**
- * Positions of sinks where keys of latents are rotated as they are read. StreamingLLM's give the distances inside the
- * cache. [sequence][slot], of which the pinned ones are read.
- */
+/** Positions of pinned slots, [sequence][slot]: StreamingLLM's give the distances inside the cache. */
 function sinkPositions({ c, caches }: Machine, lengths: readonly number[], spans: readonly Span[]): number[] {
   const { pinned, capacity } = caches.slots;
   return lengths.flatMap((length, i) => {

@@ -33,9 +33,7 @@ export interface PrefillResult extends StepResult {
 export interface StepResult {
   /** The next token of each sequence. */
   readonly tokens: Uint32Array;
-  /**
-   * Of the step's operations on the device: by its timestamps where it has them, else from submission to completion.
-   */
+  /** Of the operations on the device: by timestamps where it has them, else from submission to completion. */
   readonly seconds: number;
 }
 

@@ -1,4 +1,4 @@
-/** What a decoder may be opened with, and the context that its steps are planned for. */
+/** What a decoder may be opened with. */
 import { UserError } from '../../errors.js';
 import { codecSpec, evictionRefusalOf, refusalOf } from '../../codecs/registry.js';
 import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill/prefill.js';
@@ -7,17 +7,6 @@ import { refuseCodec } from '../decodable.js';
 import { checkSampling, GREEDY } from '../sampler.js';
 import { biasedProjections } from '../tensors.js';
 import type { GpuDecoderOptions } from './interface.js';
-
-const MIN_PLANNED_TOKENS = 256;
-
-/**
- * Steps are planned for a context rounded up to an eighth of its octave, so that shapes change seldom. Tokens beyond a
- * sequence's own cost an empty workgroup.
- */
-export function plannedContext(longest: number, contextTokens: number): number {
-  const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
-  return Math.min(contextTokens, Math.max(1, Math.ceil(longest / grain) * grain));
-}
 
 /** @throws UserError for settings that do not go together */
 export function checkOptions(c: Configuration, o: GpuDecoderOptions): void {

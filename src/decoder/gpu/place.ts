@@ -1,16 +1,11 @@
-/**
- * Puts tensors into packed matrices on the device: made there from a seed, or uploaded in pieces.
- * place_weights.wgsl.
- */
+/** Puts tensors into packed matrices (place_weights.wgsl): made there from a seed, or uploaded in pieces. */
 import type { Buffer, Device, Step } from '../../gpu/index.js';
 import { read, write } from '../../../kernels/host/plan.js';
 import { elementsOf, type TensorSpec } from '../tensors.js';
 import { levelsOf, tensorSeed, type TensorSource, type WeightStorage } from '../weights.js';
+import { runAlone } from './program.js';
 
-/**
- * Elements of a tensor, in three dimensions, and the columns of a packed matrix [group][row][columns, in pairs] that
- * take them.
- */
+/** Elements of a tensor, and the columns of a matrix [group][row][columns, in pairs] that take them. */
 export interface Box {
   readonly groups: number;
   readonly rows: number;
@@ -38,33 +33,26 @@ const MOST_WORKGROUPS = 32768;
 /** Elements of a tensor that are uploaded at once: 8 MiB. */
 const PIECE_ELEMENTS = 2 ** 21;
 
-function stepOf(
-  box: Box,
-  storage: WeightStorage,
-  mode: number,
-  made: {
-    words?: readonly [number, number];
-    levels?: { base: number; step: number; count: number };
-    width?: number;
-    rank?: number;
-    stagedFrom?: number;
-  },
-): Step {
+/** A box that covers a matrix, or `columns` of its `width` from `column0` on. */
+export const boxOf = (
+  groups: number,
+  rows: number,
+  columns: number,
+  source: Box['source'],
+  width = columns,
+  column0 = 0,
+): Box => ({ groups, rows, columns, width, column0, source });
+
+/** @param made uniforms of the mode */
+function stepOf(box: Box, storage: WeightStorage, mode: keyof typeof MODES, made: Step['uniforms']): Step {
   const firstPair = Math.floor(box.column0 / 2);
   const span = Math.ceil((box.column0 + box.columns) / 2) - firstPair;
   const words = box.groups * box.rows * span;
-  const {
-    words: [first, second] = [0, 0],
-    levels = { base: 0, step: 0, count: 0 },
-    width = 1,
-    rank = 1,
-    stagedFrom = 0,
-  } = made;
   const { at, group, row, column } = box.source;
   return {
     source: 'place_weights',
     element: 'f32',
-    constants: { MODE: mode, HALVES: storage === 'f16' ? 1 : 0 },
+    constants: { MODE: MODES[mode], HALVES: storage === 'f16' ? 1 : 0 },
     uniforms: {
       words,
       rows: box.rows,
@@ -77,14 +65,15 @@ function stepOf(
       source_group: group,
       source_row: row,
       source_column: column,
-      seed_first: first,
-      seed_second: second,
-      levels: levels.count,
-      base: levels.base,
-      step: levels.step,
-      width,
-      rank,
-      staged_from: stagedFrom,
+      seed_first: 0,
+      seed_second: 0,
+      levels: 0,
+      base: 0,
+      step: 0,
+      width: 1,
+      rank: 1,
+      staged_from: 0,
+      ...made,
     },
     buffers: [...read('staged'), ...write('target')],
     workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
@@ -97,21 +86,17 @@ const reach = ({ groups, rows, columns, source: s }: Box): number =>
 
 /** A box in two halves, along the dimension in which the tensor is largest. */
 function halves(box: Box): [Box, Box] {
-  const { source: s } = box;
+  const { source } = box;
+  const strides = { groups: source.group, rows: source.row, columns: source.column };
   const [dimension] = (['groups', 'rows', 'columns'] as const)
     .filter((name) => box[name] > 1)
-    .sort((a, b) => s[b.slice(0, -1) as 'group'] - s[a.slice(0, -1) as 'group']) as ['groups' | 'rows' | 'columns'];
-  const count = box[dimension];
-  const low = Math.ceil(count / 2);
-  const later = { ...s, at: s.at + low * s[dimension.slice(0, -1) as 'group'] };
+    .sort((a, b) => strides[b] - strides[a]) as ['groups' | 'rows' | 'columns'];
+  const low = Math.ceil(box[dimension] / 2);
+  const later = { ...source, at: source.at + low * strides[dimension] };
+  const column0 = box.column0 + (dimension === 'columns' ? low : 0);
   return [
     { ...box, [dimension]: low },
-    {
-      ...box,
-      [dimension]: count - low,
-      source: later,
-      ...(dimension === 'columns' ? { column0: box.column0 + low } : {}),
-    },
+    { ...box, [dimension]: box[dimension] - low, source: later, column0 },
   ];
 }
 
@@ -137,23 +122,16 @@ export class Placer {
     box: Box,
     valueOf = spec.name,
   ): Promise<void> {
-    if (origin.kind === 'tensors') {
-      await this.upload(target, storage, origin.tensors, spec, box);
-      return;
-    }
+    if (origin.kind === 'tensors') return this.upload(target, storage, origin.tensors, spec, box);
+    const run = (mode: keyof typeof MODES, made: Step['uniforms']): Promise<void> =>
+      runAlone(this.device, stepOf(box, storage, mode, made), { staged: this.unused, target });
     if (spec.role === 'codec' && origin.matrices === 'identity') {
       const [, width, rank] = spec.shape as [number, number, number];
-      await this.run(target, this.unused, stepOf(box, storage, MODES.identity, { width, rank }));
-      return;
+      return run('identity', { width, rank });
     }
-    await this.run(
-      target,
-      this.unused,
-      stepOf(box, storage, MODES.seed, {
-        words: tensorSeed(origin.seed, valueOf),
-        levels: levelsOf(spec, origin.tiedEmbeddings),
-      }),
-    );
+    const [first, second] = tensorSeed(origin.seed, valueOf);
+    const { count, base, step } = levelsOf(spec, origin.tiedEmbeddings);
+    return run('seed', { seed_first: first, seed_second: second, levels: count, base, step });
   }
 
   private async upload(
@@ -175,22 +153,8 @@ export class Placer {
       this.staging,
       tensors.read(spec.name, box.source.at, elements) as Float32Array<ArrayBuffer>,
     );
-    await this.run(target, this.staging, stepOf(box, storage, MODES.staged, { stagedFrom: box.source.at }));
-  }
-
-  private async run(target: Buffer, staged: Buffer, step: Step): Promise<void> {
-    const bound = await this.device.bind(
-      step,
-      new Map([
-        ['staged', staged],
-        ['target', target],
-      ]),
-    );
-    try {
-      await this.device.run([bound]);
-    } finally {
-      this.device.free(bound.uniforms);
-    }
+    const step = stepOf(box, storage, 'staged', { staged_from: box.source.at });
+    await runAlone(this.device, step, { staged: this.staging, target });
   }
 
   close(): void {

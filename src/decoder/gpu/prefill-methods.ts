@@ -1,9 +1,9 @@
 /** The methods of prefill, and where each may be used. */
-import type { Codec } from '../../codecs/codec.js';
 import { streamsOf, takesWhole } from '../../codecs/registry.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { UserError } from '../../errors.js';
 import type { WholePrompt } from '../../schedule/prefill/prefill.js';
+import type { Configuration } from '../../schedule/schedule.js';
 
 /**
  * Whole, or token by token, each attending to the cache as in decoding. Whole prompts need two passes where a codec has
@@ -25,35 +25,30 @@ export const PREFILL_METHODS = [
 export const usualMethod = (g: Geometry, begun: boolean): PrefillMethod =>
   begun || g.laterLoopsWindow !== undefined || g.shiftsLoops ? 'by-token' : 'accumulated';
 
-/** @throws UserError where later loops keep windows, or need the token before: prompts run all tokens through a loop */
-export function refuseWindows({ name, laterLoopsWindow, shiftsLoops }: Geometry): void {
+/**
+ * @param begun a sequence that takes a part of a prompt holds tokens already
+ * @param ends its prompt ends with this part
+ * @throws UserError where later loops keep windows, or need the token before: prompts run all tokens through a loop;
+ * where they run chosen tokens alone; where prompts attend to exact rows, which a cache does not keep for a later part
+ */
+export function requireRuns({ geometry, codec }: Configuration, begun: boolean, ends: boolean): void {
+  const { name, laterLoopsWindow, shiftsLoops } = geometry;
+  const byToken = 'take prompts token by token (--prefill by-token)';
   if (shiftsLoops)
     throw new UserError(
       `later loops of ${name} begin with the state of the token before, and the decoder has no such whole prompts`,
-      'take prompts token by token (--prefill by-token)',
+      byToken,
     );
   if (laterLoopsWindow !== undefined)
     throw new UserError(
       `later loops of ${name} attend to windows, and the decoder has no such attention of whole prompts`,
-      'take prompts token by token (--prefill by-token)',
+      byToken,
     );
-}
-
-/** @throws UserError where a prompt's later loops run chosen tokens alone */
-export function refuseChoice(g: Geometry, codec: Codec): void {
-  if (streamsOf(g, codec)?.runs.some((share) => share < 1))
+  if (streamsOf(geometry, codec)?.runs.some((share) => share < 1))
     throw new UserError(
       `${codec.kind} runs later loops of a prompt on a share of its tokens, which the GPU decoder does not choose`,
-      'take prompts token by token (--prefill by-token), run all (--constants loop3=1,loop4=1), or use --reference',
+      `${byToken}, run all (--constants loop3=1,loop4=1), or use --reference`,
     );
-}
-
-/**
- * @param begun a sequence that takes a part of a prompt holds tokens already
- * @param ends its prompt ends with this part
- * @throws UserError where prompts attend to exact rows, which a cache does not keep for a later part
- */
-export function requireOneRun(codec: Codec, begun: boolean, ends: boolean): void {
   if (takesWhole(codec) && (begun || !ends))
     throw new UserError(
       `${codec.kind} takes a prompt in whole: it attends exactly, and the cache keeps no exact rows for a later part`,

@@ -2,16 +2,20 @@
 import type { BoundStep, Buffer, Device, OperationPlan, Step } from '../../gpu/index.js';
 import type { PricedOp } from '../../schedule/configuration.js';
 
-/** A planned call and its buffers, by the plan's names. */
-interface Dispatch {
-  readonly plan: OperationPlan;
-  readonly buffers: Readonly<Record<string, Buffer>>;
-}
-
 /** One operation, ready to run. */
 export interface Operation {
   readonly op: PricedOp;
   readonly steps: readonly BoundStep[];
+}
+
+/** Runs a step alone. @param buffers by the step's names */
+export async function runAlone(device: Device, step: Step, buffers: Readonly<Record<string, Buffer>>): Promise<void> {
+  const bound = await device.bind(step, new Map(Object.entries(buffers)));
+  try {
+    await device.run([bound]);
+  } finally {
+    device.free(bound.uniforms);
+  }
 }
 
 /** Binds steps, equal ones once: loops repeat most of theirs. */
@@ -23,36 +27,37 @@ export class Binder {
     private readonly unused: Buffer,
   ) {}
 
-  async bind(dispatch: Dispatch): Promise<BoundStep[]> {
-    for (const planned of dispatch.plan.buffers) {
-      const given = dispatch.buffers[planned.name];
-      if (given && given.bytes < planned.bytes)
+  /** @param buffers by the plan's names */
+  async bind(plan: OperationPlan, buffers: Readonly<Record<string, Buffer>>): Promise<BoundStep[]> {
+    for (const { name, bytes } of plan.buffers) {
+      const given = buffers[name];
+      if (given && given.bytes < bytes)
         throw new Error(
-          `${dispatch.plan.steps[0]?.source}: ${planned.name} takes ${planned.bytes} bytes, ` +
-            `buffer ${given.label} has ${given.bytes}`,
+          `${plan.steps[0]?.source}: ${name} takes ${bytes} bytes, buffer ${given.label} has ${given.bytes}`,
         );
     }
     const steps: BoundStep[] = [];
-    for (const step of dispatch.plan.steps) steps.push(await this.bindStep(step, dispatch.buffers));
+    for (const step of plan.steps)
+      steps.push(
+        await this.bindStep(step, new Map(step.buffers.map(({ name }) => [name, buffers[name] ?? this.unused]))),
+      );
     return steps;
   }
 
-  private async bindStep(step: Step, buffers: Dispatch['buffers']): Promise<BoundStep> {
-    const names = step.buffers.map(({ name }) => [(buffers[name] ?? this.unused).label, buffers[name]?.offset ?? 0]);
-    const key = JSON.stringify([step.source, step.element, step.constants, step.uniforms, step.workgroups, names]);
-    const known = this.bound.get(key);
-    if (known) return known;
-    const bound = await this.device.bind(
-      step,
-      new Map(step.buffers.map(({ name }) => [name, buffers[name] ?? this.unused])),
-    );
+  private async bindStep(step: Step, buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep> {
+    const places = [...buffers.values()].map(({ label, offset = 0 }) => [label, offset]);
+    const key = JSON.stringify([step.source, step.element, step.constants, step.uniforms, step.workgroups, places]);
+    const bound = this.bound.get(key) ?? (await this.device.bind(step, buffers));
     this.bound.set(key, bound);
     return bound;
   }
 
-  /** Uniform blocks and their bytes. */
-  get uniforms(): readonly Buffer[] {
+  private get uniforms(): readonly Buffer[] {
     return [...this.bound.values()].map((step) => step.uniforms);
+  }
+
+  get uniformBytes(): number {
+    return this.uniforms.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
   free(): void {

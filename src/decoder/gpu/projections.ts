@@ -1,5 +1,5 @@
 /** The tensors of each projection, as they lie side by side in its matrix. */
-import { tableWidth } from '../../geometry/geometry.js';
+import { tableWidth, type Geometry } from '../../geometry/geometry.js';
 import type { Projection, WeightRef } from '../../schedule/bind/refs.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import {
@@ -14,13 +14,13 @@ import {
   layerTensor,
   loopGateTensor,
 } from '../tensors.js';
-import type { AllocationKind } from './allocations.js';
 
 /** A run of rows of a tensor [outputs, inputs], in a matrix that has the outputs of several side by side. */
 export interface Piece {
   readonly tensor: string;
   readonly outputs: number;
-  readonly kind?: AllocationKind;
+  /** It belongs to the codec. */
+  readonly codec?: true;
 }
 
 export type ProjectionRef = Extract<WeightRef, { weights: 'projection' }>;
@@ -48,52 +48,47 @@ const attentionPieces =
       outputs: (letter === 'q' ? heads : kvHeads) * headDim,
     }));
 
-/** A tensor that is a projection by itself. */
+/** A tensor that is a projection by itself, with as many outputs as the stream is wide unless given. */
 const whole =
-  (tensorOf: (ref: ProjectionRef, c: Configuration) => string, outputs: (c: Configuration) => number): PiecesOf =>
-  (c, ref) => [{ tensor: tensorOf(ref, c), outputs: outputs(c) }];
-const hidden = ({ geometry }: Configuration): number => geometry.hidden;
+  (
+    tensorOf: (ref: ProjectionRef, c: Configuration) => string,
+    outputs: (g: Geometry) => number = ({ hidden }) => hidden,
+  ): PiecesOf =>
+  (c, ref) => [{ tensor: tensorOf(ref, c), outputs: outputs(c.geometry) }];
+const one = (): number => 1;
 
-/**
- * The tensors of each projection, whose outputs lie side by side. The gate of attention's output is before its queries.
- */
+/** The tensors of each projection, whose outputs lie side by side: a gate of attention's output before its queries. */
 export const PIECES: Readonly<Record<Projection, PiecesOf>> = {
   qkv: (c, ref) => {
     const { heads, headDim, attentionGate } = c.geometry;
     const gate = { tensor: layerTensor(ref.stored, 'self_attn.gate_proj.weight'), outputs: heads * headDim };
-    const branch = { tensor: branchTensor(ref.layer, 'query'), outputs: ref.branch * heads, kind: 'codec' as const };
+    const branch = { tensor: branchTensor(ref.layer, 'query'), outputs: ref.branch * heads, codec: true as const };
     return [...(attentionGate ? [gate] : []), ...attentionPieces('qkv')(c, ref), ...(ref.branch > 0 ? [branch] : [])];
   },
   q: attentionPieces('q'),
   kv: attentionPieces('kv'),
-  'attention-out': whole(({ stored }) => layerTensor(stored, 'self_attn.o_proj.weight'), hidden),
+  'attention-out': whole(({ stored }) => layerTensor(stored, 'self_attn.o_proj.weight')),
   'gate-up': ({ geometry: { mlpHidden } }, { stored }) =>
     ['gate', 'up'].map((part) => ({ tensor: layerTensor(stored, `mlp.${part}_proj.weight`), outputs: mlpHidden })),
-  down: whole(({ stored }) => layerTensor(stored, 'mlp.down_proj.weight'), hidden),
+  down: whole(({ stored }) => layerTensor(stored, 'mlp.down_proj.weight')),
   'branch-key': ({ geometry: { kvHeads }, branch }, { layer }) => [
-    { tensor: branchTensor(layer, 'key'), outputs: (branch.perHead ? kvHeads : 1) * branch.width, kind: 'codec' },
+    { tensor: branchTensor(layer, 'key'), outputs: (branch.perHead ? kvHeads : 1) * branch.width, codec: true },
   ],
-  'embedding-up': whole(() => EMBEDDING_UP, hidden),
-  adapter: whole(() => ADAPTER, hidden),
-  'exit-gate': whole(
-    () => 'model.early_exit_gate.weight',
-    () => 1,
-  ),
+  'embedding-up': whole(() => EMBEDDING_UP),
+  adapter: whole(() => ADAPTER),
+  'exit-gate': whole(() => 'model.early_exit_gate.weight', one),
   'loop-gate': whole(
     ({ stored }) => loopGateTensor(stored, 'weight'),
-    ({ geometry }) => geometry.heads,
+    ({ heads }) => heads,
   ),
   'change-down': whole(
     () => CHANGE_DOWN,
-    ({ geometry }) => geometry.changeRank as number,
+    ({ changeRank }) => changeRank as number,
   ),
-  'change-up': whole(() => CHANGE_UP, hidden),
-  'head-down': whole(
-    () => HEAD_DOWN,
-    ({ geometry }) => tableWidth(geometry),
-  ),
+  'change-up': whole(() => CHANGE_UP),
+  'head-down': whole(() => HEAD_DOWN, tableWidth),
   head: whole(
     (_, { geometry }) => (geometry.tiedEmbeddings ? EMBEDDING : HEAD),
-    ({ geometry }) => geometry.vocab,
+    ({ vocab }) => vocab,
   ),
 };

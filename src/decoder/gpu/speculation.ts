@@ -6,7 +6,7 @@
 import { requireVerifiable, type Draft } from '../../codecs/verification.js';
 import { UserError } from '../../errors.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import { partOf, type BoundStep, type Buffer, type Device } from '../../gpu/index.js';
+import { partOf, type Buffer, type Device } from '../../gpu/index.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import type { CachePart } from '../../schedule/cache-map.js';
 import type { Configuration, Place } from '../../schedule/configuration.js';
@@ -14,13 +14,12 @@ import { expand } from '../../schedule/expand.js';
 import { sequencesApart } from '../../schedule/cache-parts.js';
 import { schedule } from '../../schedule/schedule.js';
 import { GREEDY } from '../sampler.js';
-import { Allocations, makeWorkspace } from './allocations.js';
+import { Allocations, makeUnused, makeWorkspace } from './allocations.js';
 import { Caches } from './caches.js';
 import { writeInputs } from './inputs.js';
 import type { GpuDecoderOptions, RoundResult } from './interface.js';
-import { Machine } from './machine.js';
+import { Machine, StepProgram } from './machine.js';
 import { Binder } from './program.js';
-import { StepProgram } from './step-program.js';
 
 /** Where a part of a buffer may begin: WebGPU's default of minStorageBufferOffsetAlignment. */
 const ALIGNMENT = 256;
@@ -94,8 +93,7 @@ export class Speculation {
     const count = batch * rowsEach;
     const allocations = new Allocations(device);
     try {
-      const unused = await allocations.make('unused', 'control', 16);
-      await allocations.make('unused output', 'control', 16);
+      const unused = await makeUnused(allocations);
       const caches = new CachesOfRows(c, step.caches, rowsEach, options, allocations);
       await makeWorkspace({ ...setting, batch: count }, caches, allocations);
       const rows = new Machine(device, { ...setting, batch: count }, allocations, step.weights, caches);
@@ -142,22 +140,13 @@ export class Speculation {
     let draftSeconds = 0;
     for (let i = 0; i < draftTokens; i++) {
       const last = tokens.map((token, sequence) => proposed[sequence]?.at(-1) ?? token);
-      const steps = await this.drafting.prepare(longest + i);
-      draftSeconds += await this.run(
-        this.step,
-        steps,
-        last,
-        lengths.map((length) => length + i),
-      );
+      const positions = lengths.map((length) => length + i);
+      draftSeconds += await this.run(this.step, this.drafting, longest + i, last, positions);
       (await next(this.step)).forEach((token, sequence) => proposed[sequence]?.push(token));
     }
-    const steps = await this.verifying.prepare(longest + draftTokens);
-    const verifySeconds = await this.run(
-      this.rows,
-      steps,
-      tokens.flatMap((token, sequence) => [token, ...(proposed[sequence] as number[])]),
-      lengths.flatMap((length) => Array.from({ length: draftTokens + 1 }, (_, i) => length + i)),
-    );
+    const all = tokens.flatMap((token, sequence) => [token, ...(proposed[sequence] as number[])]);
+    const positions = lengths.flatMap((length) => Array.from({ length: draftTokens + 1 }, (_, i) => length + i));
+    const verifySeconds = await this.run(this.rows, this.verifying, longest + draftTokens, all, positions);
     const said = await next(this.rows);
     const accepted = proposed.map((own, sequence) => {
       const first = sequence * (draftTokens + 1);
@@ -171,10 +160,12 @@ export class Speculation {
 
   private async run(
     machine: Machine,
-    steps: readonly BoundStep[],
+    program: StepProgram,
+    longest: number,
     tokens: readonly number[],
     lengths: readonly number[],
   ): Promise<number> {
+    const steps = await program.prepare(longest);
     await writeInputs(machine, { tokens: Uint32Array.from(tokens), lengths });
     const time = await this.device.run(steps, true);
     return time.deviceSeconds ?? time.wallSeconds;

@@ -1,6 +1,6 @@
 /** The weights of a decoder on the device, packed as the kernels read them; each is made when it is first asked for. */
 import { tableWidth } from '../../geometry/geometry.js';
-import type { CodecMatrixRef, NormName, WeightRef } from '../../schedule/bind/refs.js';
+import type { NormName, WeightRef } from '../../schedule/bind/refs.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { evenRow } from '../../../kernels/spec.js';
 import type { Buffer, Device } from '../../gpu/index.js';
@@ -21,7 +21,7 @@ import {
 import { combined, fabricate, storedAs, type TensorSource, type WeightStorage } from '../weights.js';
 import type { AllocationKind, Allocations } from './allocations.js';
 import { CodecWeights } from './codec-weights.js';
-import { Placer, type Box, type Origin } from './place.js';
+import { boxOf, Placer, type Box, type Origin } from './place.js';
 import { labelOf, PIECES, type Piece, type ProjectionRef } from './projections.js';
 
 export interface DecoderWeights {
@@ -98,38 +98,39 @@ export class Weights {
     return spec;
   }
 
-  /** Elements of a tensor on the host. */
-  private read(name: string, from?: number, count?: number): Float32Array {
-    return this.host.read(name, from, count);
-  }
-
   /** The buffer of weights that an operation binds. */
   of(ref: WeightRef): Promise<Buffer> {
     switch (ref.weights) {
       case 'projection':
         return this.projection(ref);
-      case 'embedding':
-        return this.embedding(EMBEDDING, ref.first, ref.columns);
+      case 'embedding': {
+        // [token][columns]
+        const source = { at: ref.first, group: 0, row: tableWidth(this.c.geometry), column: 1 };
+        const box = boxOf(1, this.c.geometry.vocab, ref.columns, source);
+        return this.boxed(`${EMBEDDING} from ${ref.first}`, EMBEDDING, box, this.storage);
+      }
       case 'norm':
         return this.norm(NORMS[ref.of] ?? layerTensor(ref.stored, `${ref.of}.weight`));
       case 'biases': {
         const own = [...ref.letters].map((letter) => layerTensor(ref.stored, `self_attn.${letter}_proj.bias`));
         const label = `${layerTensor(ref.stored, 'self_attn')} biases ${ref.letters}`;
-        return this.vector(label, 'weights', () => own.flatMap((name) => [...this.read(name)]));
+        return this.tensors(label, ...own);
       }
       case 'low-state':
         return this.c.geometry.extraParameters === undefined
           ? this.vector('zero state', 'control', () => new Float32Array(this.c.geometry.hidden))
-          : this.vector(LOW_STATE, 'weights', () => this.read(LOW_STATE));
+          : this.tensors(LOW_STATE, LOW_STATE);
       case 'change-rates':
-        return this.vector(CHANGE_RATES, 'weights', () =>
-          [CHANGE_BIAS, CHANGE_RATES].flatMap((name) => [...this.read(name)]),
-        );
-      case 'loop-gate':
-        return this.loopGate(ref.stored);
+        return this.tensors(CHANGE_RATES, CHANGE_BIAS, CHANGE_RATES);
+      case 'loop-gate': {
+        // Between the first loop's rows and a window: [head][component][1].
+        const { heads, headDim } = this.c.geometry;
+        const name = loopGateTensor(ref.stored, 'weight');
+        return this.boxed(name, name, boxOf(heads, headDim, 1, { at: 0, group: headDim, row: 1, column: 1 }), 'f16');
+      }
       case 'loop-gate-bias': {
         const name = loopGateTensor(ref.stored, 'bias');
-        return this.vector(name, 'weights', () => this.read(name));
+        return this.tensors(name, name);
       }
       case 'mean':
       case 'centre':
@@ -137,8 +138,10 @@ export class Weights {
         const { label, values } = this.codec.vector(ref);
         return this.vector(label, 'codec', values);
       }
-      default:
-        return this.codecMatrix(ref);
+      default: {
+        const { label, tensor, box } = this.codec.matrix(ref);
+        return this.boxed(label, tensor, box, 'f16');
+      }
     }
   }
 
@@ -147,74 +150,48 @@ export class Weights {
     return this.allocations.write(label, kind, () => Float32Array.from(values()));
   }
 
+  /** Whole tensors of the model, one after the other. */
+  private tensors(label: string, ...names: readonly string[]): Promise<Buffer> {
+    return this.vector(label, 'weights', () => names.flatMap((name) => [...this.host.read(name)]));
+  }
+
   /** A norm's weight; ones where norms have none. */
   private norm(name: string): Promise<Buffer> {
     const { plainNorms, hidden } = this.c.geometry;
     if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
-    return this.vector(name, 'weights', () => this.read(name));
-  }
-
-  /** Columns [first, first + n) of the embedding, [token][n]. */
-  private async embedding(name: string, first: number, n: number): Promise<Buffer> {
-    const { vocab } = this.c.geometry;
-    return this.packed(
-      `${name} from ${first}`,
-      [{ kind: 'weights', bytes: packedBytes(this.options.storage, 1, vocab, n) }],
-      async (buffer) => {
-        const box: Box = {
-          groups: 1,
-          rows: vocab,
-          columns: n,
-          width: n,
-          column0: 0,
-          source: { at: first, group: 0, row: tableWidth(this.c.geometry), column: 1 },
-        };
-        await this.placer.place(buffer, this.options.storage, this.modelOrigin, this.spec(name), box);
-      },
-    );
+    return this.tensors(name, name);
   }
 
   /** Columns [first, first + n) of the matrix [k][outputs of all pieces]: part of a projection's weights. */
   private async projection(ref: ProjectionRef): Promise<Buffer> {
     const { part, first, columns: n, inputs } = ref;
-    const pieces = PIECES[ref.of](this.c, ref);
     const name = labelOf(ref);
     const label = part === 0 && !inputs ? name : `${name} part ${part}${inputs ? ` inputs ${inputs.from}` : ''}`;
-    const { storage } = this.options;
-    const own = pieces
-      .map((piece, i) => ({ ...piece, at: pieces.slice(0, i).reduce((sum, p) => sum + p.outputs, 0) }))
-      .map((piece) => ({
-        ...piece,
-        from: Math.max(first, piece.at),
-        to: Math.min(first + n, piece.at + piece.outputs),
-      }))
+    const { storage } = this;
+    let end = 0;
+    const own = PIECES[ref.of](this.c, ref)
+      .map((piece) => {
+        const at = end;
+        end += piece.outputs;
+        return { ...piece, at, from: Math.max(first, at), to: Math.min(first + n, end) };
+      })
       .filter((piece) => piece.to > piece.from);
     const inputsOf = (tensor: string): number => this.spec(tensor).shape[1] as number;
     const k = inputs?.count ?? inputsOf((own[0] as Piece).tensor);
-    const bytes = packedBytes(storage, 1, k, n);
-    const apart = own
-      .filter((piece) => piece.kind !== undefined && piece.kind !== 'weights')
-      .map((piece) => ({
-        kind: piece.kind as AllocationKind,
-        bytes: packedBytes(storage, 1, k, piece.to - piece.from),
-      }));
+    const codecBytes = own.reduce(
+      (sum, { codec, from, to }) => sum + (codec ? packedBytes(storage, 1, k, to - from) : 0),
+      0,
+    );
     const shares = [
-      { kind: 'weights' as AllocationKind, bytes: bytes - apart.reduce((sum, share) => sum + share.bytes, 0) },
-      ...apart,
+      { kind: 'weights' as const, bytes: packedBytes(storage, 1, k, n) - codecBytes },
+      { kind: 'codec' as const, bytes: codecBytes },
     ].filter((share) => share.bytes > 0);
     return this.packed(label, shares, async (buffer) => {
-      for (const piece of own) {
-        const stride = inputsOf(piece.tensor);
-        const source = { at: (piece.from - piece.at) * stride + (inputs?.from ?? 0), group: 0, row: 1, column: stride };
-        const origin = piece.tensor.startsWith('codec.') ? this.codecOrigin : this.modelOrigin;
-        await this.placer.place(buffer, storage, origin, this.spec(piece.tensor), {
-          groups: 1,
-          rows: k,
-          columns: piece.to - piece.from,
-          width: n,
-          column0: piece.from - first,
-          source,
-        });
+      for (const { tensor, at, from, to } of own) {
+        const column = inputsOf(tensor);
+        const source = { at: (from - at) * column + (inputs?.from ?? 0), group: 0, row: 1, column };
+        const box = boxOf(1, k, to - from, source, n, from - first);
+        await this.placer.place(buffer, storage, this.originOf(tensor), this.spec(tensor), box);
       }
     });
   }
@@ -231,25 +208,19 @@ export class Weights {
     return buffer;
   }
 
-  /** The gates of a layer between the first loop's rows and a window: [head][component][1]. */
-  private async loopGate(layer: number): Promise<Buffer> {
-    const { heads, headDim } = this.c.geometry;
-    const name = loopGateTensor(layer, 'weight');
-    const box = { groups: heads, rows: headDim, columns: 1, width: 1, column0: 0 };
-    const source = { at: 0, group: headDim, row: 1, column: 1 };
-    return this.packed(name, [{ kind: 'weights', bytes: packedBytes('f16', heads, headDim, 1) }], (buffer) =>
-      this.placer.place(buffer, 'f16', this.modelOrigin, this.spec(name), { ...box, source }),
-    );
+  private originOf(tensor: string): Origin {
+    return tensor.startsWith('codec.') ? this.codecOrigin : this.modelOrigin;
   }
 
-  private codecMatrix(ref: CodecMatrixRef): Promise<Buffer> {
-    const { label, tensor, box } = this.codec.matrix(ref);
-    return this.packed(
-      label,
-      [{ kind: 'codec', bytes: packedBytes('f16', box.groups, box.rows, box.width) }],
-      (buffer) =>
-        // The paper initialises W_up with the slices of W_down; fabricated ones do so too.
-        this.placer.place(buffer, 'f16', this.codecOrigin, this.spec(tensor), box, tensor.replace(/\.up$/, '.down')),
+  /** A matrix that one box of a tensor fills. */
+  private boxed(label: string, tensor: string, box: Box, storage: WeightStorage): Promise<Buffer> {
+    const origin = this.originOf(tensor);
+    const kind = origin === this.codecOrigin ? 'codec' : 'weights';
+    const bytes = packedBytes(storage, box.groups, box.rows, box.width);
+    // The paper initialises W_up with the slices of W_down; fabricated ones do so too.
+    const valueOf = tensor.replace(/^(codec\..*)\.up$/, '$1.down');
+    return this.packed(label, [{ kind, bytes }], (buffer) =>
+      this.placer.place(buffer, storage, origin, this.spec(tensor), box, valueOf),
     );
   }
 

@@ -5,7 +5,6 @@
 import { latentOfLoop, ranksOfLoops } from '../../codecs/hla.js';
 import { isHybrid } from '../../codecs/registry.js';
 import { keepsState } from '../../geometry/geometry.js';
-import { weighsTokens } from '../../eviction/policy.js';
 import type { AppendOptions, AppendStreamsOptions } from '../../../kernels/cache-options.js';
 import type { Placement } from '../../../kernels/placement.js';
 import type { RopeOptions, SampleOptions } from '../../../kernels/options.js';
@@ -18,7 +17,6 @@ import {
   spansLoops,
   type Axis,
   type Configuration,
-  type Place,
   type Visit,
 } from '../configuration.js';
 import { meanRow } from '../facts.js';
@@ -57,9 +55,7 @@ export abstract class Frame {
   preludeOutput: BufferRef | undefined;
   /** The stream of the loop before, which the adapter mixes it with. */
   state: BufferRef | undefined;
-  /**
-   * Where a pass runs stacks in turn: which of them runs, and the state of the other; or that with which a loop began.
-   */
+  /** Where a pass runs stacks in turn: which of them runs, and the other's state; or that with which a loop began. */
   private stack = 1;
   otherState: BufferRef | undefined;
 
@@ -75,9 +71,13 @@ export abstract class Frame {
 
   abstract buffer(label: string, index?: number): BufferRef;
   /** The first of an operation's rows among those of the streams. */
-  abstract firstRow(visit: Visit): number;
+  firstRow(_: Visit): number {
+    return 0;
+  }
   /** Added to the positions of an operation's rows, which are in the buffer `positions`. */
-  abstract firstPosition(visit: Visit): number;
+  firstPosition(_: Visit): number {
+    return 0;
+  }
   /** The rows of the stream from which logits are computed. */
   abstract readonly lastRows: Placement;
   /** The sequences whose caches an operation binds. */
@@ -142,7 +142,7 @@ export abstract class Frame {
   }
 
   /** Queries, or what else packed rows have. */
-  inPacked(what: 'gate' | 'queries' | 'keys' | 'values' | 'branch'): Placed {
+  inPacked(what: keyof Frame['packed']): Placed {
     return { rows: this.buffer('query key value'), at: this.packed[what] };
   }
 
@@ -187,9 +187,7 @@ export abstract class Frame {
     return { rows: this.buffer('mean rows', placed(visit).layer), at };
   }
 
-  /**
-   * An operation's rows that wait for further loops, and floats from a loop to the next: keys and values side by side.
-   */
+  /** An operation's rows that wait for further loops, keys and values side by side; floats from loop to loop. */
   waiting(visit: Visit, axis: Axis = 'key'): Placed & { readonly loopStride: number } {
     const { block, layer } = placed(visit);
     const loopStride = meanRow(this.c);
@@ -208,21 +206,22 @@ export abstract class Frame {
     return { rows: this.buffer('branch key', this.ownLayer(visit)), at: { offset: row * stride, stride } };
   }
 
-  /** The words of a part's sequences in a buffer in which each has as many. */
-  own(label: string, { first, count }: CachePart, words: number): BufferRef {
+  /** The words of an operation's sequences in a buffer in which each has as many. */
+  own(label: string, visit: Visit, words: number): BufferRef {
+    const { first, count } = this.partOf(visit);
     return { ...this.buffer(label), offset: words * first, words: words * count };
   }
 
-  /** Scores of a part's sequences, kept for H2O only; without, the binding takes a buffer that is not touched. */
-  scores(part: CachePart): BufferRef {
-    return weighsTokens(this.c.eviction)
-      ? this.own('scores', part, this.c.geometry.heads * this.caches.slots.capacity)
-      : this.buffer('unused output');
+  /** Scores of an operation's sequences, one a query head and slot. */
+  scores(visit: Visit): BufferRef {
+    return this.own('scores', visit, this.c.geometry.heads * this.caches.slots.capacity);
   }
 
   /** H2O's state of the row set that a place belongs to: a buffer for each layer and loop that evicts on its own. */
-  evicting(what: 'mass' | 'positions', place: Place, { index }: CachePart, loop = place.loop): BufferRef {
-    return { ...this.buffer(`kept ${what} ${place.block.name}`, this.caches.unit(place, loop)), part: index };
+  evicting(what: 'mass' | 'positions', visit: Visit, loop?: number): BufferRef {
+    const place = placed(visit);
+    const unit = this.caches.unit(place, loop ?? place.loop);
+    return { ...this.buffer(`kept ${what} ${place.block.name}`, unit), part: this.partOf(visit).index };
   }
 
   /** Cached rows of an operation's place. */
@@ -235,10 +234,7 @@ export abstract class Frame {
     return { ropeBase: this.c.geometry.rope.theta, positions: this.setting.contextTokens + 1 };
   }
 
-  /**
-   * Rotation of vectors by the positions of an operation's rows: in place, or to a target.
-   * @param more options of the kernel; buffers in place of those of a step
-   */
+  /** Rotation by rows' positions, in place or to a target. @param binds buffers in place of a step's */
   rotate(
     visit: Visit,
     { rows, at }: Placed,

@@ -1,7 +1,4 @@
-/**
- * Assigns buffers to the rows that attention of each pass, layer and loop reads, where several are needed at once. A
- * buffer is used again after the last operation on its rows.
- */
+/** Buffers of rows that attention of each pass, layer and loop reads, used again after their last operation. */
 import type { Visit } from '../configuration.js';
 
 export interface SlotPlan {
@@ -11,33 +8,21 @@ export interface SlotPlan {
   readonly count: number;
 }
 
+/** Operations on such rows, in the pass that attends to them, or of that pass. */
+const IN_THAT_PASS = new Set(['keep-k', 'keep-v', 'attend', 'prompt-mass']);
+const PASS_OF = new Map([
+  ...['capture-k', 'capture-v', 'hold-k', 'hold-v'].map((label) => [label, 1] as const),
+  ...['keep-reconstructed-k', 'keep-reconstructed-v'].map((label) => [label, 2] as const),
+]);
+
 /** The rows that an operation works on: those that a pass (1 or 2) attends to at a place. */
 function rowsOf({ op, place }: Visit, pass: number): string | undefined {
-  const of = (own: number, loop = op.loop ?? (place?.loop ?? 0) - (op.loopsBack ?? 0)): string =>
-    `${own} ${place?.block.name} ${place?.layer}.${loop}`;
-  switch (op.label) {
-    case 'keep-k':
-    case 'keep-v':
-    case 'attend':
-    case 'prompt-mass':
-      return of(pass);
-    case 'capture-k':
-    case 'capture-v':
-    case 'hold-k':
-    case 'hold-v':
-      return of(1);
-    case 'keep-reconstructed-k':
-    case 'keep-reconstructed-v':
-      return of(2);
-    default:
-      return undefined;
-  }
+  const own = IN_THAT_PASS.has(op.label) ? pass : PASS_OF.get(op.label);
+  const loop = op.loop ?? (place?.loop ?? 0) - (op.loopsBack ?? 0);
+  return own === undefined ? undefined : `${own} ${place?.block.name} ${place?.layer}.${loop}`;
 }
 
-/**
- * Plans buffers for the operations of a prompt, in order.
- * @param untilPass2 rows that pass 1 attended to in the core stay until pass 2 begins, used or not
- */
+/** Plans buffers of operations in order. @param untilPass2 rows of pass 1 in the core stay until pass 2, used or not */
 export function planSlots(visits: readonly Visit[], untilPass2: boolean): SlotPlan {
   const rows: (string | undefined)[] = [];
   const last = new Map<string, number>();

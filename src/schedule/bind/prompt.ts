@@ -36,11 +36,7 @@ export const fromOf = ({ op }: Visit): number => op.from ?? 0;
 /** Rows that an operation works on. */
 export const countOf = ({ op }: Visit): number => (op.shape.m ?? op.shape.rows ?? op.shape.queries) as number;
 
-/**
- * Where an operation's rows go among others.
- * @param within number of the first of them, of the run's tokens
- * @param slots how the cached rows are used, where tokens are evicted from them
- */
+/** Where rows go. @param within the first of the run's tokens @param slots where tokens are evicted */
 export const into = (
   visit: Visit,
   { cache, capacity, firstSequence, first }: Rowset,
@@ -52,10 +48,7 @@ export const into = (
   options: { capacity, chunk: countOf(visit), first: first + within, firstSequence, ...slots },
 });
 
-/**
- * Buffers of a step that are one in a prompt: queries, keys and values of a chunk, or gate and up; attention's output,
- * or the MLP's, or latents.
- */
+/** Buffers of a step that are one in a prompt: what is projected; and what attention or the MLP gives, or latents. */
 const SHARED: Readonly<Record<string, string>> = {
   'query key value': 'projections',
   'gate up': 'projections',
@@ -75,10 +68,7 @@ export interface PromptPlan {
 
 const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
-/**
- * @param counts tokens of each prompt; an empty one leaves its sequence alone
- * @param lengths tokens that each sequence has already
- */
+/** @param counts tokens of each prompt, 0: its sequence is left alone @param lengths tokens that each has already */
 export function planPrompts(
   c: Configuration,
   asked: { readonly method: WholePrompt; readonly chunkTokens: number },
@@ -119,11 +109,7 @@ export interface PromptSetting extends Setting, Pick<PromptExtent, 'rows' | 'cap
 export class PromptFrame extends Frame {
   private readonly slots: ReadonlyMap<Visit, number>;
 
-  /**
-   * @param sequence its number
-   * @param run its tokens, from those of the sequence before it
-   * @param visits the run's operations: which of the kept rows each of them works on
-   */
+  /** @param run its tokens, from those before it on @param visits its operations: which kept rows each has */
   constructor(
     override readonly setting: PromptSetting,
     caches: CacheMap,
@@ -160,11 +146,11 @@ export class PromptFrame extends Frame {
     return cachedBefore(this.c, this.run);
   }
 
-  firstRow(visit: Visit): number {
+  override firstRow(visit: Visit): number {
     return fromOf(visit);
   }
 
-  firstPosition(visit: Visit): number {
+  override firstPosition(visit: Visit): number {
     return this.before + fromOf(visit);
   }
 

@@ -16,9 +16,7 @@ export interface BufferRef {
   readonly index?: number;
   /** The part of the sequences that it is for, where each has a buffer. */
   readonly part?: number;
-  /**
-   * Where the binding begins, and how long it is, in words: the rest unless given; `planned`: what the launch asks for.
-   */
+  /** Where the binding begins, and its length, in words: the rest unless given; `planned`: what the launch asks for. */
   readonly offset?: number;
   readonly words?: number | 'planned';
 }
@@ -60,25 +58,27 @@ export type NormName =
   | 'core'
   | 'final';
 
+/** A layer of the core and a loop, whose weights of a codec an operation takes. */
+interface CodecPlace {
+  readonly layer: number;
+  readonly loop: number;
+}
+
 /** A matrix of a codec: rows of a loop, W_up of a whole latent, or a map of rotated latents. */
-export type CodecMatrixRef =
-  | {
-      readonly weights: 'down' | 'up-rows' | 'up-columns' | 'up-stacked';
-      readonly layer: number;
-      readonly loop: number;
-      readonly axis: Axis;
-    }
-  | { readonly weights: 'map'; readonly layer: number; readonly loop: number; readonly map: 'encode' | Axis };
+export type CodecMatrixRef = CodecPlace &
+  (
+    | { readonly weights: 'down' | 'up-rows' | 'up-columns' | 'up-stacked'; readonly axis: Axis }
+    | { readonly weights: 'map'; readonly map: 'encode' | Axis }
+  );
 
 /** Values that are added to a codec's rows; `restored-means`: what restored rows lack, of some loops end to end. */
 export type CodecVectorRef =
-  | { readonly weights: 'mean' | 'centre'; readonly layer: number; readonly loop: number; readonly axis: Axis }
-  | {
+  | (CodecPlace & { readonly weights: 'mean' | 'centre'; readonly axis: Axis })
+  | (Omit<CodecPlace, 'loop'> & {
       readonly weights: 'restored-means';
-      readonly layer: number;
       readonly loops: readonly number[];
       readonly axis: Axis;
-    };
+    });
 
 /** Weights as kernels read them. Layers are those of the core for a codec's, else those stored. */
 export type WeightRef =
@@ -143,6 +143,8 @@ export function placed({ op, place }: Visit): Place {
 
 /** The loop whose rows an operation works on. */
 export const loopOf = (visit: Visit): number => visit.op.loop ?? placed(visit).loop - (visit.op.loopsBack ?? 0);
+
+export const codecPlace = (visit: Visit): CodecPlace => ({ layer: placed(visit).layer, loop: loopOf(visit) });
 
 /** The name under which a buffer of the list is allocated. */
 export const labelOf = ({ buffer, index, part = 0 }: BufferRef): string =>

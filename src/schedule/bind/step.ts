@@ -2,13 +2,15 @@
 import type { Streams } from '../../codecs/codec.js';
 import type { Placement } from '../../../kernels/placement.js';
 import type { RunOptions, Span } from '../../../kernels/attention-options.js';
+import type { RopeOptions } from '../../../kernels/options.js';
+import { weighsTokens } from '../../eviction/policy.js';
 import { keepsState } from '../../geometry/geometry.js';
 import { queryWidth, readsFirstRows, recentTokens, spansFrom, type CachedTokens } from '../buffers.js';
 import { divideSpan, packedSpan, spanOf, type CacheMap, type CachePart } from '../cache-map.js';
 import { rankOf, type Axis, type Visit } from '../configuration.js';
 import { streamsIn } from '../facts.js';
 import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
-import { placed, type Bound, type BufferRef, type CacheRef, type CacheRole } from './refs.js';
+import { placed, type Bound, type BufferRef, type CacheRef, type CacheRole, type Ref } from './refs.js';
 
 export class StepFrame extends Frame {
   /** The largest cache of a sequence in the planned steps. */
@@ -22,14 +24,6 @@ export class StepFrame extends Frame {
 
   buffer(label: string, index?: number): BufferRef {
     return index === undefined ? { buffer: label } : { buffer: label, index };
-  }
-
-  firstRow(): number {
-    return 0;
-  }
-
-  firstPosition(): number {
-    return 0;
   }
 
   get lastRows(): Placement {
@@ -56,14 +50,14 @@ export class StepFrame extends Frame {
     return parts[part] ?? { index: 0, first: 0, count: this.batch };
   }
 
-  /** Queries from a part's first sequence on, which has `floats` of them: a second set lies behind those of all. */
-  queries({ first }: CachePart, floats: number): BufferRef {
-    return { ...this.buffer('queries'), offset: floats * first };
+  /** Queries from an operation's first sequence on, `floats` of each: a second set lies behind those of all. */
+  queries(visit: Visit, floats = this.headWords): BufferRef {
+    return { ...this.buffer('queries'), offset: floats * this.partOf(visit).first };
   }
 
-  /** Those cached tokens of each sequence of a part. */
-  spans({ first }: CachePart, tokens: CachedTokens): BufferRef {
-    return this.buffer(spansFrom(first, tokens));
+  /** Those cached tokens of each of an operation's sequences. */
+  spans(visit: Visit, tokens: CachedTokens): BufferRef {
+    return this.buffer(spansFrom(this.partOf(visit).first, tokens));
   }
 
   /** Cached rows of a place that attention reads. */
@@ -73,11 +67,17 @@ export class StepFrame extends Frame {
   }
 
   /**
-   * What every attention over cached tokens binds beside queries and rows. Split partials of a part have been merged
-   * before the next one writes its own.
+   * What attention over cached rows binds beside queries. Split partials of a part have been merged before the next one
+   * writes its own. Scores are kept for H2O only: without, the binding takes a buffer that is not touched.
    */
-  attends(part: CachePart, tokens: CachedTokens): Record<'partials' | 'spans' | 'scores', BufferRef> {
-    return { partials: this.partials, spans: this.spans(part, tokens), scores: this.scores(part) };
+  attends(visit: Visit, tokens: CachedTokens, keys: CacheRole, values: CacheRole): Record<string, Ref> {
+    return {
+      keys: this.cached(visit, keys, tokens),
+      values: this.cached(visit, values, tokens),
+      partials: this.partials,
+      spans: this.spans(visit, tokens),
+      scores: weighsTokens(this.c.eviction) ? this.scores(visit) : this.buffer('unused output'),
+    };
   }
 
   get partials(): BufferRef {
@@ -105,34 +105,38 @@ export class StepFrame extends Frame {
   /** The oldest exact tokens of a part's sequences are packed where a group of them is too many. */
   exactRows(visit: Visit, axis: Axis): ExactRows {
     const { tail } = streamsIn(this.c, placed(visit).block) as Streams;
-    const part = this.partOf(visit);
     const { capacity: slots } = this.caches.recentSlots;
     return {
-      options: { sequences: part.count, slots, full: tail.most + 1 },
-      binds: { spans: this.spans(part, 'packed'), rows: this.cacheOf(visit, axis) },
+      options: { sequences: this.partOf(visit).count, slots, full: tail.most + 1 },
+      binds: { spans: this.spans(visit, 'packed'), rows: this.cacheOf(visit, axis) },
     };
   }
 
   /** `set` 1 is that of StreamingLLM's sinks, at the place of the current token inside the cache. */
   rotateQueries(visit: Visit, set: 0 | 1 = 0): Bound {
-    const { heads, headDim } = this.c.geometry;
-    const target = { offset: set * this.batch * heads * headDim, stride: heads * headDim };
-    const rows = this.inPacked('queries');
-    return this.rotate(visit, rows, headDim, { target, targetHeads: heads }, this.positionsOf(set));
+    const { headDim } = this.c.geometry;
+    const target = { offset: set * this.batch * this.headWords, stride: this.headWords };
+    return this.rotateTo(visit, 'queries', headDim, target, set);
   }
 
   /** Beside the absorbed content queries. */
   rotateBranch(visit: Visit, set: 0 | 1 = 0): Bound {
-    const { heads } = this.c.geometry;
-    const width = queryWidth(this.c);
-    const offset = set * this.batch * heads * width + rankOf(this.c, 'key');
-    const target = { offset, stride: heads * width, head: width };
-    const rows = this.inPacked('branch');
-    return this.rotate(visit, rows, this.c.branch.width, { target, targetHeads: heads }, this.positionsOf(set));
+    const head = queryWidth(this.c);
+    const stride = this.c.geometry.heads * head;
+    const target = { offset: set * this.batch * stride + rankOf(this.c, 'key'), stride, head };
+    return this.rotateTo(visit, 'branch', this.c.branch.width, target, set);
   }
 
-  private positionsOf(set: 0 | 1): { positions: BufferRef } {
-    return { positions: this.buffer(set === 0 ? 'positions' : 'places') };
+  private rotateTo(
+    visit: Visit,
+    what: 'queries' | 'branch',
+    width: number,
+    target: RopeOptions['target'] & object,
+    set: 0 | 1,
+  ): Bound {
+    const positions = this.buffer(set === 0 ? 'positions' : 'places');
+    const more = { target, targetHeads: this.c.geometry.heads };
+    return this.rotate(visit, this.inPacked(what), width, more, { positions });
   }
 
   /** Floats of all heads of a token. */
@@ -141,7 +145,7 @@ export class StepFrame extends Frame {
   }
 
   /** Rows that are rebuilt for a part of the sequences. */
-  rebuiltRows(axis: Axis, part: number): BufferRef {
-    return { ...this.buffer(`rebuilt ${axis}s`), part };
+  rebuiltRows(axis: Axis, visit: Visit): BufferRef {
+    return { ...this.buffer(`rebuilt ${axis}s`), part: this.partOf(visit).index };
   }
 }

@@ -34,10 +34,7 @@ import {
 } from './pass.js';
 import { earlierBranch, keepOp, readBackOps, slotBefore } from './rows.js';
 
-/**
- * Attention of a chunk. Where rows before the run are in other buffers than its own, it is several calls. Where masses
- * are counted, it also writes the softmax statistics. @param pieces of latents before the run
- */
+/** Attention of a chunk, in several calls where earlier rows are in other buffers. @param pieces of latents there */
 export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piecesOf(p)): Op[] {
   const { c, block, run } = p;
   const own = keptRowType(c, p.captures);
@@ -51,29 +48,23 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
   const cached = cachedOps(p, chunk);
   if (!rotatesQueries(p)) return [besideOthers, ...cached];
   const [sinks, ...others] = cached;
+  const { headDim } = c.geometry;
   const shift = shiftOf(c, run.from);
-  const rows = p.batch * chunk.tokens;
+  const rope = (label: string, binds: Bind): Op => ropeOp(c, label, p.batch * chunk.tokens, headsOf(c), binds);
   const inside: Bind = (f, visit) =>
-    f.rotate(visit, f.inPacked('queries'), c.geometry.headDim, { positionOffset: f.firstPosition(visit) - shift });
+    f.rotate(visit, f.inPacked('queries'), headDim, { positionOffset: f.firstPosition(visit) - shift });
+  const onward = rotateShift(shift, (f) => f.inPacked('queries'), headDim);
   return [
-    ropeOp(c, 'rope-inside', rows, headsOf(c), inside),
+    rope('rope-inside', inside),
     // They are the first that the queries attend to.
     { ...(sinks as Op), label: 'attend-sinks', binds: attendCached(false) },
-    ropeOp(
-      c,
-      'rope-onward',
-      rows,
-      headsOf(c),
-      rotateShift(shift, (f) => f.inPacked('queries'), c.geometry.headDim),
-    ),
+    rope('rope-onward', onward),
     besideOthers,
     ...others,
   ];
 }
 
-/**
- * Attention over the shape's context, and the chunk itself where it is among the rows. @param keys of the rotary branch
- */
+/** Attention over the shape's context, and the chunk where it is among the rows. @param keys of the branch */
 function attention(
   f: PromptFrame,
   visit: Visit,
@@ -119,11 +110,7 @@ const rotateShift =
   (f: PromptFrame, visit: Visit) =>
     f.rotate(visit, of(f), width, { positionOffset: shift }, { positions: f.buffer('one position') });
 
-/**
- * StreamingLLM, once tokens were evicted: positions count inside the cache, so sinks are nearer. Where their keys are
- * cached rotated, queries are first rotated to their place in the cache and attend to the sinks, then they are rotated
- * to their positions for everything else.
- */
+/** StreamingLLM, once tokens were evicted: queries attend to sinks from their place inside the cache first. */
 export const rotatesQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'run'>): boolean =>
   shiftOf(c, run.from) > 0 && reindexes(c.eviction) && c.eviction.sinkTokens > 0 && !readsLatents(c, block);
 
@@ -163,9 +150,7 @@ function cachedOps(p: Pass, chunk: Chunk): Op[] {
   }));
 }
 
-/**
- * Stretches before the run whose rows are rebuilt from latents, a piece of at most a chunk of tokens after the other.
- */
+/** Stretches before the run whose rows are rebuilt from latents, in pieces of at most a chunk of tokens. */
 export function earlierOf(p: Pick<Pass, 'c' | 'block' | 'run' | 'slots'>): Chunk[] {
   if (!readsLatents(p.c, p.block) || weighsTokens(p.c.eviction)) return [];
   const { pinned, ring } = cachedRuns(p);
@@ -189,10 +174,7 @@ export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[]
   ].map((o) => withMore(o, { from }));
 }
 
-/**
- * Rotation of rebuilt keys, sinks to their place inside the cache. Branch keys are cached rotated by their positions:
- * only sinks' are moved.
- */
+/** Rotation of rebuilt keys, sinks to their place inside the cache; cached branch keys: sinks' alone. */
 function rotatedEarlier({ c, block, run }: Pass, from: number, rows: number): Op[] {
   const sink = reindexes(c.eviction) && from < c.eviction.sinkTokens;
   const shift = sink ? shiftOf(c, run.from) : 0;

@@ -4,7 +4,6 @@
  * one pass also loads it in stored form. Its H2O scores are loaded once. A piece is at most a chunk long.
  */
 import { countOf, fromOf, into, type PromptFrame } from '../bind/prompt.js';
-import { placed } from '../bind/refs.js';
 import { AXES, kvHeadsOf, NAME, type Visit } from '../configuration.js';
 import { branchKeyTime, branchWidth, evictingRows, owningTime, readsLatents } from '../facts.js';
 import { op, withMore, type Bind, type Op } from '../op.js';
@@ -41,20 +40,13 @@ export function prefixOps(p: Pass): Op[] {
         output: { offset: visit.part * f.setting.rows + fromOf(visit), stride: 1 },
       },
     },
-    binds: { cache: f.evicting('mass', placed(visit), f.partOf(visit)), rows: massOf(f, visit) },
+    binds: { cache: f.evicting('mass', visit), rows: massOf(f, visit) },
   });
-  const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => ({
-    ...op(
-      'load-mass-held',
-      'load',
-      'f32',
-      { rows: batch * tokens, heads: 1, width: 1, groupSize: 0 },
-      loadMass,
-      massTime(c, block),
-      evictingRows(c, block),
-    ),
-    from,
-  }));
+  const [time, each] = [massTime(c, block), evictingRows(c, block)];
+  const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => {
+    const shape = { rows: batch * tokens, heads: 1, width: 1, groupSize: 0 };
+    return { ...op('load-mass-held', 'load', 'f32', shape, loadMass, time, each), from };
+  });
   const most = pinned.reduce((sum, { tokens }) => sum + tokens, 0);
   const pieces = runs.flatMap((own) => chunksOf(own, p.chunkTokens));
   return [...masses, ...pieces.flatMap((piece) => pieceOps(p, piece, piece.from < most))];
@@ -106,7 +98,7 @@ function ropePinned({ c, block }: Pass, rows: number): Op {
     return {
       options: { ...f.rotary, ropeKept: { data: at, pooled, ...own } },
       binds: {
-        positions: f.evicting('positions', placed(visit), f.partOf(visit)),
+        positions: f.evicting('positions', visit),
         turns: f.buffer(`rotary table ${headDim}`),
         data,
       },

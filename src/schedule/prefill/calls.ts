@@ -24,7 +24,7 @@ import {
 } from './pass.js';
 import { forEachOp, timesOf } from '../expand.js';
 import { keptSlots, placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
-import type { Collective, Schedule } from '../schedule.js';
+import type { Collective } from '../schedule.js';
 
 /** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
 export const OPERATIONS_OF_A_SUBMISSION = 256;
@@ -68,24 +68,19 @@ export function forEachPrefillCall(
     operations += times;
     visit(call, times);
   };
+  const whole = (chunk: number): readonly Collective[] => {
+    const listed = prefillSchedule(c, promptTokens, 1, chunk, method);
+    forEachOp(c, listed, visited);
+    return listed.collectives;
+  };
   // Loops of packed rows run on different tokens: they are listed whole, in larger chunks where there are very many.
-  const packedChunks = Math.max(chunkTokens, Math.ceil(promptTokens / MOST_PLACES));
   const collectives = isPacked(c.codec)
-    ? visitAll(c, prefillSchedule(c, promptTokens, 1, packedChunks, method), visited)
+    ? whole(Math.max(chunkTokens, Math.ceil(promptTokens / MOST_PLACES)))
     : promptTokens <= FEW_CHUNKS * Math.min(chunkTokens, runTokens)
-      ? visitAll(c, prefillSchedule(c, promptTokens, 1, chunkTokens, method), visited)
+      ? whole(chunkTokens)
       : visitKinds(c, runs, { chunkTokens, method }, visited);
   const runCount = runs.reduce((sum, { count }) => sum + count, 0);
   return { collectives, submissions: Math.max(runCount, Math.ceil(operations / OPERATIONS_OF_A_SUBMISSION)) };
-}
-
-function visitAll(
-  c: Configuration,
-  s: Schedule,
-  visit: (call: KernelCall, times: number) => void,
-): readonly Collective[] {
-  forEachOp(c, s, visit);
-  return s.collectives;
 }
 
 /** Neighbouring runs with the same list of operations, each after the one before it. */
@@ -94,9 +89,7 @@ interface EqualRuns {
   readonly run: Chunk;
   readonly count: number;
   readonly ends: boolean;
-  /**
-   * The facts of a run's position that change its list of operations, beside its distance from the prompt's beginning.
-   */
+  /** What of a run's position changes its list of operations, beside its distance from the prompt's beginning. */
   readonly standing: string;
 }
 
@@ -220,21 +213,13 @@ class Placed {
   ) {}
 
   add(run: Chunk, chunk: Chunk, times: number): void {
-    const { c, how } = this;
-    const captures = capturesOf(c, how.method);
+    const { c } = this;
+    const { chunkTokens, method } = this.how;
+    const common = { c, run, batch: 1, slots: keptSlots(c), chunkTokens, captures: capturesOf(c, method) };
     const shifted = shiftOf(c, run.from) > 0;
     for (const pass2 of takesTwoPasses(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
-        const p: Pass = {
-          c,
-          block,
-          run,
-          batch: 1,
-          slots: keptSlots(c),
-          pass2,
-          chunkTokens: how.chunkTokens,
-          captures,
-        };
+        const p: Pass = { ...common, block, pass2 };
         const kind = `${pass2} ${block.name} ${chunk.tokens}`;
         // A chunk's own operations depend on the run before it where it reads rows there, or evicts.
         const standing = weighsTokens(c.eviction)
@@ -244,13 +229,9 @@ class Placed {
             : run.from;
         this.list(`${kind} ${standing} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
         for (const [stretch, held] of earlierOf(p).entries()) {
-          for (const { chunk: piece, count } of equalChunks(held, how.chunkTokens)) {
-            this.list(
-              `${kind} ${stretch} ${shifted} piece ${piece.tokens}`,
-              block,
-              () => rebuiltOps(p, chunk, piece),
-              times * count,
-            );
+          for (const { chunk: piece, count } of equalChunks(held, chunkTokens)) {
+            const alike = `${kind} ${stretch} ${shifted} piece ${piece.tokens}`;
+            this.list(alike, block, () => rebuiltOps(p, chunk, piece), times * count);
           }
         }
       }

@@ -52,10 +52,9 @@ export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]
           kind: 'stack',
           block,
           loopStart: [],
-          layer: over(chunks, (chunk) => [
-            ...encodeCaptures({ ...of, block }, chunk),
-            ...reconstructAll({ ...of, block }, chunk),
-          ]),
+          layer: over(chunks, (chunk) =>
+            [encodeCaptures, reconstructAll].flatMap((ops) => ops({ ...of, block }, chunk)),
+          ),
           loopEnd: [],
         }))
     : [];

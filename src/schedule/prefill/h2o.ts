@@ -16,6 +16,7 @@ import {
   kvHeadsOf,
   storageOf,
   type Configuration,
+  type Place,
   type Visit,
   type When,
 } from '../configuration.js';
@@ -32,9 +33,7 @@ export const weighs = ({ c, pass2 }: Pick<Pass, 'c' | 'pass2'>): boolean =>
 const poolsLoops = (c: Configuration, block: LayerBlock): boolean =>
   block.loops > 1 && !pathSpec(c.path).restores && closingTime(c, block) === 'last-loop';
 
-/**
- * Index of a layer's H2O scores among the run's. Where loops share them, a layer keeps its own until its last loop.
- */
+/** Index of a layer's H2O scores among the run's: a layer has its own until its last loop where loops share them. */
 const massNumber = (c: Configuration, block: LayerBlock, layer: number): number => (poolsLoops(c, block) ? layer : 0);
 
 /** Evicting rows of each buffer of the run's H2O scores. */
@@ -49,10 +48,7 @@ export function massRows(c: Configuration): number[] {
 }
 
 /** True at the first layer and loop that adds to shared H2O scores. */
-function beginsMass(
-  c: Configuration,
-  { block, layer, loop }: { readonly block: LayerBlock; readonly layer: number; readonly loop: number },
-): boolean {
+function beginsMass(c: Configuration, { block, layer, loop }: Place): boolean {
   const shared = block.name === 'core' ? (c.codec.shareLayers ?? 1) : 1;
   return layer % shared === 0 && (loop === 0 || !poolsLoops(c, block));
 }
@@ -107,28 +103,19 @@ export function promptEvictOps(p: Pass): Op[] {
   const rows = evictingRows(c, block);
   const held = cachedBefore(c, run);
   const binds: Bind = (f: PromptFrame, visit: Visit) => {
-    const [place, part] = [placed(visit), f.partOf(visit)];
-    const caches = evictedRows(f, place);
+    const caches = evictedRows(f, placed(visit));
     const runs = caches.map(({ name }) => f.runRows(name, visit));
     const { capacity, pinned, ring, heavy } = f.caches.slots;
-    const options = {
-      capacity,
-      pinned,
-      ring,
-      heavy,
-      caches,
-      firstRow: f.firstEvicting(visit),
-      room: f.setting.rows,
-      runCapacity: runs[0]?.capacity as number,
-    };
+    const own = { firstRow: f.firstEvicting(visit), room: f.setting.rows, runCapacity: runs[0]?.capacity as number };
+    const options = { capacity, pinned, ring, heavy, caches, ...own };
     return {
       options: held > 0 ? { evictChunk: { ...options, position: f.before } } : { evictPrefill: options },
       binds: {
         runMass: massOf(f, visit),
-        mass: f.evicting('mass', place, part),
-        positions: f.evicting('positions', place, part),
+        mass: f.evicting('mass', visit),
+        positions: f.evicting('positions', visit),
         // A step's scores, which has one a slot and query head.
-        ...(held > 0 ? { sources: f.scores(part) } : {}),
+        ...(held > 0 ? { sources: f.scores(visit) } : {}),
         ...Object.fromEntries(
           caches.flatMap(({ name }, i) => [
             [runOf(name), (runs[i] as Rowset).cache],

@@ -1,7 +1,4 @@
-/**
- * Eviction by position (StreamingLLM): the run's kept tokens are written to the cache, layer by layer, after the last
- * read of the rows that they replace.
- */
+/** Eviction by position (StreamingLLM): kept tokens are written after the last read of the rows that they replace. */
 import { takesTwoPasses } from '../../codecs/registry.js';
 import { weighsTokens } from '../../eviction/policy.js';
 import { fromOf, into, type PromptFrame } from '../bind/prompt.js';

@@ -26,11 +26,7 @@ export function prefillRowType(c: Pick<Configuration, 'codec' | 'choice'>): 'f16
   return storage === 'f32' || storage === 'f8' ? storage : 'f16';
 }
 
-/**
- * True where attention of a prompt reads exact rows that are kept for one (layer, loop). Elsewhere it reads the cache.
- * It cannot read latents, quantised rows or rows of the last loop alone there, nor a cache from which tokens are
- * evicted.
- */
+/** True where prompts attend to rows kept for a (layer, loop), as the cache has latents, codes, or fewer rows. */
 export const keepsRows = (c: Configuration): boolean =>
   c.eviction !== null ||
   isLatent(c.codec) ||
@@ -50,22 +46,14 @@ export const chunksOf = ({ from, tokens }: Chunk, each: number): Chunk[] =>
     tokens: Math.min(each, tokens - i * each),
   }));
 
-/**
- * Kinds that keep the rows of every layer and loop that pass 1 attends to, and encode latents from these; see
- * prefill-captured.ts.
- */
+/** Kinds that keep the rows that pass 1 attends to, and encode latents from these (captured.ts). */
 export const CAPTURING_KINDS = ['one-shot', 'by-layer'] as const;
 export type CapturingKind = (typeof CAPTURING_KINDS)[number];
 
-/**
- * How prompts are prefilled: in runs of a chunk each (`chunked`), or in one run, whose latents are accumulated or
- * encoded from captures.
- */
+/** How prompts are prefilled: a run a chunk, or one run, with latents accumulated or encoded from captures. */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
-/**
- * How a prompt is taken: tokens that are worked on at once, and tokens of a run, which go through both passes together.
- */
+/** How a prompt is taken: tokens worked on at once, and tokens of a run, which go through both passes together. */
 export interface Taken {
   readonly method: WholePrompt;
   readonly chunkTokens: number;
@@ -84,10 +72,7 @@ export function takenAs(c: Configuration, method: WholePrompt, chunkTokens: numb
   return { method, chunkTokens, runTokens: method === 'chunked' ? chunkTokens : Infinity };
 }
 
-/**
- * What a run captures for its latents, unless they are accumulated. Rows of loops that are stored together wait as
- * captures, whatever the method.
- */
+/** What a run captures for its latents, unless they are accumulated, or for loops that are stored together. */
 export const capturesOf = (c: Pick<Configuration, 'codec'>, method: WholePrompt): CapturingKind | undefined =>
   isAnchored(c.codec)
     ? 'by-layer'
@@ -170,9 +155,7 @@ export function cachedRuns({ c, run, slots }: Pick<Pass, 'c' | 'run' | 'slots'>)
   };
 }
 
-/**
- * H2O: number of cached tokens whose rows are loaded before those of a run; it attends to them and chooses from them.
- */
+/** H2O: cached tokens whose rows are loaded before those of a run; it attends to them and chooses from them. */
 export const cachedBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number =>
   weighsTokens(c.eviction) ? keptTokens(c.eviction, run.from) : 0;
 
@@ -180,18 +163,11 @@ export const cachedBefore = (c: Configuration, run: Pick<Chunk, 'from'>): number
 export const rowsOfRuns = (c: Configuration, runs: readonly Chunk[]): number =>
   runs.reduce((most, run) => Math.max(most, cachedBefore(c, run) + run.tokens), 0);
 
-/**
- * True where rows of a run are kept in a cache of their own until both passes are over. Pass 2 attends to the stored
- * form of every token of the run, and to the tokens before the run, some of which the cache then loses. Means over the
- * loops, too, are in no buffer that attention reads.
- */
+/** True where a run's rows are kept in a cache of their own until both passes, which read them, are over. */
 export const setsRowsAside = (c: Configuration): boolean =>
   c.eviction !== null && (takesTwoPasses(c.codec) || averagesLoops(c.codec));
 
-/**
- * True where a run's rows must be stored before it is known which stay, and no buffer holds their stored form: those of
- * one layer and loop are then written beside the cache.
- */
+/** True where a run's rows are stored beside the cache until it is known which stay (quantised rows, H2O). */
 export const storesRun = (c: Configuration): boolean =>
   weighsTokens(c.eviction) && !setsRowsAside(c) && isQuantised(storageOf(c));
 

@@ -51,24 +51,9 @@ import { APPEND_ROWS, appendOp, encodeOps, hybridAppendOps, meanOps, rotateOps }
 import { exchanges, type Schedule, type Stage } from '../schedule.js';
 import { packPromptOps, promptLoops, scoreRowsOps } from '../streams.js';
 
-export {
-  capturesOf,
-  CAPTURING_KINDS,
-  keptRowType,
-  PREFILL_CHUNK_TOKENS,
-  rowsOfRuns,
-  runsOf,
-  setsRowsAside,
-  takenAs,
-  type CapturingKind,
-  type Chunk,
-  type WholePrompt,
-} from './pass.js';
+export * from './pass.js';
 
-/**
- * Lists the operations that prefill `batch` prompts of `promptTokens` each (both ≥ 1). Where tokens are
- * evicted, a run's rows join the cache when all have attended to what it held before.
- */
+/** Operations that prefill `batch` prompts of `promptTokens` tokens each (both ≥ 1). */
 export function prefillSchedule(
   c: Configuration,
   promptTokens: number,
@@ -99,10 +84,7 @@ export interface RunOptions {
 /** Tokens of a cached row that has room for what is kept. */
 export const keptSlots = (c: Configuration): number => allocatedTokens(c.eviction, Infinity);
 
-/**
- * Lists the operations of one run of tokens, whose positions follow those that the caches hold. A run after others is a
- * chunk.
- */
+/** The operations of one run, whose positions follow those that the caches hold. A run after others is a chunk. */
 export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
   const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
   const { slots = keptSlots(c), choice = 'greedy' } = of;
@@ -119,10 +101,7 @@ export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Sched
   };
 }
 
-/**
- * Attention of a chunk, the mass that it gives, and its rows that join the cache: the operations that depend on a
- * chunk's position in its prompt.
- */
+/** Operations that depend on a chunk's position: attention, the mass that it gives, its rows that join the cache. */
 export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[] => [
   ...recentOps(p, chunk),
   ...prefixOps(p),
@@ -132,10 +111,7 @@ export const placedOps = (p: Pass, chunk: Chunk, pieces: readonly Chunk[]): Op[]
   ...(evictsBehind(p) ? promptEvictOps(p) : []),
 ];
 
-/**
- * True where the tokens that stay are also chosen among cached ones, so that the operations depend on the run's
- * position. Such a run is a chunk.
- */
+/** True where the tokens that stay are also chosen among cached ones, which depends on the run's position. */
 const evictsBehind = ({ c, run }: Pass): boolean => cachedBefore(c, run) > 0;
 
 /** One pass of the network, without its head. */
@@ -166,10 +142,7 @@ function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] 
   return stages;
 }
 
-/**
- * Chosen tokens of a prompt, as chunks that attend to as many rows as these do on average: they lie anywhere in it, and
- * attend to all before them.
- */
+/** Chosen tokens lie anywhere in a prompt: as chunks that attend to as many rows as these on average. */
 const selectedChunks = (prompt: number, tokens: number, chunkTokens: number): Chunk[] =>
   chunksOf({ from: Math.floor((prompt - tokens) / 2), tokens }, chunkTokens);
 

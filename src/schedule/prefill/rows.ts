@@ -4,7 +4,7 @@
  */
 import { pathSpec } from '../../codecs/paths.js';
 import { countOf, fromOf, into, type PromptFrame, type Rowset } from '../bind/prompt.js';
-import { loopOf, placed, type Bound, type CacheRole, type Placed, type WeightRef } from '../bind/refs.js';
+import { codecPlace, loopOf, placed, type Bound, type CacheRole, type Placed, type WeightRef } from '../bind/refs.js';
 import { slotOf } from '../cache-map.js';
 import {
   AXES,
@@ -51,10 +51,7 @@ export function cachedShape(c: Configuration, block: Pass['block'], what: Cached
 export const roleOf = (c: Configuration, block: Pass['block'], what: Cached): CacheRole =>
   what !== 'rotary-key' && readsLatents(c, block) ? `${what}-latent` : what;
 
-/**
- * Keeping of rows of full width as attention reads them, in memory of their own. Rebuilt rows of tokens before the run
- * overwrite its own, to which attention has been computed.
- */
+/** Keeps rows of full width as attention reads them, apart. Rebuilt rows of earlier tokens overwrite the run's own. */
 export function keepOp(
   { c, captures }: Pick<Pass, 'c' | 'captures'>,
   axis: Axis,
@@ -68,9 +65,14 @@ export function keepOp(
     const to = whose === 'earlier' ? into(visit, own, 0) : into(visit, whose === 'held' ? { ...own, first: 0 } : own);
     return append(f, to, f.projected(axis));
   };
-  const shape = { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 };
-  return op(label, 'append', keptRowType(c, captures), shape, binds, when);
+  return op(label, 'append', keptRowType(c, captures), keptShape(c, rows), binds, when);
 }
+const keptShape = (c: Configuration, rows: number) => ({
+  rows,
+  heads: kvHeadsOf(c),
+  width: c.geometry.headDim,
+  groupSize: 0,
+});
 
 /** Cached rows from a slot on, as floats. */
 export const load = (
@@ -89,11 +91,8 @@ export const loadKept = (
   label: string,
   rows: number,
   binds: Bind,
-  when: When = 'always',
-): Op => {
-  const shape = { rows, heads: kvHeadsOf(c), width: c.geometry.headDim, groupSize: 0 };
-  return op(label, 'load', keptRowType(c, captures), shape, binds, when);
-};
+  when?: When,
+): Op => op(label, 'load', keptRowType(c, captures), keptShape(c, rows), binds, when);
 
 /** Slot of a token before the run. A piece of them has neighbouring slots. */
 export const slotBefore = (f: PromptFrame, visit: Visit): number => slotOf(f.caches.slots, fromOf(visit));
@@ -108,10 +107,7 @@ export const earlierBranch = (f: PromptFrame): Placed => ({
   at: { offset: 0, stride: f.branchHeads * f.c.branch.width },
 });
 
-/**
- * Where rows go that are read from the cache: latents where attention's output will be, rows of full width over the
- * chunk's own, branch keys of the cached prefix before those of the run.
- */
+/** Where rows read from the cache go: latents to attention's output, full-width rows over the chunk's own. */
 export function loadedTo(f: PromptFrame, visit: Visit, what: Cached, whose: Whose = 'own'): Placed {
   if (what === 'rotary-key')
     return whose === 'earlier' ? earlierBranch(f) : f.branchKeys(visit, whose === 'held' ? fromOf(visit) : undefined);
@@ -129,11 +125,13 @@ export function loadOp(
 ): Op {
   const role = roleOf(c, block, what);
   const binds: Bind = (f: PromptFrame, visit: Visit) => {
-    const to = loadedTo(f, visit, what, whose);
-    if (whose === 'earlier') return load(visit, f.inCache(role, visit), slotBefore(f, visit), to);
-    if (whose === 'held') return load(visit, f.inCache(role, visit), slotHeld(f, fromOf(visit)), to);
-    const own = f.ownRows(role, visit, loopOf(visit));
-    return load(visit, own, own.first + fromOf(visit), to);
+    const from = whose === 'own' ? f.ownRows(role, visit, loopOf(visit)) : f.inCache(role, visit);
+    const slot = {
+      own: () => from.first + fromOf(visit),
+      earlier: () => slotBefore(f, visit),
+      held: () => slotHeld(f, fromOf(visit)),
+    }[whose]();
+    return load(visit, from, slot, loadedTo(f, visit, what, whose));
   };
   const shape = { rows, ...cachedShape(c, block, what), groupSize: groupSizeOf(c) };
   return op(named(`load-${NAME[what]}`, whose), 'load', storageOf(c), shape, binds, when);
@@ -147,8 +145,7 @@ export function reconstructOps(c: Configuration, axis: Axis, rows: number, whose
   const byRow = axis === 'key' || c.materialised;
   const product: Bind = (f: PromptFrame, visit: Visit) => {
     const { rows, at } = f.projected(axis);
-    const { layer } = placed(visit);
-    const weights: WeightRef = { weights: byRow ? 'up-rows' : 'up-columns', layer, loop: loopOf(visit), axis };
+    const weights: WeightRef = { weights: byRow ? 'up-rows' : 'up-columns', ...codecPlace(visit), axis };
     const x = { row: f.latentRow(axis), group: latentsOf(c) === 1 ? 0 : rankOf(c, axis) };
     const y = { offset: at.offset, row: at.stride, group: headDim };
     return {
@@ -158,7 +155,7 @@ export function reconstructOps(c: Configuration, axis: Axis, rows: number, whose
   };
   const mean: Bind = (f, visit) => {
     const { rows, at } = f.projected(axis);
-    const input: WeightRef = { weights: 'mean', layer: placed(visit).layer, loop: loopOf(visit), axis };
+    const input: WeightRef = { weights: 'mean', ...codecPlace(visit), axis };
     return { options: { placement: { input: SAME_ROW, output: at } }, binds: { input, target: rows } };
   };
   const label = (what: string): string => named(`${what}-${NAME[axis]}`, whose);
@@ -168,10 +165,7 @@ export function reconstructOps(c: Configuration, axis: Axis, rows: number, whose
   ];
 }
 
-/**
- * Rows of the cache as attention reads them: latents reconstructed in one loop, or rows of full width as they are.
- * @param branchTime of keys of the rotary branch
- */
+/** Rows of the cache as attention reads them: latents reconstructed in one loop. @param branchTime of branch keys */
 export function readBackOps(p: Pass, rows: number, branchTime: When = branchKeyTime(p.c), whose: Whose = 'own'): Op[] {
   const { c, block } = p;
   const branchKeys = branchWidth(c, block) > 0 ? [loadOp(p, 'rotary-key', rows, branchTime, whose)] : [];
