@@ -246,3 +246,13 @@ export const bundle = (): Promise<Program> =>
   });
 
 export const read = (path: string): string => readFileSync(path, 'utf8');
+
+/** Words of a line, as a list of arguments or of names. */
+export const words = (line: string): string[] => line.split(' ');
+
+/** Wrong input, and what is said of it. */
+export function expectRefused(o: Outcome, message: string | RegExp): void {
+  expectBadInput(o);
+  if (typeof message === 'string') expect(o.err).toContain(message);
+  else expect(o.err).toMatch(message);
+}
