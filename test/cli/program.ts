@@ -119,9 +119,9 @@ export const OURO_CONFIG = JSON.stringify({
 /** A folder for a test's files, removed by `remove`. */
 export function scratch(): {
   readonly path: string;
-  file(name: string, content: string | Buffer): string;
-  removeFile(name: string): void;
-  remove(): void;
+  readonly file: (name: string, content: string | Buffer) => string;
+  readonly removeFile: (name: string) => void;
+  readonly remove: () => void;
 } {
   const path = mkdtempSync(join(tmpdir(), 'lla-sim-test-'));
   return {
