@@ -70,7 +70,7 @@ export function expectBadInput(o: Outcome): void {
   expect(o.err.length).toBeLessThan(1200);
 }
 
-/** As its schema says (NaN and infinity print as null), no negative number anywhere in a report; intervals in order. */
+/** As its schema says (NaN and infinity print as null), no negative number anywhere in a report; intervals in order, ids once. */
 export function expectSoundJson(text: string): Record<string, unknown> {
   const report = JSON.parse(text) as Record<string, unknown>;
   const walk = (value: unknown, path: string): void => {
@@ -87,6 +87,8 @@ export function expectSoundJson(text: string): Record<string, unknown> {
     for (const [key, inner] of Object.entries(o)) walk(inner, `${path}.${Array.isArray(value) ? `[${key}]` : key}`);
   };
   walk(report, '');
+  const ids = ((report['plans'] ?? []) as { id: string }[]).map((p) => p.id);
+  if (new Set(ids).size < ids.length) throw new Error(`two plans have one id among ${ids.join(', ')}`);
   return report;
 }
 

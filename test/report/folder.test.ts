@@ -15,7 +15,7 @@ import { shownDecode } from '../../src/plan/words/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
 import { formatCount, formatNumber } from '../../src/numbers/units.js';
-import { bundle, pageProgram, plan, ROOT, scratch, words, type Outcome, type Program } from '../cli/program.js';
+import { bundle, type Outcome, pageProgram, plan, type Program, ROOT, scratch, words } from '../cli/program.js';
 import { blank, filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
 describe.each(SCENARIOS)('%s', (name) => {
