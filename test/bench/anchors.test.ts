@@ -10,8 +10,8 @@ import { forEachOp } from '../../src/schedule/expand.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { stepGrid } from '../../src/validate/grid.js';
+import { SEED as seed } from '../gpu/random.js';
 
-const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const random = randomFrom(seed);
 const geometry = validationModel(true, null);
 const common = { targetWorkgroups: 528, bindingBytes: 2 ** 27 };
@@ -20,8 +20,10 @@ const anchors = anchorCalls(geometry, software);
 const idOf = (c: Pick<Anchor, 'kernel' | 'variant'>): string => `${c.kernel} ${c.variant}`;
 
 describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
+  const keyOf = (c: Anchor): string => `${idOf(c)} ${JSON.stringify(c.shape)}`;
+
   test('each shape is there once, of every storage and eviction that the planner lists', () => {
-    const keys = anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`);
+    const keys = anchors.map(keyOf);
     expect(new Set(keys).size).toBe(keys.length);
     const kinds = new Set(anchors.map(idOf));
     for (const kind of [
@@ -43,8 +45,7 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
 
   test('what validate runs has calls of its own only where the first few calls have them', () => {
     const some = { ...software, steps: software.steps.filter((_, i) => i % 5 === 0) };
-    const keysOf = (calls: readonly Anchor[]): Set<string> =>
-      new Set(calls.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
+    const keysOf = (calls: readonly Anchor[]): Set<string> => new Set(calls.map(keyOf));
     const [own, whole] = [keysOf(firstCalls(geometry, some)), keysOf(anchorCalls(findPreset('ouro-1.4b'), some))];
     // The whole model's embedding is divided by a binding, this one's is not: so it has shapes of its own, for prompts
     // too.
@@ -77,8 +78,8 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     for (const call of alone.filter((c) => c.kernel === 'matmul')) expect(call.shape['m']).toBeLessThanOrEqual(512);
     const contexts = alone.filter((c) => c.kernel === 'attend_prefill').map((c) => c.shape['context'] as number);
     expect(Math.max(...contexts)).toBe(2048 - 128);
-    const known = new Set(anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
-    for (const call of alone) expect(known).toContain(`${idOf(call)} ${JSON.stringify(call.shape)}`);
+    const known = new Set(anchors.map(keyOf));
+    for (const call of alone) expect(known).toContain(keyOf(call));
   });
 
   test('steps that validate draws lie inside the shapes, kernel by kernel', () => {
@@ -93,13 +94,14 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     }
     const outside = new Set<string>();
     let [known, all] = [0, 0];
-    const keys = new Set(anchors.map((c) => `${idOf(c)} ${JSON.stringify(c.shape)}`));
+    const keys = new Set(anchors.map(keyOf));
+    const { bindingBytes } = common;
     for (const { c, batch, contextTokens } of stepGrid({
       geometry,
       software: true,
       quick: false,
       seed,
-      bindingBytes: common.bindingBytes,
+      bindingBytes,
     })) {
       forEachOp(c, schedule(c, batch, contextTokens), ({ kernel, variant, shape }) => {
         const id = idOf({ kernel, variant });

@@ -8,6 +8,7 @@ import { Process } from '../../src/cost/process.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import type { Shape } from '../../kernels/spec.js';
 import { SEED, randomOf } from '../gpu/random.js';
+import { trackOf } from './made-up.js';
 
 const REACH = { floorSeconds: 1e-5, bytesPerSecond: 1e10, operationsPerSecond: 4e10 };
 const NORM = { kernel: 'rmsnorm', variant: 'norm' } as const;
@@ -59,18 +60,11 @@ test('it lies amid the shares, and not where one was measured', () => {
   expect(pick([], [0, 0, 0, 0, 0])).toBeGreaterThanOrEqual(0);
 });
 
-const trackOf = (variant: string, share: number): Track => ({
-  kernel: 'rmsnorm',
-  variant,
-  entry: { kernel: 'rmsnorm', sourceHash: 'x', samples: [], gaps: [], predictors: {} },
-  candidates: rows([1, 16, 256], [share, share, share]),
-  later: [],
-  resumed: [],
-  visitSeconds: [],
-});
+const normsOf = (variant: string, share: number): Track =>
+  trackOf('rmsnorm', variant, rows([1, 16, 256], [share, share, share]));
 
 test('of kernels the one that lowers steps’ variance most for its time; after others’ first point', () => {
-  const [heavy, light] = [trackOf('norm', 10), trackOf('add', 1)];
+  const [heavy, light] = [normsOf('norm', 10), normsOf('add', 1)];
   const tracks = [light, heavy];
   const measure = (track: Track, index: number, seconds: number): void => {
     const [candidate] = track.candidates.splice(index, 1);

@@ -6,6 +6,7 @@ import type { Track } from '../../src/bench/calibrate/visits.js';
 import { pipelineKey, type Device } from '../../src/gpu/device.js';
 import type { Step } from '../../kernels/host/plan.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
+import { trackOf } from './made-up.js';
 
 /** Tracks of the first calls. */
 function tracksOf(): Track[] {
@@ -13,15 +14,7 @@ function tracksOf(): Track[] {
   const tracks = new Map<string, Track>();
   for (const { kernel, variant, shape, share } of firstCalls(validationModel(true, null), range)) {
     const id = `${kernel} ${variant}`;
-    const track: Track = tracks.get(id) ?? {
-      kernel,
-      variant,
-      entry: { kernel, sourceHash: 'x', samples: [], gaps: [], predictors: {} },
-      candidates: [],
-      later: [],
-      resumed: [],
-      visitSeconds: [],
-    };
+    const track = tracks.get(id) ?? trackOf(kernel, variant);
     tracks.set(id, track);
     track.candidates.push({ shape, share });
   }

@@ -4,8 +4,7 @@ import { interleave, ratioOf, sumOf } from '../../src/bench/rounds.js';
 import { CASE_GROUPS, groupOf, rooflineCases } from '../../src/bench/regression/cases.js';
 import { pathRatios } from '../../src/bench/regression/roofline.js';
 import { randomFrom } from '../../src/numbers/random.js';
-
-const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
+import { SEED as seed } from '../gpu/random.js';
 
 describe(`in turn (LLA_SIM_SEED=${seed})`, () => {
   test('every round has each once, half of them backwards, and a linear drift cancels', async () => {

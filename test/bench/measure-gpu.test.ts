@@ -9,8 +9,8 @@ import { bench } from '../../src/bench/regression/bench.js';
 import { tune } from '../../src/bench/calibrate/tune.js';
 import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
 import { describeGpu } from '../gpu/device.js';
+import { SEED as seed } from '../gpu/random.js';
 
-const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const CALLS = [1, 4, 16].map((rows) => ({ kernel: 'swiglu', variant: 'f32', shape: { rows, width: 5632 } }) as const);
 /** Short, but beyond what the ceilings take. */
 const BUDGET = 5;

@@ -15,7 +15,7 @@ import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.j
 import { bench } from '../../src/bench/regression/bench.js';
 import type { BenchReport, BenchResult } from '../../src/bench/regression/report.js';
 import { resolveAgainst } from '../../src/bench/regression/versions.js';
-import { compile, ROOT, type Outcome } from '../cli/program.js';
+import { compile, ROOT, words, type Outcome } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 
 const work = mkdtempSync(join(tmpdir(), 'lla-sim-bench-'));
@@ -48,6 +48,11 @@ const CALL = { kernel: 'swiglu', variant: 'f32', shape: { rows: 8, width: 5632 }
 
 describeGpu('bench --against', (device) => {
   let measured: BenchReport | undefined;
+  /** What comparisons have in common, beside the ceilings of the first report, which take seconds to measure. */
+  const common = (seconds = 60) => {
+    const { ceilings, clock } = measured as BenchReport;
+    return { clock, submitSeconds: 0, ceilings, threshold: 0.05, budget: ticking(seconds), seed: 1, all: false };
+  };
   const reportOn = async (folder: string): Promise<BenchReport> =>
     (measured = await bench(device, {
       against: resolveAgainst(folder),
@@ -58,21 +63,9 @@ describeGpu('bench --against', (device) => {
       seed: 1,
       all: false,
     }));
-  /** Beside the ceilings of the first report, which take seconds to measure. */
   const against = async (folder: string): Promise<BenchResult | undefined> => {
-    const { ceilings, clock } = measured as BenchReport;
-    const [result] = await compareVersions(device, {
-      calls: [CALL],
-      before: resolveAgainst(folder).sources,
-      clock,
-      submitSeconds: 0,
-      ceilings,
-      threshold: 0.05,
-      budget: ticking(60),
-      seed: 1,
-      all: false,
-    });
-    return result;
+    const before = resolveAgainst(folder).sources;
+    return (await compareVersions(device, { ...common(), calls: [CALL], before }))[0];
   };
 
   test('a constant that nothing uses is measured, and does not alarm; the same code is not measured', async () => {
@@ -105,7 +98,6 @@ describeGpu('bench --against', (device) => {
   });
 
   test('a code that changed under the hash of another is wrong', async () => {
-    const { ceilings, clock } = measured as BenchReport;
     // To the hash the storages look alike, so that it takes one of them only.
     const version = (id: string, q8: string): SourceSet => ({
       id,
@@ -116,18 +108,7 @@ describeGpu('bench --against', (device) => {
     const attend = representativeCalls(true).find((c) => c.kernel === 'attend') as KernelCall;
     const call = { ...attend, variant: 'q8' };
     const statesOf = async (q8: string): Promise<unknown> =>
-      compareVersions(device, {
-        calls: [call],
-        before: version('before', ''),
-        now: version('now', q8),
-        clock,
-        submitSeconds: 0,
-        ceilings,
-        threshold: 0.05,
-        budget: ticking(60),
-        seed: 1,
-        all: false,
-      });
+      compareVersions(device, { ...common(), calls: [call], before: version('before', ''), now: version('now', q8) });
     expect(await statesOf('const nobody_uses_it = 1u;\n')).toMatchObject([
       { state: 'wrong', reason: expect.stringMatching(/its hash did not/) as string },
     ]);
@@ -135,22 +116,11 @@ describeGpu('bench --against', (device) => {
   });
 
   test('without time a call is checked and not timed; others are not reached unless all are to be', async () => {
-    const { ceilings, clock } = measured as BenchReport;
-    const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> =>
-      (
-        await compareVersions(device, {
-          calls: [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }],
-          before: resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources,
-          clock,
-          submitSeconds: 0,
-          ceilings,
-          threshold: 0.05,
-          budget: ticking(1),
-          seed: 1,
-          all: false,
-          ...more,
-        })
-      ).map((r) => r.state);
+    const statesOf = async (more: Partial<CompareOptions>): Promise<string[]> => {
+      const before = resolveAgainst(folderOf((t) => `${t}const nobody_uses_it = 2u;\n`)).sources;
+      const calls = [CALL, { ...CALL, shape: { rows: 4, width: 5632 } }];
+      return (await compareVersions(device, { ...common(1), calls, before, ...more })).map((r) => r.state);
+    };
     expect(await statesOf({})).toEqual(['checked', 'not-reached']);
     expect(await statesOf({ checkAll: true })).toEqual(['checked', 'checked']);
     // What this program cannot read is no version of it.
@@ -170,20 +140,9 @@ describeGpu('bench --against', (device) => {
       rmSync(join(home, 'kernels'));
       const own = join(home, 'kernels');
       cpSync(folderOf(heavy), own, { recursive: true });
+      const flags = '--kernel swiglu --budget 15s --format markdown --quiet';
       const bench = (...more: string[]): Outcome =>
-        program.run([
-          'bench',
-          '--against',
-          join(ROOT, 'kernels'),
-          '--kernel',
-          'swiglu',
-          '--budget',
-          '15s',
-          '--format',
-          'markdown',
-          '--quiet',
-          ...more,
-        ]);
+        program.run(['bench', '--against', join(ROOT, 'kernels'), ...words(flags), ...more]);
       const outcome = bench();
       expect(outcome.code, outcome.err).toBe(4);
       expect(outcome.out).toContain('**slower**');

@@ -2,9 +2,7 @@
 import { expect, test } from 'vitest';
 import { batchTimers, callsPerBatch, type BatchTimer, type Runner, type TimingRules } from '../../src/bench/timing.js';
 import type { BoundStep } from '../../src/gpu/index.js';
-
-const stepNamed = (name: string): BoundStep => ({ name }) as unknown as BoundStep;
-const nameOf = (step: BoundStep): string => (step as unknown as { name: string }).name;
+import { nameOf, stepNamed } from './made-up.js';
 
 /** Every call takes `each` seconds, every submission `submit` more. */
 function fakeRunner(each: number, submit: number): Runner & { batches: string[][] } {

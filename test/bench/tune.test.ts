@@ -8,8 +8,8 @@ import { tuned } from '../../kernels/launch.js';
 import { TUNABLES } from '../../kernels/launches.js';
 import { KERNEL_NAMES, type KernelCall } from '../../kernels/registry.js';
 import type { Calibration } from '../../src/schema/calibration.js';
+import { SEED as seed } from '../gpu/random.js';
 
-const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const shapes: KernelCall[] = [
   { kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 64 } },
   { kernel: 'swiglu', variant: 'f32', shape: { rows: 1, width: 4096 } },

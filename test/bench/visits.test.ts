@@ -10,7 +10,8 @@ import { GpuError } from '../../kernels/host/errors.js';
 import { calibrationPricer } from '../../src/library.js';
 import type { KernelName } from '../../kernels/registry.js';
 import { calibrationSchema, sampleSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
-import { randomOf } from '../gpu/random.js';
+import { randomOf, SEED as seed } from '../gpu/random.js';
+import { trackOf } from './made-up.js';
 import {
   correctedSeconds,
   Drift,
@@ -22,19 +23,14 @@ import {
   typicalSeconds,
 } from '../../src/schema/drift.js';
 
-const seed = Number(process.env.LLA_SIM_SEED ?? Date.now() % 2 ** 31);
 const PROBE_SECONDS = 0.01;
 const POINT_BYTES = 10;
 const truth = (width: number): number => 1e-3 * width;
 
-const trackOf = (count: number, share: (width: number) => number): Track => ({
-  kernel: 'swiglu',
-  variant: 'f32',
-  later: [],
-  visitSeconds: [],
-  resumed: [],
-  entry: { kernel: 'swiglu', sourceHash: 'x', samples: [], gaps: [], predictors: {} },
-  candidates: Array.from({ length: count }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, share: share(i + 1) })),
+/** A point of an earlier session. */
+const sampleOf = (width: number, seconds: number[]): Sample => ({
+  ...{ variant: 'f32', shape: { rows: 1, width }, tuning: {}, readBytes: 1, writeBytes: 1, flops: 1 },
+  ...{ seconds, relativeError: 0 },
 });
 
 interface World {
@@ -84,7 +80,8 @@ async function calibrateIn({
 }: World) {
   const random = randomFrom(seed);
   const jitter = (): number => 1 + noise * (random() - 0.5);
-  const track = trackOf(points, share);
+  const shapes = Array.from({ length: points }, (_, i) => ({ shape: { rows: 1, width: i + 1 }, share: share(i + 1) }));
+  const track = trackOf('swiglu', 'f32', shapes);
   for (const sample of resumed) {
     track.entry.samples.push(sample);
     track.resumed.push({ sample, share: share(sample.shape['width'] as number) });
@@ -115,18 +112,7 @@ async function calibrateIn({
       return Promise.resolve({ each, calls: 1, total: turnSeconds });
     };
     return Promise.resolve({
-      sample: {
-        variant: 'f32',
-        shape: { rows: 1, width },
-        tuning: {},
-        readBytes: 1,
-        writeBytes: 1,
-        flops: 1,
-        seconds: [],
-        calls: [],
-        probes: [],
-        relativeError: 0,
-      },
+      sample: { ...sampleOf(width, []), calls: [], probes: [] },
       bytes: POINT_BYTES,
       time,
       free: () => {
@@ -344,16 +330,12 @@ describe('the order of visits', () => {
   test('and to those that steps hang on, those of an earlier session, too', async () => {
     // Repetitions of one point may agree by chance, and end its visits.
     const HEAVY = [3, 4, 6, 201, 202, 203];
-    const resumed = [201, 202, 203, 204, 205, 206, 207, 208].map((width): Sample => ({
-      variant: 'f32',
-      shape: { rows: 1, width },
-      tuning: {},
-      readBytes: 1,
-      writeBytes: 1,
-      flops: 1,
-      seconds: [0.9, 1, 1.1].map((t) => t * truth(width)),
-      relativeError: 0,
-    }));
+    const resumed = [201, 202, 203, 204, 205, 206, 207, 208].map((width) =>
+      sampleOf(
+        width,
+        [0.9, 1, 1.1].map((t) => t * truth(width)),
+      ),
+    );
     const { track } = await calibrateIn({
       load: () => 1,
       budgetSeconds: 100,
@@ -375,22 +357,14 @@ describe('the order of visits', () => {
   });
 
   test('what cannot be measured is a gap with its reason; a lost device ends it', async () => {
-    const some = await calibrateIn({
-      load: () => 1,
-      budgetSeconds: 20,
-      points: 6,
-      fail: (w) => (w === 3 ? new GpuError('unsupported', 'too large') : null),
-    });
+    const failing = (error: GpuError) =>
+      calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w) => (w === 3 ? error : null) });
+    const some = await failing(new GpuError('unsupported', 'too large'));
     expect(some.track.entry.gaps).toEqual([
       { variant: 'f32', shape: { rows: 1, width: 3 }, reason: 'unsupported: too large' },
     ]);
     expect(some.track.entry.samples).toHaveLength(5);
-    const lost = await calibrateIn({
-      load: () => 1,
-      budgetSeconds: 20,
-      points: 6,
-      fail: (w) => (w === 3 ? new GpuError('lost', 'gone') : null),
-    });
+    const lost = await failing(new GpuError('lost', 'gone'));
     expect(lost.starts).toHaveLength(3);
     expect(lost.track.entry.samples).toHaveLength(2);
   });
@@ -443,18 +417,7 @@ describe(`what is saved (LLA_SIM_SEED=${seed})`, () => {
 });
 
 describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () => {
-  const half = (width: number): Sample => ({
-    variant: 'f32',
-    shape: { rows: 1, width },
-    tuning: {},
-    readBytes: 1,
-    writeBytes: 1,
-    flops: 1,
-    seconds: [truth(width)],
-    calls: [null],
-    probes: [null],
-    relativeError: 0,
-  });
+  const half = (width: number): Sample => ({ ...sampleOf(width, [truth(width)]), calls: [null], probes: [null] });
 
   test('points with fewer repetitions than they need come first', async () => {
     const resumed = [half(101), half(102)];

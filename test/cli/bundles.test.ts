@@ -11,7 +11,7 @@ import { COMMANDS } from '../../src/commands/commands.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
 import { viewOfScenario } from '../report/reports.js';
-import { bundle, expectBadInput, plan, read, ROOT, scratch, type Program, OURO_CONFIG } from './program.js';
+import { bundle, expectRefused, OURO_CONFIG, plan, type Program, read, ROOT, scratch } from './program.js';
 
 /** What each command's own code refuses, after its arguments are parsed, and what it says. */
 const REFUSED: Readonly<Record<string, readonly [args: readonly string[], message: RegExp]>> = {
@@ -48,10 +48,10 @@ describe('bundles', () => {
     const help = program.run([name, '--help']);
     expect([help.code, help.err]).toEqual([0, '']);
     expect(help.out).toContain(`lla-sim ${name}`);
+    expect(help.out).toContain('Examples:');
     const [args, message] = REFUSED[name] ?? [[], /^$/];
     const refused = program.run([name, ...args]);
-    expectBadInput(refused);
-    expect(refused.err).toMatch(message);
+    expectRefused(refused, message);
   });
 
   it('every file loads, and none imports a file that is not there', () => {

@@ -33,7 +33,7 @@ import {
   wordsOf,
   type Fence,
 } from './documents.js';
-import { compile, inProcess, pageProgram, read, ROOT, type Outcome } from './program.js';
+import { compile, inProcess, OURO_CONFIG, type Outcome, pageProgram, read, ROOT } from './program.js';
 
 /** Its own test follows it. */
 const ELSEWHERE = 'docs/extending.md';
@@ -194,19 +194,8 @@ const LANGUAGES: Readonly<Record<string, string>> = {
 const FILES = ['yaml', 'csv', 'json'];
 
 const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'fit', 'fidelity', 'validate', 'doctor'];
-const TINY_CONFIG = {
-  model_type: 'ouro',
-  num_hidden_layers: 1,
-  total_ut_steps: 4,
-  hidden_size: 64,
-  num_attention_heads: 4,
-  num_key_value_heads: 4,
-  head_dim: 16,
-  intermediate_size: 128,
-  vocab_size: 512,
-  max_position_embeddings: 4096,
-  rope_theta: 1e6,
-};
+const TINY_SIZES = { num_hidden_layers: 1, total_ut_steps: 4, hidden_size: 64, head_dim: 16, intermediate_size: 128 };
+const TINY_CONFIG = { ...(JSON.parse(OURO_CONFIG) as object), ...TINY_SIZES, vocab_size: 512, rope_theta: 1e6 };
 
 const fences = RUN_HERE.flatMap((page) => fencesOf(page));
 const shell = fences

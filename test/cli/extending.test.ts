@@ -19,18 +19,12 @@ import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { commandsOf, fencesOf, wordsOf, type Fence } from './documents.js';
-import { ROOT } from './program.js';
+import { ROOT, words } from './program.js';
 
 const PAGE = 'docs/extending.md';
 const FENCES = fencesOf(PAGE);
 /** What the page adds to the decoder. */
-const NEW = [
-  'final-8bit/full',
-  'full/full/anchors',
-  'lla/absorbed/anchors',
-  'lla/reconstruct/anchors',
-  'lla/rebuilt-keys',
-];
+const NEW = words('final-8bit/full full/full/anchors lla/absorbed/anchors lla/reconstruct/anchors lla/rebuilt-keys');
 const COMMANDS = FENCES.filter((f) => f.language === 'sh').flatMap(commandsOf);
 /** Below it packages are found. */
 const CACHE = join(ROOT, 'node_modules/.cache');

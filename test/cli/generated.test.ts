@@ -13,7 +13,16 @@ import * as library from '../../src/index.js';
 import { SETTINGS } from '../../src/schema/settings.js';
 import { SEED } from '../gpu/random.js';
 import { calibration, CONFIG, garbled, junk, STACK_FILE, mutations, SCENARIO, sensible, wild } from './arbitraries.js';
-import { expectBadInput, expectSound, expectSoundJson, inProcess, plan, scratch, type Outcome } from './program.js';
+import {
+  expectBadInput,
+  expectSound,
+  expectSoundJson,
+  inProcess,
+  type Outcome,
+  plan,
+  scratch,
+  words,
+} from './program.js';
 
 const CASES = Number(process.env['LLA_SIM_CASES'] ?? 250);
 const files = scratch();
@@ -65,13 +74,7 @@ const KINDS = {
       plan(
         '--model',
         files.file('config.json', text),
-        '--vram',
-        '80GB',
-        '--codec',
-        'full,lla',
-        '--ratio',
-        '4',
-        '--format',
+        ...words('--vram 80GB --codec full,lla --ratio 4 --format'),
         format,
       ),
   },
@@ -162,14 +165,10 @@ describe('the library', () => {
     for (const name of PRESET_NAMES) expect(library.parameterCount(library.findPreset(name)), name).toBeGreaterThan(0);
   });
   it('refuses requests that throw when they are read', async () => {
-    const hostile = new Proxy(
-      {},
-      {
-        ownKeys: () => {
-          throw new TypeError('no keys');
-        },
-      },
-    );
+    const ownKeys = (): never => {
+      throw new TypeError('no keys');
+    };
+    const hostile = new Proxy({}, { ownKeys });
     await expect(library.plan(hostile)).rejects.toThrow(UserError);
     expect(() => library.parameterCount(hostile as never)).toThrow(UserError);
     expect(() => library.planTable(hostile as never, hostile as never)).toThrow(UserError);

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Calibration } from '../../src/schema/calibration.js';
 import { SEED } from '../gpu/random.js';
 import { calibration, CONFIG, mutate, pathsIn } from './arbitraries.js';
-import { expectBadInput, expectSound, expectSoundJson, plan, scratch } from './program.js';
+import { expectBadInput, expectRefused, expectSound, expectSoundJson, plan, scratch, words } from './program.js';
 
 /** Sizes and numbers that are drawn, others by each seed. */
 const CASES = Number(process.env['LLA_SIM_CASES'] ?? 100);
@@ -41,8 +41,7 @@ describe('scenario files', () => {
     ['workload: 5', 'workload must be a map of fields, not 5'],
   ])('%s is answered with the rule, the value and what to do', async (line, words) => {
     const o = await plan(files.file('s.yaml', `vram: 80GB\n${line}\n`));
-    expectBadInput(o);
-    expect(o.err).toContain(`: ${words.replaceAll('\\', '')}; correct the field`);
+    expectRefused(o, `: ${words.replaceAll('\\', '')}; correct the field`);
   });
   it('two megabytes are refused unread', async () =>
     expectBadInput(await plan(files.file('big.yaml', Buffer.alloc(2 ** 21, 'a')))));
@@ -86,14 +85,7 @@ describe('model configs', () => {
             await plan(
               '--model',
               files.file('config.json', JSON.stringify(content)),
-              '--vram',
-              '1000TB',
-              '--device',
-              'h200',
-              '--codec',
-              'full,lla,lla-2d,mla-head',
-              '--format',
-              'json',
+              ...words('--vram 1000TB --device h200 --codec full,lla,lla-2d,mla-head --format json'),
             ),
           );
         },
@@ -117,10 +109,7 @@ describe('calibrations', () => {
     plan(
       '--calibration',
       files.file('m.json', typeof content === 'string' ? content : JSON.stringify(content)),
-      '--codec',
-      'full',
-      '--format',
-      'json',
+      ...words('--codec full --format json'),
       ...more,
     );
 

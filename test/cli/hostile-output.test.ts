@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { runText, type RunReport } from '../../src/commands/model/run-report.js';
 import type { ValidationReport } from '../../src/validate/report.js';
 import { validationMarkdown, validationTable } from '../../src/validate/print.js';
+import { SEED } from '../gpu/random.js';
 
-const SEED = Number(process.env.LLA_SIM_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const TEXT = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 60 }),
   fc.constantFrom(

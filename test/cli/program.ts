@@ -70,7 +70,7 @@ export function expectBadInput(o: Outcome): void {
   expect(o.err.length).toBeLessThan(1200);
 }
 
-/** As its schema says (NaN and infinity print as null), no negative number anywhere in a report; intervals in order. */
+/** As its schema says (NaN and infinity print as null), no negative number in a report; intervals in order, ids once. */
 export function expectSoundJson(text: string): Record<string, unknown> {
   const report = JSON.parse(text) as Record<string, unknown>;
   const walk = (value: unknown, path: string): void => {
@@ -87,6 +87,8 @@ export function expectSoundJson(text: string): Record<string, unknown> {
     for (const [key, inner] of Object.entries(o)) walk(inner, `${path}.${Array.isArray(value) ? `[${key}]` : key}`);
   };
   walk(report, '');
+  const ids = ((report['plans'] ?? []) as { id: string }[]).map((p) => p.id);
+  if (new Set(ids).size < ids.length) throw new Error(`two plans have one id among ${ids.join(', ')}`);
   return report;
 }
 
@@ -119,9 +121,9 @@ export const OURO_CONFIG = JSON.stringify({
 /** A folder for a test's files, removed by `remove`. */
 export function scratch(): {
   readonly path: string;
-  file(name: string, content: string | Buffer): string;
-  removeFile(name: string): void;
-  remove(): void;
+  readonly file: (name: string, content: string | Buffer) => string;
+  readonly removeFile: (name: string) => void;
+  readonly remove: () => void;
 } {
   const path = mkdtempSync(join(tmpdir(), 'lla-sim-test-'));
   return {
@@ -246,3 +248,13 @@ export const bundle = (): Promise<Program> =>
   });
 
 export const read = (path: string): string => readFileSync(path, 'utf8');
+
+/** Words of a line, as a list of arguments or of names. */
+export const words = (line: string): string[] => line.split(' ');
+
+/** Wrong input, and what is said of it. */
+export function expectRefused(o: Outcome, message: string | RegExp): void {
+  expectBadInput(o);
+  if (typeof message === 'string') expect(o.err).toContain(message);
+  else expect(o.err).toMatch(message);
+}

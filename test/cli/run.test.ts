@@ -16,20 +16,19 @@ import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { safetensors, type PlainTensor } from '../decoder/files.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { compile, expectBadInput, inProcess, scratch, type Outcome } from './program.js';
+import {
+  compile,
+  expectBadInput,
+  expectRefused,
+  inProcess,
+  OURO_CONFIG,
+  type Outcome,
+  scratch,
+  words,
+} from './program.js';
 
-const CONFIG = {
-  model_type: 'ouro',
-  num_hidden_layers: 2,
-  total_ut_steps: 2,
-  num_attention_heads: 4,
-  num_key_value_heads: 4,
-  head_dim: 16,
-  hidden_size: 64,
-  intermediate_size: 96,
-  vocab_size: 160,
-  max_position_embeddings: 4096,
-};
+const SIZES = { num_hidden_layers: 2, head_dim: 16, hidden_size: 64, intermediate_size: 96, vocab_size: 160 };
+const CONFIG = { ...(JSON.parse(OURO_CONFIG) as object), ...SIZES };
 const files = scratch();
 const config = files.file('config.json', JSON.stringify(CONFIG));
 let program: Awaited<ReturnType<typeof compile>>;
@@ -109,9 +108,7 @@ it('decodes in float64 without a GPU, what has no kernels too, and says what it 
     [['--reference', '--codec', 'flashloop', '--constants', 'keys=0'], 'a share of the keys above 0 and at most 1'],
     [['--reference', '--codec', 'flashloop', '--constants', 'tail=69'], 'an exact tail of 69 tokens of a context of'],
   ] as const) {
-    const refused = await inProcess('run', ...args);
-    expectBadInput(refused);
-    expect(refused.err).toContain(message);
+    expectRefused(await inProcess('run', ...args), message);
   }
 });
 
@@ -124,21 +121,8 @@ it('refuses weights that do not fit in memory in float64', () => {
 describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   it('generates, the same from the same seed, and counts the cache', async () => {
     const args = [
-      '--tokens',
-      '1,2,3',
-      '--codec',
-      'lla',
-      '--ratio',
-      '2',
-      '--max-tokens',
-      '8',
-      '--temperature',
-      '1',
-      '--top-p',
-      '0.9',
-      '--batch',
-      '2',
-      '--seed',
+      ...words('--tokens 1,2,3 --codec lla --ratio 2 --max-tokens 8 --temperature 1 --top-p 0.9 --batch 2'),
+      ...words('--seed'),
       String(SEED),
     ];
     const first = json(...args);
@@ -251,14 +235,7 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
       'run',
       '--model',
       config,
-      '--tokens',
-      '1',
-      '--max-tokens',
-      '200000',
-      '--eviction',
-      'streaming:4+60',
-      '--format',
-      'json',
+      ...words('--tokens 1 --max-tokens 200000 --eviction streaming:4+60 --format json'),
     ]);
     expect(code, err).toBe(130);
     expect(out).toBe('');

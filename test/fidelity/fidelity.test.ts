@@ -133,14 +133,8 @@ describe('spectra', () => {
       effectiveRank: 1 + i,
       shares: [0.5],
     }));
-    const side = {
-      axes,
-      varianceAlongLoops: 0.1,
-      change: [],
-      cosineToLast: [],
-      energyAtRank: [],
-      stackedEffectiveRank: 1,
-    };
+    const none = { change: [], cosineToLast: [], energyAtRank: [] };
+    const side = { axes, varianceAlongLoops: 0.1, ...none, stackedEffectiveRank: 1 };
     const studied = { tokens: 1, stacks: { studied: 1, all: 1 }, key: side, value: side, lensAgreement: [] };
     const text = spectraText({ model: { name: 'm' }, trained: studied, untrained: studied } as unknown as Parameters<
       typeof spectraText

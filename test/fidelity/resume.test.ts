@@ -1,15 +1,15 @@
 /** `fidelity -o` goes on with a file of the same question, and with no other. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Args } from '../../src/commands/command.js';
 import { earlier, inputsOf } from '../../src/commands/model/fidelity-rows.js';
 import { teacherOf } from '../../src/commands/model/fit-question.js';
 import { inProcess } from '../cli/program.js';
+import { removeTemporary, temporaryFolder } from '../decoder/files.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'resume-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
+removeTemporary();
 const file = join(folder, 'fidelity.json');
 
 const argsOf = (flags: Args['flags']): Args => new Args(flags);
@@ -33,16 +33,8 @@ describe('a file that exists', () => {
     expect(earlier(file, head)).toEqual(nothing);
     expect(earlier(join(folder, 'none.json'), head)).toEqual(nothing);
     const share = { estimate: 0.5, low: 0.25, high: 0.75 };
-    const loops = [
-      {
-        draftLoops: 1,
-        rounds: 9,
-        acceptance: share,
-        byPlace: [share, null],
-        tokensPerRound: share,
-        draftAcceptance: 0.5,
-      },
-    ];
+    const places = { acceptance: share, byPlace: [share, null], tokensPerRound: share };
+    const loops = [{ draftLoops: 1, rounds: 9, ...places, draftAcceptance: 0.5 }];
     const acceptance = { draftTokens: 2, texts: 3, tokensEach: 8, loops, notMeasured: null };
     write({ acceptance });
     expect(earlier(file, head)).toEqual({ rows: [], acceptance });

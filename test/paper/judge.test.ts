@@ -4,9 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { PAPER_FIGURES, printed } from '../../src/paper/figures.js';
 import { judge } from '../../src/paper/judge.js';
 import type { Answer, Expectation, PaperFigure } from '../../src/paper/types.js';
+import { SEED } from '../gpu/random.js';
 
-const SEED =
-  process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
 const check = <T>(arbitrary: fc.Arbitrary<T>, property: (x: T) => void): void =>
   fc.assert(fc.property(arbitrary, property), { seed: SEED, numRuns: 300 });
 
@@ -75,12 +74,8 @@ describe('verdicts', () => {
   });
 
   it('an explained difference needs its reason, and none where there is no difference', () => {
-    expect(
-      judge(
-        figure('explained', 4),
-        answer(3.94, 3.94, 3.94, () => 'a reason'),
-      ).verdict,
-    ).toBe('explained');
+    const explained = answer(3.94, 3.94, 3.94, () => 'a reason');
+    expect(judge(figure('explained', 4), explained).verdict).toBe('explained');
     expect(judge(figure('explained', 4), answer(3.94)).verdict).toBe('unexplained');
     expect(judge(figure('explained', 4), answer(4)).verdict).toBe('exact');
   });
@@ -96,23 +91,11 @@ describe('verdicts', () => {
       ...answer(1, 1, 2, explain),
       undecided: () => 'it cannot',
     });
-    const c = judge(
-      figure('interval', 9),
-      refuted(() => 'a reason'),
-    );
+    const [reasoned, unreasoned] = ['a reason', null].map((reason) => refuted(() => reason)) as [Answer, Answer];
+    const c = judge(figure('interval', 9), reasoned);
     expect([c.verdict, c.reason]).toEqual(['undecided', 'a reason; but it cannot']);
-    expect(
-      judge(
-        figure('interval', 9),
-        refuted(() => null),
-      ).verdict,
-    ).toBe('unexplained');
-    expect(
-      judge(
-        figure('interval', 1),
-        refuted(() => 'a reason'),
-      ).verdict,
-    ).toBe('inside');
+    expect(judge(figure('interval', 9), unreasoned).verdict).toBe('unexplained');
+    expect(judge(figure('interval', 1), reasoned).verdict).toBe('inside');
   });
 
   it('what needs the weights is not predictable', () => {

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compile, expectBadInput, inProcess, ROOT, scratch } from '../cli/program.js';
+import { compile, scratch } from '../cli/program.js';
 
 let program: Awaited<ReturnType<typeof compile>>;
 const files = scratch();
@@ -37,26 +37,6 @@ describe('lla-sim paper', () => {
     expect(o.err).toContain(at);
     expect(readFileSync(at, 'utf8')).toMatch(/^# The paper held against the model\n/);
     expect(program.run(['paper', '--format', 'markdown', '-o', at, '--quiet']).err).toBe('');
-  });
-
-  it('2: wrong input', async () => {
-    const llvmpipe = join(ROOT, 'calibrations/mesa-llvmpipe.json');
-    // Answered alike in this process: one as a process.
-    for (const args of [
-      ['--format', 'csv'],
-      ['--calibration', 'none.json'],
-      ['--calibration', llvmpipe],
-      ['x'],
-      ['--output', '/dev/null/x'],
-    ])
-      expectBadInput(await inProcess('paper', ...args));
-    expectBadInput(program.run(['paper', '--nope']));
-  });
-
-  it('its help has examples that run', () => {
-    const help = program.run(['paper', '--help']);
-    expect([help.code, help.err]).toEqual([0, '']);
-    expect(help.out).toContain('Examples:');
   });
 
   // Last: it breaks this compiled copy.

@@ -15,6 +15,7 @@ import { representatives } from '../../src/plan/decide/representatives.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { explainText } from '../../src/report/text/explain-text.js';
 import type { Scenario } from '../../src/schema/settings.js';
+import type { KernelCall } from '../../kernels/registry.js';
 import { SEED } from '../gpu/random.js';
 
 const random = randomFrom(SEED);
@@ -53,11 +54,7 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
         const shares = e.contributions.map((c) => c.shareOfWidth);
         expect(shares.reduce((sum, share) => sum + share, e.shareOfOthers)).toBeCloseTo(1, 6);
         expect(shares).toEqual([...shares].sort((a, b) => b - a));
-        expect(
-          explainText(e, { width: 80 })
-            .split('\n')
-            .every((line) => line.length <= 80),
-        ).toBe(true);
+        for (const line of explainText(e, { width: 80 }).split('\n')) expect(line.length).toBeLessThanOrEqual(80);
         for (const { call } of e.contributions) {
           if (!call) continue;
           const { estimate, high } = request.pricer!.price(call);
@@ -90,14 +87,8 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
   });
 
   it('tell a sum of a table and a gather of a law apart', async () => {
-    const scenario: Scenario = {
-      device: 'rtx-pro-6000',
-      gpus: 8,
-      model: 'ledger/models/qwen3-32b.json',
-      batch: 100,
-      context: 1000,
-    };
-    const { request, report } = await planned(scenario);
+    const model = 'ledger/models/qwen3-32b.json';
+    const { request, report } = await planned({ device: 'rtx-pro-6000', gpus: 8, model, batch: 100, context: 1000 });
     const found = explainRow(request, report, 'full').contributions.filter(({ kernel }) => kernel === 'collective');
     expect(found.map(({ exchange }) => exchange!.kind).sort()).toEqual(['all-gather', 'all-reduce']);
     for (const { by, exchange } of found)
@@ -114,12 +105,8 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
       const exactly = <P extends Interval>(price: P): P => ({ ...price, low: price.estimate, high: price.estimate });
       const batch = Math.ceil(random() * 64);
       const step = priceStep(c, pricer!, batch, request.contextTokens);
-      const ofSureKernels = priceStep(
-        c,
-        { ...pricer!, price: (call) => exactly(pricer!.price(call)) },
-        batch,
-        request.contextTokens,
-      );
+      const sure = { ...pricer!, price: (call: KernelCall) => exactly(pricer!.price(call)) };
+      const ofSureKernels = priceStep(c, sure, batch, request.contextTokens);
       const server = (of: SchedulePrice): Interval => of.byKernel.find(({ kernel }) => kernel === 'step-overhead')!;
       // What makes kernels unsure is no part of the server's own width.
       expect(server(step)).toEqual(server(ofSureKernels));

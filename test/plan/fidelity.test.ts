@@ -1,8 +1,7 @@
 /** Quality from a file of `lla-sim fidelity`: which row holds for which plan, targets, and what is refused. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Codec, PathChoice } from '../../src/codecs/codec.js';
 import { fingerprintOfFolder } from '../../src/io/fingerprint.js';
 import { ask, readSources } from '../../src/plan/ask/on-disk.js';
@@ -17,10 +16,11 @@ import { planTable } from '../../src/report/text/plan-table.js';
 import type { PageData } from '../../src/report/page-data.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { TINY_CONFIG } from '../../src/tiny/model.js';
+import { removeTemporary, temporaryFolder } from '../decoder/files.js';
 
 const SEED = 20_261_122;
-const folder = mkdtempSync(join(tmpdir(), 'fidelity-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
+removeTemporary();
 
 writeFileSync(join(folder, 'config.json'), JSON.stringify(TINY_CONFIG));
 writeFileSync(join(folder, 'model.safetensors'), 'weights');

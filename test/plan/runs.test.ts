@@ -14,27 +14,18 @@ import { compareText } from '../../src/report/text/compare-text.js';
 import { fleetLines, fleetText } from '../../src/report/text/fleet-text.js';
 import { planCsv } from '../../src/report/plan-csv.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { inProcess, scratch } from '../cli/program.js';
+import { inProcess, scratch, words } from '../cli/program.js';
 import { planOf, row } from './requests.js';
 
 describe('lists', () => {
   it('become one scenario for each combination, with the price of its device', () => {
-    const runs = runsOf({
-      device: 'h100,h200',
-      context: '4k,32k',
-      usdPerHour: 'h100=2.5,h200=3.6',
-      model: 'ouro-2.6b',
-    });
-    expect(runs).toEqual(
-      ['h100', 'h200'].flatMap((device) =>
-        ['4k', '32k'].map((context) => ({
-          device,
-          context,
-          model: 'ouro-2.6b',
-          usdPerHour: device === 'h100' ? 2.5 : 3.6,
-        })),
-      ),
-    );
+    const [model, usdPerHour] = ['ouro-2.6b', 'h100=2.5,h200=3.6'];
+    expect(runsOf({ device: 'h100,h200', context: '4k,32k', usdPerHour, model })).toEqual([
+      { device: 'h100', context: '4k', model, usdPerHour: 2.5 },
+      { device: 'h100', context: '32k', model, usdPerHour: 2.5 },
+      { device: 'h200', context: '4k', model, usdPerHour: 3.6 },
+      { device: 'h200', context: '32k', model, usdPerHour: 3.6 },
+    ]);
     expect(runsOf({ device: 'h200', usdPerHour: 3.5 })).toEqual([{ device: 'h200', usdPerHour: 3.5 }]);
     expect(runsOf({ device: 'h200', cacheType: 'f16,int8' }).map((s) => s.cacheType)).toEqual(['f16', 'int8']);
     expect(runsOf({ device: 'h100,H100', context: '4k,4k' })).toEqual([{ device: 'h100', context: '4k' }]);
@@ -176,20 +167,14 @@ describe('several runs', () => {
 });
 
 it.each([
-  ['--ratio', '8'],
-  ['--path', 'absorbed'],
-])('%s is refused where no codec compresses', async (flag, value) => {
-  const o = await inProcess('plan', '--device', 'h200', '--codec', 'full', flag, value);
-  expect([o.code, o.err]).toEqual([2, expect.stringContaining(`${flag} means nothing for full: the cache is not`)]);
-});
-
-it.each([
   [['--sweep', '--format', 'csv'], '--sweep is printed below a table or in JSON, not with --format csv'],
   [['--sweep', '--best'], '--sweep is printed below a table or in JSON, not with --best'],
   [['--rank', '--link'], '--link prints a link alone, without --rank'],
   [['--codec', 'lla', '--cache-type', 'fp8'], 'do not store 8-bit floats; change --cache-type, --codec, '],
   [['--eviction', 'streaming:0+4'], '--eviction streaming:SINK+WINDOW: SINK must be a whole number'],
   [['--execution', 'graphs'], '--execution must be one of eager, loop-graphs, not "graphs"'],
+  [['--codec', 'full', '--ratio', '8'], '--ratio means nothing for full: the cache is not'],
+  [['--codec', 'full', '--path', 'absorbed'], '--path means nothing for full: the cache is not'],
 ])('%j is refused', async (flags, words) => {
   const o = await inProcess('plan', '--device', 'h200', ...flags);
   expect([o.code, o.err]).toEqual([2, expect.stringContaining(words)]);
@@ -221,6 +206,12 @@ describe('fleets', () => {
     });
     return { fleet: fleetOf(USERS, planned), reports: planned.map(({ report }) => report) };
   }
+
+  const WIDE = { width: 400, colour: false, best: true } as const;
+  const wordsOf = async (s: Scenario, users: number): Promise<string> => {
+    const { fleet: found, reports } = planFleet(s, users, await readSources(s));
+    return fleetText(found, reports[0]!, WIDE);
+  };
 
   it('are the fewest GPUs over replicas and tensor parallelism that meet the target', async () => {
     const s: Scenario = { device: 'h100', context: '32k', tpot: '50ms', codec: ['full', 'lla'], ratio: [5.33] };
@@ -263,7 +254,7 @@ describe('fleets', () => {
     expect(many.secondsPerStep).toEqual(makePlan(request).plans[0]!.decode.secondsPerStep);
     expect(one.secondsPerStep!.high).toBeLessThan(many.secondsPerStep!.low);
     const { fleet: found, reports } = planFleet(s, 39, sources);
-    const text = fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+    const text = fleetText(found, reports[0]!, WIDE);
     expect(text).toContain('20 users each at');
     expect(text).toMatch(
       /^Serve +vllm serve \S+ --max-num-seqs 38 --max-model-len 4096 .*; so on each of 2 replicas$/m,
@@ -271,37 +262,29 @@ describe('fleets', () => {
   });
 
   it('say so where each user has a replica, and what keeps a second one out', async () => {
-    const words = async (s: Scenario, users: number): Promise<string> => {
-      const { fleet: found, reports } = planFleet(s, users, await readSources(s));
-      return fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
-    };
     const full: Scenario = { device: 'h100', codec: ['full'], gpus: 1 };
-    expect(await words({ ...full, context: '64k' }, 3)).toMatch(
+    expect(await wordsOf({ ...full, context: '64k' }, 3)).toMatch(
       /^Deploy +3 h100, one for each user \(a second does not fit\): full cache on vLLM [\d.]+ at /m,
     );
     const short = planFleet({ ...full, context: '32k' }, 1, await readSources(full)).fleet.deploy!;
     expect(short.mostUsersPerReplica).toBeGreaterThan(1);
     const tpot = `${1.001e3 * short.secondsPerStep!.high}ms`;
-    expect(await words({ ...full, context: '32k', tpot }, 3)).toContain(
+    expect(await wordsOf({ ...full, context: '32k', tpot }, 3)).toContain(
       '3 h100, one for each user (a second would make both miss --tpot): ',
     );
-    expect(await words({ ...full, gpus: 2, server: { maxNumSeqs: 1 } }, 3)).toContain(
+    expect(await wordsOf({ ...full, gpus: 2, server: { maxNumSeqs: 1 } }, 3)).toContain(
       '6 h100, 2 for each user (--max-num-seqs is 1): ',
     );
-    expect(await words(full, 1)).toMatch(/^Deploy +1 h100: full cache on vLLM [\d.]+, 1 user at .*, at most \d+/m);
+    expect(await wordsOf(full, 1)).toMatch(/^Deploy +1 h100: full cache on vLLM [\d.]+, 1 user at .*, at most \d+/m);
   });
 
   it('on a number of GPUs that is asked about are enough or not', async () => {
-    const words = async (users: number, s: Scenario): Promise<string> => {
-      const { fleet: found, reports } = planFleet(s, users, await readSources(s));
-      return fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
-    };
     const two: Scenario = { device: 'h100', context: '8k', codec: ['full', 'flashloop'], gpus: 2 };
     const most = planFleet(two, 1, await readSources(two)).fleet.deploy!.mostUsersPerReplica;
-    expect(await words(most, two)).toMatch(
+    expect(await wordsOf(two, most)).toMatch(
       new RegExp(`^Enough +yes: 2 h100 that share the model serve up to ${most}$`, 'm'),
     );
-    const more = await words(most + 1, two);
+    const more = await wordsOf(two, most + 1);
     const { gpus: _gpus, ...open } = two;
     const fewest = planFleet(open, most + 1, await readSources(open)).fleet.deploy!.gpus;
     expect(fewest).toBeLessThan(4);
@@ -314,11 +297,11 @@ describe('fleets', () => {
     );
     // As a plan of one replica says.
     expect(more).toMatch(/retrieval of flashloop-\w+ at 8k is unknown/);
-    expect(await words(1, { ...two, device: 'mi300x' })).toMatch(/^Enough +no: nothing that runs today/m);
-    expect(await words(1, { ...two, codec: ['full'], device: 'mi300x' })).toMatch(
+    expect(await wordsOf({ ...two, device: 'mi300x' }, 1)).toMatch(/^Enough +no: nothing that runs today/m);
+    expect(await wordsOf({ ...two, codec: ['full'], device: 'mi300x' }, 1)).toMatch(
       /^Estimate 2 mi300x: .* full cache, /m,
     );
-    expect(await words(1, open)).not.toContain('Enough');
+    expect(await wordsOf(open, 1)).not.toContain('Enough');
   });
 
   it('a fleet of more GPUs is told by the replica’s own report: what fits there, not what one GPU misses', async () => {
@@ -338,7 +321,7 @@ describe('fleets', () => {
       const { fleet: found, reports } = planFleet({ ...asked, gpus }, 20, sources);
       expect(found.fewest).toEqual({ gpus: open.gpus, tensorParallel: open.tensorParallel });
       expect(found.deploy!.gpus).toBeGreaterThanOrEqual(open.gpus);
-      const text = fleetText(found, reports[0]!, { width: 400, colour: false, best: true });
+      const text = fleetText(found, reports[0]!, WIDE);
       expect(text).toContain(`it takes ${found.deploy!.gpus} in groups of ${gpus}`);
       expect(text.includes(`and fewest are ${open.gpus} in groups of ${open.tensorParallel}`)).toBe(
         found.deploy!.gpus > open.gpus,
@@ -348,21 +331,14 @@ describe('fleets', () => {
   });
 
   it('say with which plan a user waits for words', async () => {
-    const s: Scenario = {
-      model: 'ouro-2.6b',
-      device: 'rtx-4090',
-      context: '16k',
-      codec: ['full', 'lla'],
-      ratio: [10.67],
-    };
+    const card: Scenario = { model: 'ouro-2.6b', device: 'rtx-4090', context: '16k' };
+    const s: Scenario = { ...card, codec: ['full', 'lla'], ratio: [10.67] };
     const { fleet: found, reports } = planFleet({ ...s, gpus: 2 }, 20, await readSources(s));
     const slow = [found.deploy, found.upside].flatMap((row) =>
       row && row.secondsPerStep!.estimate > 0.1 ? [row.name] : [],
     );
     expect(slow).toHaveLength(1);
-    expect(fleetText(found, reports[0]!, { width: 400, colour: false, best: true })).toContain(
-      `and with ${slow[0]} a user gets under 10 tok/s`,
-    );
+    expect(fleetText(found, reports[0]!, WIDE)).toContain(`and with ${slow[0]} a user gets under 10 tok/s`);
   });
 
   it('on several GPUs begin with the best, and with what the others would have to cost', async () => {
@@ -431,10 +407,8 @@ describe('fleets', () => {
   });
 
   it('say every target that they were held against', async () => {
-    const { out } = await inProcess(
-      ...['plan', '--device', 'h100', '--users', '3', '--codec', 'full', '--ttft', '2s', '--tpot', '50ms'],
-      ...['--min', 'gsm8k=0.5'],
-    );
+    const flags = '--device h100 --users 3 --codec full --ttft 2s --tpot 50ms --min gsm8k=0.5';
+    const { out } = await inProcess('plan', ...words(flags));
     expect(out.replace(/\s+/g, ' ')).toContain(
       '; at most 50 ms a token, the first token within 2 s, gsm8k at least 0.5, 90 % sure',
     );
@@ -450,8 +424,7 @@ describe('fleets', () => {
 describe('a target that nothing meets', () => {
   it('names the closest plan, what passes at even odds, and what to relax', async () => {
     const s: Scenario = { codec: ['full'], context: '32k', batch: 1 };
-    const { seconds } = await time(s);
-    const tpot = `${seconds.estimate * 1.02 * 1e3}ms`;
+    const tpot = `${row(await planOf(s), 'full/full').decode.secondsPerStep!.estimate * 1.02 * 1e3}ms`;
     const report = await planOf({ ...s, tpot });
     expect(report.plans).toEqual([]);
     expect(report.nearest).toMatchObject({ planId: 'full/full' });
@@ -462,10 +435,6 @@ describe('a target that nothing meets', () => {
     const shorter = /--ctx (\w+)/.exec(report.nearest?.text ?? '')?.[1] as string;
     expect((await planOf({ ...s, tpot, context: shorter })).plans.length).toBe(1);
   });
-  async function time(s: Scenario) {
-    const p = row(await planOf(s), 'full/full');
-    return { seconds: p.decode.secondsPerStep as { estimate: number } };
-  }
 });
 
 describe('a sweep', () => {

@@ -39,8 +39,11 @@ describe(`figures of others (seed ${SEED})`, () => {
     group('vllm', 'mi300x', false, 'attainable'),
     group('vllm', 'rtx-3090', false, 'attainable'),
   ];
-  const ask = (stack: string | null, device: string, loops: number) =>
-    testedOf(groups, { stack, server: null, device: { id: device }, geometry: { loops } });
+  const question = (stack: string | null, device: string, loops: number, version?: string | null) => ({
+    ...{ stack, device: { id: device }, geometry: { loops } },
+    server: version === undefined ? null : { stack: 'vllm' as const, version },
+  });
+  const ask = (stack: string | null, device: string, loops: number) => testedOf(groups, question(stack, device, loops));
   const of = (...own: JudgedGroup[]) => ({
     figures: own.flatMap((g) => g.figures).length,
     inside: own.flatMap((g) => g.figures).filter((f) => f.inside).length,
@@ -80,24 +83,14 @@ describe(`figures of others (seed ${SEED})`, () => {
 
   it('say on which side nearly all of them were, of times and of rates', () => {
     const sided = (kind: string, errors: readonly number[]) => {
-      const [own] = [group('vllm', 'a100-80', true, 'tables')];
       const figures = errors.map((error) => ({ ...figure(), kind, error }));
-      return testedOf([{ ...own!, figures }], {
-        stack: 'vllm',
-        server: null,
-        device: { id: 'a100-80' },
-        geometry: { loops: 4 },
-      });
+      return testedOf([{ ...groups[0]!, figures }], question('vllm', 'a100-80', 4));
     };
     const short = Array.from({ length: 9 }, () => -random.whole(1, 90) / 100);
     expect(sided('step', [...short, 0.3])?.mostly).toBe('too fast');
     expect(sided('throughput', [...short, 0.3])?.mostly).toBe('too slow');
-    expect(
-      sided(
-        'throughput',
-        short.map((e) => -e),
-      )?.mostly,
-    ).toBe('too fast');
+    const long = short.map((e) => -e);
+    expect(sided('throughput', long)?.mostly).toBe('too fast');
     expect(sided('step', [...short, 0.3, 0.3, 0.3])?.mostly).toBeNull();
     expect(sided('step', short.slice(0, 3))?.mostly).toBeNull();
   });
@@ -128,19 +121,9 @@ describe(`figures of others (seed ${SEED})`, () => {
     /** The order of the groups tells nothing. */
     const turned = (own: readonly JudgedGroup[], by: number) => [...own.slice(by), ...own.slice(0, by)];
     const asked = (version: string | null, ...own: readonly JudgedGroup[]) =>
-      testedOf(turned(own, random.whole(0, own.length)), {
-        stack: 'vllm',
-        server: { stack: 'vllm', version },
-        device: { id: 'h100' },
-        geometry: { loops: 1 },
-      })!;
-    const all = [
-      some('0.9.2', 7, 1),
-      some('0.10.0', 5, 4),
-      some('0.10.2', 6, 3),
-      some('0.19.1', 4, 2),
-      some(null, 9, 9),
-    ];
+      testedOf(turned(own, random.whole(0, own.length)), question('vllm', 'h100', 1, version))!;
+    const known = [some('0.9.2', 7, 1), some('0.10.0', 5, 4), some('0.10.2', 6, 3), some('0.19.1', 4, 2)];
+    const all = [...known, some(null, 9, 9)];
 
     it('count those of the nearest one, and tell the others apart', () => {
       expect(asked('0.24.0', ...all)).toMatchObject({
@@ -182,27 +165,17 @@ describe(`figures of others (seed ${SEED})`, () => {
     });
 
     it('do not let an early build of MI300X speak for today’s', () => {
-      const today = testedOf(judgedGroups(), {
-        stack: 'attainable',
-        server: { stack: 'vllm', version: null },
-        device: { id: 'mi300x' },
-        geometry: { loops: 4 },
-      });
+      const of = (version: string | null) => question('attainable', 'mi300x', 4, version);
+      const today = testedOf(judgedGroups(), of(null));
       expect(today?.on).toMatch(/\(vLLM 0\.10\) on mi300x/);
       // Its engine is another one; asked for, it speaks for itself.
       expect(today?.otherVersions).toBeNull();
-      const early = testedOf(judgedGroups(), {
-        stack: 'attainable',
-        server: { stack: 'vllm', version: '0.6.3' },
-        device: { id: 'mi300x' },
-        geometry: { loops: 4 },
-      });
+      const early = testedOf(judgedGroups(), of('0.6.3'));
       expect(early?.on).toMatch(/\(vLLM 0\.6\) on mi300x/);
       expect(early?.otherVersions?.on).toBe('vLLM 0.10');
       // Nor do its first tokens and steps speak for a simulation of today's.
-      const question = { stack: 'attainable', device: { id: 'mi300x' }, geometry: { loops: 4 } };
       for (const version of [null, '0.6.3']) {
-        const simulated = testedSimulation(judgedGroups(), { ...question, server: { stack: 'vllm', version } });
+        const simulated = testedSimulation(judgedGroups(), of(version));
         expect(simulated.step?.on).toMatch(version === null ? /vLLM 0\.10/ : /vLLM 0\.6/);
         expect(simulated.step === simulated['first token']).toBe(version === null);
       }

@@ -100,18 +100,11 @@ describe('bench --roofline', () => {
     ({
       device: { description: 'NVIDIA H200', software: false },
       ceilings: {
-        readBytesPerSecond: 1e12,
-        copyBytesPerSecond: 1e12,
-        f32FlopsPerSecond: 1e12,
-        f16FlopsPerSecond: null,
-        matrixFlopsPerSecond: null,
+        ...{ readBytesPerSecond: 1e12, copyBytesPerSecond: 1e12, f32FlopsPerSecond: 1e12 },
+        ...{ f16FlopsPerSecond: null, matrixFlopsPerSecond: null },
       },
       results: [timed(share)],
-      paths: [],
-      notes: [],
-      against: null,
-      clock: 'wall',
-      regressed: false,
+      ...{ paths: [], notes: [], against: null, clock: 'wall', regressed: false },
     }) as unknown as BenchReport;
 
   it('prints the share of the attainable rate where there is one, and no column where there is none', () => {

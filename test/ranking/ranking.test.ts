@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
 import { rankedText, type RankedReport } from '../../src/ranking/ranked.js';
 import { REWRITE } from '../golden/golden.js';
-import { expectBadInput, plan, ROOT } from '../cli/program.js';
+import { expectBadInput, plan, ROOT, words } from '../cli/program.js';
 
 /** UPDATE_GOLDEN=1 rewrites it; read the difference. */
 const GOLDEN = join(ROOT, 'test/golden/rank-h100.txt');
@@ -60,25 +60,11 @@ describe('plan --rank', () => {
   });
 
   it('lists what misses the targets, and refuses other ways of printing', async () => {
-    const { out } = await plan(
-      '--device',
-      'h200',
-      '--rank',
-      '--codec',
-      'full,lla',
-      '--ratio',
-      '4',
-      '--ctx',
-      '32k',
-      '--tpot',
-      '18ms',
-      '--format',
-      'json',
-    );
+    const line = '--device h200 --rank --codec full,lla --ratio 4 --ctx 32k --tpot 18ms --format json';
+    const { out } = await plan(...words(line));
     const { ranking } = JSON.parse(out) as RankedReport;
-    expect(
-      [...ranking.kept, ...ranking.lost, ...ranking.unknown, ...ranking.outside].map((r) => r.label).sort(),
-    ).toEqual(['full', 'lla-4x']);
+    const all = [...ranking.kept, ...ranking.lost, ...ranking.unknown, ...ranking.outside];
+    expect(all.map((r) => r.label).sort()).toEqual(['full', 'lla-4x']);
     expect(ranking.outside.map((o) => o.label)).toEqual(['lla-4x']);
     for (const other of [['--best'], ['--sweep'], ['--format', 'csv'], ['--users', '9']])
       expectBadInput(await plan('--device', 'h200', '--rank', ...other));

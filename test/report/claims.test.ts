@@ -1,13 +1,10 @@
 /** The paper's claims as a part of a report: every verdict with its effect, interval and control, and hostile words. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { claimsPart } from '../../src/report/claims.js';
 import { readClaims } from '../../src/schema/claims.js';
+import { removeTemporary, temporary } from '../decoder/files.js';
 
-const folder = mkdtempSync(join(tmpdir(), 'claims-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+removeTemporary();
 
 const claim = (verdict: string, name: string, low: number | null) => ({
   claim: name,
@@ -34,11 +31,8 @@ const written = {
   ],
 };
 
-const read = (content: unknown): ReturnType<typeof readClaims> => {
-  const file = join(folder, 'claims.json');
-  writeFileSync(file, JSON.stringify(content));
-  return readClaims(file);
-};
+const read = (content: unknown): ReturnType<typeof readClaims> =>
+  readClaims(temporary(JSON.stringify(content), 'claims.json'));
 
 describe('claims', () => {
   it('are shown with effect, interval and control, on the page and in Markdown', () => {

@@ -15,7 +15,7 @@ import { shownDecode } from '../../src/plan/words/words.js';
 import { readValidation } from '../../src/schema/validation.js';
 import type { SimulationReport } from '../../src/serving/types.js';
 import { formatCount, formatNumber } from '../../src/numbers/units.js';
-import { bundle, pageProgram, plan, ROOT, scratch, type Outcome, type Program } from '../cli/program.js';
+import { bundle, type Outcome, pageProgram, plan, type Program, ROOT, scratch, words } from '../cli/program.js';
 import { blank, filesOf, scenarioOf, SCENARIOS, SERVED_USERS, textOf, viewOfScenario } from './reports.js';
 
 describe.each(SCENARIOS)('%s', (name) => {
@@ -256,23 +256,14 @@ describe('the command', () => {
     expect(o.code, o.err).toBe(0);
     expect(o.out).toBe('');
     const names = readdirSync(out).sort();
-    expect(names).toEqual([
-      'memory-breakdown.png',
-      'mine.png',
-      'notes.txt',
-      'plans.csv',
-      'plans.json',
-      'quality-by-task.png',
-      'report.html',
-      'report.md',
-      'serving-percentiles.png',
-      'serving-rate.png',
-      'serving-timeline.png',
-      'serving-ways.png',
-      'simulation.json',
-      'time-against-context.png',
-      'users-against-speed.png',
-    ]);
+    const pictures =
+      'memory-breakdown mine quality-by-task serving-percentiles serving-rate serving-timeline serving-ways';
+    expect(names).toEqual(
+      [
+        ...words(`${pictures} time-against-context users-against-speed`).map((picture) => `${picture}.png`),
+        ...words('notes.txt plans.csv plans.json report.html report.md simulation.json'),
+      ].sort(),
+    );
     for (const name of names.filter((n) => n.endsWith('.png') && n !== 'mine.png'))
       expect(readFileSync(join(out, name)).subarray(1, 4).toString()).toBe('PNG');
     expect(o.err).toContain('report.html');
@@ -300,6 +291,8 @@ describe('the command', () => {
   it('refuses what it cannot write or read, in one line', async () => {
     const file = folder.file('file', 'x');
     const scenario = join(ROOT, 'scenarios/nanbeige-a100.yaml');
+    const validation = { schema: 'lla-sim/validate', schemaVersion: 1, device: { description: 'x', software: true } };
+    const untimed = folder.file('v.json', JSON.stringify({ ...validation, latency: null }));
     for (const [args, message] of [
       [
         [scenario, '-o', file],
@@ -313,24 +306,7 @@ describe('the command', () => {
       [['--device', 'h200'], /folder of the report is not given/],
       [['--device', 'h201', '-o', join(folder.path, 'b')], /unknown device "h201"/],
       [[scenario, '-o', join(folder.path, 'd'), '--validation', file], /validation ".*file" is not valid JSON/],
-      [
-        [
-          scenario,
-          '-o',
-          join(folder.path, 'd'),
-          '--validation',
-          folder.file(
-            'v.json',
-            JSON.stringify({
-              schema: 'lla-sim/validate',
-              schemaVersion: 1,
-              device: { description: 'x', software: true },
-              latency: null,
-            }),
-          ),
-        ],
-        /holds no step times/,
-      ],
+      [[scenario, '-o', join(folder.path, 'd'), '--validation', untimed], /holds no step times/],
     ] as const) {
       const error = await runCommandLine(['report', ...args]).catch((e: unknown) => e);
       expect(error, args.join(' ')).toBeInstanceOf(UserError);

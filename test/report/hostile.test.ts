@@ -15,6 +15,7 @@ import { PRESET_NAMES } from '../../src/geometry/presets.js';
 import { workOf } from '../../kernels/registry.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import { plan, ROOT } from '../cli/program.js';
+import { SEED } from '../gpu/random.js';
 import { filesOf, scenarioOf, textOf } from './reports.js';
 
 const TEXT = fc.oneof(
@@ -32,7 +33,6 @@ const TEXT = fc.oneof(
     'a\nb\r\nc',
   ),
 );
-const SEED = Number(process.env.LLA_SIM_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const runs = { numRuns: 120, seed: SEED };
 
 describe(`hostile text (seed ${SEED})`, () => {
@@ -113,28 +113,19 @@ describe('what a page carries', () => {
     const samples = [1, 2, 4, 4, 8, 16, 32].map((rows, i): Sample => {
       const shape = { rows, width: 2048 };
       const w = workOf({ kernel: 'rmsnorm', variant: 'norm', shape });
-      return {
-        variant: 'norm',
-        shape,
-        tuning: {},
-        ...w,
-        seconds: [1e-6 * rows, 1.2e-6 * rows + 1e-8 * i, 0.9e-6 * rows],
-        drift: [1.5, 1.3, 0.8],
-        relativeError: 0,
-      };
+      const seconds = [1e-6 * rows, 1.2e-6 * rows + 1e-8 * i, 0.9e-6 * rows];
+      return { variant: 'norm', shape, tuning: {}, ...w, seconds, drift: [1.5, 1.3, 0.8], relativeError: 0 };
     });
+    const others = whole.content.kernels.filter((k) => k.kernel !== 'rmsnorm');
     const fitted = fitPredictor('rmsnorm', 'norm', samples);
     const sources: Sources = {
       ...base,
       calibration: {
         ...whole,
-        stale: whole.content.kernels.map((k) => k.kernel).filter((k) => k !== 'rmsnorm'),
+        stale: others.map((k) => k.kernel),
         content: {
           ...whole.content,
-          kernels: [
-            ...whole.content.kernels.filter((k) => k.kernel !== 'rmsnorm'),
-            { kernel: 'rmsnorm', samples, predictors: { norm: fitted } },
-          ],
+          kernels: [...others, { kernel: 'rmsnorm', samples, predictors: { norm: fitted } }],
         },
       },
     };
@@ -149,28 +140,14 @@ describe('what a page carries', () => {
 
   it('names a command that gives the same answer, whatever was changed', async () => {
     const scenario = scenarioOf('edge-rtx-4090');
-    const data = {
-      scenario,
-      sources: await readSources(scenario),
-      validation: null,
-      known: await knownStacks(),
-    };
+    const data = { scenario, sources: await readSources(scenario), validation: null, known: await knownStacks() };
     for (const { choices, name, value } of controlsOf(data, PRESET_NAMES)) {
       const offered = choices?.map(([one]) => one) ?? [value];
       expect(new Set(offered).size, name).toBe(offered.length);
       expect(offered, name).toContain(value);
     }
-    const values = {
-      ...initialValues(data),
-      context: '16k',
-      device: 'h100',
-      gpus: '2',
-      usdPerHour: '2.5',
-      tpot: '200ms',
-      min: 'gsm8k=0.5, bbh=0.1',
-      batch: '2',
-    };
-    const changed = asked(data, values);
+    const given = { context: '16k', device: 'h100', gpus: '2', usdPerHour: '2.5', tpot: '200ms', batch: '2' };
+    const changed = asked(data, { ...initialValues(data), ...given, min: 'gsm8k=0.5, bbh=0.1' });
     const command = commandLine(changed.scenario);
     expect(command).not.toMatch(/\.yaml/);
     const cli = await plan(...command.split(' ').slice(2), '--format', 'json');

@@ -12,7 +12,7 @@ import { isLink, linkedModel, linkOf, readLink } from '../../src/report/link.js'
 import { SETTINGS } from '../../src/schema/settings.js';
 import { VERSION } from '../../src/version.js';
 import { sensible } from '../cli/arbitraries.js';
-import { expectBadInput, inProcess, ROOT, scratch } from '../cli/program.js';
+import { expectBadInput, inProcess, ROOT, scratch, words } from '../cli/program.js';
 import * as CONFIGS from '../geometry/configs.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
 
@@ -181,33 +181,8 @@ context: [4k]
   });
 });
 
-const JUNK = [
-  '/',
-  '=',
-  '%',
-  '%00',
-  '%ff',
-  '%2F',
-  '__proto__=1',
-  'constructor=1',
-  '#',
-  '\u0000',
-  '\u202e',
-  '9'.repeat(400),
-];
-const VALUES = [
-  '-1',
-  '0',
-  'NaN',
-  '1e308',
-  '%20',
-  '..%2F..%2Fetc%2Fpasswd',
-  'x'.repeat(5000),
-  '%F0%9F%98%80',
-  ',',
-  '1M',
-  'config',
-];
+const JUNK = [...words('/ = % %00 %ff %2F __proto__=1 constructor=1 #'), '\u0000', '\u202e', '9'.repeat(400)];
+const VALUES = [...words('-1 0 NaN 1e308 %20 ..%2F..%2Fetc%2Fpasswd %F0%9F%98%80 , 1M config'), 'x'.repeat(5000)];
 
 /** A link with one to four faults. */
 function mutated(random: Random, links: readonly string[]): string {

@@ -7,7 +7,7 @@ import { presetSource } from '../../src/plan/ask/prepare.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';
 import { FIGURES } from '../../src/quality/quality.js';
 import { modelCard, modelCardTable, type PublishedFigure } from '../../src/report/text/model-card.js';
-import { inProcess, scratch } from '../cli/program.js';
+import { inProcess, OURO_CONFIG, scratch } from '../cli/program.js';
 
 const figuresOf = (name: string): PublishedFigure[] =>
   modelCard(presetSource(name)).quality.flatMap((s) => [...s.figures]);
@@ -72,19 +72,8 @@ describe('a model’s card', () => {
 
   it('of a config.json has its cache, and no figures of a preset', async () => {
     const folder = scratch();
-    const own = {
-      model_type: 'ouro',
-      _name_or_path: 'ouro-1.4b',
-      total_ut_steps: 6,
-      num_hidden_layers: 12,
-      hidden_size: 2048,
-      intermediate_size: 5632,
-      num_attention_heads: 16,
-      num_key_value_heads: 4,
-      head_dim: 128,
-      vocab_size: 32000,
-      max_position_embeddings: 32768,
-    };
+    const shape = { total_ut_steps: 6, num_hidden_layers: 12, num_key_value_heads: 4, head_dim: 128 };
+    const own = { ...(JSON.parse(OURO_CONFIG) as object), _name_or_path: 'ouro-1.4b', ...shape };
     const { code, out } = await inProcess('models', folder.file('config.json', JSON.stringify(own)));
     folder.remove();
     expect(code).toBe(0);

@@ -14,11 +14,10 @@ import { viewOf, type View } from '../../src/report/view.js';
 import { UserError } from '../../src/errors.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { pageProgram, scratch } from '../cli/program.js';
+import { SEED } from '../gpu/random.js';
 import { noBrowser, open, startBrowser } from './browser.js';
 import { filesOf, textOf } from './reports.js';
 
-const SEED =
-  process.env.LLA_SIM_SEED === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(process.env.LLA_SIM_SEED);
 /** Others by each seed. */
 const SETTINGS = Number(process.env['LLA_SIM_CASES'] ?? 2);
 

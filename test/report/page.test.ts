@@ -1,19 +1,18 @@
 /// <reference lib="dom" />
 /** The report's page in a real browser, opened from disk: silent, alone, and with the command line's numbers. */
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { PlanReport } from '../../src/plan/types.js';
 import type { Scenario } from '../../src/schema/settings.js';
-import { pageProgram, plan, ROOT, scratch } from '../cli/program.js';
+import { OURO_CONFIG, pageProgram, plan, ROOT, scratch, words } from '../cli/program.js';
 import { everyNth } from '../gpu/sample.js';
-import { noBrowser, open, startBrowser } from './browser.js';
+import { noBrowser, open, startBrowser, type Opened } from './browser.js';
 import { filesOf, scenarioOf, SERVED_USERS, textOf } from './reports.js';
 
 const FILE = (name: string): string => join(ROOT, 'scenarios', `${name}.yaml`);
 
-/** What the table of a page says, by plan and column, unrounded. */
 /** Equal but for the last digits of exp and log, which differ between a browser and Node. */
 function expectClose(got: Awaited<ReturnType<typeof tableOf>>, want: typeof got): void {
   const rounded = (table: typeof got): unknown =>
@@ -25,6 +24,7 @@ function expectClose(got: Awaited<ReturnType<typeof tableOf>>, want: typeof got)
   expect(rounded(got)).toEqual(rounded(want));
 }
 
+/** What the table of a page says, by plan and column, unrounded. */
 const tableOf = (page: Page): Promise<Record<string, Record<string, string>>> =>
   page.evaluate(() =>
     Object.fromEntries(
@@ -71,6 +71,22 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     folder.remove();
   });
 
+  let opened: Opened[] = [];
+  /** A page of a test, which logs and asks for nothing, and is closed after it. */
+  async function show(file: string | Promise<string>, options: BrowserContextOptions = {}): Promise<Opened> {
+    const o = await open(browser, await file, options);
+    opened.push(o);
+    return o;
+  }
+  afterEach(async () => {
+    const [all] = [opened, (opened = [])];
+    await Promise.all(all.map((o) => o.close()));
+    for (const { incidents } of all) expect(incidents).toEqual([]);
+  });
+  /** The report that a command prints. */
+  const planned = async (...argv: string[]): Promise<PlanReport> =>
+    JSON.parse((await plan(...argv, '--format', 'json')).out) as PlanReport;
+
   const written = new Map<string, Promise<string>>();
   /** The page of a scenario, written once. */
   function pageOf(scenario: Scenario, file: string | null = null): Promise<string> {
@@ -108,7 +124,7 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
   it.each(everyNth(['chat-h200', 'nothing-fits', ...others], 5))(
     '%s opens without a message or a request, with its pictures drawn, and prints its first page on one sheet',
     async (name) => {
-      const o = await open(browser, await pageOf(scenarioOf(name)));
+      const o = await show(pageOf(scenarioOf(name)));
       const drawn = await o.page.evaluate(() =>
         [...document.querySelectorAll('canvas')].map((c) => {
           const pixels = c.getContext('2d')?.getImageData(0, 0, c.width, c.height).data ?? [];
@@ -122,13 +138,11 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       expect(drawn.length).toBe(await o.page.locator('figure').count());
       for (const colours of drawn) expect(colours).toBeGreaterThan(10);
       await expectOneSheet(o.page);
-      expect(o.incidents).toEqual([]);
-      await o.close();
     },
   );
 
   it('gives the numbers of the command that it names when a control changes', async () => {
-    const o = await open(browser, await pageOf(scenarioOf('chat-h200'), 'scenarios/chat-h200.yaml'));
+    const o = await show(pageOf(scenarioOf('chat-h200'), 'scenarios/chat-h200.yaml'));
     const steps: [string, string, string[]][] = [
       ['gpus', '2', ['--gpus', '2']],
       ['context', '64k', ['--ctx', '64k']],
@@ -148,24 +162,17 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       // The command that the page shows has all that was changed, and gives these numbers.
       const command = (await o.page.locator('#command').textContent()) ?? '';
       for (const word of [...flags.values()].flat()) expect(command.split(' ')).toContain(word);
-      const cli = await plan(...command.split(' ').slice(2), '--format', 'json');
-      expect([0, 3], cli.err).toContain(cli.code);
-      expectSame(await tableOf(o.page), JSON.parse(cli.out) as PlanReport);
+      expectSame(await tableOf(o.page), await planned(...command.split(' ').slice(2)));
     }
     await o.page.locator('button[type=reset]').click();
     await expect.poll(() => o.page.locator('#command').textContent()).toBe(unchanged);
-    expectSame(
-      await tableOf(o.page),
-      JSON.parse((await plan(FILE('chat-h200'), '--format', 'json')).out) as PlanReport,
-    );
-    expect(o.incidents).toEqual([]);
-    await o.close();
+    expectSame(await tableOf(o.page), await planned(FILE('chat-h200')));
   });
 
   it('shows what was simulated of its own question only, and again once it is back at that', async () => {
     const path = join(folder.path, 'simulated.html');
     writeFileSync(path, textOf(await filesOf(SERVED_USERS, { script, simulate: true }), 'report.html'));
-    const o = await open(browser, path);
+    const o = await show(path);
     const answer = (): Promise<string> => o.page.locator('#answer').innerText();
     const own = await answer();
     expect(own).toMatch(/Workload simulated: each user asks/);
@@ -173,26 +180,19 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     expect(await answer()).not.toContain('Workload');
     await o.page.locator('button[type=reset]').click();
     await expect.poll(answer).toBe(own);
-    expect(o.incidents).toEqual([]);
-    await o.close();
   });
 
   it('another device comes with its own memory, name and kernels', async () => {
-    const o = await open(browser, await pageOf({ vram: '60GB', device: 'h200', context: 4096 }));
+    const o = await show(pageOf({ vram: '60GB', device: 'h200', context: 4096 }));
     await change(o.page, 'device', 'b200');
     const command = (await o.page.locator('#command').textContent()) ?? '';
     expect(command).toBe('lla-sim plan --ctx 4096 --device b200');
     expect(await o.page.locator('#question').textContent()).toContain('B200');
-    expectSame(
-      await tableOf(o.page),
-      JSON.parse((await plan(...command.split(' ').slice(2), '--format', 'json')).out) as PlanReport,
-    );
-    expect(o.incidents).toEqual([]);
-    await o.close();
+    expectSame(await tableOf(o.page), await planned(...command.split(' ').slice(2)));
   });
 
   it('says what is wrong with a control and keeps its answer', async () => {
-    const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
+    const o = await show(pageOf(scenarioOf('huginn-h100')));
     const before = await tableOf(o.page);
     for (const [name, value] of [
       ['gpus', 'many'],
@@ -214,12 +214,10 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     await o.page.locator('button[type=reset]').click();
     await expect.poll(() => o.page.locator('#status').textContent()).toMatch(/anew/);
     expectClose(await tableOf(o.page), before);
-    expect(o.incidents).toEqual([]);
-    await o.close();
   });
 
   it('sorts by every column in both directions, and filters', async () => {
-    const o = await open(browser, await pageOf(scenarioOf('nanbeige-a100')));
+    const o = await show(pageOf(scenarioOf('nanbeige-a100')));
     const { page } = o;
     await page.locator('#state').selectOption('');
     const titles = await page.locator('#plans thead button').allTextContents();
@@ -248,35 +246,31 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       }
     }
     await page.locator('#find').fill('lla block');
-    const found = await page
-      .locator('#plans tbody tr:visible')
-      .evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''));
+    const visible = (): Promise<string[]> =>
+      page
+        .locator('#plans tbody tr:visible')
+        .evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? ''));
+    const found = await visible();
     expect(found.length).toBeGreaterThan(0);
     for (const id of found) expect(id).toMatch(/lla.*block/);
     await page.locator('#find').fill('');
     await page.locator('#kind').selectOption('kv-quant');
-    for (const id of await page
-      .locator('#plans tbody tr:visible')
-      .evaluateAll((rows) => rows.map((r) => (r as HTMLElement).dataset['id'] ?? '')))
-      expect(id).toMatch(/^kv-quant/);
+    for (const id of await visible()) expect(id).toMatch(/^kv-quant/);
     await expectOneSheet(page);
-    await o.close();
   });
 
   it('saves the plans that it shows as the command prints them', async () => {
-    const o = await open(browser, await pageOf(scenarioOf('edge-rtx-4090')));
+    const o = await show(pageOf(scenarioOf('edge-rtx-4090')));
     await change(o.page, 'context', '2k');
     const [download] = await Promise.all([o.page.waitForEvent('download'), o.page.locator('#save').click()]);
-    const { readFileSync } = await import('node:fs');
     const saved = JSON.parse(readFileSync(await download.path(), 'utf8')) as PlanReport;
-    const cli = JSON.parse((await plan(FILE('edge-rtx-4090'), '--ctx', '2k', '--format', 'json')).out) as PlanReport;
+    const cli = await planned(FILE('edge-rtx-4090'), '--ctx', '2k');
     expect(saved.plans.map((p) => p.maxBatch)).toEqual(cli.plans.map((p) => p.maxBatch));
     expect(saved.answer).toEqual(cli.answer);
-    await o.close();
   });
 
   it('fits narrow screens, and can be read in the dark and on paper', async () => {
-    const o = await open(browser, await pageOf(scenarioOf('chat-h200')));
+    const o = await show(pageOf(scenarioOf('chat-h200')));
     for (const width of [768, 390, 320]) {
       await o.page.setViewportSize({ width, height: 800 });
       // What is drawn to the width follows a frame later.
@@ -315,12 +309,10 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       ).toEqual(['rgb(0, 0, 0)']);
     }
     expect((await o.page.pdf({ format: 'A4' })).subarray(0, 4).toString()).toBe('%PDF');
-    expect(o.incidents).toEqual([]);
-    await o.close();
   });
 
   it('can be used by keyboard alone: every control is reached, in order, and shows that it is', async () => {
-    const o = await open(browser, await pageOf(scenarioOf('huginn-h100')));
+    const o = await show(pageOf(scenarioOf('huginn-h100')));
     const reached: string[] = [];
     for (let i = 0; i < 60; i++) {
       await o.page.keyboard.press('Tab');
@@ -335,35 +327,14 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       expect(at.outline, at.name).not.toBe('none');
       if (at.name === 'evidence') break;
     }
-    expect(reached).toEqual(
-      expect.arrayContaining([
-        'model',
-        'device',
-        'users',
-        'gpus',
-        'stack',
-        'usdPerHour',
-        'context',
-        'batch',
-        'tpot',
-        'retrieval',
-        'min',
-        'find',
-        'kind',
-        'state',
-        'save',
-        'rows',
-        'codec',
-        'evidence',
-      ]),
-    );
-    await o.close();
+    const controls = 'model device users gpus stack usdPerHour context batch tpot retrieval min find kind state save';
+    expect(reached).toEqual(expect.arrayContaining(words(`${controls} rows codec evidence`)));
   });
 
   it('holds the paper against the model in tables that open by keyboard, with and without a program', async () => {
     const file = await pageOf(scenarioOf('nanbeige-a100'));
     for (const javaScriptEnabled of [true, false]) {
-      const o = await open(browser, file, { javaScriptEnabled });
+      const o = await show(file, { javaScriptEnabled });
       const parts = o.page.locator('#paper-part details');
       const first = parts.first();
       expect(await o.page.locator('#paper-part tr:visible').count()).toBe(0);
@@ -384,8 +355,6 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
         });
         await expect.poll(() => o.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
       }
-      expect(o.incidents).toEqual([]);
-      await o.close();
     }
   });
 
@@ -393,32 +362,12 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     const hostile =
       '</script><script>alert(1)</script><img src=x ' +
       `onerror=alert(2)>"'\`><svg/onload=alert(3)>\${alert(4)}{{alert(5)}}<!--]]>`;
-    const config = JSON.stringify({
-      model_type: 'ouro',
-      _name_or_path: hostile,
-      num_hidden_layers: 4,
-      total_ut_steps: 4,
-      num_attention_heads: 8,
-      num_key_value_heads: 8,
-      hidden_size: 512,
-      head_dim: 64,
-      intermediate_size: 1024,
-      vocab_size: 1000,
-      max_position_embeddings: 4096,
-      rope_theta: 1e6,
-      architectures: ['OuroForCausalLM'],
-    });
-    const { mkdirSync } = await import('node:fs');
+    const config = JSON.stringify({ ...(JSON.parse(OURO_CONFIG) as object), _name_or_path: hostile });
     const directory = join(folder.path, '<img src=x onerror=alert(6)>');
     mkdirSync(directory);
     writeFileSync(join(directory, 'config.json'), config);
-    const o = await open(
-      browser,
-      await pageOf(
-        { name: hostile, description: hostile, device: 'h200', model: join(directory, 'config.json') },
-        hostile,
-      ),
-    );
+    const model = join(directory, 'config.json');
+    const o = await show(pageOf({ name: hostile, description: hostile, device: 'h200', model }, hostile));
     expect(await o.page.locator('h1').textContent()).toBe(hostile.replace(/\s+/g, ' '));
     await change(o.page, 'context', hostile);
     await change(o.page, 'context', '8k');
@@ -436,7 +385,6 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
       document.body.insertAdjacentHTML('beforeend', '<img src="https://example.org/x.png" onerror="document.title=1">');
     });
     await expect.poll(() => o.incidents.join('\n')).toMatch(/Content Security Policy/);
-    expect(o.incidents.join('\n')).not.toMatch(/dialog/);
-    await o.close();
+    expect(o.incidents.splice(0).join('\n')).not.toMatch(/dialog/);
   });
 });

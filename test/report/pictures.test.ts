@@ -4,7 +4,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ask } from '../../src/plan/ask/on-disk.js';
 import { row } from '../plan/requests.js';
-import { answer } from '../../src/plan/ask/prepare.js';
 import { budgetLines } from '../../src/report/pictures/eviction-budget.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { memoryParts } from '../../src/report/pictures/memory-breakdown.js';
@@ -16,6 +15,7 @@ import { evidenceStyle, LIGHT } from '../../src/report/pictures/theme.js';
 import { allCrossings, crossingsOf, timeLines } from '../../src/report/pictures/time-against-context.js';
 import { speedLines } from '../../src/report/pictures/users-against-speed.js';
 import { commonBatch, decisionRows, drawnPlans, lossTable } from '../../src/report/decision.js';
+import type { Scenario } from '../../src/schema/settings.js';
 import { SCENARIOS, scenarioOf, viewOfScenario } from './reports.js';
 
 const H200 = { device: 'h200', context: 4096 } as const;
@@ -91,13 +91,8 @@ describe('numbers', () => {
     const report = await ask({ ...H200, codec: ['full', 'lla'], ratio: [4], budget: 1024 });
     for (const line of budgetLines(view)) {
       const at = line.points.find((p) => p.budget === 1024);
-      expect(
-        report.plans.some(
-          (p) =>
-            p.codec.label === line.label && p.memory.kvBytesPerSequence === at?.bytes && p.maxBatch.exact === at.batch,
-        ),
-        line.label,
-      ).toBe(true);
+      const found = report.plans.filter((p) => p.codec.label === line.label);
+      expect(found.map((p) => [p.memory.kvBytesPerSequence, p.maxBatch.exact])).toContainEqual([at?.bytes, at?.batch]);
     }
   });
 
@@ -128,11 +123,6 @@ describe('numbers', () => {
       expect(used, p.id).toBe(row(seven, p.id).memory.totalBytes);
       expect(free + used, p.id).toBe(view.report.device.vramBytes);
     }
-  });
-
-  it('the view holds the answer that plan gives', async () => {
-    const made = await viewOfScenario(scenarioOf('edge-rtx-4090'));
-    expect(made.view.report).toEqual(answer(made.scenario, made.sources));
   });
 });
 
@@ -188,15 +178,14 @@ describe('axes', () => {
 
 describe('evidence', () => {
   it('roofline is dashed, thin and hollow; measured is solid, thick and filled', () => {
-    const [roofline, measured] = [
-      evidenceStyle('roofline', '#0072B2', '#ffffff'),
-      evidenceStyle('measured', '#0072B2', '#ffffff'),
-    ];
-    expect(roofline.borderDash.length).toBeGreaterThan(0);
-    expect(measured.borderDash).toEqual([]);
-    expect(roofline.pointBackgroundColor).toBe('#ffffff');
-    expect(measured.pointBackgroundColor).toBe('#0072B2');
-    expect(roofline.borderWidth).toBeLessThan(measured.borderWidth);
+    const [roofline, measured] = (['roofline', 'measured'] as const).map((of) =>
+      evidenceStyle(of, '#0072B2', '#ffffff'),
+    );
+    expect(roofline!.borderDash.length).toBeGreaterThan(0);
+    expect(measured!.borderDash).toEqual([]);
+    expect(roofline!.pointBackgroundColor).toBe('#ffffff');
+    expect(measured!.pointBackgroundColor).toBe('#0072B2');
+    expect(roofline!.borderWidth).toBeLessThan(measured!.borderWidth);
   });
   it('kernels that nobody has measured give attainable pictures, and say so in words', async () => {
     const { view } = await viewOfScenario({ ...H200, stack: 'attainable' });
@@ -319,10 +308,8 @@ describe('PNG', () => {
   });
 
   it('shows other numbers as other pixels', async () => {
-    const one = picturesOf((await viewOfScenario({ ...H200, codec: ['full', 'lla'] })).view)[0] as Picture;
-    const other = picturesOf(
-      (await viewOfScenario({ ...H200, vram: '80GB', codec: ['full', 'lla'] })).view,
-    )[0] as Picture;
-    expect(Buffer.compare(png(one), png(other))).not.toBe(0);
+    const drawn = async (more: Scenario): Promise<Buffer> =>
+      png(picturesOf((await viewOfScenario({ ...H200, codec: ['full', 'lla'], ...more })).view)[0]!);
+    expect(Buffer.compare(await drawn({}), await drawn({ vram: '80GB' }))).not.toBe(0);
   });
 });

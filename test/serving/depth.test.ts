@@ -8,7 +8,7 @@ import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
-import { given, KNOTS, pricerOf, SERVER, type GivenRequest } from './harness.js';
+import { given, KNOTS, PLAIN_DEPTH, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
 const LOOPS = 4;
 
@@ -74,9 +74,7 @@ const depthOf = (probabilities: readonly number[], of: Partial<Depth>): Depth =>
   probabilities,
   batching: 'loops',
   skippedKv: 'recompute',
-  seed: SEED % 1000,
-  recorded: null,
-  published: null,
+  ...PLAIN_DEPTH,
   ...of,
 });
 
@@ -155,14 +153,7 @@ test('prompts and tokens in turns: at most one batch of chunks between two passe
     const random = randomOf(SEED + i);
     const requests = requestsOf(random);
     const server = serverOf(random);
-    const depth: Depth = {
-      probabilities: [0.1, 0.4, 0.3, 0.2],
-      batching: 'loops',
-      skippedKv: 'copy',
-      seed: SEED,
-      recorded: null,
-      published: null,
-    };
+    const depth = depthOf([0.1, 0.4, 0.3, 0.2], { skippedKv: 'copy' });
     let [skippedLoops, chunksInARow, promptTokens] = [0, 0, 0];
     const pricer: LoopPricer = {
       knots: KNOTS,

@@ -2,7 +2,6 @@
 import { expect, it } from 'vitest';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { planFleet, type PlannedFleet } from '../../src/plan/decide/fleet.js';
-import type { PlanReport } from '../../src/plan/types.js';
 import { fleetJson } from '../../src/report/plan-json.js';
 import { fleetText } from '../../src/report/text/fleet-text.js';
 import type { Scenario } from '../../src/schema/settings.js';
@@ -27,6 +26,9 @@ async function simulated(scenario: Scenario, users: number): Promise<{ planned: 
   return { planned, found: simulateFleet(scenario, planned, sources) };
 }
 
+const textOf = ({ fleet, reports }: PlannedFleet, found: SimulatedFleet): string =>
+  fleetText(fleet, reports[0]!, { width: 400, colour: false, best: false }, found);
+
 it('the fewest replicas whose users meet the targets at the slow end, and the answer says so', async () => {
   const { planned, found } = await simulated(SCENARIO, USERS);
   const deploy = found.deploy!;
@@ -42,12 +44,7 @@ it('the fewest replicas whose users meet the targets at the slow end, and the an
   // At the slow end tuned kernels of latents are too late for this target.
   expect(found.tried).toEqual({ today: ['full cache'], unwritten: ['lla-10.67x by block-absorbed'] });
   expect(found.upside).toBeNull();
-  const text = fleetText(
-    planned.fleet,
-    planned.reports[0] as PlanReport,
-    { width: 400, colour: false, best: false },
-    found,
-  );
+  const text = textOf(planned, found);
   expect(text).toMatch(
     new RegExp(`^Deploy +${deploy.gpus} h200 by simulation: ${deploy.replicas} replicas of 1 GPU`, 'm'),
   );
@@ -70,9 +67,7 @@ it('a plan that gives not one user the targets serves nobody', async () => {
   );
   expect(planned.fleet.deploy).not.toBeNull();
   expect(found.deploy).toBeNull();
-  expect(
-    fleetText(planned.fleet, planned.reports[0] as PlanReport, { width: 400, colour: false, best: true }, found),
-  ).toContain('not one user gets the targets on any number of GPUs');
+  expect(textOf(planned, found)).toContain('not one user gets the targets on any number of GPUs');
 });
 
 it('with replicas that prefill, groups as the question has them: all of their GPUs are counted and told', async () => {
@@ -85,8 +80,7 @@ it('with replicas that prefill, groups as the question has them: all of their GP
   expect(deploy.gpus).toBe(deploy.replicas + deploy.prefillReplicas);
   expect(deploy.usersPerReplica * deploy.replicas).toBeGreaterThanOrEqual(90);
   expect(deploy.outputTokensPerSecond).toBeCloseTo(deploy.prefillReplicas * deploy.estimate.output_throughput, 6);
-  const text = (of: SimulatedFleet): string =>
-    fleetText(planned.fleet, planned.reports[0] as PlanReport, { width: 400, colour: false, best: false }, of);
+  const text = (of: SimulatedFleet): string => textOf(planned, of);
   expect(text(found)).toContain(
     `${deploy.gpus} replicas of 1 GPU (${deploy.replicas} decode, ${deploy.prefillReplicas} prefill)`,
   );

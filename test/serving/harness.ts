@@ -3,6 +3,7 @@ import type { IterationPricer, MixedBatch } from '../../src/serving/scheduler/ba
 import type { Source } from '../../src/serving/engine.js';
 import type { ServerOptions } from '../../src/serving/scheduler/options.js';
 import type { Draft } from '../../src/serving/scheduler/requests.js';
+import { SEED } from '../gpu/random.js';
 
 export const SERVER: ServerOptions = {
   maxNumSeqs: 64,
@@ -24,6 +25,9 @@ export const SERVER: ServerOptions = {
   disaggregation: null,
   targets: { ttftSeconds: 1, tpotSeconds: 0.1, share: 0.99 },
 };
+
+/** Depths that are drawn, not recorded or published. */
+export const PLAIN_DEPTH = { seed: SEED, recorded: null, published: null } as const;
 
 export const KNOTS = Float64Array.from([1, 16, 64, 256, 1024, 8192]);
 

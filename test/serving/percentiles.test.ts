@@ -46,20 +46,7 @@ function expectWithin(sketch: Sketch, values: readonly number[], error: number):
 }
 
 describe('percentiles', () => {
-  it('of two values lie between them, and near the larger one at 99 %', () => {
-    for (const [sketch, near] of [
-      [new Sketch(), 9],
-      [new Sketch(0), 1],
-    ] as const) {
-      sketch.add(0.0117);
-      sketch.add(0.084);
-      expect(1e3 * sketch.quantile(0.5)!).toBeCloseTo(47.85, near);
-      expect(1e3 * sketch.quantile(0.9)!).toBeCloseTo(76.77, near);
-      expect(1e3 * sketch.quantile(0.99)!).toBeCloseTo(83.277, near);
-      expect(sketch.quantile(1)).toBe(0.084);
-    }
-    expect(new Sketch().quantile(0.99)).toBeNull();
-  });
+  it('of no values are none', () => expect(new Sketch().quantile(0.99)).toBeNull());
 
   it('are exact of few values, and by counts alone within the stated error, at every rank of one to a hundred', () => {
     fc.assert(
@@ -127,13 +114,8 @@ const TIMES = {
 };
 const millisOf = (requests: readonly Ended[], of: (e: Ended) => number | null, share: number): number => {
   const seconds = requests.map(of).filter((own) => own !== null);
-  return (
-    1e3 *
-    percentile(
-      seconds.sort((a, b) => a - b),
-      share,
-    )
-  );
+  seconds.sort((a, b) => a - b);
+  return 1e3 * percentile(seconds, share);
 };
 
 /** Figures are those of the requests that ended. */
@@ -153,12 +135,7 @@ function expectFiguresOf(figures: RunFigures, requests: readonly Ended[]): void 
       );
 }
 
-const OPTIONS: SimulationOptions = {
-  findRate: false,
-  skipBad: false,
-  shard: null,
-  progress: () => false,
-};
+const OPTIONS: SimulationOptions = { findRate: false, skipBad: false, shard: null, progress: () => false };
 const random = randomOf(SEED + 1);
 /** Few requests, of lengths that differ, so that the two largest latencies do. */
 const fewOf = (requests: number): Scenario => ({
@@ -262,12 +239,7 @@ describe('of few requests', () => {
   });
 
   it('a fleet has the exact ones of a replica', async () => {
-    const scenario: Scenario = {
-      ...fewOf(2),
-      gpus: 1,
-      ttft: '60s',
-      tpot: '1s',
-    };
+    const scenario: Scenario = { ...fewOf(2), gpus: 1, ttft: '60s', tpot: '1s' };
     const sources = await readSources(scenario);
     const planned = planFleet(scenario, 2, sources);
     const runs = recorded();

@@ -27,12 +27,12 @@ function configuration(id: string): Configuration {
   const candidate = request.candidates.find((c) => candidateId(request.geometry, c, 'f16') === id)!;
   return configurationOf(request, candidate);
 }
+const OPTIONS = { method: 'accumulated', longest: LONGEST, mostSequences: 256 } as const;
 const tablesOf = (
   id: string,
   method: 'accumulated' | 'chunked' = 'accumulated',
   units: number | null = null,
-): PriceTables =>
-  new PriceTables(configuration(id), { ...request.pricer!, units }, { method, longest: LONGEST, mostSequences: 256 });
+): PriceTables => new PriceTables(configuration(id), { ...request.pricer!, units }, { ...OPTIONS, method });
 
 /** A batch of these lengths. */
 function batchOf(tables: PriceTables, lengths: readonly number[]): MixedBatch {
@@ -76,10 +76,7 @@ describe('a mixed batch', () => {
     // Ouro-1.4B: 16 KV heads.
     const share = (0.188 * (longest / mean - 1)) / ((16 * n) / units);
     expect(attentionOf(tables, batchOf(tables, lengths)) / attention - 1).toBeCloseTo(share, 9);
-    const equal = batchOf(
-      tables,
-      lengths.map(() => short),
-    );
+    const equal = batchOf(tables, new Array<number>(n).fill(short));
     expect(attentionOf(tables, equal)).toBe(attentionOf(plain, equal));
     // Less than two rounds: kernels divide sequences.
     const few = batchOf(tables, lengths.slice(0, 15));
@@ -90,26 +87,12 @@ describe('a mixed batch', () => {
 
   it('beside a prompt takes as many times the attention as the pricer says, and no longer without one', () => {
     const c = configuration('full/full');
-    const options = { method: 'accumulated', longest: LONGEST, mostSequences: 256 } as const;
     const asked: number[][] = [];
-    const tables = new PriceTables(
-      c,
-      {
-        ...request.pricer!,
-        besidePrompts: (...of) => {
-          asked.push(of);
-          return 3;
-        },
-      },
-      options,
-    );
-    const plain = new PriceTables(c, request.pricer!, options);
+    const tables = new PriceTables(c, { ...request.pricer!, besidePrompts: (...of) => (asked.push(of), 3) }, OPTIONS);
+    const plain = new PriceTables(c, request.pricer!, OPTIONS);
     const n = 3 + Math.floor(60 * streamOf(SEED, 6)());
     const price = (of: PriceTables, chunk: boolean): number => {
-      const batch = batchOf(
-        of,
-        Array.from({ length: n }, () => 1000),
-      );
+      const batch = batchOf(of, new Array<number>(n).fill(1000));
       if (chunk) batch.addChunk(512, 0, false);
       return new CostModelPricer(of).seconds(batch);
     };
@@ -121,7 +104,7 @@ describe('a mixed batch', () => {
     const latent = new PriceTables(
       configuration('lla-21.33x/block-absorbed'),
       { ...request.pricer!, besidePrompts: () => 3 },
-      options,
+      OPTIONS,
     );
     expect(latent.besidePrompts(n, 1000)).toBe(1);
   });
@@ -129,9 +112,8 @@ describe('a mixed batch', () => {
   it('is mispriced by the mean length where lengths differ: a plain cache by 1 %, with eviction by half', () => {
     const ragged = Array.from({ length: 64 }, (_, i) => (i < 8 ? 8000 : 40));
     const mean = ragged.reduce((a, b) => a + b, 0) / ragged.length;
-    const options = { method: 'accumulated', longest: LONGEST, mostSequences: 256 } as const;
     const wrongFor = (c: Configuration): number => {
-      const tables = new PriceTables(c, request.pricer!, options);
+      const tables = new PriceTables(c, request.pricer!, OPTIONS);
       const price = (lengths: readonly number[]): number =>
         new CostModelPricer(tables).seconds(batchOf(tables, lengths));
       return Math.abs(price(ragged.map(() => Math.round(mean))) / price(ragged) - 1);

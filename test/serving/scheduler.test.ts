@@ -15,10 +15,11 @@ import type { Scheduler } from '../../src/serving/scheduler/scheduler.js';
 import { POLICIES, WaitingQueue } from '../../src/serving/scheduler/waiting.js';
 import { acceptedOf } from '../../src/serving/speculation.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { SERVER } from './harness.js';
+import { PLAIN_DEPTH, SERVER } from './harness.js';
 
 const LOOPS = 4;
 const KNOTS = Float64Array.from([1, 16, 24, 64]);
+const NO_COUNTS = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
 const weightOf = (loops: number): number => (1 + loops) / (1 + LOOPS);
 
 const drawn = fc.record({
@@ -74,9 +75,8 @@ function check(d: Drawn): number {
     probabilities: speculation ? [0, 0, 0, 1] : [0.3, 0.2, 0.1, 0.4],
     batching: speculation ? 'loops' : d.batching,
     skippedKv: speculation ? 'copy' : d.skippedKv,
+    ...PLAIN_DEPTH,
     seed: d.seed,
-    recorded: null,
-    published: null,
   };
   const capTokens = counted && d.capped ? 24 : Infinity;
   const options: ReplicaOptions = {
@@ -94,7 +94,7 @@ function check(d: Drawn): number {
   const requests = new Requests();
   const seen = new Map<number, Seen>();
   const order: number[] = [];
-  const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
+  const counts = { ...NO_COUNTS };
   const listener: Listener = {
     began: (slot) => {
       const one = seen.get(slot)!;
@@ -234,6 +234,21 @@ function check(d: Drawn): number {
   return counts.preemptions;
 }
 
+/** A schedule of requests that are counted, and what is seen of it. */
+function counted(more: Partial<ReplicaOptions>, seen: Partial<Listener> = {}) {
+  const requests = new Requests();
+  const queue = new WaitingQueue('fcfs', requests);
+  const nothing = (): void => {};
+  const listener = { began: nothing, token: nothing, ended: nothing, prefilled: nothing, preempted: nothing, ...seen };
+  const options = { ...SERVER, prefillOnly: false, ...more };
+  return {
+    queue,
+    come: (promptTokens: number, outputTokens: number): void =>
+      queue.push(requests.add({ ...emptyDraft(), promptTokens, outputTokens })),
+    schedule: new CountedScheduler(options, requests, queue, listener, { ...NO_COUNTS }, KNOTS),
+  };
+}
+
 describe('a schedule', () => {
   it(`keeps its rules with random requests (LLA_SIM_SEED=${SEED})`, () => {
     let preemptions = 0;
@@ -248,18 +263,13 @@ describe('a schedule', () => {
 
   it('lets prompts wait for others while sequences decode, so many iterations or until they are enough', () => {
     const beganOf = (prompts: number[], tokens: number): number[] => {
-      const requests = new Requests();
-      const queue = new WaitingQueue('fcfs', requests);
-      const come = (promptTokens: number, outputTokens: number): void =>
-        queue.push(requests.add({ ...emptyDraft(), promptTokens, outputTokens }));
-      come(4, 30);
       const began: number[] = [];
       let iteration = 0;
-      const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
-      const nothing = (): void => {};
-      const listener = { began: () => began.push(iteration), token: nothing, ended: nothing, prefilled: nothing };
-      const options = { ...SERVER, maxNumBatchedTokens: 64, prefillOnly: false, batchWait: { iterations: 5, tokens } };
-      const schedule = new CountedScheduler(options, requests, queue, listener, counts, KNOTS);
+      const { queue, come, schedule } = counted(
+        { maxNumBatchedTokens: 64, batchWait: { iterations: 5, tokens } },
+        { began: () => began.push(iteration) },
+      );
+      come(4, 30);
       for (; schedule.begin(); schedule.end(), iteration++)
         if (iteration === 0) prompts.forEach((length) => come(length, 1));
         else if (iteration === 20) come(8, 1);
@@ -277,25 +287,13 @@ describe('a schedule', () => {
 
   it('keeps blocks free where a request begins beside others, and for the first one none', () => {
     const run = (watermark: number, outputTokens: number): { running: number; preemptions: number } => {
-      const requests = new Requests();
-      const queue = new WaitingQueue('fcfs', requests);
-      // Four prompts of 40 tokens take 40 of 44 blocks, and grow by as much as their answers.
-      for (let i = 0; i < 4; i++) queue.push(requests.add({ ...emptyDraft(), promptTokens: 40, outputTokens }));
-      const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
-      const nothing = (): void => {};
-      const listener = {
-        began: nothing,
-        token: nothing,
-        ended: nothing,
-        prefilled: nothing,
-        preempted: () => counts.preemptions++,
-      };
+      let [running, preemptions] = [0, 0];
       const limits = { maxNumBatchedTokens: 200, blockTokens: 4, unitTokens: 4, blocks: 44, watermark };
-      const options = { ...SERVER, ...limits, prefillOnly: false, promptsFirst: true };
-      const schedule = new CountedScheduler(options, requests, queue, listener, counts, KNOTS);
-      let running = 0;
+      const { come, schedule } = counted({ ...limits, promptsFirst: true }, { preempted: () => preemptions++ });
+      // Four prompts of 40 tokens take 40 of 44 blocks, and grow by as much as their answers.
+      for (let i = 0; i < 4; i++) come(40, outputTokens);
       for (; schedule.begin(); schedule.end()) running = Math.max(running, schedule.running.length);
-      return { running, preemptions: counts.preemptions };
+      return { running, preemptions };
     };
     expect(run(0, 12)).toEqual({ running: 4, preemptions: expect.any(Number) as number });
     expect(run(0, 12).preemptions).toBeGreaterThan(0);
@@ -305,53 +303,20 @@ describe('a schedule', () => {
   });
 
   it('gives prompts in turn a part of the budget, or one after another', () => {
-    const chunksOf = (promptsRotate: boolean): [number, number][][] => {
-      const requests = new Requests();
-      const queue = new WaitingQueue('fcfs', requests);
-      for (const promptTokens of [20, 20, 4])
-        queue.push(requests.add({ ...emptyDraft(), promptTokens, outputTokens: 1 }));
-      const counts = { preemptions: 0, recomputedTokens: 0, lookedUpTokens: 0, hitTokens: 0 };
-      const nothing = (): void => {};
-      const listener = { began: nothing, token: nothing, ended: nothing, prefilled: nothing };
-      const limits = { maxNumSeqs: 3, maxNumBatchedTokens: 8, blocks: 100, capTokens: Infinity, promptsRotate };
-      const options = {
-        ...SERVER,
-        ...limits,
-        blockTokens: 4,
-        unitTokens: 4,
-        prefillOnly: false,
-        reserveFullPrompt: true,
-      };
-      const schedule = new CountedScheduler(options, requests, queue, listener, counts, KNOTS);
-      const found: [number, number][][] = [];
+    const chunksOf = (promptsRotate: boolean): string => {
+      const limits = { maxNumSeqs: 3, maxNumBatchedTokens: 8, blocks: 100, promptsRotate };
+      const { come, schedule } = counted({ ...limits, blockTokens: 4, unitTokens: 4 });
+      for (const promptTokens of [20, 20, 4]) come(promptTokens, 1);
+      const found: string[] = [];
       for (; schedule.begin(); schedule.end()) {
         const { count, tokens } = schedule.batch.chunks;
-        found.push(Array.from({ length: count }, (_, i) => [schedule.chunkSlots[i]!, tokens[i]!]));
+        found.push(Array.from({ length: count }, (_, i) => `${schedule.chunkSlots[i]}:${tokens[i]}`).join('+'));
       }
       expect(schedule.pool.used).toBe(0);
-      return found;
+      return found.join(' ');
     };
-    expect(chunksOf(false)).toEqual([
-      [[0, 8]],
-      [[0, 8]],
-      [
-        [0, 4],
-        [1, 4],
-      ],
-      [[1, 8]],
-      [[1, 8]],
-      [[2, 4]],
-    ]);
-    expect(chunksOf(true)).toEqual([
-      [[0, 8]],
-      [[1, 8]],
-      [
-        [2, 4],
-        [0, 4],
-      ],
-      [[1, 8]],
-      [[0, 8]],
-      [[1, 4]],
-    ]);
+    // The number of a prompt, and so many tokens of it.
+    expect(chunksOf(false)).toBe('0:8 0:8 0:4+1:4 1:8 1:8 2:4');
+    expect(chunksOf(true)).toBe('0:8 1:8 2:4+0:4 1:8 0:8 1:4');
   });
 });

@@ -2,13 +2,12 @@
  * Parts of a sweep: joined they are the whole, and nothing is missing or counted twice. Cluster scripts, as they are.
  */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SimulationReport } from '../../src/serving/types.js';
-import { bundle, expectBadInput, inProcess, ROOT, type Outcome } from '../cli/program.js';
+import { bundle, expectRefused, inProcess, ROOT, scratch, words, type Outcome } from '../cli/program.js';
 
 const OF = 3;
 const SCENARIO = `model: ouro-1.4b
@@ -22,34 +21,28 @@ workload: { requests: 20, rate: 2, promptTokens: 256, outputTokens: 16 }
 min: { gsm8k: 0.1 }
 `;
 
-let folder = '';
+const files = scratch();
+const { path: folder, file } = files;
+afterAll(() => files.remove());
 let whole: SimulationReport;
 const simulate = (...argv: string[]): Promise<Outcome> => inProcess('simulate', ...argv);
 const shardFile = (index: number): string => join(folder, 'results', `shard-${index}.json`);
 const runShard = (index: number): Promise<Outcome> =>
   simulate(
     join(folder, 's.yaml'),
-    '--find-rate',
-    '--shard',
-    `${index}/${OF}`,
-    '--format',
-    'json',
-    '-o',
+    ...words(`--find-rate --shard ${index}/${OF} --format json --quiet -o`),
     shardFile(index),
-    '--quiet',
   );
 const merged = (): Promise<Outcome> => simulate('merge', join(folder, 'results'), '--format', 'json');
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'lla-sim-shards-'));
   mkdirSync(join(folder, 'results'));
-  writeFileSync(join(folder, 's.yaml'), SCENARIO);
+  file('s.yaml', SCENARIO);
   const o = await simulate(join(folder, 's.yaml'), '--find-rate', '--format', 'json');
   expect(o.code, o.err).toBe(0);
   whole = JSON.parse(o.out) as SimulationReport;
   for (let index = 1; index <= OF; index++) expect((await runShard(index)).code).toBe(0);
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('shards', () => {
   it('joined are the whole', async () => {
@@ -70,20 +63,17 @@ describe('shards', () => {
       sketched ? 'percentiles of more than 10000 values (TTFT, TPOT)' : 'percentiles are exact',
     );
     // Shards that were run without a picture have no curve to draw.
-    const drawn = await simulate('merge', join(folder, 'results'), '--picture', join(folder, 'rate.png'));
-    expectBadInput(drawn);
-    expect(drawn.err).toContain('the shards hold no latency against the rate');
+    expectRefused(
+      await simulate('merge', join(folder, 'results'), '--picture', join(folder, 'rate.png')),
+      'the shards hold no latency against the rate',
+    );
   });
 
   it('that are missing, twice, ended early or of another sweep are refused by name', async () => {
     rmSync(shardFile(2));
-    const missing = await merged();
-    expectBadInput(missing);
-    expect(missing.err).toContain('are missing: 2; run --shard 2/3 again');
+    expectRefused(await merged(), 'are missing: 2; run --shard 2/3 again');
     copyFileSync(shardFile(1), join(folder, 'results', 'again.json'));
-    const twice = await merged();
-    expectBadInput(twice);
-    expect(twice.err).toContain('are both shard 1');
+    expectRefused(await merged(), 'are both shard 1');
     rmSync(join(folder, 'results', 'again.json'));
     // The shard that died is run again.
     expect((await runShard(2)).code).toBe(0);
@@ -107,9 +97,7 @@ describe('shards', () => {
       ],
     ] as const) {
       writeFileSync(shardFile(2), JSON.stringify(changed));
-      const o = await merged();
-      expectBadInput(o);
-      expect(o.err).toContain(message);
+      expectRefused(await merged(), message);
     }
     writeFileSync(shardFile(2), good);
   });
@@ -121,12 +109,16 @@ describe('shards', () => {
       [['merge'], 'the folder of the shards is not given'],
       [['merge', join(folder, 'none')], 'cannot be read'],
     ] as const) {
-      const o = await simulate(...(argv[0] === 'merge' ? [] : [join(folder, 's.yaml')]), ...argv);
-      expectBadInput(o);
-      expect(o.err).toContain(message);
+      expectRefused(await simulate(...(argv[0] === 'merge' ? [] : [join(folder, 's.yaml')]), ...argv), message);
     }
   });
 });
+
+interface Container {
+  readonly command: string[];
+  readonly args: string[];
+  readonly env: { name: string; value: string }[];
+}
 
 describe('the scripts of docs/cluster', () => {
   /** Stands in for a cluster: a program on the path, and the variables that the scheduler sets. */
@@ -136,20 +128,18 @@ describe('the scripts of docs/cluster', () => {
       const bin = join(folder, 'bin');
       mkdirSync(bin, { recursive: true });
       // One candidate: some parts have nothing to do.
-      const scenario = join(folder, 'one.yaml');
-      writeFileSync(scenario, SCENARIO.replace('[full, kv-quant]\nratio: [4, 2]', '[full]'));
+      const scenario = file('one.yaml', SCENARIO.replace('[full, kv-quant]\nratio: [4, 2]', '[full]'));
       const wanted = whole.candidates!.filter(({ id }) => id === 'full/full');
       expect(wanted).toHaveLength(1);
       writeFileSync(join(bin, 'lla-sim'), `#!/bin/sh\nexec "${process.execPath}" "${program.cli}" "$@"\n`);
       chmodSync(join(bin, 'lla-sim'), 0o755);
-      const results = (name: string): string => join(folder, name);
       const run = (file: string, argv: readonly string[], env: Record<string, string>, name: string): void =>
         void execFileSync(file, argv, {
           env: {
             ...process.env,
             PATH: `${bin}:${process.env['PATH']}`,
             SCENARIO: scenario,
-            RESULTS: results(name),
+            RESULTS: join(folder, name),
             ...env,
           },
         });
@@ -163,12 +153,7 @@ describe('the scripts of docs/cluster', () => {
       slurm(2);
       slurm(1);
       const job = parseYaml(readFileSync(join(ROOT, 'docs/cluster/kubernetes.yaml'), 'utf8')) as {
-        spec: {
-          completions: number;
-          template: {
-            spec: { containers: { command: string[]; args: string[]; env: { name: string; value: string }[] }[] };
-          };
-        };
+        spec: { completions: number; template: { spec: { containers: Container[] } } };
       };
       const container = job.spec.template.spec.containers[0]!;
       expect(container.env.find((e) => e.name === 'COMPLETIONS')!.value).toBe(String(job.spec.completions));
@@ -180,7 +165,7 @@ describe('the scripts of docs/cluster', () => {
           'kubernetes',
         );
       for (const name of ['slurm', 'kubernetes']) {
-        const o = await simulate('merge', results(name), '--format', 'json');
+        const o = await simulate('merge', join(folder, name), '--format', 'json');
         expect(o.code, o.err).toBe(0);
         expect((JSON.parse(o.out) as SimulationReport).candidates).toEqual(wanted);
       }

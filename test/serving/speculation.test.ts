@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import type { LoopPricer } from '../../src/serving/price/loop-price.js';
-import { run, type RunResult } from '../../src/serving/engine.js';
+import { run } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
 import { roundSeconds, whereItPays } from '../../src/serving/price/round-price.js';
 import {
@@ -13,7 +13,7 @@ import {
   type Speculation,
 } from '../../src/serving/speculation.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
-import { given, KNOTS, pricerOf, SERVER, type GivenRequest } from './harness.js';
+import { given, KNOTS, PLAIN_DEPTH, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
 const LOOPS = 4;
 
@@ -91,43 +91,27 @@ function alone(
   return seconds;
 }
 
-const requestsOf = (random: Random, between: number): GivenRequest[] => {
+const requestsOf = (random: Random): GivenRequest[] => {
   let time = 0;
   return Array.from({ length: 30 }, () => ({
-    time: (time += between * random.whole(1, 9)),
+    time: (time += 1e5 * random.whole(1, 9)),
     promptTokens: random.pick([1, 20, 60]),
     outputTokens: random.pick([1, 7, 40]),
   }));
 };
 
-function served(
-  s: Speculation,
-  pricer: LoopPricer,
-  requests: readonly GivenRequest[],
-  server = SERVER,
-): { ended: Ended[]; result: RunResult } {
+/** @returns the ends of requests, in the order of their numbers */
+function served(s: Speculation, pricer: LoopPricer, requests: readonly GivenRequest[]): Ended[] {
   const ended: Ended[] = [];
-  const result = run({
-    server,
+  const of = { probabilities: [0, 0, 0, 1], batching: 'loops', skippedKv: 'copy', ...PLAIN_DEPTH } as const;
+  run({
+    server: SERVER,
     source: given(requests),
     pricer: pricerOf(() => NaN),
-    depth: {
-      of: {
-        probabilities: [0, 0, 0, 1],
-        batching: 'loops',
-        skippedKv: 'copy',
-        seed: SEED,
-        recorded: null,
-        published: null,
-      },
-      pricer,
-      weightOf: () => NaN,
-      inTurns: true,
-      speculation: s,
-    },
+    depth: { of, pricer, weightOf: () => NaN, inTurns: true, speculation: s },
     onEnd: (e) => ended.push({ ...e }),
   });
-  return { ended: ended.sort((a, b) => a.number - b.number), result };
+  return ended.sort((a, b) => a.number - b.number);
 }
 
 test('a request alone takes the time of its rounds', () => {
@@ -135,32 +119,12 @@ test('a request alone takes the time of its rounds', () => {
     const random = randomOf(SEED + i);
     const s = speculationOf(random);
     const together = random.whole(0, 1) === 1;
-    const requests = requestsOf(random, 1e5);
-    const { ended } = served(s, pricerWith(together), requests);
+    const requests = requestsOf(random);
+    const ended = served(s, pricerWith(together), requests);
     expect(ended).toHaveLength(requests.length);
     for (const [n, e] of ended.entries())
       expect(e.e2elSeconds, `seed ${SEED + i}, request ${n}`).toBeCloseTo(alone(s, together, n, requests[n]!), 6);
   }
-});
-
-test('every request gets its tokens and gives its blocks back, with preemptions too', () => {
-  let preemptions = 0;
-  for (let i = 0; i < 30; i++) {
-    const random = randomOf(SEED + i);
-    const requests = requestsOf(random, 1e-3);
-    const blockTokens = random.pick([1, 4, 16]);
-    // The longest request fills the cache, so no proposal may want room beyond an answer's end.
-    const blocks = Math.ceil(99 / blockTokens) + random.whole(0, 20);
-    const server = { ...SERVER, maxNumSeqs: random.whole(1, 9), blockTokens, unitTokens: blockTokens, blocks };
-    const { ended, result } = served(speculationOf(random), pricerWith(true), requests, server);
-    preemptions += result.metrics.preemptions;
-    expect(result.finished && result.blocksInUse === 0, `seed ${SEED + i}`).toBe(true);
-    expect(ended.length + result.metrics.rejected, `seed ${SEED + i}`).toBe(requests.length);
-    expect(result.metrics.outputTokens, `seed ${SEED + i}`).toBe(
-      ended.reduce((sum, { outputTokens }) => sum + outputTokens, 0),
-    );
-  }
-  expect(preemptions, `seed ${SEED}`).toBeGreaterThan(0);
 });
 
 test('it pays from the acceptance, and up to the batch, where a round takes as long as its tokens one by one', () => {

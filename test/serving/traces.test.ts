@@ -1,22 +1,17 @@
 /** Traces in every format, and what is said of bad ones. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
 import { readWorkload } from '../../src/serving/workload/read.js';
 import { observedLengths, summarise, TraceSource, type TraceOptions } from '../../src/serving/workload/trace.js';
+import { scratch } from '../cli/program.js';
 
-let folder = '';
-beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'lla-sim-traces-'))));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const files = scratch();
+afterAll(() => files.remove());
 
-function file(content: string | Buffer, name = 'trace'): TraceOptions {
-  const path = join(folder, name);
-  writeFileSync(path, content);
-  return { path, limit: Infinity, skipBad: false };
-}
+const ALL = { limit: Infinity, skipBad: false } as const;
+const file = (content: string | Buffer): TraceOptions => ({ path: files.file('trace', content), ...ALL });
 
 /** All requests as [time, prompt, output]. */
 function read(o: TraceOptions, speedUp = 1): [number, number, number][] {
@@ -143,8 +138,8 @@ describe('a bad trace', () => {
   });
 
   it('does not exist, or is a folder', () => {
-    expect(() => summarise({ path: join(folder, 'none'), limit: 1, skipBad: false })).toThrow(/does not exist/);
-    expect(() => summarise({ path: folder, limit: 1, skipBad: false })).toThrow(/no regular file/);
+    expect(() => summarise({ path: join(files.path, 'none'), limit: 1, skipBad: false })).toThrow(/does not exist/);
+    expect(() => summarise({ path: files.path, limit: 1, skipBad: false })).toThrow(/no regular file/);
   });
 
   it('is read without its wrong lines where that is asked', () => {

@@ -35,9 +35,7 @@ const capacityOf = async (attempt: Attempt) => {
 };
 
 test('a prediction that memory bears out holds', async () => {
-  const {
-    rows: [found],
-  } = await check(() => Promise.resolve(false));
+  const [found] = (await check(() => Promise.resolve(false))).rows;
   const { rows, notRun, judged } = await capacityOf((_, batch) =>
     Promise.resolve(batch <= (found?.predicted.exact ?? 0)),
   );
@@ -49,7 +47,7 @@ test('a prediction that memory bears out holds', async () => {
 test(`the end of memory is found wherever it is (LLA_SIM_SEED=${SEED})`, async () => {
   const random = randomOf(SEED);
   for (let i = 0; i < 200; i++) {
-    const predicted = random.whole(1, 3000);
+    const predicted = random.whole(0, random.pick([60, 3000]));
     // Near the prediction, far from it, and nothing at all.
     const end = random.pick([0, predicted, random.whole(0, 2 * predicted), random.whole(0, 9000)]);
     const tried: number[] = [];
@@ -63,12 +61,13 @@ test(`the end of memory is found wherever it is (LLA_SIM_SEED=${SEED})`, async (
     expect(tried, where).toContain(failedAt);
     expect(tried.length, where).toBeLessThan(30);
   }
+  const tried: number[] = [];
+  const right = await largestBatch(31, (batch) => Promise.resolve((tried.push(batch), batch <= 31)));
+  expect([right, tried]).toEqual([{ exact: 31, failedAt: 32 }, [31, 32]]);
 });
 
 test('a prediction that memory does not bear out does not hold', async () => {
-  const {
-    rows: [found],
-  } = await check(() => Promise.resolve(false));
+  const [found] = (await check(() => Promise.resolve(false))).rows;
   const predicted = found?.predicted.exact ?? 0;
   const off = Math.ceil(2 * CAPACITY_TOLERANCE * predicted);
   for (const end of [predicted + off, predicted - off]) {
@@ -85,9 +84,7 @@ test('a batch that the decoder refuses is no end of memory', async () => {
       batch > most
         ? Promise.reject(new GpuError('unsupported', `buffer logits takes too many bytes for ${batch} sequences`))
         : Promise.resolve(true);
-  const {
-    rows: [found],
-  } = await check(() => Promise.resolve(false));
+  const [found] = (await check(() => Promise.resolve(false))).rows;
   const predicted = found?.predicted.exact ?? 0;
   expect(predicted).toBeGreaterThan(1);
   const below = await capacityOf(refusing(predicted - 1));

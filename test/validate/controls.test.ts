@@ -15,16 +15,8 @@ const matmul = (m: number, n: number, k: number): KernelCall => ({
 });
 const sampleOf = (call: KernelCall, seconds: number[]): Sample => {
   const { readBytes, writeBytes, flops } = workOf(call);
-  return {
-    variant: call.variant,
-    shape: call.shape,
-    tuning: {},
-    readBytes,
-    writeBytes,
-    flops,
-    seconds,
-    relativeError: 0,
-  };
+  const { variant, shape } = call;
+  return { variant, shape, tuning: {}, readBytes, writeBytes, flops, seconds, relativeError: 0 };
 };
 const calibrated = (samples: Sample[], stale: string[] = []): Calibrated =>
   ({
@@ -79,14 +71,9 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
     expect(drift.of(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
     const other = { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } } as const;
     expect(drift.of(other)).toBeCloseTo(Math.sqrt(near * far), 12);
-    const rmsnorm: ControlPoint = {
-      kernel: 'rmsnorm',
-      sample: { ...sampleOf(other, [1]), variant: 'f32' },
-      tuning: undefined,
-    };
     // Of another kernel: an eighth.
     expect(
-      kernelDrift([control(matmul(1, 2047, 2047), near), { ...rmsnorm, ratio: far }]).of(matmul(1, 2047, 2047)),
+      kernelDrift([control(matmul(1, 2047, 2047), near), control(other, far)]).of(matmul(1, 2047, 2047)),
     ).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
     expect(
       driftOf(

@@ -15,6 +15,7 @@ import {
 import { checkCorrectness, LOGIT_TOLERANCE, relativeError } from '../../src/validate/memory/correctness.js';
 import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
 import type { Buffer } from '../../src/gpu/index.js';
+import { words } from '../cli/program.js';
 import { RecordingDevice } from '../decoder/recording-device.js';
 import { SEED } from '../gpu/random.js';
 import { expectAllBytes } from './bytes.js';
@@ -24,21 +25,15 @@ test('a difference of one byte is a mismatch, and both numbers are kept', () => 
   if (!one) throw new Error('no cases');
   const m = memoryModel(one.c, one.contextTokens, 64);
   const predicted = predictedBytes(m, one.batch);
-  const allocations = Object.entries(predicted).map(([kind, bytes]) => ({
-    label: kind,
-    kind: kind as keyof typeof predicted,
-    bytes,
-  }));
+  const kindsOf = Object.entries(predicted) as [keyof typeof predicted, number][];
+  const allocations = kindsOf.map(([kind, bytes]) => ({ label: kind, kind, bytes }));
   expect(holds(compareBytes({ allocations }, m, one.batch))).toBe(true);
   for (const wrong of allocations) {
     const off = allocations.map((a) => (a === wrong ? { ...a, bytes: a.bytes + 1 } : a));
     const { kinds } = compareBytes({ allocations: off }, m, one.batch);
     expect(holds({ kinds })).toBe(false);
-    expect(kinds.find((k) => k.kind === wrong.kind)).toEqual({
-      kind: wrong.kind,
-      allocatedBytes: wrong.bytes + 1,
-      predictedBytes: wrong.bytes,
-    });
+    const { kind, bytes } = wrong;
+    expect(kinds.find((k) => k.kind === kind)).toEqual({ kind, allocatedBytes: bytes + 1, predictedBytes: bytes });
   }
   expect(allocatedBytes({ allocations }).control).toBe(0);
 });
@@ -46,20 +41,8 @@ test('a difference of one byte is a mismatch, and both numbers are kept', () => 
 test('the cases are every codec with every path it has, with and without eviction', () => {
   const cases = memoryCases(false);
   const kinds = new Set(cases.map(({ c }) => c.codec.kind));
-  expect([...kinds].sort()).toEqual([
-    'cla',
-    'final-loop',
-    'flashloop',
-    'full',
-    'hla',
-    'kv-quant',
-    'lla',
-    'lla-2d',
-    'lla-window',
-    'mean-loop',
-    'mla-head',
-    'residual-quant',
-  ]);
+  const all = 'cla final-loop flashloop full hla kv-quant lla lla-2d lla-window mean-loop mla-head residual-quant';
+  expect([...kinds].sort()).toEqual(words(all));
   expect(new Set(cases.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(7);
   expect(new Set(cases.map(({ c }) => c.eviction?.policy ?? 'none'))).toEqual(new Set(['none', 'streaming', 'h2o']));
   expect(new Set(cases.map((c) => c.batch)).size).toBeGreaterThan(1);

@@ -49,26 +49,14 @@ test('decoders are grouped so that those of a group fit together', () => {
 
 test('the grid has every path, both evictions, and contexts that steps of a few rounds do not leave', () => {
   for (const software of [true, false]) {
-    const grid = stepGrid({
-      geometry: validationModel(software, null),
-      software,
-      quick: false,
-      seed: SEED,
-      bindingBytes: 2 ** 27,
-    });
+    const geometry = validationModel(software, null);
+    const drawn = () => stepGrid({ geometry, software, quick: false, seed: SEED, bindingBytes: 2 ** 27 });
+    const grid = drawn();
     expect(new Set(grid.map(({ c }) => `${c.path}${c.materialised ? ' materialised' : ''}`)).size).toBe(6);
     expect(new Set(grid.map(({ c }) => c.eviction?.policy ?? 'none')).size).toBe(3);
     expect(new Set(grid.map(({ c }) => c.codec.kind)).size).toBeGreaterThanOrEqual(5);
     expect(grid.filter((s) => s.contextTokens % 32 !== 0 || s.contextTokens < 64)).toEqual([]);
-    expect(
-      stepGrid({
-        geometry: validationModel(software, null),
-        software,
-        quick: false,
-        seed: SEED,
-        bindingBytes: 2 ** 27,
-      }),
-    ).toEqual(grid);
+    expect(drawn()).toEqual(grid);
   }
 });
 
@@ -88,6 +76,8 @@ test('prompts of the grid are whole and in chunks, of rows and of latents; quick
   }
 });
 
+const ASKED = { seed: SEED, calibrated: CALIBRATED, openBytes: Infinity };
+
 /** What runs beside a watch without control points. */
 async function watched<T>(device: Device, body: (watch: DriftWatch) => Promise<T>): Promise<T> {
   const watch = await DriftWatch.open(device, CALIBRATED, [], SEED);
@@ -102,14 +92,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
   test('are measured with all their operations, at the shapes that are priced', async () => {
     const all = [cases('full', 1, 96), cases('reconstruct', 2, 128)];
     const { steps, notRun, shapes } = await watched(device, (watch) =>
-      checkSteps(device, all, {
-        seed: SEED,
-        calibrated: CALIBRATED,
-        watch,
-        budget: ticking(1000),
-        mostRounds: 4,
-        openBytes: Infinity,
-      }),
+      checkSteps(device, all, { ...ASKED, watch, budget: ticking(1000), mostRounds: 4 }),
     );
     expect(notRun).toEqual([]);
     expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
@@ -148,11 +131,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     const seen: string[] = [];
     const report = await watched(device, (watch) =>
       checkPrompts(device, prompts, {
-        seed: SEED,
-        calibrated: CALIBRATED,
-        watch,
-        budget: ticking(1000),
-        mostRounds: 2,
+        ...{ ...ASKED, watch, budget: ticking(1000), mostRounds: 2 },
         onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
       }),
     );
@@ -169,18 +148,12 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     }
     expect(report.summary?.count).toBe(4);
     const spent = await watched(device, (watch) =>
-      checkPrompts(device, prompts.slice(0, 2), { seed: SEED, calibrated: CALIBRATED, watch, budget: ticking(0) }),
+      checkPrompts(device, prompts.slice(0, 2), { ...ASKED, watch, budget: ticking(0) }),
     );
     const reason = 'the time budget was spent';
     expect([spent.rows, spent.notRun.map((n) => n.reason)]).toEqual([[], [reason, reason]]);
     const late = await watched(device, (watch) =>
-      checkSteps(device, [cases('full', 1, 96)], {
-        seed: SEED,
-        calibrated: CALIBRATED,
-        watch,
-        budget: ticking(0),
-        openBytes: Infinity,
-      }),
+      checkSteps(device, [cases('full', 1, 96)], { ...ASKED, watch, budget: ticking(0) }),
     );
     expect([late.steps, late.notRun.map((n) => n.reason)]).toEqual([[], [reason]]);
   });
@@ -191,19 +164,12 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(longestContext({ ...c, bindingBytes: 4096 * 64 }, Infinity)).toBe(4096);
     expect(longestContext(c, Infinity)).toBe(2 ** 20);
     const report = await watched(device, (watch) =>
-      checkLongContext(
-        device,
-        'full',
-        { ...c, bindingBytes: 2048 * 64 },
-        {
-          seed: SEED,
-          calibrated: CALIBRATED,
-          watch,
-          budget: new Budget(20),
-          openBytes: Infinity,
-          memoryBytes: 2 ** 30,
-        },
-      ),
+      checkLongContext(...([device, 'full', { ...c, bindingBytes: 2048 * 64 }] as const), {
+        ...ASKED,
+        watch,
+        budget: new Budget(20),
+        memoryBytes: 2 ** 30,
+      }),
     );
     expect([report.measured?.contextTokens, report.boundedBy]).toEqual([2048, 'memory']);
     // 2 (K and V) x 2 layers x 2 loops x 2 KV heads x 16 x 2 bytes.
