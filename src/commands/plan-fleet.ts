@@ -46,7 +46,7 @@ export async function planFleets(
     const nearest = near.reduce<(typeof near)[number] | null>((a, b) => (a && a.times <= b.times ? a : b), null)?.text;
     const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
     throw new UserError(
-      `no number of GPUs serves these users${nearest === undefined ? '' : `\n${nearest}`}`,
+      `no replicas of up to ${one.gpus} GPUs serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
       reports.some(({ removed }) => removed.length > 0)
         ? 'relax a target, or take a larger GPU or a shorter context'
         : remedyWords(one, sources),

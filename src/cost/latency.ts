@@ -219,17 +219,18 @@ class Sum {
 
   /** @param submissions that wait for each other @param sequences that the server keeps books of */
   finish(collectives: readonly Collective[], gpus: number, submissions: number, sequences: number): SchedulePrice {
-    const { pricer, groups, octavesOutside } = this;
+    const { pricer, groups } = this;
     let communicationPriced = true;
     for (const { kind, bytesEach, calls } of collectives) {
       const price = pricer.collective(kind, bytesEach, gpus);
       if (price) groups.add('collective', price, calls);
       else communicationPriced = false;
+      if (price) this.octavesOutside = Math.max(this.octavesOutside, price.octavesOutside);
     }
     groups.add('step-overhead', pricer.stepOverhead, submissions);
     if (pricer.sequenceOverhead && sequences > 0) groups.add('step-overhead', pricer.sequenceOverhead, sequences);
     const floor = this.floored ? { memory: this.memory, compute: this.compute } : null;
-    return combine(groups, { octavesOutside, communicationPriced, floor }, Math.exp(pricer.spread?.step ?? 0));
+    return combine(groups, { octavesOutside: this.octavesOutside, communicationPriced, floor }, Math.exp(pricer.spread?.step ?? 0));
   }
 }
 

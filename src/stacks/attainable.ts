@@ -128,7 +128,7 @@ function withGaps<B extends AttainableLaws['own']>(brackets: B): B {
   return { ...brackets, small: { ...small, fast, middle: later(middle, most / 2), slow: later(slow, most) } };
 }
 
-/** A unit reads a head no faster than it multiplies the tiles: a GeForce's at half of the rate (docs/experiments.md). */
+/** A unit reads a head no faster than it multiplies the tiles: a GeForce's at half of the rate. */
 function walkOf({ estimate, low, high }: Interval, tiles: TileRates): NonNullable<AttainableLaws['undivided']> {
   const slower = Math.max(1, tileSecondsPerByte(tiles) / estimate);
   return { ...tiles, secondsPerByte: { estimate: slower * estimate, low: slower * low, high: slower * high } };

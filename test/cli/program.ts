@@ -70,7 +70,7 @@ export function expectBadInput(o: Outcome): void {
   expect(o.err.length).toBeLessThan(1200);
 }
 
-/** As its schema says (NaN and infinity print as null), no negative number in a report; intervals in order, ids once. */
+/** As its schema says (NaN and infinity print as null), no negative number; intervals in order, ids once. */
 export function expectSoundJson(text: string): Record<string, unknown> {
   const report = JSON.parse(text) as Record<string, unknown>;
   const walk = (value: unknown, path: string): void => {

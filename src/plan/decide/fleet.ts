@@ -114,8 +114,12 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
   });
   const requestOf = ({ tensorParallel }: FleetRow): PlanRequest =>
     planned.find(({ request }) => request.gpus === tensorParallel)!.request;
-  const late = (row: FleetRow): number =>
-    row.besidePrompts !== null && row.besidePrompts.tokens > requestOf(row).contextTokens ? 1 : 0;
+  const late = (row: FleetRow): number => {
+    const { contextTokens, targets, confidence } = requestOf(row);
+    // A kernel may take longer for few sequences than for many: the batch that meets the target says nothing of them.
+    const isUnsure = targets.secondsPerToken !== null && row.chance !== null && row.chance < confidence;
+    return isUnsure || (row.besidePrompts !== null && row.besidePrompts.tokens > contextTokens) ? 1 : 0;
+  };
   const fewestFirst = (a: FleetRow, b: FleetRow): number => late(a) - late(b) || a.gpus - b.gpus;
   // Of as many GPUs those whose slow end leaves time for prompts.
   const unsure = ({ besidePrompts: answers }: FleetRow): number => (answers?.end === 'estimate' ? 1 : 0);
