@@ -164,6 +164,8 @@ export interface OperatingPoint extends DecodeFigures {
  */
 export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
+  /** The same as a user sees it without a queue: with what a server takes between the user and its scheduler. */
+  readonly secondsToFirstToken: Interval | null;
   /** Of the prompt. */
   readonly tokensPerSecond: Interval | null;
   readonly evidence: Evidence | null;

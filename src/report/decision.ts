@@ -71,7 +71,7 @@ export function commonBatch(report: PlanReport): number {
 /** The sheet's table, a row a plan of the answer. */
 export function sheetColumns(rows: readonly DecisionRow[]): Column<DecisionRow>[] {
   const step = timeColumn(rows.map(({ plan }) => shownDecode(plan).secondsPerStep));
-  const first = timeColumn(rows.map(({ plan }) => plan.prefill.secondsPerPrompt));
+  const first = timeColumn(rows.map(({ plan }) => plan.prefill.secondsToFirstToken));
   const around = (i: Interval | null, text: (n: number) => string): string =>
     i ? `${text(i.estimate)} (${text(i.low)}–${text(i.high)})` : '–';
   return [

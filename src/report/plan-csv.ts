@@ -118,7 +118,7 @@ export function planRowsMarkdown(report: PlanReport, plans: readonly Plan[] = re
   const quality = qualityColumn(report);
   const each = report.settings.gpus > 1 ? '/GPU' : '';
   const step = timeColumn(plans.map((p) => shownDecode(p).secondsPerStep));
-  const first = timeColumn(plans.map((p) => p.prefill.secondsPerPrompt));
+  const first = timeColumn(plans.map((p) => p.prefill.secondsToFirstToken));
   const cellOf =
     ({ cells }: { readonly cells: readonly string[] }) =>
     (p: Plan): string =>

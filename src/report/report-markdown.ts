@@ -119,8 +119,8 @@ function losses(report: PlanReport): string[] {
 }
 
 const firstToken = ({ prefill }: Plan): string =>
-  prefill.secondsPerPrompt
-    ? `; the first token of a prompt after ${timeWords(prefill.secondsPerPrompt)} (${prefill.evidence ?? 'not priced'})`
+  prefill.secondsToFirstToken
+    ? `; the first token of a prompt after ${timeWords(prefill.secondsToFirstToken)} (${prefill.evidence ?? 'not priced'})`
     : '';
 
 function memory(view: View): string[] {

@@ -95,7 +95,7 @@ const passesEvenly = ({ targets }: PlanRequest, { chances, knee, nearest }: Plan
 const stepOf = (p: Plan): Timed | null =>
   p.knee?.secondsPerStep && p.knee.evidence ? { seconds: p.knee.secondsPerStep, evidence: p.knee.evidence } : p.nearest;
 
-const promptOf = ({ prefill: { secondsPerPrompt: seconds, evidence } }: Plan): Timed | null =>
+const promptOf = ({ prefill: { secondsToFirstToken: seconds, evidence } }: Plan): Timed | null =>
   seconds && evidence ? { seconds, evidence } : null;
 
 /** By how much each target fails. */

@@ -180,7 +180,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
 }
 
 /** How likely the first token comes in time; null without a target, without a price, or where a bracket cannot tell. */
-function promptChance(r: PlanRequest, { secondsPerPrompt: seconds, evidence }: PromptFigures): number | null {
+function promptChance(r: PlanRequest, { secondsToFirstToken: seconds, evidence }: PromptFigures): number | null {
   const target = r.targets.secondsToFirstToken;
   return target === null || seconds === null || evidence === null ? null : chanceWithin({ seconds, evidence }, target);
 }

@@ -16,6 +16,7 @@ interface Room {
 
 const notPriced = (reason: string): PromptFigures => ({
   secondsPerPrompt: null,
+  secondsToFirstToken: null,
   tokensPerSecond: null,
   evidence: null,
   evidenceShare: null,
@@ -52,8 +53,14 @@ function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
     promptTokens,
     ...(chunkTokens === undefined ? {} : { chunkTokens }),
   });
+  const { requestOverhead: request } = pricer;
   return {
     secondsPerPrompt: { estimate, low, high },
+    secondsToFirstToken: {
+      estimate: estimate + (request?.estimate ?? 0),
+      low: low + (request?.low ?? 0),
+      high: high + (request?.high ?? 0),
+    },
     tokensPerSecond: over(promptTokens, { estimate, low, high }),
     evidence,
     evidenceShare,

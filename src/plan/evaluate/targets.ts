@@ -137,8 +137,8 @@ function promptReasons(r: PlanRequest, { prefill, chances }: Plan): Reason[] {
   const target = r.targets.secondsToFirstToken;
   if (target === null || (chances.ttft ?? -1) >= r.confidence) return [];
   const label = `--ttft ${timeLabel(target)}`;
-  const { notPriced, secondsPerPrompt: seconds, evidence } = prefill;
+  const { notPriced, secondsToFirstToken: seconds, evidence } = prefill;
   if (notPriced !== null || seconds === null || evidence === null) return [[label, `unknown: ${notPriced}`]];
-  const prompt = `a prompt of ${formatTokens(r.contextTokens)} tokens`;
-  return [[label, `${prompt} takes ${chanceWords(r, chances.ttft, { seconds, evidence })}`]];
+  const first = `the first token after ${formatTokens(r.contextTokens)} tokens`;
+  return [[label, `${first} takes ${chanceWords(r, chances.ttft, { seconds, evidence })}`]];
 }

@@ -118,7 +118,7 @@ function planSection(view: View): Html {
   const d = shownDecode(plan);
   const { codec, prefill } = plan;
   const ranks = codec.rankK === undefined ? '' : ` (ranks ${codec.rankK} / ${codec.rankV ?? ''})`;
-  const first = prefill.secondsPerPrompt ? timeWords(prefill.secondsPerPrompt) : prefill.notPriced;
+  const first = prefill.secondsToFirstToken ? timeWords(prefill.secondsToFirstToken) : prefill.notPriced;
   const facts: readonly (readonly [string, Html | string])[] = [
     ['codec', `${codec.label}${ranks}`],
     ['largest batch', String(plan.maxBatch.exact)],

@@ -234,7 +234,7 @@ function unknownWords({ answer, plans, model }: PlanReport): string | null {
 
 /** First token and price, where they are known. */
 function restWords(p: Plan): string {
-  const first = p.prefill.secondsPerPrompt?.estimate;
+  const first = p.prefill.secondsToFirstToken?.estimate;
   const usd = shownDecode(p).usdPerMillionTokens;
   return [
     first === undefined ? '' : `; first token ${first >= 1 ? `${brief(first)} s` : `${milliseconds(first)} ms`}`,
