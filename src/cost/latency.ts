@@ -230,7 +230,8 @@ class Sum {
     groups.add('step-overhead', pricer.stepOverhead, submissions);
     if (pricer.sequenceOverhead && sequences > 0) groups.add('step-overhead', pricer.sequenceOverhead, sequences);
     const floor = this.floored ? { memory: this.memory, compute: this.compute } : null;
-    return combine(groups, { octavesOutside: this.octavesOutside, communicationPriced, floor }, Math.exp(pricer.spread?.step ?? 0));
+    const { octavesOutside } = this;
+    return combine(groups, { octavesOutside, communicationPriced, floor }, Math.exp(pricer.spread?.step ?? 0));
   }
 }
 

@@ -159,12 +159,10 @@ export interface OperatingPoint extends DecodeFigures {
   readonly tokensPerSecondPerUser: Interval | null;
 }
 
-/**
- * Prefill of one prompt of as many tokens as the context, up to its first token. Null times where `notPriced` says why.
- */
+/** Prefill of one prompt of as many tokens as the context, to its first token. Null where `notPriced` says why. */
 export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
-  /** The same as a user sees it without a queue: with what a server takes between the user and its scheduler. */
+  /** With what a server takes between a user and its scheduler. */
   readonly secondsToFirstToken: Interval | null;
   /** Of the prompt. */
   readonly tokensPerSecond: Interval | null;

@@ -118,10 +118,8 @@ function losses(report: PlanReport): string[] {
   ]);
 }
 
-const firstToken = ({ prefill }: Plan): string =>
-  prefill.secondsToFirstToken
-    ? `; the first token of a prompt after ${timeWords(prefill.secondsToFirstToken)} (${prefill.evidence ?? 'not priced'})`
-    : '';
+const firstToken = ({ prefill: { secondsToFirstToken: first, evidence } }: Plan): string =>
+  first ? `; the first token of a prompt after ${timeWords(first)} (${evidence ?? 'not priced'})` : '';
 
 function memory(view: View): string[] {
   const plan = shownPlan(view);

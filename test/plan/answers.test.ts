@@ -244,7 +244,9 @@ describe('targets', () => {
     });
     expect(timed.plans.map((p) => p.id)).toEqual(['full/full']);
     const reasons = new Map(timed.removed.map((r) => [r.id, r.reason]));
-    expect(reasons.get('lla-21.33x/block-absorbed')).toMatch(/the first token after 16k tokens takes .* likely to meet it/);
+    expect(reasons.get('lla-21.33x/block-absorbed')).toMatch(
+      /the first token after 16k tokens takes .* likely to meet it/,
+    );
     const large = await planOf({ ...LLA4, context: '64k', prefill: 'one-shot', ttft: '1000s' });
     expect(large.removed.map((r) => r.reason)).toEqual(['unknown: it does not fit']);
   });
