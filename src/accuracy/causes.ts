@@ -68,8 +68,8 @@ const CAUSES: readonly Cause[] = [
     holds: ({ row }) => row.campaign === 'h100-vllm-llama-70b-fp8',
     words:
       'the source does not say in how many bits the cache was. The recipe of 23 September 2025 has 8 and is priced, ' +
-      'that of 12 September 16: with those 29 of 30 figures are inside, and first tokens of 64 users on two GPUs come ' +
-      'after 39 s (measured: 30.8; with 8 bits 0.9). Rows of H200 and B200 are right with 8 bits, and up to 12 ' +
+      'that of 12 September 16: with those 29 of 30 figures are inside, and first tokens of 64 users on two GPUs ' +
+      'come after 39 s (measured: 30.8; with 8 bits 0.9). Rows of H200 and B200 are right with 8 bits, and up to 12 ' +
       'and 26 times off with 16',
   },
   {
