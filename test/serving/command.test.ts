@@ -168,15 +168,15 @@ it('prices tokens by the throughput that it shows', async () => {
     const argv = [...BASE, '--usd-per-hour', '10', '--replicas', '2', '--rate', `${demand}`];
     return (await report(...argv, '--find-rate', '--percentile', '90')).candidates![0]!;
   };
-  const found = await at(3000);
+  const found = await at(3600);
   const { requestsPerSecond: rate, outputTokensPerSecond, usdPerMillionOutputTokens, replicasFor } = found;
   expect(outputTokensPerSecond).toBeCloseTo(40 * rate.estimate, 6);
   expect(usdPerMillionOutputTokens!.estimate).toBeCloseTo((2 * 10 * 1e6) / 3600 / outputTokensPerSecond, 6);
   // More than are simulated together are no more than twice those of half the demand, nor than their proportion.
   const needed = replicasFor!.replicas.estimate;
   expect(needed).toBeGreaterThan(32);
-  expect(needed).toBeLessThanOrEqual(2 * (await at(1500)).replicasFor!.replicas.estimate);
-  expect(Math.abs(needed / (3000 / (rate.estimate / 2)) - 1)).toBeLessThan(0.1);
+  expect(needed).toBeLessThanOrEqual(2 * (await at(1800)).replicasFor!.replicas.estimate);
+  expect(Math.abs(needed / (3600 / (rate.estimate / 2)) - 1)).toBeLessThan(0.1);
 });
 
 it('searches for the share of requests that is asked for, and adds no replica where the rate is served', async () => {
