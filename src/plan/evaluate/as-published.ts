@@ -48,11 +48,10 @@ function asPublished(p: Plan, full: Interval | null): AsPublished | null {
   const nearest = Math.min(...built.map(distance));
   const near = built.filter((b) => distance(b) === nearest).map(({ share }) => Math.log(share));
   const shares = built.map(({ share }) => share);
-  const reached = {
-    estimate: Math.exp(near.reduce((a, b) => a + b, 0) / near.length),
-    low: Math.min(...shares),
-    high: Math.max(...shares),
-  };
+  const [low, high] = [Math.min(...shares), Math.max(...shares)];
+  const mean = Math.exp(near.reduce((a, b) => a + b, 0) / near.length);
+  // The mean of one share is rounded.
+  const reached = { estimate: Math.min(high, Math.max(low, mean)), low, high };
   const after = (end: keyof Interval, share: number): number =>
     secondsPerStep[end] - unmeasured[end] + unmeasured.estimate / share;
   const seconds = {
