@@ -7,11 +7,11 @@ import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
 import { tileRate, tileSecondsPerByte, TILE_ROWS, type TileRates } from '../cost/beside-prompts.js';
 import type { Interval } from '../cost/evidence.js';
 import type { OpShape, OpWork, Rates } from '../../kernels/op-class.js';
-import type { OpClass } from '../../kernels/op-classes.js';
+import { classSpec, type OpClass } from '../../kernels/op-classes.js';
 import { TUNED_CLASSES, type TunedCall, type TunedClass } from '../../kernels/tuned.js';
 import { throughHost } from '../cost/exchange.js';
 import { CONSTANTS } from '../cost/constants.js';
-import { atPace, busySeconds, type Law, type Pace } from '../cost/law.js';
+import { atPace, busySeconds, lawSeconds, type Law, type Pace } from '../cost/law.js';
 
 export interface Bracket {
   readonly fast: Law;
@@ -178,10 +178,23 @@ export function bracketOf(
   };
 }
 
+/**
+ * Most seconds of a product in 8 bits, whose slowest kernels are of shapes that no model has: those of 16 bits and a
+ * launch. In the tables, products of models of 1.4B to 70B took longer by launches alone (docs/experiments.md).
+ */
+function inSixteenBits(laws: AttainableLaws, { table, class: of }: TunedCall, rates: Rates): number {
+  if (!table) return Infinity;
+  const { slow } = laws.own.product ?? laws.pooled.product;
+  const { floorSeconds } = (laws.own[of] ?? laws.pooled[of]).slow;
+  return floorSeconds + lawSeconds(slow, classSpec('product').work(table.shape), rates);
+}
+
 /** Seconds of a call between the fast and the slow law. */
 export function attainableSeconds(laws: AttainableLaws, call: TunedCall, rates: Rates): Interval {
   const { bracket, work } = bracketOf(laws, call);
   const by = (law: Law): number => (call.inside ? 0 : law.floorSeconds) + busySeconds(law, work, rates);
   const estimate = by(bracket.middle);
-  return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, by(bracket.slow)) };
+  const slow =
+    call.class === 'product-fp8' ? Math.min(by(bracket.slow), inSixteenBits(laws, call, rates)) : by(bracket.slow);
+  return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, slow) };
 }

@@ -25,6 +25,9 @@ describe('--weight-type fp8', () => {
     // Small products wait for launches: half of the bytes is not half of the time.
     expect(half.estimate).toBeGreaterThan(0.9 * whole.estimate);
     expect(half.high / half.low).toBeGreaterThan(whole.high / whole.low);
+    // 192 runs of a layer with four products, and the head: each is no later than in 16 bits and the slow law's floor.
+    expect(half.high).toBeLessThan(whole.high + 769 * 24e-6 * 1.6);
+    expect(half.high).toBeGreaterThan(whole.high);
   });
 
   it('where units do not multiply them, reads half of the bytes at the speed of 16 bits', async () => {
