@@ -151,8 +151,8 @@ export const tunedAlone = ({ undivided: _, ...laws }: AttainableLaws): Attainabl
  * The work of decode attention by products of tiles, which the query heads of a KV head fill in part; of other calls
  * their own.
  */
-export const inTiles = (op: OpClass | undefined, { group }: OpShape, work: OpWork): OpWork =>
-  group !== undefined && op?.startsWith('decode-attention-grouped')
+export const inTiles = (op: OpClass, { group }: OpShape, work: OpWork): OpWork =>
+  group !== undefined && op.startsWith('decode-attention-grouped')
     ? { ...work, operations: (work.operations * TILE_ROWS) / Math.min(TILE_ROWS, group) }
     : work;
 

@@ -74,6 +74,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     floor: NO_FLOOR,
   };
 
+  const walksByLaw = laws.undivided !== undefined && !measuresUndivided(sources);
   /** A time of these tables, here. */
   const here = (
     found: StackPrice,
@@ -87,7 +88,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
         ? onOtherCard(found, classSpec(op).work(shape), at, sources.ratio)
         : { ...found, evidence: 'extrapolated' };
   const predicted = (op: OpClass, shape: OpShape): StackPrice | null => {
-    if (op === UNDIVIDED && laws.undivided && !measuresUndivided(sources)) return null;
+    if (op === UNDIVIDED && walksByLaw) return null;
     const own = tables?.predict(op, shape);
     return own && stack ? here(own, stack.file, op, shape) : null;
   };
@@ -183,13 +184,13 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   };
   const explained = (call: TunedCall): CallExplanation => {
     const { table } = call;
-    const found = table && tables?.explain(table.op, table.shape);
-    const there = table && tables?.predict(table.op, table.shape);
+    const own = table ? predicted(table.op, table.shape) : null;
+    const found = own && table && tables?.explain(table.op, table.shape);
+    const there = own && table && tables?.predict(table.op, table.shape);
     const floor = floorOf(call);
     const least = leastOf(call, floor);
     const { low, estimate, high, octavesOutside } = measured(call);
     const byMemory = low === least;
-    const own = table ? predicted(table.op, table.shape) : null;
     const moved = there && own ? movedFrom(sources.chip, there, own) : [];
     const capped =
       own !== null && octavesOutside > 0 && noWider(own, attainableSeconds(laws, call, rates)).high < own.high;

@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { listed } from '../../kernels/tuned.js';
 import { randomFrom } from '../../src/numbers/random.js';
 import { findDevice } from '../../src/devices/find.js';
-import { ask } from '../../src/plan/ask/on-disk.js';
+import { ask, readSources } from '../../src/plan/ask/on-disk.js';
+import { prepare } from '../../src/plan/ask/prepare.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
 import { explainAttainable } from '../../src/stacks/explain.js';
 import { timesOf } from '../../scripts/fit-attainable.js';
@@ -88,6 +89,18 @@ describe('a plan', () => {
     const { plans, notes } = await ask({ codec: ['full'], batch: 1, context: 16_384, ...scenario });
     return { estimate: plans[0]!.decode.secondsPerStep!.estimate, notes: notes.join('\n') };
   };
+
+  it('is explained by the walk that prices it, not by tables of the chip’s other card', async () => {
+    const scenario = { device: 'rtx-5090', context: 16_384 };
+    const pricer = prepare(scenario, await readSources(scenario)).request.pricer!;
+    const sizes = { sequences: 2, kvHeads: 16, group: 1, context: 16_384, keyWidth: 128, valueWidth: 128 };
+    const rest = { branchWidth: 0, branchHeads: 0, splits: 1, groupSize: 0 };
+    const attend = { kernel: 'attend', variant: 'f16', shape: { ...sizes, ...rest } } as const;
+    const { data, law } = pricer.explain!(attend);
+    expect(data).toBeNull();
+    expect(law.parts.map(({ part }) => part)).toContain('bytes that one unit reads alone');
+    expect(law.seconds / pricer.price(attend).estimate).toBeCloseTo(1, 6);
+  });
 
   it('walks where vLLM would serve with FlashAttention 2 and nobody’s tables price, and says so', async () => {
     const [usual, tuned] = [

@@ -343,7 +343,7 @@ export const NOTHING_ELSE = 'nothing else runs today';
 export const FULL_MISSES = `the full cache misses the targets, and ${NOTHING_ELSE}`;
 
 /** Why the full cache does not fit. */
-export const fullTakes = ({ memory: m }: Plan): string =>
+export const fullDoesNotFit = ({ memory: m }: Plan): string =>
   'the full cache does not fit (one sequence takes ' +
   `${formatDecimalBytes(m.kvBytesPerSequence + m.workspaceBytesPerSequence)}, ` +
   `${formatDecimalBytes(Math.max(0, m.usableBytes - m.weightsBytes))} are free)`;
@@ -365,7 +365,7 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
       ? FULL_MISSES
       : 'no serving stack runs a compressed cache';
   return full.maxBatch.exact < 1
-    ? `${fullTakes(full)}, and ${NOTHING_ELSE}`
+    ? `${fullDoesNotFit(full)}, and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)
       ? `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`
       : `the times are of ${stackLabel(r.servingStack)}, which is not known to run ${r.geometry.name}`;
