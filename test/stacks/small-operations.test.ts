@@ -34,8 +34,9 @@ describe('small operations of a step', () => {
       const l2Bytes = findDevice(name).l2Bytes!;
       const errors = tables.flatMap((table) => {
         if (!['norm', 'rope', 'activation'].includes(table.op)) return [];
-        return Array.from({ length: 30 }, () => {
-          const shape = { tokens: random.whole(1, 1024), width: table.axes[1]!.knots[0]! };
+        // All counts of tokens, not a few of them: the median of 90 moves by 0.05.
+        return Array.from({ length: 1024 }, (_, at) => {
+          const shape = { tokens: at + 1, width: table.axes[1]!.knots[0]! };
           const work = classSpec(table.op).work(shape);
           if (coldShare(table.op, work.bytes, l2Bytes) > 0) return [];
           const { estimate } = new TablePredictor(table, rates).predict(shape);
@@ -43,7 +44,7 @@ describe('small operations of a step', () => {
         }).flat();
       });
       expect(errors.length, name).toBeGreaterThan(50);
-      expect(median(errors), `${name}, seed ${SEED}`).toBeLessThan(0.3);
+      expect(median(errors), name).toBeLessThan(0.3);
     }
   });
 
