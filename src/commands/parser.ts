@@ -242,7 +242,11 @@ function wrongOption(
   const about = (pattern: RegExp): string | undefined => pattern.exec(message)?.[1];
   const unknown = about(/^Unknown arguments?: ([^,]*)/);
   if (unknown !== undefined) {
-    const word = words.find((w) => w.startsWith('-') && w.includes(unknown))?.split('=')[0] ?? `--${unknown}`;
+    const options = words.filter((w) => w.startsWith('-')).map((w) => w.split('=')[0]!);
+    const word =
+      options.find((w) => w.replace(/^-+/, '') === unknown) ??
+      options.find((w) => w.includes(unknown)) ??
+      `--${unknown}`;
     const known = Object.entries(table).flatMap(([flag, { alias }]) => (alias === undefined ? [flag] : [flag, alias]));
     return new UserError(`unknown option ${show(word)}`, `${meant(unknown, [...known, 'help'])}${seeHelp(name)}`);
   }

@@ -61,6 +61,7 @@ describe('values', () => {
 describe('refusals name the option, the rule and the cure', () => {
   it.each([
     ['plan --vrm 80GB', 'unknown option "--vrm"; did you mean --vram? see lla-sim plan --help'],
+    ['simulate --output-tokens 10 --tp 2', 'unknown option "--tp"; here it is --gpus; see lla-sim simulate --help'],
     ['plan --tp 2', 'unknown option "--tp"; here it is --gpus; see lla-sim plan --help'],
     ['plan --context-length 2k', 'unknown option "--context-length"; here it is --ctx; see lla-sim plan --help'],
     ['plan --qps 2', 'unknown option "--qps"; lla-sim simulate has --rate; see lla-sim plan --help'],
