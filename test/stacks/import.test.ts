@@ -89,6 +89,21 @@ describe(`import aic (seed ${seed})`, () => {
     expect(read(folder).dropped.join()).toMatch(/0\.24\.0/);
   });
 
+  it('drops a time far above those of all shapes around it, and keeps those of a slow kernel', async () => {
+    const times = gemm(seed);
+    const latency = times['latency'] as number[];
+    const [m, n, k] = ['m', 'n', 'k'].map((name) => times[name] as number[]);
+    const one = latency.findIndex((_, i) => m![i] === 64 && n![i] === 2048 && k![i] === 2048);
+    const slow = latency.map((ms, i) => (i === one ? 20 : m![i] === 1 ? 5 : 1) * ms);
+    const folder = folderWith({ [gemmPath('0.24.0')]: parquet({ ...times, latency: slow }) });
+    const outcome = await aic(folder);
+    expect(outcome.err).toMatch(/1 of 90 rows of product take over 1.5 times as long as all shapes around them; rows/);
+    const file = read(folder);
+    expect(file.sources[0]).toMatchObject({ rowsUsed: 89, rowsDropped: 1 });
+    const price = new StackPredictor(file).predict('product', { rows: 64, columns: 2048, inner: 2048 })!;
+    expect(price.estimate / (latency[one]! * 1e-3)).toBeLessThan(1.2);
+  });
+
   it('reads every row of attention whose types and heads are ours, and no other', async () => {
     const at = (room: string, file: string): string => `${DATA}/h200_sxm/${room}/vllm/0.24.0/${file}_perf.parquet`;
     const bf16 = 'bfloat16';

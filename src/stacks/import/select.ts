@@ -27,13 +27,9 @@ export async function selectTables(kinds: readonly TableVersions[], rates: Scree
         continue;
       }
       const failed = screened.find(({ result }) => !result.passes);
-      for (const { table, result } of screened)
-        if (result.dropped > 0)
-          notes.push(
-            `${version.path}: ${result.dropped} of ${table.rows.length} rows of ` +
-              `${[table.op, ...Object.values(table.fixed)].join(' ')} are faster than the GPU can be; ` +
-              (failed ? 'table not used' : 'rows dropped'),
-          );
+      for (const { result } of screened)
+        for (const reason of result.reasons)
+          notes.push(`${version.path}: ${reason}; ${failed ? 'table not used' : 'rows dropped'}`);
       if (failed) continue;
       tables.push(...screened.map(({ table, result }) => ({ ...table, rows: result.rows, dropped: result.dropped })));
       break;
