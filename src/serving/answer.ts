@@ -102,6 +102,24 @@ export function settle(
   return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets, tested }, plan };
 }
 
+/** The error where no request of any run is taken: of what bounds them the setting that was asked for goes first. */
+function allRefused(runs: readonly Run[], { workload, server }: Setting, scenario: Scenario): UserError {
+  const { meanPromptTokens, meanOutputTokens } = workload;
+  if (scenario.server?.maxModelLen !== undefined && meanPromptTokens + meanOutputTokens > server.maxModelLen)
+    return new UserError(
+      `every request is refused: all are longer than --max-model-len ${server.maxModelLen}`,
+      'raise it, or shorten them',
+      EXIT.noSolution,
+    );
+  return new UserError(
+    `every request is refused: all are longer than the cache of ${runs.map((run) => run.id).join(', ')}`,
+    scenario.server?.kvBlocks === undefined
+      ? 'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio'
+      : 'raise --kv-blocks, or leave it out',
+    EXIT.noSolution,
+  );
+}
+
 /**
  * Simulates the candidates of a scenario.
  * @throws UserError for settings that cannot be, and where nothing is left to simulate (exit code 3)
@@ -134,7 +152,9 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
         await turn();
         return ended(share);
       };
-      const found = await findRate(service, setting, pause, o.curve);
+      const wider = (maxNumBatchedTokens: number): Service =>
+        new Service({ ...setting, server: { ...server, maxNumBatchedTokens } }, candidate, row);
+      const found = await findRate(service, setting, pause, wider, o.curve);
       if (found) rates.push(found);
       partial = found === null || ended(1);
     } else if (service.options.blocks < 1) {
@@ -152,14 +172,7 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
     if (partial && i < chosen.length) break;
   }
   if (runs.length > 0 && !partial && runs.every((run) => run.completed === 0 && run.rejected > 0))
-    throw new UserError(
-      `every request is refused: all are longer than the cache of ${runs.map((run) => run.id).join(', ')}, or than ` +
-        '--max-model-len',
-      scenario.server?.kvBlocks === undefined
-        ? 'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio'
-        : 'raise --kv-blocks, or leave it out',
-      EXIT.noSolution,
-    );
+    throw allRefused(runs, setting, scenario);
   const report: SimulationReport = {
     schema: 'lla-sim/simulation',
     schemaVersion: 1,

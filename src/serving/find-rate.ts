@@ -101,15 +101,20 @@ function bisect(service: Service, { targets, workload }: Setting, bound: Bound, 
   return { rate: good, at, missed, tooLong, alone: false };
 }
 
+/** The same candidate with as many --max-num-batched-tokens. */
+type SameWith = (maxNumBatchedTokens: number) => Service;
+
 /**
  * Finds the rate by the estimate, then by both ends of the interval.
- * @param pause awaited between the searches; true ends them
- * @param curve runs more rates, for a picture
+ * @param pause          awaited between the searches; true ends them
+ * @param inOneIteration tries whether prompts in one iteration would help, where no rate meets the targets
+ * @param curve          runs more rates, for a picture
  */
 export async function findRate(
   service: Service,
   setting: Setting,
   pause: (done: number) => Promise<boolean>,
+  inOneIteration: SameWith | null = null,
   curve = false,
 ): Promise<SustainedRate | null> {
   const { id, servedBy } = service;
@@ -138,7 +143,7 @@ export async function findRate(
       ...nothing,
       ...none,
       missedFirst: estimate.missed,
-      refused: noRateWords(estimate, setting),
+      refused: noRateWords(estimate, setting, inOneIteration),
     };
   const slow = refine(service, setting, 'high', estimate.rate * 0.85);
   if (await pause(2 / 3)) return null;
@@ -174,18 +179,23 @@ export async function findRate(
   };
 }
 
-function noRateWords({ tooLong, missed, alone }: Found, { server, workload }: Setting): string {
+/** Words for a candidate that no rate has. The remedy is tried before it is named. */
+function noRateWords({ tooLong, missed, alone }: Found, setting: Setting, inOneIteration: SameWith | null): string {
+  const { server, workload, targets } = setting;
   if (tooLong) return 'requests are longer than its cache or than --max-model-len';
   if (missed === null) return 'no request has a second token: TPOT is not known';
   if (!alone) return 'no rate meets the targets';
+  const late = `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`;
   const { maxNumBatchedTokens: most } = server;
-  const chunks = missed === 'ttft' && workload.meanPromptTokens > most;
-  const target = missed === 'ttft' ? 'the first token' : 'TPOT';
-  const late = `requests that come one at a time miss the target of ${target} too`;
-  return chunks
-    ? `${late}, since a prompt of ${Math.round(workload.meanPromptTokens)} tokens takes ` +
-        `${Math.ceil(workload.meanPromptTokens / most)} iterations of ${most}; raise --max-num-batched-tokens`
-    : late;
+  const { meanPromptTokens: prompt } = workload;
+  if (inOneIteration === null || missed !== 'ttft' || prompt <= most) return late;
+  const raised = 2 ** Math.ceil(Math.log2(prompt));
+  const since = `${late}, since a prompt of ${Math.round(prompt)} tokens takes ${Math.ceil(prompt / most)} iterations of ${most}`;
+  const wide = inOneIteration(raised);
+  const { meets } = trial(wide, targets, 'estimate', workload.source(LEAST_RATE, look(setting, wide)));
+  return meets
+    ? `${since}; raise --max-num-batched-tokens`
+    : `${late}, and would with --max-num-batched-tokens ${raised}`;
 }
 
 /** Rates of a curve, as shares of the sustained one. */

@@ -2,6 +2,7 @@
 import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
+import { linkRate } from '../../cost/exchange.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
@@ -35,6 +36,12 @@ export function notesOf(
     notes.push(
       `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
         'joined them all, and take longer over a network',
+    );
+  else if (spec && link && question.gpus > 1 && linkRate(link, question.gpus)! < link.bytesPerSecondPerDirection)
+    notes.push(
+      `each two ${spec.name} have a link of their own: exchanges between ${question.gpus} are priced at ` +
+        `${linkRate(link, question.gpus)! / 1e9} of ${link.bytesPerSecondPerDirection / 1e9} GB/s, and prompts may ` +
+        'take longer than on one',
     );
   notes.push(...modelNotes(geometry, gpu?.float8 ?? null));
   if (gpu?.laws.undivided && !measuresUndivided(gpu) && geometry.heads === geometry.kvHeads)
