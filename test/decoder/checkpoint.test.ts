@@ -138,9 +138,7 @@ describe('checkpoint', () => {
     for (const name of f32?.shapes.keys() ?? [])
       bf16
         ?.read(name)
-        .forEach((x, i) =>
-          expect(Math.abs(x - (f32?.read(name, i, 1)[0] as number))).toBeLessThanOrEqual(Math.abs(x) / 64),
-        );
+        .forEach((x, i) => expect(Math.abs(x - f32!.read(name, i, 1)[0]!)).toBeLessThanOrEqual(Math.abs(x) / 64));
   });
 
   it.each(Object.entries(PUBLISHED))('opens a shrunken %s as it is published: bf16, two shards', (_, config) => {

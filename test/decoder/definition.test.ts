@@ -55,15 +55,15 @@ function naive(model: Model, tokens: readonly number[], substitute: Substitute, 
   return tokens.map((token, n) => {
     history.push(new Map());
     return run(model, [token], [n], (site, [own]) => {
-      (history[n] as Map<string, Projection>).set(keyOf(site), own as Projection);
+      history[n]!.set(keyOf(site), own!);
       return [
         joined(
-          (own as Projection).queries.map((query, head) => {
+          own!.queries.map((query, head) => {
             const kvHead = Math.floor((head * kvHeads) / heads);
             const of = (m: number, what: 'key' | 'value'): Vector =>
               (m < n - exact || ownToo) && site.block === 'core'
                 ? substitute[what](history, m, site, kvHead)
-                : ((history[m]?.get(keyOf(site)) as Projection)[`${what}s`][kvHead] as Vector);
+                : history[m]!.get(keyOf(site))![`${what}s`][kvHead]!;
             const scores = history.map(
               (_, m) => dot(rotate(query, n, rope), rotate(of(m, 'key'), m, rope)) / Math.sqrt(headDim),
             );
@@ -73,14 +73,14 @@ function naive(model: Model, tokens: readonly number[], substitute: Substitute, 
           }),
         ),
       ];
-    })[0] as Vector;
+    })[0]!;
   });
 }
 
 /** Substitutes that reuse the key and value of another site of the same token. */
 const reuse = (source: (site: Site) => Site): Substitute => {
   const of = (what: 'keys' | 'values') => (history: History, token: number, site: Site, head: number) =>
-    (history[token]?.get(keyOf(source(site))) as Projection)[what][head] as Vector;
+    history[token]!.get(keyOf(source(site)))![what][head]!;
   return { key: of('keys'), value: of('values') };
 };
 
@@ -99,22 +99,14 @@ function reconstruction(
     const [down, up, mean] = (['down', 'up', 'mean'] as const).map((part) =>
       weights.read(codecTensor(site.layer, axis, part)),
     ) as [Float32Array, Float32Array, Float32Array];
-    const stack = members.flatMap(([loop, h]) => [
-      ...((history[token]?.get(keyOf({ ...site, loop })) as Projection)[`${axis}s`][h] as Vector),
-    ]);
+    const stack = members.flatMap(([loop, h]) => [...history[token]!.get(keyOf({ ...site, loop }))![`${axis}s`][h]!]);
     expect(stack.length).toBe(width);
     const at = members.findIndex(([loop, h]) => loop === site.loop && h === head) * d;
     const latent = Array.from({ length: rank }, (_, r) =>
-      stack.reduce(
-        (c, x, i) => c + (x - (mean[group * width + i] as number)) * (down[(group * width + i) * rank + r] as number),
-        0,
-      ),
+      stack.reduce((c, x, i) => c + (x - mean[group * width + i]!) * down[(group * width + i) * rank + r]!, 0),
     );
     return Float64Array.from({ length: d }, (_, i) =>
-      latent.reduce(
-        (x, c, r) => x + c * (up[(group * width + at + i) * rank + r] as number),
-        mean[group * width + at + i] as number,
-      ),
+      latent.reduce((x, c, r) => x + c * up[(group * width + at + i) * rank + r]!, mean[group * width + at + i]!),
     );
   };
   return { key: of('key'), value: of('value') };
@@ -218,29 +210,29 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
         const expected = tokens.map((token, n) => {
           history.push(new Map());
           return run(model, [token], [n], (site, [projection]) => {
-            const own = projection as Projection;
-            (history[n] as Map<string, Projection>).set(keyOf(site), own);
+            const own = projection!;
+            history[n]!.set(keyOf(site), own);
             const core = site.block === 'core';
             return [
               joined(
                 own.queries.map((query, head) => {
                   const kvHead = Math.floor((head * g.kvHeads) / g.heads);
                   const exact = (m: number, what: 'keys' | 'values', at = site): Vector =>
-                    (history[m]?.get(keyOf(at)) as Projection)[what][kvHead] as Vector;
+                    history[m]!.get(keyOf(at))![what][kvHead]!;
                   const score = (m: number): number => {
                     if (!core)
                       return dot(rotate(query, n, g.rope), rotate(exact(m, 'keys'), m, g.rope)) / Math.sqrt(g.headDim);
                     const content = dot(query, m < n ? substitute.key(history, m, site, kvHead) : exact(m, 'keys'));
                     const branchLoop = codec.kind === 'mla-head' ? site.loop : 0;
-                    const source = history[m]?.get(keyOf({ ...site, loop: branchLoop })) as Projection;
+                    const source = history[m]!.get(keyOf({ ...site, loop: branchLoop }))!;
                     const q = split(
                       product(matrixOf(weights, branchTensor(site.layer, 'query')), own.input),
                       BRANCH.width,
-                    )[head] as Vector;
+                    )[head]!;
                     const k = split(
                       product(matrixOf(weights, branchTensor(site.layer, 'key')), source.input),
                       BRANCH.width,
-                    )[perHead ? kvHead : 0] as Vector;
+                    )[perHead ? kvHead : 0]!;
                     return (content + dot(rotate(q, n - m, g.rope), k)) / Math.sqrt(g.headDim + BRANCH.width);
                   };
                   const out = new Float64Array(g.headDim);
@@ -251,7 +243,7 @@ describe.each(GEOMETRIES)('definitions, $name (seed ' + SEED + ')', (g) => {
                 }),
               ),
             ];
-          })[0] as Vector;
+          })[0]!;
         });
         expect(distance(decodeAll(decoderOf(model, setup), tokens), expected)).toBeLessThan(EXACT);
       });

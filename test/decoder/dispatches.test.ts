@@ -171,8 +171,8 @@ async function checkPrompt(of: Case, method: WholePrompt, promptTokens: number):
 
 test('a wrong rank, context, buffer or dispatch is found', async () => {
   const of = CASES.find(({ codec, path, eviction }) => codec.kind === 'lla' && path === 'reconstruct' && !eviction);
-  const c = configurationOf(of as Case);
-  const { device, decoder } = await recordedStep(of as Case, 2);
+  const c = configurationOf(of!);
+  const { device, decoder } = await recordedStep(of!, 2);
   const { visits, caches } = listedStep(c, 2);
   const found = (own: readonly BoundVisit[]): string | undefined =>
     differenceOf(device.calls, expectedOf(device.device, own, caches));
@@ -182,7 +182,7 @@ test('a wrong rank, context, buffer or dispatch is found', async () => {
     const own = random.pick(visits.filter(({ op }) => op.label === label));
     return visits.map((visit) => (visit === own ? change(visit) : visit));
   };
-  const rank = { ...c, codec: { ...c.codec, rankK: (c.codec.rankK as number) + 2 } };
+  const rank = { ...c, codec: { ...c.codec, rankK: c.codec.rankK! + 2 } };
   expect(found(listedStep(rank, 2).visits), 'rank').toBeDefined();
   expect(found(listedStep(c, 2, CONTEXT - TILE_TOKENS).visits), 'context').toBeDefined();
   const elsewhere = changed('attend', (visit) => {
@@ -245,7 +245,7 @@ for (const g of UNLIKE)
   });
 
 test('batches whose caches are bound in parts', async () => {
-  for (const of of KINDS.map(({ cases }) => cases[0] as Case).filter(({ eviction }) => !eviction)) {
+  for (const of of KINDS.map(({ cases }) => cases[0]!).filter(({ eviction }) => !eviction)) {
     const c = configurationOf(of);
     const bytes = Math.max(...blocksOf(of.geometry).map((block) => sequenceBytes(c, block, CONTEXT)));
     const batch = randomOf(SEED).whole(130, 200);

@@ -56,10 +56,7 @@ function maskedH2o(
       const candidates = [...(visible[n - 1]?.get(name) ?? []), n - 1];
       const older = candidates.slice(0, -recentTokens);
       while (older.length > heavyTokens) {
-        const lightest = older.reduce(
-          (worst, p) => ((weights[p] as number) <= (weights[worst] as number) ? p : worst),
-          older[0] as number,
-        );
+        const lightest = older.reduce((worst, p) => (weights[p]! <= weights[worst]! ? p : worst), older[0]!);
         older.splice(older.indexOf(lightest), 1);
       }
       now.set(name, [...older, ...candidates.slice(-recentTokens)]);
@@ -74,7 +71,7 @@ function maskedH2o(
         const name = unitOf(site, Math.floor((head * kvHeads) / heads));
         const sums = mass.get(name) ?? new Array<number>(tokens.length).fill(0);
         mass.set(name, sums);
-        (now.get(name) ?? []).forEach((p, i) => (sums[p] = (sums[p] as number) + (weights[i] as number)));
+        (now.get(name) ?? []).forEach((p, i) => (sums[p] = sums[p]! + weights[i]!));
       },
     }).at(-1) as Float64Array;
   });
@@ -100,7 +97,7 @@ function maskedH2oPrompt(
     new Map(
       [...names].map((name) => {
         const older = tokens(name).slice(0, -recentTokens);
-        const weight = (p: number): number => mass.get(name)?.[p] as number;
+        const weight = (p: number): number => mass.get(name)![p]!;
         const heavy = older.filter(
           (p) => older.filter((q) => weight(q) > weight(p) || (weight(q) === weight(p) && q < p)).length < heavyTokens,
         );
@@ -112,29 +109,25 @@ function maskedH2oPrompt(
     forward(model, [...prompt, ...more].slice(0, count), {
       reindexed: false,
       visible: (position, site, kvHead) =>
-        position < prompt.length
-          ? range(0, position)
-          : (before[position - prompt.length]?.get(unitOf(site, kvHead)) as number[]),
+        position < prompt.length ? range(0, position) : before[position - prompt.length]!.get(unitOf(site, kvHead))!,
       observe(weights, position, site, head) {
         if (position < from) return;
         const kvHead = Math.floor((head * kvHeads) / heads);
         const sums = mass.get(unitOf(site, kvHead)) ?? new Float64Array(prompt.length + more.length);
         mass.set(unitOf(site, kvHead), sums);
         const seen =
-          position < prompt.length
-            ? range(0, position)
-            : (before[position - prompt.length]?.get(unitOf(site, kvHead)) as number[]);
-        seen.forEach((p, i) => (sums[p] = (sums[p] as number) + (weights[i] as number)));
+          position < prompt.length ? range(0, position) : before[position - prompt.length]!.get(unitOf(site, kvHead))!;
+        seen.forEach((p, i) => (sums[p] = sums[p]! + weights[i]!));
       },
     });
   const logits = pass(prompt.length, 0);
   before.push(keep(mass.keys(), () => range(0, prompt.length)));
   more.forEach((_, i) => {
     const at = prompt.length + i;
-    logits.push(pass(at + 1, at).at(-1) as Float64Array);
-    before.push(keep(mass.keys(), (name) => [...(before[i]?.get(name) as number[]), at]));
+    logits.push(pass(at + 1, at).at(-1)!);
+    before.push(keep(mass.keys(), (name) => [...before[i]!.get(name)!, at]));
   });
-  return { logits, kept: before[0] as Map<string, number[]> };
+  return { logits, kept: before[0]! };
 }
 
 describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
@@ -168,7 +161,7 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
       for (const setup of [
         { codec: { kind: 'full' } as Codec },
         ...identity.map((codec) => ({ codec, matrices: 'identity' as const })),
-        { codec: identity[0] as Codec, path: 'fast' as const, matrices: 'identity' as const },
+        { codec: identity[0]!, path: 'fast' as const, matrices: 'identity' as const },
       ]) {
         const decoder = decoderOf(model, { ...setup, eviction: streaming(sink, window), seed: SEED });
         expect(distance(decodeAll(decoder, tokens), masked)).toBeLessThan(EXACT);
@@ -207,22 +200,22 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
     },
     {
       name: 'lla: pooled over loops',
-      codec: identity[0] as Codec,
+      codec: identity[0]!,
       unitOf: (s, head) => `${site({ ...s, loop: 0 })},${head}`,
     },
     {
       name: 'lla-2d: pooled over loops and heads',
-      codec: identity[1] as Codec,
+      codec: identity[1]!,
       unitOf: (s, head) => `${site({ ...s, loop: 0 })},${s.block === 'core' ? 0 : head}`,
     },
     {
       name: 'mla-head: pooled over heads',
-      codec: identity[2] as Codec,
+      codec: identity[2]!,
       unitOf: (s, head) => `${site(s)},${s.block === 'core' ? 0 : head}`,
     },
     {
       name: 'lla on the fast path: full-width rows, each alone',
-      codec: identity[0] as Codec,
+      codec: identity[0]!,
       path: 'fast',
       unitOf: (s, head) => `${site(s)},${head}`,
     },

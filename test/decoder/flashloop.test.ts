@@ -71,7 +71,7 @@ describe.each(MODELS)(`$name (LLA_SIM_SEED=${SEED})`, (g) => {
     const of = { ...FLASHLOOP, ...SMALL, ...constants };
     const text = promptOf(g, prompt + steps, seed + prompt);
     const decoder = decoderOf(model, { codec: flashloop(of), seed, choice: F16 });
-    const first = decoder.prefill(text.slice(0, prompt), 'accumulated').at(-1) as Vector;
+    const first = decoder.prefill(text.slice(0, prompt), 'accumulated').at(-1)!;
     const second = new SecondAccount(model, of);
     expect(distance([first], [second.prefill(text.slice(0, prompt))])).toBeLessThan(1e-9);
     text.slice(prompt).forEach((token, i) => {

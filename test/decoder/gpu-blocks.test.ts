@@ -39,7 +39,11 @@ describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
     });
 
   test('NaN in the weights of queries or keys reaches the logits', () =>
-    expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5));
+    expectNaN(
+      device,
+      ALL.find((of) => !onFewThreads(of))!,
+      5,
+    ));
 
   test('a cache in f16', () => expectRounded(device, 'block-absorbed'));
 });

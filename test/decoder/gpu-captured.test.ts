@@ -13,7 +13,7 @@ describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('captures in 16 bits, by layer', async () => {
     const of: Case = {
-      ...(ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla') as Case),
+      ...ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla')!,
       choice: F16,
     };
     const prompts = promptsOf(of);
@@ -21,7 +21,7 @@ describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
   });
 
   test('a codec without latents takes prompts in as ever, whatever it is called', async () => {
-    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop') as Case);
+    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop')!);
     for (const kind of KINDS) await expectCaptured(device, of, kind);
   });
 });

@@ -48,17 +48,15 @@ export async function errorsAfter(
     expect(bytesOf(decoder.prefillAllocations), `bytes of ${kind}`).toBe(peakOf(of, kind));
     expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
     await follow();
-    let expected = references.map(
-      (reference, i) => reference.prefill(starts[i] as number[], kind).at(-1) as Float64Array,
-    );
+    let expected = references.map((reference, i) => reference.prefill(starts[i]!, kind).at(-1) as Float64Array);
     for (let step = 0; ; step++) {
       const logits = await decoder.logits();
       errors.push(Math.max(...expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row))));
       if (step === STEPS) return errors;
-      const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
+      const next = prompts.map((prompt, i) => prompt[LENGTHS[i]! + step]!);
       await decoder.step(next);
       await follow();
-      expected = references.map((reference, i) => reference.step(next[i] as number));
+      expected = references.map((reference, i) => reference.step(next[i]!));
     }
   } finally {
     decoder.close();

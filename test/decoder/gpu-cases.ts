@@ -75,8 +75,8 @@ export const referenceOf = (of: Case, decisions?: Decisions): ReferenceDecoder =
 export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
   let [difference, squares] = [0, 0];
   for (let i = 0; i < expected.length; i++) {
-    difference += ((actual[i] as number) - (expected[i] as number)) ** 2;
-    squares += (expected[i] as number) ** 2;
+    difference += (actual[i]! - expected[i]!) ** 2;
+    squares += expected[i]! ** 2;
   }
   return Number.isNaN(difference) ? Infinity : Math.sqrt(difference / squares);
 }

@@ -28,9 +28,7 @@ const total = (decoder: GpuDecoder): number =>
 
 export async function expectChunks(device: Device, of: Case, chunkTokens: number): Promise<void> {
   const { vocab } = of.geometry;
-  const prompts = LENGTHS.map((length, i) =>
-    promptOf(of.geometry, length + STEPS + (SECOND[i] as number) + STEPS, SEED + 40 + i),
-  );
+  const prompts = LENGTHS.map((length, i) => promptOf(of.geometry, length + STEPS + SECOND[i]! + STEPS, SEED + 40 + i));
   const decoder = await open(device, of, {
     batch: LENGTHS.length,
     prefillChunkTokens: chunkTokens,
@@ -39,9 +37,9 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
   const { references, follow, extend } = followersOf(decoder, of, prompts);
   const taken = LENGTHS.map(() => 0);
   const next = (sequence: number, count: number): number[] => {
-    const from = taken[sequence] as number;
+    const from = taken[sequence]!;
     taken[sequence] = from + count;
-    return (prompts[sequence] as number[]).slice(from, from + count);
+    return prompts[sequence]!.slice(from, from + count);
   };
   const compare = async (expected: readonly Float64Array[], message: string): Promise<void> => {
     const logits = await decoder.logits();
@@ -62,7 +60,7 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
   };
   const decode = async (message: string): Promise<void> => {
     for (let step = 0; step < STEPS; step++) {
-      const tokens = LENGTHS.map((_, i) => next(i, 1)[0] as number);
+      const tokens = LENGTHS.map((_, i) => next(i, 1)[0]!);
       await decoder.step(tokens);
       await follow();
       await compare(
@@ -100,7 +98,7 @@ export async function expectWholeAlone(device: Device, of: Case): Promise<void> 
     await expect(decoder.extend(0, prompt, true)).rejects.toThrow('takes a prompt in whole');
     await expect(decoder.prefill([prompt], 'chunked')).rejects.toThrow('takes a prompt in whole');
     expect(decoder.lengths).toEqual([45]);
-    await decoder.step([prompt[0] as number]);
+    await decoder.step([prompt[0]!]);
   } finally {
     decoder.close();
   }

@@ -20,7 +20,7 @@ import { label } from './gpu-list.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
 
 /** An even vocabulary: the memory model does not count what an odd one is padded by. */
-const named = (name: string): Geometry => ({ ...(GEOMETRIES.find((g) => g.name === name) as Geometry), vocab: 24 });
+const named = (name: string): Geometry => ({ ...GEOMETRIES.find((g) => g.name === name)!, vocab: 24 });
 export const GROUPED = named('grouped pre-norm');
 const [LLA, LLA_2D] = learnedCodecs(GROUPED, 0.5) as [Codec, Codec];
 const SINGLE = { storage: 'f32', groupSize: 32 } as const;
@@ -35,7 +35,7 @@ export const CASES: Case[] = [
   { geometry: GROUPED, codec: { ...LLA, kind: 'lla-window', windowTokens: 7 }, path: 'reconstruct', choice: SINGLE },
   {
     geometry: named('huginn-like'),
-    codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec,
+    codec: learnedCodecs(named('huginn-like'), 0.5)[0]!,
     path: 'reconstruct',
     choice: SINGLE,
   },
@@ -66,7 +66,7 @@ const evicted = (eviction: Eviction): Case[] => {
     ]),
     ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({
       geometry: huginn,
-      codec: learnedCodecs(huginn, 0.5)[0] as Codec,
+      codec: learnedCodecs(huginn, 0.5)[0]!,
       path,
       choice: SINGLE,
     })),
@@ -89,8 +89,7 @@ const MOST_TOKENS = 18;
 /** Sequences that evict for as many steps at most. */
 const EVICTED_CONTEXT = CONTEXT - 10;
 
-export const core = (of: Case) =>
-  blocksOf(of.geometry).find((b) => b.name === 'core') as ReturnType<typeof blocksOf>[number];
+export const core = (of: Case) => blocksOf(of.geometry).find((b) => b.name === 'core')!;
 
 /** Bytes of every kind as the memory model has them. */
 function expectPredicted(decoder: GpuDecoder, of: Case, batch: number, contextTokens: number): void {
@@ -156,7 +155,7 @@ export function dividedTest(device: Device, whole: Case): void {
 
 export function evictedTest(device: Device, whole: Case): void {
   test(`in parts: ${label(whole)}`, async () => {
-    const { capacity } = slotsOf(whole.eviction as Eviction, EVICTED_CONTEXT, 32);
+    const { capacity } = slotsOf(whole.eviction!, EVICTED_CONTEXT, 32);
     const blocks = blocksOf(whole.geometry);
     const random = randomOf(SEED);
     // The first is as long as can be: it has evicted for many steps.
@@ -166,7 +165,7 @@ export function evictedTest(device: Device, whole: Case): void {
     const options = { batch: EVICTED_BATCH, contextTokens: EVICTED_CONTEXT };
     const one = await open(device, whole, options);
     // Room for 16 sequences, and for the queries of all, which are not divided and more than such small caches.
-    const queries = one.allocations.find((a) => a.label === 'queries')?.bytes as number;
+    const queries = one.allocations.find((a) => a.label === 'queries')!.bytes!;
     const divided = {
       ...whole,
       bindingBytes: Math.max(
@@ -216,7 +215,7 @@ export function splitTest(device: Device): void {
       targetWorkgroups: 17,
     };
     const options = { batch: 11, contextTokens: 320 };
-    const { capacity } = slotsOf(whole.eviction as Eviction, options.contextTokens, 32);
+    const { capacity } = slotsOf(whole.eviction!, options.contextTokens, 32);
     const divided = { ...whole, bindingBytes: 8 * sequenceBytes(configurationOf(whole), core(whole), capacity) };
     expect(cacheParts(configurationOf(divided), core(whole), options.batch, capacity)).toEqual([
       { size: 8, repeat: 1 },
@@ -244,7 +243,7 @@ export function splitTest(device: Device): void {
 export function vocabularyTest(device: Device): void {
   test('an embedding beyond a binding is divided by columns, as the output head is', async () => {
     const geometry = { ...GROUPED, vocab: 1000 };
-    const whole: Case = { ...(CASES[0] as Case), geometry };
+    const whole: Case = { ...CASES[0]!, geometry };
     const divided = { ...whole, bindingBytes: 0.4 * 2 * geometry.hidden * geometry.vocab };
     const prompts = [1, 2].map((i) => promptOf(geometry, 5 * i, SEED + i));
     const options = { batch: prompts.length, contextTokens: CONTEXT };
@@ -258,7 +257,7 @@ export function vocabularyTest(device: Device): void {
       }
       const embeddings = parts.operations.filter(({ op }) => op.label === 'embedding');
       expect(embeddings.length).toBe(3);
-      expect(embeddings.reduce((sum, { op }) => sum + (op.shape.width as number), 0)).toBe(geometry.hidden);
+      expect(embeddings.reduce((sum, { op }) => sum + op.shape.width!, 0)).toBe(geometry.hidden);
     } finally {
       one.close();
       parts.close();

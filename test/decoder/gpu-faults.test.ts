@@ -24,12 +24,10 @@ import {
 import { broken, expectNaN } from './gpu-nan.js';
 import { errorsOf } from './gpu-steps.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
-import type { Codec } from '../../src/codecs/codec.js';
-import type { Geometry } from '../../src/geometry/geometry.js';
 
-const OURO = GEOMETRIES[0] as Geometry;
+const OURO = GEOMETRIES[0]!;
 const FULL: Case = { geometry: OURO, codec: { kind: 'full' } };
-const LLA: Case = { geometry: OURO, codec: learnedCodecs(OURO, 0.5)[0] as Codec, path: 'reconstruct' };
+const LLA: Case = { geometry: OURO, codec: learnedCodecs(OURO, 0.5)[0]!, path: 'reconstruct' };
 
 /** A device that counts what is allocated and not freed, and refuses the buffer of that number. */
 function counting(device: Device, refused = Infinity): { device: Device; made: () => number; alive: () => number } {
@@ -208,10 +206,10 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       await expect(decoder.fillCache(101)).rejects.toThrow('at most 100');
       decoder.reset();
       const [token] = promptOf(OURO, 1, SEED);
-      await decoder.step([token as number, token as number]);
-      expect(
-        relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token as number)),
-      ).toBeLessThan(TOLERANCE);
+      await decoder.step([token!, token!]);
+      expect(relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token!))).toBeLessThan(
+        TOLERANCE,
+      );
       decoder.close();
     }
   });

@@ -18,7 +18,7 @@ import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
 import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
 
-const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name) as Geometry;
+const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name)!;
 const OURO = named('ouro-like');
 const GROUPED = named('grouped pre-norm');
 const HUGINN = named('huginn-like');
@@ -63,7 +63,7 @@ const absorbed = (geometry: Geometry): Case[] =>
 
 /** Fewer exact tokens than a tile has, so that slots of the ring are empty. */
 export const windowed = (geometry: Geometry): Codec => ({
-  ...(learnedCodecs(geometry, 0.5)[0] as Codec),
+  ...learnedCodecs(geometry, 0.5)[0]!,
   kind: 'lla-window',
   windowTokens: 20,
 });
@@ -138,7 +138,7 @@ export const ALL: Case[] = [
   { geometry: OURO, codec: { kind: 'full' }, eviction: BUDGET },
   ...(['reconstruct', 'block-absorbed', 'absorbed'] as const).map((path) => ({
     geometry: GROUPED,
-    codec: learnedCodecs(GROUPED, 0.5)[0] as Codec,
+    codec: learnedCodecs(GROUPED, 0.5)[0]!,
     path,
     eviction: BUDGET,
   })),
@@ -170,7 +170,7 @@ export const ALL: Case[] = [
     ...absorbed(GROUPED).map((of) => ({ ...of, eviction })),
     ...(['reconstruct', 'absorbed'] as const).map((path) => ({
       geometry: HUGINN,
-      codec: learnedCodecs(HUGINN, 0.5)[0] as Codec,
+      codec: learnedCodecs(HUGINN, 0.5)[0]!,
       path,
       eviction,
     })),
@@ -235,7 +235,7 @@ export const CHUNKED_CASES = everyNth(
   3,
 );
 /** A case whose prompts are taken in whole. */
-export const WHOLE_CASE = ALL.find(({ codec }) => takesWhole(codec)) as Case;
+export const WHOLE_CASE = ALL.find(({ codec }) => takesWhole(codec))!;
 /** Those whose latents can be encoded from captures. */
 export const CAPTURED_CASES = everyNth(
   sampled(

@@ -2,7 +2,6 @@
 import '../gpu/narrow.js';
 import { test } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { expectWithin, open, relative, type Case } from './gpu-cases.js';
@@ -34,7 +33,7 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
         { contextTokens: PROMPT + STEPS, prefillChunkTokens: 100 },
       );
       const { references, follow } = followersOf(decoder, of, [tokens]);
-      const reference = references[0] as ReferenceDecoder;
+      const reference = references[0]!;
       try {
         await decoder.prefill([tokens.slice(0, PROMPT)]);
         await follow();
@@ -63,11 +62,11 @@ describeGpu(`GPU decoder, long contexts (LLA_SIM_SEED=${SEED})`, (device) => {
     for (const method of ['accumulated', 'by-token'] as const) {
       const decoder = await open(device, of);
       const { references, follow } = followersOf(decoder, of, [tokens]);
-      const reference = references[0] as ReferenceDecoder;
+      const reference = references[0]!;
       try {
         await decoder.prefill([tokens.slice(0, 30)], method);
         await follow();
-        let expected = decodeAll(reference, tokens.slice(0, 30)).at(-1) as Float64Array;
+        let expected = decodeAll(reference, tokens.slice(0, 30)).at(-1)!;
         // Every step exchanges a token by its mass.
         for (const token of tokens.slice(30)) {
           expectWithin(relative(await decoder.logits(), expected), of, [tokens], method);

@@ -3,7 +3,6 @@
  * reference.
  */
 import { test } from 'vitest';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
@@ -13,7 +12,7 @@ import { followersOf } from './gpu-follow.js';
 import { label } from './gpu-list.js';
 import { GEOMETRIES, promptOf } from './models.js';
 
-const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm') as Geometry;
+const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm')!;
 export const WIDE: Geometry = {
   ...base,
   name: 'wider',
@@ -70,7 +69,7 @@ export function longTest(device: Device, of: Case): void {
     const tokens = promptOf(WIDE, total, SEED + 3);
     const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: total });
     const { references, follow } = followersOf(decoder, of, [tokens]);
-    const reference = references[0] as ReferenceDecoder;
+    const reference = references[0]!;
     try {
       let worst = 0;
       if (takenIn > 0) {
@@ -79,9 +78,9 @@ export function longTest(device: Device, of: Case): void {
         worst = relative(await decoder.logits(), expected);
       }
       for (let i = takenIn; i < total; i++) {
-        await decoder.step([tokens[i] as number]);
+        await decoder.step([tokens[i]!]);
         await follow();
-        const expected = reference.step(tokens[i] as number);
+        const expected = reference.step(tokens[i]!);
         if (i % 32 === 0 || i > total - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
       }
       expectWithin(worst, of, [tokens]);

@@ -1,6 +1,5 @@
 /** Sequences of different lengths decoded together, each against the float64 reference of its own. */
 import { expect } from 'vitest';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import { expectWithin, open, relative, type Case } from './gpu-cases.js';
@@ -25,7 +24,7 @@ export async function expectRagged(device: Device, of: Case): Promise<void> {
     // The same one by one, so that references can follow each step. Shorter prompts begin later.
     const longest = Math.max(...LENGTHS);
     for (let at = 0; at < longest; at++) {
-      const tokens = prompts.map((prompt, i) => prompt[at - longest + (LENGTHS[i] as number)]);
+      const tokens = prompts.map((prompt, i) => prompt[at - longest + LENGTHS[i]!]);
       if (isFollowed(of))
         await decoder.step(
           tokens.map((token) => token ?? 0),
@@ -33,7 +32,7 @@ export async function expectRagged(device: Device, of: Case): Promise<void> {
         );
       await follow();
       tokens.forEach((token, i) => {
-        if (token !== undefined) expected[i] = (references[i] as ReferenceDecoder).step(token);
+        if (token !== undefined) expected[i] = references[i]!.step(token);
       });
     }
     for (let step = 0; ; step++) {
@@ -41,10 +40,10 @@ export async function expectRagged(device: Device, of: Case): Promise<void> {
       const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
       expectWithin(Math.max(...errors), of, prompts);
       if (step === STEPS) break;
-      const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
+      const next = prompts.map((prompt, i) => prompt[LENGTHS[i]! + step]!);
       await decoder.step(next);
       await follow();
-      expected = references.map((reference, i) => reference.step(next[i] as number));
+      expected = references.map((reference, i) => reference.step(next[i]!));
     }
     expect(decoder.lengths).toEqual(LENGTHS.map((n) => n + STEPS));
   } finally {

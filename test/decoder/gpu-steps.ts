@@ -4,7 +4,6 @@ import { isPacked } from '../../src/codecs/registry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import type { GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import { expectWithin, F16, inSingles, open, relative, type Case } from './gpu-cases.js';
 import { followersOf } from './gpu-follow.js';
 import { ALL } from './gpu-list.js';
@@ -30,11 +29,11 @@ export async function errorsOf(
     for (const token of tokens) {
       const result = await decoder.step([token]);
       await follow();
-      const expected = (references[0] as ReferenceDecoder).step(token);
+      const expected = references[0]!.step(token);
       const actual = await decoder.logits();
       errors.push(relative(actual, expected));
       let best = 0;
-      actual.forEach((x, i) => (best = x > (actual[best] as number) ? i : best));
+      actual.forEach((x, i) => (best = x > actual[best]! ? i : best));
       expect(result.tokens[0]).toBe(best);
     }
   } finally {
@@ -49,15 +48,15 @@ export async function expectSteps(device: Device, of: Case): Promise<void> {
   const single = isPacked(of.codec) ? of : inSingles(of);
   const prompt = promptOf(of.geometry, STEPS, SEED + 1);
   expectWithin(Math.max(...errors), single, [prompt]);
-  expectWithin(8 * ([...errors].sort((a, b) => a - b)[STEPS >> 1] as number), single, [prompt], 'median');
+  expectWithin(8 * [...errors].sort((a, b) => a - b)[STEPS >> 1]!, single, [prompt], 'median');
 }
 
 /** A cache in f16. */
 export const expectRounded = (device: Device, path: string): Promise<void> =>
   expectSteps(device, {
-    ...(ALL.find(
+    ...ALL.find(
       (c) =>
         c.geometry.name === 'ouro-like' && (c.path ?? 'full') === path && (path === 'full' || c.codec.kind === 'lla'),
-    ) as Case),
+    )!,
     choice: F16,
   });

@@ -33,7 +33,7 @@ export async function expectWhole(device: Device, of: Case): Promise<void> {
     expect(decoder.allocations, 'weights that only prefill needs').toHaveLength(before);
     const takeIn = async (): Promise<Vector[]> => {
       await follow();
-      return references.map((reference, i) => reference.prefill(starts[i] as number[], 'accumulated').at(-1) as Vector);
+      return references.map((reference, i) => reference.prefill(starts[i]!, 'accumulated').at(-1)!);
     };
     /** Where tokens are evicted after each run of several, the same once more, run by run. */
     const takeInRuns = async (): Promise<Vector[]> => {
@@ -49,10 +49,10 @@ export async function expectWhole(device: Device, of: Case): Promise<void> {
       const errors = expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row));
       expectWithin(Math.max(...errors), of, prompts, `step ${step}`);
       if (step === STEPS) break;
-      const next = prompts.map((prompt, i) => prompt[(LENGTHS[i] as number) + step] as number);
+      const next = prompts.map((prompt, i) => prompt[LENGTHS[i]! + step]!);
       await decoder.step(next);
       await follow();
-      expected = references.map((reference, i) => reference.step(next[i] as number));
+      expected = references.map((reference, i) => reference.step(next[i]!));
     }
   } finally {
     decoder.close();

@@ -15,7 +15,7 @@ import { BRANCH, codecWeights, decodeAll, decoderOf, distance, GEOMETRIES, model
 import { exactMaps } from './hybrid-maps.js';
 
 const EXACT = 1e-9;
-const OURO = GEOMETRIES[0] as Geometry;
+const OURO = GEOMETRIES[0]!;
 const PATH = { path: 'rotated' } as const;
 
 const hla = (rankK: number, rankV: number, rankFirst: number, windowTokens: number): Codec => ({
@@ -56,13 +56,13 @@ function naive(model: Model, weights: TensorSource, codec: Codec, tokens: readon
   const tensor = (...of: Parameters<typeof hybridTensor>): Float32Array => {
     const name = hybridTensor(...of);
     if (!known.has(name)) known.set(name, weights.read(name));
-    return known.get(name) as Float32Array;
+    return known.get(name)!;
   };
   const mapsOf = (layer: number, loop: number) => {
     const first = loop === 0;
     const [rankK, rankV] = first ? [codec.rankFirst, codec.rankFirst] : [codec.rankK, codec.rankV];
     const read = (map: 'encode' | 'key' | 'value'): Float32Array => tensor(layer, first ? 'first' : 'shared', map);
-    return { rankK: rankK as number, rankV: rankV as number, read, index: first ? 0 : loop - 1 };
+    return { rankK: rankK!, rankV: rankV!, read, index: first ? 0 : loop - 1 };
   };
   /** Component r of the latent of a token: a sum over its loops. */
   const latentOf = (token: number, layer: number, loop: number, r: number): number => {
@@ -71,30 +71,28 @@ function naive(model: Model, weights: TensorSource, codec: Codec, tokens: readon
     let sum = 0;
     for (const [i, t] of loops.entries())
       for (let j = 0; j < hidden; j++)
-        sum +=
-          (history[token]?.get(at(layer, t))?.input[j] as number) *
-          (read('encode')[(i * hidden + j) * (rankK + rankV) + r] as number);
+        sum += history[token]!.get(at(layer, t))!.input[j]! * read('encode')[(i * hidden + j) * (rankK + rankV) + r]!;
     return sum;
   };
   return tokens.map((token, n) => {
     history.push(new Map());
     return run(model, [token], [n], ({ layer, loop }, [own]) => {
-      history[n]?.set(at(layer, loop), own as Projection);
+      history[n]?.set(at(layer, loop), own!);
       const { rankK, rankV, read, index } = mapsOf(layer, loop);
       return [
         joined(
-          (own as Projection).queries.map((query, head) => {
+          own!.queries.map((query, head) => {
             const kvHead = Math.floor((head * kvHeads) / heads);
             const row = (i: number): number => (index * kvHeads + kvHead) * d + i;
             const absorbed = Array.from({ length: rankK }, (_, r) =>
-              query.reduce((sum, q, i) => sum + q * (read('key')[row(i) * rankK + r] as number), 0),
+              query.reduce((sum, q, i) => sum + q * read('key')[row(i) * rankK + r]!, 0),
             );
-            const exactOf = (m: number): Projection => history[m]?.get(at(layer, loop)) as Projection;
-            const isOld = (m: number): boolean => m < n - (codec.windowTokens as number);
+            const exactOf = (m: number): Projection => history[m]!.get(at(layer, loop))!;
+            const isOld = (m: number): boolean => m < n - codec.windowTokens!;
             const scores = history.map((_, m) => {
               const key = isOld(m)
                 ? Array.from({ length: rankK }, (_, r) => latentOf(m, layer, loop, r))
-                : (exactOf(m).keys[kvHead] as Vector);
+                : exactOf(m).keys[kvHead]!;
               return scoreAt(isOld(m) ? absorbed : query, key, n - m, g) / Math.sqrt(d);
             });
             const total = scores.reduce((sum, s) => sum + Math.exp(s), 0);
@@ -105,16 +103,16 @@ function naive(model: Model, weights: TensorSource, codec: Codec, tokens: readon
               );
               for (let i = 0; i < d; i++) {
                 const value = isOld(m)
-                  ? latent.reduce((sum, c, r) => sum + c * (read('value')[row(i) * rankV + r] as number), 0)
-                  : ((exactOf(m).values[kvHead] as Vector)[i] as number);
-                out[i] = (out[i] as number) + (Math.exp(score) / total) * value;
+                  ? latent.reduce((sum, c, r) => sum + c * read('value')[row(i) * rankV + r]!, 0)
+                  : exactOf(m).values[kvHead]![i]!;
+                out[i] = out[i]! + (Math.exp(score) / total) * value;
               }
             });
             return out;
           }),
         ),
       ];
-    })[0] as Vector;
+    })[0]!;
   });
 }
 
@@ -123,7 +121,7 @@ describe(`HLA, seed ${SEED}`, () => {
     [OURO, hla(8, 5, 4, 0)],
     [OURO, hla(12, 6, 8, 3)],
     // Grouped queries, two loops.
-    [GEOMETRIES[2] as Geometry, hla(4, 3, 4, 2)],
+    [GEOMETRIES[2]!, hla(4, 3, 4, 2)],
   ];
   it.each(cases)('of $name decodes what the definition says', (g, codec) => {
     const model = modelOf(g, SEED);
@@ -133,7 +131,7 @@ describe(`HLA, seed ${SEED}`, () => {
     const ours = decodeAll(decoder, tokens);
     expect(distance(ours, naive(model, codecWeights(g, setup), codec, tokens))).toBeLessThan(EXACT);
     const layout = layoutOf(g, codec, 'rotated', { storage: 'f32', groupSize: 32 }, BRANCH);
-    const ring = Math.min(tokens.length, codec.windowTokens as number) * 2 * g.layers * g.loops * g.kvHeads * g.headDim;
+    const ring = Math.min(tokens.length, codec.windowTokens!) * 2 * g.layers * g.loops * g.kvHeads * g.headDim;
     expect(decoder.cachedScalars).toBe(tokens.length * scalarsPerToken(layout) + ring);
   });
 

@@ -148,7 +148,7 @@ export function distance(a: readonly Float64Array[], b: readonly Float64Array[])
   let size = 0;
   a.forEach((row, n) => {
     row.forEach((x, i) => {
-      const y = b[n]?.[i] as number;
+      const y = b[n]![i]!;
       difference = Number.isFinite(x) && Number.isFinite(y) ? Math.max(difference, Math.abs(x - y)) : Infinity;
       size = Math.max(size, Math.abs(y));
     });

@@ -82,8 +82,8 @@ describe('network (seed ' + SEED + ')', () => {
     const model = modelOf({ ...ouro, layers: 1, loops: 1 }, SEED);
     const [layer] = model.layers as [Model['layers'][number]];
     const x = embeddingOf(model, 7);
-    const add = (a: Vector, b: Vector): Vector => a.map((v, i) => v + (b[i] as number));
-    const norm = (v: Vector, weight: Vector | undefined): Vector => rmsNorm(v, weight as Vector, 1e-6);
+    const add = (a: Vector, b: Vector): Vector => a.map((v, i) => v + b[i]!);
+    const norm = (v: Vector, weight: Vector | undefined): Vector => rmsNorm(v, weight!, 1e-6);
     const attended = add(
       x,
       norm(product(layer.output, product(layer.value, norm(x, layer.attentionNorm))), layer.attentionOutNorm),
@@ -148,7 +148,7 @@ describe('network (seed ' + SEED + ')', () => {
         const group = grouped.heads / grouped.kvHeads;
         return Float32Array.from(
           { length: grouped.heads * rows },
-          (_, i) => values[Math.floor(Math.floor(i / rows) / group) * rows + (i % rows)] as number,
+          (_, i) => values[Math.floor(Math.floor(i / rows) / group) * rows + (i % rows)]!,
         );
       },
     };

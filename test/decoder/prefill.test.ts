@@ -1,15 +1,7 @@
 /** The four kinds of prefill, against the definition of the two passes written out. */
 import { describe, expect, it } from 'vitest';
 import { dot, accumulate, joined, rotate, softmax, type Vector } from '../../src/decoder/reference/arithmetic.js';
-import {
-  decode,
-  encode,
-  groupOf,
-  loadCodec,
-  offsetOf,
-  type AxisCodec,
-  type LayerCodec,
-} from '../../src/decoder/reference/codec.js';
+import { decode, encode, groupOf, loadCodec, offsetOf, type LayerCodec } from '../../src/decoder/reference/codec.js';
 import type { PrefillKind } from '../../src/decoder/reference/decoder.js';
 import { exactAttention, forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
@@ -44,16 +36,16 @@ function twoPasses(model: Model, codecs: readonly LayerCodec[], tokens: readonly
     captured.set(name(site), own);
     return exactAttention(model)(site, own);
   });
-  const at = (site: Site, token: number): Projection => captured.get(name(site))?.[token] as Projection;
+  const at = (site: Site, token: number): Projection => captured.get(name(site))![token]!;
   const forced = (site: Site, token: number, what: 'keys' | 'values', head: number): Vector => {
-    if (site.block !== 'core') return at(site, token)[what][head] as Vector;
-    const axis = codecs[site.layer]?.[what === 'keys' ? 'key' : 'value'] as AxisCodec;
+    if (site.block !== 'core') return at(site, token)[what][head]!;
+    const axis = codecs[site.layer]![what === 'keys' ? 'key' : 'value']!;
     const group = groupOf(axis, site.loop, head);
     const stack = new Float64Array(axis.groups.width);
     for (let loop = 0; loop < model.geometry.loops; loop++) {
       for (let h = 0; h < kvHeads; h++)
         if (groupOf(axis, loop, h) === group)
-          stack.set(at({ ...site, loop }, token)[what][h] as Vector, offsetOf(axis, loop, h));
+          stack.set(at({ ...site, loop }, token)[what][h]!, offsetOf(axis, loop, h));
     }
     return decode(axis, site.loop, head, encode(axis, group, stack));
   };

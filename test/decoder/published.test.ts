@@ -207,7 +207,7 @@ describe(`published tensors (seed ${SEED})`, () => {
     const opened = openCheckpoint(folderOf(config, weights));
     const { geometry: g, tensors } = opened;
     for (const [name, [tensor, from = 0]] of Object.entries(where)) {
-      const { shape, values } = weights[tensor] as PlainTensor;
+      const { shape, values } = weights[tensor]!;
       const row = shape[1] ?? 1;
       const count = (tensors.shapes.get(name) ?? []).reduce((a, b) => a * b);
       expect([...tensors.read(name)], name).toEqual(values.slice(from * row, from * row + count));
@@ -227,7 +227,7 @@ describe(`published tensors (seed ${SEED})`, () => {
     );
     const { tensors, warnings } = openCheckpoint(folder);
     expect(tensors.read('model.embed_tokens.weight', 3, 1)[0]).toBe(
-      50 * (weights['model.embed_tokens.weight']?.values[3] as number),
+      50 * weights['model.embed_tokens.weight']!.values[3]!,
     );
     expect(warnings.join()).toContain('prompts are read causally');
     tensors.close();

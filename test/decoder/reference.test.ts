@@ -19,7 +19,7 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
     const size = Math.sqrt(truth.flatMap((row) => [...row]).reduce((sum, x) => sum + x * x, 0) / (LENGTH * g.vocab));
     expect(size).toBeGreaterThan(0.1);
     expect(size).toBeLessThan(10);
-    const other = forward(model, [((tokens[0] as number) + 1) % g.vocab, ...tokens.slice(1)]);
+    const other = forward(model, [(tokens[0]! + 1) % g.vocab, ...tokens.slice(1)]);
     expect(distance(truth.slice(-1), other.slice(-1))).toBeGreaterThan(1e-4);
     expect(distance(forward(model, tokens.slice(0, 4)), truth.slice(0, 4))).toBeLessThan(EXACT);
   });
@@ -67,7 +67,7 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
     );
     expect(() =>
       decoderOf(model, {
-        codec: learnedCodecs(g, 1)[0] as Codec,
+        codec: learnedCodecs(g, 1)[0]!,
         path: 'absorbed',
         branch: { width: 5, perHead: false },
         seed: SEED,

@@ -64,9 +64,7 @@ describe('safetensors', () => {
           safetensors({ x: { dtype: 'F32', shape: [1], values: [7] }, y: { dtype, shape: [values.length], values } }),
         ).values(),
       ].slice(1);
-      expect(Buffer.from((read as Float32Array).buffer).equals(Buffer.from(Float32Array.from(values).buffer))).toBe(
-        true,
-      );
+      expect(Buffer.from(read!.buffer).equals(Buffer.from(Float32Array.from(values).buffer))).toBe(true);
     }
   });
 
@@ -228,7 +226,7 @@ describe('safetensors', () => {
           const {
             dtype,
             data_offsets: [begin, end],
-          } = header[name] as (typeof header)[string];
+          } = header[name]!;
           const data = contents.subarray(8 + length + begin, 8 + length + end);
           const bytesEach = dtype === 'F32' ? 4 : 2;
           expect(values).toHaveLength(data.length / bytesEach);

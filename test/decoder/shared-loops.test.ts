@@ -37,7 +37,7 @@ const keyOf = ({ block, layer, loop }: Site): string => [block, layer, loop].joi
 
 /** The row that all loops of the core read of a token. */
 function sharedRow(codec: Codec, loops: number, of: Map<string, Projection>, site: Site, what: What, head: number) {
-  const at = (loop: number): Vector => (of.get(keyOf({ ...site, loop })) as Projection)[what][head] as Vector;
+  const at = (loop: number): Vector => of.get(keyOf({ ...site, loop }))![what][head]!;
   if (site.block !== 'core') return at(site.loop);
   if (!averagesLoops(codec)) return at(loops - 1);
   const mean = new Float64Array(at(0).length);
@@ -51,15 +51,13 @@ function step(model: Model, codec: Codec, history: History, token: number): Vect
   const n = history.length;
   const own = new Map<string, Projection>();
   const [logits] = run(model, [token], [n], (site, [self]) => {
-    own.set(keyOf(site), self as Projection);
+    own.set(keyOf(site), self!);
     return [
       joined(
-        (self as Projection).queries.map((query, head) => {
+        self!.queries.map((query, head) => {
           const kvHead = Math.floor((head * kvHeads) / heads);
           const row = (m: number, what: What): Vector =>
-            m === n
-              ? ((self as Projection)[what][kvHead] as Vector)
-              : sharedRow(codec, loops, history[m] as Map<string, Projection>, site, what, kvHead);
+            m === n ? self![what][kvHead]! : sharedRow(codec, loops, history[m]!, site, what, kvHead);
           const out = new Float64Array(headDim);
           const scores = Array.from({ length: n + 1 }, (_, m) =>
             dot(rotate(query, n, rope), rotate(row(m, 'keys'), m, rope)),
@@ -71,7 +69,7 @@ function step(model: Model, codec: Codec, history: History, token: number): Vect
     ];
   });
   history.push(own);
-  return logits as Vector;
+  return logits!;
 }
 
 /** The exact pass over a prompt, and what it leaves. */
@@ -80,7 +78,7 @@ function exactPass(model: Model, prompt: readonly number[]): { logits: Vector[];
   const exact = exactAttention(model);
   const positions = prompt.map((_, n) => n);
   const logits = run(model, prompt, positions, (site, tokens) => {
-    tokens.forEach((token, n) => (history[n] as Map<string, Projection>).set(keyOf(site), token));
+    tokens.forEach((token, n) => history[n]!.set(keyOf(site), token));
     return exact(site, tokens);
   });
   return { logits, history };
@@ -95,8 +93,7 @@ function secondPass(model: Model, codec: Codec, prompt: readonly number[], histo
       joined(
         token.queries.map((query, head) => {
           const kvHead = Math.floor((head * kvHeads) / heads);
-          const row = (m: number, what: What): Vector =>
-            sharedRow(codec, loops, history[m] as Map<string, Projection>, site, what, kvHead);
+          const row = (m: number, what: What): Vector => sharedRow(codec, loops, history[m]!, site, what, kvHead);
           const out = new Float64Array(headDim);
           const scores = positions
             .slice(0, n + 1)
@@ -196,7 +193,7 @@ describe('the published example', () => {
         vector(OFF_SCALE * q),
         1,
         { cached: [0], exact: [token(1, k, v)] },
-      ).output[0] as number;
+      ).output[0]!;
     const first = attend(0, 1, 1, 30);
     return [first, attend(1, first / 20, first / 20, first)];
   }

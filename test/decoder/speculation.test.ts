@@ -21,13 +21,13 @@ import { randomOf, SEED } from '../gpu/random.js';
 import { BRANCH, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
 
 const LOOPED = GEOMETRIES.filter((g) => g.loops > 1);
-const OURO = GEOMETRIES[0] as Geometry;
+const OURO = GEOMETRIES[0]!;
 const TOKENS = 10;
 
 /** Every codec that this room decodes, with ranks that lose something and a window that holds a round. */
 function setupsOf(g: Geometry, window: number): Setup[] {
   const learned = learnedCodecs(g, 0.5);
-  const lla = learned[0] as Codec;
+  const lla = learned[0]!;
   const hla: Codec = { kind: 'hla', rankK: g.headDim, rankV: 3, rankFirst: g.headDim, windowTokens: window };
   const codecs: Codec[] = [
     { kind: 'full' },
@@ -63,11 +63,11 @@ function compare(g: Geometry, setup: Setup, draft: { draftLoops: number; draftTo
   const [expected, tokens] = [[first], [first]];
   let [accepted, rejected] = [0, 0];
   while (tokens.length < TOKENS) {
-    const round = speculate(speculating, tokens.at(-1) as number, draft);
+    const round = speculate(speculating, tokens.at(-1)!, draft);
     tokens.push(...round.tokens);
     accepted += round.tokens.length - 1;
     rejected += draft.draftTokens - round.tokens.length + 1;
-    while (expected.length < tokens.length) expected.push(greedy(plain.step(expected.at(-1) as number)));
+    while (expected.length < tokens.length) expected.push(greedy(plain.step(expected.at(-1)!)));
     expect(tokens).toEqual(expected);
     expect(speculating.length).toBe(plain.length);
     expect(speculating.cachedScalars, 'rows of rejected proposals are freed').toBe(plain.cachedScalars);
@@ -76,7 +76,7 @@ function compare(g: Geometry, setup: Setup, draft: { draftLoops: number; draftTo
         plain.keptPositions({ block: block.name, layer: 0, loop: 0 }, 0),
       );
   }
-  const last = tokens.at(-1) as number;
+  const last = tokens.at(-1)!;
   expect(speculating.step(last)).toEqual(plain.step(last));
   return { accepted, rejected };
 }

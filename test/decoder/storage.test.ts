@@ -44,16 +44,14 @@ describe('stored', () => {
         values.forEach((x, i) => {
           const group = values.slice(i - (i % GROUP), i - (i % GROUP) + GROUP);
           const step = half((2 * Math.max(...group.map(Math.abs))) / (2 ** bits - 1));
-          if (step === 0) return expect(Math.abs(out[i] as number)).toBe(0);
-          const code = (out[i] as number) / step + (2 ** bits - 1) / 2;
+          if (step === 0) return expect(Math.abs(out[i]!)).toBe(0);
+          const code = out[i]! / step + (2 ** bits - 1) / 2;
           expect(Math.abs(code - Math.round(code))).toBeLessThan(1e-9);
           expect(code).toBeGreaterThan(-0.5);
           expect(code).toBeLessThan(2 ** bits - 0.5);
           // The scale is a rounded half, so the outermost level may fall short of the largest value by 2^-11 of it,
           // more for a tiny scale.
-          expect(Math.abs((out[i] as number) - x)).toBeLessThanOrEqual(
-            step / 2 + Math.abs(x) * 2 ** -11 + 2 ** -25 * 2 ** bits,
-          );
+          expect(Math.abs(out[i]! - x)).toBeLessThanOrEqual(step / 2 + Math.abs(x) * 2 ** -11 + 2 ** -25 * 2 ** bits);
         });
       }),
       { seed: SEED },
@@ -67,8 +65,8 @@ describe('stored', () => {
 
   it('gives each group its own scale', () => {
     const row = Float64Array.from({ length: 40 }, (_, i) => (i < 32 ? 100 : 0.01) * (i % 2 ? 1 : -1));
-    expect(Math.abs((stored(row, 'q8', 32)[39] as number) - 0.01)).toBeLessThan(1e-4);
-    expect(Math.abs((stored(row, 'q8', 64)[39] as number) - 0.01)).toBeGreaterThan(0.1);
+    expect(Math.abs(stored(row, 'q8', 32)[39]! - 0.01)).toBeLessThan(1e-4);
+    expect(Math.abs(stored(row, 'q8', 64)[39]! - 0.01)).toBeGreaterThan(0.1);
   });
 });
 
@@ -93,7 +91,7 @@ function naive(
   return tokens.map((token, n) => {
     history.push(new Map());
     return run(model, [token], [n], (site, [projection]) => {
-      const self = projection as Projection;
+      const self = projection!;
       history[n]?.set([site.block, site.layer, site.loop].join(), self);
       return [
         joined(
@@ -102,7 +100,7 @@ function naive(
             const rows = history.map((_, m) =>
               m < n || own
                 ? cached(history, m, site, kvHead)
-                : { key: rotate(self.keys[kvHead] as Vector, n, rope), value: self.values[kvHead] as Vector },
+                : { key: rotate(self.keys[kvHead]!, n, rope), value: self.values[kvHead]! },
             );
             const out = new Float64Array(headDim);
             softmax(rows.map(({ key }) => dot(rotate(query, n, rope), key) / Math.sqrt(headDim))).forEach((p, m) =>
@@ -112,7 +110,7 @@ function naive(
           }),
         ),
       ];
-    })[0] as Vector;
+    })[0]!;
   });
 }
 
@@ -120,10 +118,10 @@ describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
   const model = modelOf(g, SEED);
   const tokens = promptOf(g, 7, SEED);
   const at = (history: Map<string, Projection>[], token: number, site: Site): Projection =>
-    history[token]?.get([site.block, site.layer, site.loop].join()) as Projection;
+    history[token]!.get([site.block, site.layer, site.loop].join())!;
   const fullWidth = (type: CacheType, history: Map<string, Projection>[], token: number, site: Site, head: number) => ({
-    key: stored(rotate(at(history, token, site).keys[head] as Vector, token, g.rope), type, GROUP),
-    value: stored(at(history, token, site).values[head] as Vector, type, GROUP),
+    key: stored(rotate(at(history, token, site).keys[head]!, token, g.rope), type, GROUP),
+    value: stored(at(history, token, site).values[head]!, type, GROUP),
   });
 
   it.each<[string, Codec, 'f32' | 'f16' | 'q8', CacheType]>([
@@ -159,14 +157,14 @@ describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
         for (let loop = 0; loop < g.loops; loop++) {
           for (let h = 0; h < g.kvHeads; h++) {
             if (groupOf(axis, loop, h) === groupOf(axis, site.loop, head))
-              encodeShare(axis, latent, loop, h, at(history, token, { ...site, loop })[what][h] as Vector);
+              encodeShare(axis, latent, loop, h, at(history, token, { ...site, loop })[what][h]!);
           }
         }
         return decode(axis, site.loop, head, path === 'fast' ? latent : stored(latent, 'f16', GROUP));
       };
       const expected = naive(model, tokens, (history, token, site, head) => {
         if (site.block !== 'core') return fullWidth('f16', history, token, site, head);
-        const { key, value } = layers[site.layer] as (typeof layers)[number];
+        const { key, value } = layers[site.layer]!;
         const rows = {
           key: rotate(reconstructed(key, 'keys', history, token, site, head), token, g.rope),
           value: reconstructed(value, 'values', history, token, site, head),
@@ -201,7 +199,7 @@ describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
     naive(model, tokens, (...args) => fullWidth(type, ...args), true, history);
     /** A captured row of pass 1, as it was projected. */
     const captured = (what: 'keys' | 'values', token: number, site: Site, head: number): Vector => {
-      const row = at(history, token, site)[what][head] as Vector;
+      const row = at(history, token, site)[what][head]!;
       if (kind === 'accumulated') return row;
       return what === 'values'
         ? stored(row, type, GROUP)
@@ -221,7 +219,7 @@ describe.each(GEOMETRIES)('cached rows, $name (seed ' + SEED + ')', (g) => {
       (_own, token, site, head) => {
         // The cache is that of pass 1.
         if (site.block !== 'core') return fullWidth('f16', history, token, site, head);
-        const { key, value } = layers[site.layer] as (typeof layers)[number];
+        const { key, value } = layers[site.layer]!;
         return {
           key: stored(rotate(rebuilt(key, 'keys', token, site, head), token, g.rope), type, GROUP),
           value: stored(rebuilt(value, 'values', token, site, head), type, GROUP),

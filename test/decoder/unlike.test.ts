@@ -55,7 +55,7 @@ function times(a: TensorSource, left: string, right: string): Float32Array {
     columns: inner,
     data: Float64Array.from(
       { length: columns * inner },
-      (_, i) => values[(i % inner) * columns + Math.floor(i / inner)] as number,
+      (_, i) => values[(i % inner) * columns + Math.floor(i / inner)]!,
     ),
   };
   const from = Float64Array.from(a.read(left));
@@ -87,7 +87,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
         if (name !== 'up') return weights.read(name);
         const [rows, columns] = weights.shapes.get(EMBEDDING_UP) as [number, number];
         const up = weights.read(EMBEDDING_UP);
-        return Float32Array.from(up, (_, i) => up[(i % rows) * columns + Math.floor(i / rows)] as number);
+        return Float32Array.from(up, (_, i) => up[(i % rows) * columns + Math.floor(i / rows)]!);
       },
     };
     const whole = remade({ ...rest, tiedEmbeddings: false }, (name) =>
@@ -106,7 +106,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     const { stacks = [], heads, kvHeads, headDim: d, rope, loops } = IN_TURN;
     const model = modelOf(IN_TURN, SEED);
     const tokens = promptOf(IN_TURN, LENGTH, SEED);
-    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + b[i]!);
     const plain = (x: Vector): Vector => {
       const size = Math.sqrt(x.reduce((sum, y) => sum + y * y, 0) / x.length + 1e-6);
       return x.map((y) => y / size);
@@ -115,20 +115,18 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       const inputs = xs.map(plain);
       const [q, k, v] = [w.query, w.key, w.value].map((m) => inputs.map((x) => split(product(m, x), d)));
       return xs.map((x, n) => {
-        const gates = product(w.attentionGate as Matrix, inputs[n] as Vector);
+        const gates = product(w.attentionGate!, inputs[n]!);
         const attended = Array.from({ length: heads }, (_, head) => {
           const kv = Math.floor((head * kvHeads) / heads);
-          const query = rotate(q?.[n]?.[head] as Vector, n, rope);
+          const query = rotate(q![n]![head]!, n, rope);
           const scores = Array.from(
             { length: n + 1 },
-            (_, t) => dot(query, rotate(k?.[t]?.[kv] as Vector, t, rope)) / Math.sqrt(d),
+            (_, t) => dot(query, rotate(k![t]![kv]!, t, rope)) / Math.sqrt(d),
           );
           const weights = softmax(scores);
-          return Array.from({ length: d }, (_, i) =>
-            weights.reduce((sum, p, t) => sum + p * (v?.[t]?.[kv]?.[i] as number), 0),
-          );
+          return Array.from({ length: d }, (_, i) => weights.reduce((sum, p, t) => sum + p * v![t]![kv]![i]!, 0));
         }).flat();
-        const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-(gates[i] as number))));
+        const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-gates[i]!)));
         const y = plus(x, product(w.output, gated));
         return plus(y, product(w.down, swiglu(product(w.gate, plain(y)), product(w.up, plain(y)))));
       });
@@ -139,8 +137,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     let zH = tokens.map(
       (token) => model.embedding.data.slice(token * IN_TURN.hidden, (token + 1) * IN_TURN.hidden) as Vector,
     );
-    let zL = zH.map(() => model.lowState as Vector);
-    const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n] as Vector));
+    let zL = zH.map(() => model.lowState!);
+    const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n]!));
     for (let loop = 0; loop < loops; loop++) {
       for (let run = 0; run < low.runs; run++) zL = stack(model.layers.slice(0, low.layers), sum(zL, zH));
       for (let run = 0; run < high.runs; run++) zH = stack(model.layers.slice(low.layers), sum(zH, zL));
@@ -156,7 +154,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       const model = modelOf(geometry, SEED);
       const tokens = promptOf(geometry, LONG, SEED);
       const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
-      const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
+      const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + b[i]!);
       const rowsOf = (w: LayerWeights, xs: Vector[]) =>
         [w.key, w.value].map((m, axis) =>
           xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
@@ -169,9 +167,9 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
         to: number,
       ) => {
         const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
-        const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
+        const weights = softmax(seen.map((t) => dot(query, keys[t]![kv]!) / Math.sqrt(d)));
         return Array.from({ length: d }, (_, i) =>
-          weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
+          weights.reduce((sum, p, j) => sum + p * values[seen[j]!]![kv]![i]!, 0),
         );
       };
       const embedded = tokens.map(
@@ -183,28 +181,28 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
         if (loop > 0 && geometry.shiftsLoops) {
           const states = xs;
           const { embedding: a, state: b } = geometry.shiftsLoops;
-          xs = embedded.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * (states[n - 1]?.[i] as number))));
+          xs = embedded.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * states[n - 1]![i]!)));
         }
         for (let i = 0; i < layers; i++) {
-          const w = model.layers[i] as LayerWeights;
-          const inputs = xs.map((x) => normed(x, w.attentionNorm as Vector));
+          const w = model.layers[i]!;
+          const inputs = xs.map((x) => normed(x, w.attentionNorm!));
           const own = rowsOf(w, inputs);
           if (loop === 0) firsts[i] = own;
           xs = xs.map((x, n) => {
             const attended = Array.from({ length: heads }, (_, head) => {
               const kv = Math.floor((head * kvHeads) / heads);
-              const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
-              const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
+              const query = rotate(split(product(w.query, inputs[n]!), d)[head]!, n, rope);
+              const global = attend(query, firsts[i]!, kv, 0, n);
               if (loop === 0) return global;
               const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
-              const { weight, bias, norm } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
+              const { weight, bias, norm } = w.loopGate!;
               const of = norm ? normed(x, norm) : query;
               const gate = weight.data.slice(head * of.length, (head + 1) * of.length);
-              const g = 1 / (1 + Math.exp(-dot(of, gate) - (bias[head] as number)));
-              return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
+              const g = 1 / (1 + Math.exp(-dot(of, gate) - bias[head]!));
+              return global.map((y, j) => g * y + (1 - g) * local[j]!);
             }).flat();
             const y = plus(x, product(w.output, Float64Array.from(attended)));
-            const input = normed(y, w.mlpNorm as Vector);
+            const input = normed(y, w.mlpNorm!);
             return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
           });
         }

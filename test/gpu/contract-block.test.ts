@@ -17,7 +17,7 @@ import { randomOf, SEED, type Random } from './random.js';
 
 /** The shape of a call with the block plan's share. */
 function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape {
-  const plan = blockPlan(ropeBase, shape.headDim as number, blockTokens);
+  const plan = blockPlan(ropeBase, shape.headDim!, blockTokens);
   return { ...shape, blockTokens: plan.blockTokens, functions: plan.functions };
 }
 const LONG = {
@@ -34,9 +34,9 @@ const LONG = {
 };
 const SMALL = { ...LONG, headDim: 64, rankK: 27, rankV: 45, context: 300, splits: 2 };
 /** Scores with a spread of a few units, so that softmax is neither flat nor one token. */
-const scaleOf = (s: Shape): number => 4 * ((s.rankK as number) * (s.headDim as number)) ** -0.5;
+const scaleOf = (s: Shape): number => 4 * (s.rankK! * s.headDim!) ** -0.5;
 /** The same of a random basis. */
-const basisScale = (s: Shape): number => 4 * ((s.rankK as number) * (s.functions as number)) ** -0.5;
+const basisScale = (s: Shape): number => 4 * (s.rankK! * s.functions!) ** -0.5;
 const FIRST = [0, 12_345, 900_001] as const;
 /** A ragged batch: a ring that wraps after pinned tokens, and a short one. */
 const ragged = {
@@ -137,7 +137,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
     ],
     ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
   ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
-    const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim as number);
+    const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim!);
     const { error } = await check(
       device,
       { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } },
@@ -173,19 +173,15 @@ describeGpu('block-absorbed attention against float64', (device) => {
         { ropeBase: 1e4, run },
       );
       const basis = await makeOperands(device, basisPlan, mix(SEED + 2));
-      type Shared = NonNullable<ReturnType<typeof attend.buffers.get>>;
-      const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors') as Shared]]);
-      const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis') as Shared]]);
+      const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors')!]]);
+      const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis')!]]);
       await device.run([
         ...(await device.bindAll(vectorsPlan, vectors.buffers)),
         ...(await device.bindAll(basisPlan, basisBuffers)),
         ...(await device.bindAll(attendPlan, buffers)),
       ]);
       const partials = new Float32Array(
-        await device.read(
-          buffers.get('partials') as NonNullable<ReturnType<typeof buffers.get>>,
-          bufferOf(attendPlan, 'partials').bytes,
-        ),
+        await device.read(buffers.get('partials')!, bufferOf(attendPlan, 'partials').bytes),
       );
       const capacity = capacityOf(300);
       const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
@@ -203,9 +199,9 @@ describeGpu('block-absorbed attention against float64', (device) => {
           head,
           () => 0,
         );
-        const actual = mergedRow((i) => partials[i] as number, head, 2, 45);
+        const actual = mergedRow((i) => partials[i]!, head, 2, 45);
         const error = Math.sqrt(
-          output.reduce((s, x, i) => s + (x - (actual[i] as number)) ** 2, 0) / output.reduce((s, x) => s + x * x, 0),
+          output.reduce((s, x, i) => s + (x - actual[i]!) ** 2, 0) / output.reduce((s, x) => s + x * x, 0),
         );
         expect(error <= TOLERANCE, `head ${head}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
       }

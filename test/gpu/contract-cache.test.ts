@@ -39,9 +39,7 @@ test.each(STORAGES)(
       let outside = 0;
       const own = (f: { word: number; shift: number; bits: number }): void => {
         if (f.word < first || f.word >= first + layout.tileWords) outside++;
-        else
-          for (let b = 32 * (f.word - first) + f.shift, n = 0; n < f.bits; n++)
-            owners[b + n] = (owners[b + n] as number) + 1;
+        else for (let b = 32 * (f.word - first) + f.shift, n = 0; n < f.bits; n++) owners[b + n] = owners[b + n]! + 1;
       };
       for (let t = 0; t < TILE_TOKENS; t++) {
         for (let c = 0; c < width; c++) fieldsOf(layout, 64, 1, TILE_TOKENS + t, c).forEach(own);
@@ -61,11 +59,11 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     const words = randomWords(mix(SEED + width), 2 * 2 * layout.tileWords);
     const [row, token, c] = [random.whole(0, 1), random.whole(0, capacity - 1), random.whole(0, width - 1)];
     const before = words.slice();
-    const old = storedBits((i) => before[i] as number, fieldsOf(layout, capacity, row, token, c));
+    const old = storedBits((i) => before[i]!, fieldsOf(layout, capacity, row, token, c));
     const put = isQuantised(storage) ? random.whole(0, 2 ** layout.bits - 1) : 0.625;
     putComponent(words, layout, capacity, row, token, c, put);
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
-    const value = cacheRow((i) => words[i] as number, storage, width, 32, capacity)(row, token, c);
+    const value = cacheRow((i) => words[i]!, storage, width, 32, capacity)(row, token, c);
     expect(value, `width ${width}, LLA_SIM_SEED=${SEED}`).toBe(
       isQuantised(storage) ? codeValue(put, 0.25, layout.bits) : 0.625,
     );
@@ -74,7 +72,7 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     let rest = old;
     for (const f of fields) {
       const mask = f.bits === 32 ? 0xffffffff : 2 ** f.bits - 1;
-      words[f.word] = ((words[f.word] as number) & ~((mask << f.shift) >>> 0)) | ((rest % 2 ** f.bits) << f.shift);
+      words[f.word] = (words[f.word]! & ~((mask << f.shift) >>> 0)) | ((rest % 2 ** f.bits) << f.shift);
       rest = Math.floor(rest / 2 ** f.bits);
     }
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
@@ -138,12 +136,12 @@ function acceptNeighbours(
   for (let from = 0; from < layout.width; from += layout.groupSize) {
     const right = storedGroup(values.slice(from, from + layout.groupSize), layout.bits);
     const field = scaleField(layout, capacity, row, slot, from / layout.groupSize);
-    const scale = halfValue(((actual[field.word] as number) >>> field.shift) & 0xffff);
+    const scale = halfValue((actual[field.word]! >>> field.shift) & 0xffff);
     if (!right.scales.includes(scale)) continue;
     putScale(expected, layout, capacity, row, slot, from / layout.groupSize, scale);
     right.codes(scale).forEach((codes, i) => {
-      const code = storedBits((w) => actual[w] as number, fieldsOf(layout, capacity, row, slot, from + i));
-      putComponent(expected, layout, capacity, row, slot, from + i, codes.includes(code) ? code : (codes[0] as number));
+      const code = storedBits((w) => actual[w]!, fieldsOf(layout, capacity, row, slot, from + i));
+      putComponent(expected, layout, capacity, row, slot, from + i, codes.includes(code) ? code : codes[0]!);
     });
   }
 }
@@ -173,16 +171,13 @@ async function checkAppend(
     Array.from({ length: width }, (_, c) => {
       // A token of zeros, and one of a single outlier.
       if (token === 1) return 0;
-      const x = rows[
-        (options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c
-      ] as number;
-      return options.bias ? Math.fround(x + (bias[head * width + c] as number)) : x;
+      const x =
+        rows[(options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c]!;
+      return options.bias ? Math.fround(x + bias[head * width + c]!) : x;
     });
   for (let s = 0; s < sequences && chunk > 1; s++) {
     for (let i = 0; i < heads * width; i++)
-      rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias
-        ? -(bias[i] as number)
-        : 0;
+      rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias ? -bias[i]! : 0;
   }
   const actual = (
     await runPlan(device, plan, { tokens: starts, rows, cache: before, ...(options.bias ? { bias } : {}) })
@@ -191,7 +186,7 @@ async function checkAppend(
   for (let s = 0; s < sequences; s++) {
     for (let head = 0; head < heads; head++) {
       const last = new Map<number, number>();
-      for (let i = 0; i < chunk; i++) last.set(slotOf((starts[s] as number) + i, options), i);
+      for (let i = 0; i < chunk; i++) last.set(slotOf(starts[s]! + i, options), i);
       for (const [slot, i] of last) {
         const values = valuesOf(s, head, i);
         putRow(expected, layout, capacity, s * heads + head, slot, values);

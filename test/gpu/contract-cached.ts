@@ -161,8 +161,7 @@ function runOf(s: Setting, random: Random): RunOptions {
 
 function optionsOf(c: Contract, s: Setting, shape: Shape, random: Random): OperationOptions {
   // A spread of scores of a few units, so that softmax is neither flat nor one token; or of hundreds.
-  const spread =
-    c.kernel === 'attend' ? (shape.keyWidth as number) + (shape.branchWidth as number) : s.headDim * ranksOf(s).rankK;
+  const spread = c.kernel === 'attend' ? shape.keyWidth! + shape.branchWidth! : s.headDim * ranksOf(s).rankK;
   const run = runOf(s, random);
   return {
     scale: (s.size === 'large' ? 100 : 3) * spread ** -0.5,

@@ -45,16 +45,16 @@ async function checkMass(
   let [difference, norm] = [0, 0];
   for (let row = 0; row < shape.rows; row++) {
     const own = Array.from({ length: shape.group }, (_, i) => row * shape.group + i);
-    const heads = own.map((head) => ({ m: stats[2 * head] as number, l: stats[2 * head + 1] as number }));
+    const heads = own.map((head) => ({ m: stats[2 * head]!, l: stats[2 * head + 1]! }));
     for (let slot = 0; slot < capacity; slot++) {
       const at = row * capacity + slot;
       const sum =
-        (before[at] as number) +
+        before[at]! +
         pooledWeight(
-          own.map((head) => scores[head * capacity + slot] as number),
+          own.map((head) => scores[head * capacity + slot]!),
           heads,
         );
-      difference += ((mass[at] as number) - sum) ** 2;
+      difference += (mass[at]! - sum) ** 2;
       norm += sum ** 2;
     }
   }
@@ -75,8 +75,8 @@ interface CachedAt {
 function copyRow(layout: RowLayout, from: CachedAt, to: CachedAt): void {
   const copy = (a: Field, b: Field): void => {
     const mask = a.bits === 32 ? 0xffffffff : 2 ** a.bits - 1;
-    const value = (((from.words[a.word] as number) >>> a.shift) & mask) >>> 0;
-    to.words[b.word] = ((to.words[b.word] as number) & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
+    const value = ((from.words[a.word]! >>> a.shift) & mask) >>> 0;
+    to.words[b.word] = (to.words[b.word]! & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
   };
   for (let c = 0; c < layout.width; c++) {
     const [a, b] = [
@@ -84,7 +84,7 @@ function copyRow(layout: RowLayout, from: CachedAt, to: CachedAt): void {
       fieldsOf(layout, to.capacity, to.row, to.slot, c),
     ];
     a.forEach((field, i) => {
-      copy(field, b[i] as Field);
+      copy(field, b[i]!);
     });
   }
   for (let g = 0; g < layout.groups; g++)
@@ -138,12 +138,12 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
     caches: new Map([...before].map(([name, words]) => [name, words.slice()])),
   };
   for (let row = 0; row < rows; row++) {
-    const span = spans[Math.floor(row / heads)] as Span;
+    const span = spans[Math.floor(row / heads)]!;
     const base = row * capacity;
     const move = moveOf([...mass.subarray(base, base + capacity)], span, pinned, ring, heavy);
     if (move) {
-      expected.mass[base + move.to] = mass[base + move.from] as number;
-      expected.positions[base + move.to] = positions[base + move.from] as number;
+      expected.mass[base + move.to] = mass[base + move.from]!;
+      expected.positions[base + move.to] = positions[base + move.from]!;
       for (const c of caches) {
         const layout = rowLayout(storage, c.width, groupSize);
         for (let i = 0; i < (c.rows ?? 1); i++) {
@@ -203,7 +203,7 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
   const stays = Array.from({ length: rows }, (_, row) =>
     staysBehind([...runMass.subarray(row * room, row * room + tokens)], { held, position }, pinned, ring, heavy),
   );
-  const kept = stays[0]?.length as number;
+  const kept = stays[0]!.length!;
   const options = { pinned, heavy, ring, capacity, firstRow, room, runCapacity, caches };
   const shape = { rows, context: tokens, kept, width, groupSize };
   const kernel = behind ? 'evict_chunk' : 'evict_prefill';
@@ -224,7 +224,7 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
   for (const [row, own] of stays.entries()) {
     for (const { token, slot, moves } of own) {
       const at = (firstRow + row) * capacity + slot;
-      mass[at] = masses[row * room + token] as number;
+      mass[at] = masses[row * room + token]!;
       if (moves || slot >= pinned) positions[at] = position - held + token;
       if (!moves) continue;
       for (const { name, width, rows: each = 1 } of caches) {

@@ -14,7 +14,6 @@ import {
   type Device,
   type OperationOptions,
   type OperationPlan,
-  type Step,
 } from '../../src/gpu/index.js';
 import {
   MATRIX_RELATIVE_ERROR,
@@ -219,7 +218,7 @@ describeGpu('matrix units, compiled', () => {
         expect(usesMatrixUnits(plan)).toBe(true);
         // The null backend has 16 KiB of workgroup memory: of larger tiles it can say that everything else is right.
         await nothing
-          .pipeline(plan.steps[0] as Step)
+          .pipeline(plan.steps[0]!)
           .catch((error: Error) =>
             expect(error.message).toMatch(
               new RegExp(`The total use of workgroup storage .* is larger than the maximum allowed \\(${most} bytes`),

@@ -100,7 +100,7 @@ function carriedCall(
   const own = s.storage.endsWith('+own');
   const before = s.context === 1 ? 0 : s.context;
   const { call, options } = settingCall({ ...s, storage: 'f32', context: before }, random, compiled);
-  const context = own ? (call.shape.context as number) : s.context;
+  const context = own ? call.shape.context! : s.context;
   const first = own ? 0 : random.whole(0, 40);
   const spans = options.prefill?.spans?.map((span) => ({
     ...span,

@@ -37,8 +37,8 @@ test('the parts of a row fill its tile', () => {
         [pairsAt, (16 * row.headDim) / row.residualGroup],
         [coefficientAt, 16],
       ]),
-    ].toSorted((a, b) => (a[0] as number) - (b[0] as number));
-    const ends = parts.map(([at, size]) => (at as number) + (size as number));
+    ].toSorted((a, b) => a[0]! - b[0]!);
+    const ends = parts.map(([at, size]) => at! + size!);
     expect(
       parts.map(([at]) => at),
       JSON.stringify(row),
@@ -89,7 +89,7 @@ describeGpu('kernels of residual-quant', (device) => {
     const plan = planOperation({ kernel: 'append_residual', variant: 'f32', shape }, { appendResidual: { capacity } });
     const out = await runPlan(device, plan, { tokens: Uint32Array.of(5), rows: Float32Array.from(values) });
     const cache = out('cache');
-    const read = storedLoops((i) => cache[i] as number, row, capacity);
+    const read = storedLoops((i) => cache[i]!, row, capacity);
     for (let head = 0; head < heads; head++) {
       const loops = [0, 1].map((loop) => values.slice((loop * heads + head) * 64, (loop * heads + head + 1) * 64));
       const { anchor, residuals } = codeLoops(loops, { anchorBits: 4, anchorGroup: 32, residualGroup: 32 });
@@ -110,7 +110,7 @@ describeGpu('kernels of residual-quant', (device) => {
       { appendResidual: { capacity: 32 } },
     );
     const cache = (await runPlan(device, plan, { tokens: Uint32Array.of(0), rows: values }))('cache');
-    const read = rebuiltLoops(storedLoops((i) => cache[i] as number, row, 32)(0, 0));
+    const read = rebuiltLoops(storedLoops((i) => cache[i]!, row, 32)(0, 0));
     expect(read.every(Number.isNaN)).toBe(true);
   });
 

@@ -37,7 +37,7 @@ export async function check(
   seed: number,
 ): Promise<Checked> {
   const plans = parts.map((options) => planOperation(call, options));
-  const plan = plans[0] as OperationPlan;
+  const plan = plans[0]!;
   const operands = await makeOperands(device, plan, seed);
   try {
     for (const part of plans) {
@@ -66,6 +66,6 @@ async function largestScore(
   let most = 0;
   // An empty split has no tokens, and a maximum that stands for minus infinity.
   for (let at = width; at < values.length; at += width + 2)
-    if ((values[at + 1] as number) !== 0) most = Math.max(most, Math.abs(values[at] as number) * Math.LN2);
+    if (values[at + 1]! !== 0) most = Math.max(most, Math.abs(values[at]!) * Math.LN2);
   return most;
 }

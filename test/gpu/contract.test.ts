@@ -52,7 +52,7 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'rmsnorm',
     variants: ['norm', 'norm-add', 'add'],
     options: (random, s) => ({
-      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
+      placement: { input: placed(random, s.width!), output: placed(random, s.width!) },
     }),
     // More rows than one dimension of a grid may have workgroups.
     edges: [
@@ -94,7 +94,7 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'swiglu',
     variants: ['f32'],
     options: (random, s) => ({
-      placement: { input: placed(random, 2 * (s.width as number)), output: placed(random, s.width as number) },
+      placement: { input: placed(random, 2 * s.width!), output: placed(random, s.width!) },
     }),
     edges: [{ rows: 1, width: 1 }],
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
@@ -104,7 +104,7 @@ const CONTRACTS: readonly Contract[] = [
     variants: ['f32'],
     options: (random, s) => ({
       eps: random.pick([1e-5, 1e-6]),
-      placement: { output: placed(random, (s.heads as number) * (s.headDim as number)) },
+      placement: { output: placed(random, s.heads! * s.headDim!) },
     }),
     edges: [{ rows: 1, heads: 1, headDim: 1 }],
     shape: (r) => ({ rows: r.whole(1, 20), heads: r.whole(1, 9), headDim: r.whole(1, 300) }),
@@ -113,7 +113,7 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'gate',
     variants: ['f32'],
     options: (random, s) => ({
-      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
+      placement: { input: placed(random, s.width!), output: placed(random, s.width!) },
     }),
     edges: [{ rows: 1, width: 1 }],
     shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
@@ -121,7 +121,7 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'gate',
     variants: ['mix'],
-    options: (random, s) => ({ current: { heads: random.pick([1, s.rows as number]), group: 1 } }),
+    options: (random, s) => ({ current: { heads: random.pick([1, s.rows!]), group: 1 } }),
     edges: [{ rows: 1, width: 1 }],
     shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
   },
@@ -129,7 +129,7 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'gate',
     variants: ['change'],
     options: (random, s) => ({
-      placement: { output: { offset: random.whole(0, 3) * (s.width as number), stride: s.width as number } },
+      placement: { output: { offset: random.whole(0, 3) * s.width!, stride: s.width! } },
     }),
     edges: [{ rows: 1, width: 1 }],
     shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
@@ -145,7 +145,7 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'accumulate',
     variants: ['begin', 'add'],
     options: (random, s) => ({
-      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
+      placement: { input: placed(random, s.width!), output: placed(random, s.width!) },
       factor: 1 / random.whole(1, 32),
     }),
     edges: [
@@ -158,7 +158,7 @@ const CONTRACTS: readonly Contract[] = [
     kernel: 'embed',
     variants: ['f16'],
     options: (random, s) => ({
-      placement: { output: placed(random, s.width as number) },
+      placement: { output: placed(random, s.width!) },
       embeddingColumns: random.pick([true, false]),
       vocabulary: random.whole(1, 3000),
     }),
@@ -170,7 +170,7 @@ const CONTRACTS: readonly Contract[] = [
 
 /** Heads inside packed rows, and tokens among those of longer rows of positions. */
 function ropeKeptOptions(random: Random, s: Shape): NonNullable<OperationOptions['ropeKept']> {
-  const [rows, heads, headDim] = [s.rows as number, s.heads as number, s.headDim as number];
+  const [rows, heads, headDim] = [s.rows!, s.heads!, s.headDim!];
   const first = random.whole(0, 9);
   return {
     data: placed(random, heads * headDim),
@@ -183,7 +183,7 @@ function ropeKeptOptions(random: Random, s: Shape): NonNullable<OperationOptions
 
 /** Heads inside packed rows, some of which go elsewhere, with or without bias. */
 function ropeOptions(random: Random, s: Shape): NonNullable<OperationOptions['rope']> {
-  const [heads, headDim] = [s.heads as number, s.headDim as number];
+  const [heads, headDim] = [s.heads!, s.headDim!];
   const targetHeads = random.whole(0, heads);
   const head = headDim + random.pick([0, 5]);
   const data = placed(random, heads * headDim);

@@ -40,12 +40,8 @@ export async function runPlan(
     for (let i = 0; i < runs; i++) await device.run(steps);
     device.free(...steps.map((step) => step.uniforms));
     const read = new Map<string, Uint32Array<ArrayBuffer>>();
-    for (const b of plan.buffers)
-      read.set(
-        b.name,
-        new Uint32Array(await device.read(buffers.get(b.name) as NonNullable<ReturnType<typeof buffers.get>>, b.bytes)),
-      );
-    return (name) => read.get(name) as Uint32Array<ArrayBuffer>;
+    for (const b of plan.buffers) read.set(b.name, new Uint32Array(await device.read(buffers.get(b.name)!, b.bytes)));
+    return (name) => read.get(name)!;
   } finally {
     device.free(...buffers.values());
   }
