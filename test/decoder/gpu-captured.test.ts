@@ -4,8 +4,9 @@ import { test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { errorsAfter, expectCaptured, KINDS, promptsOf } from './gpu-captures.js';
-import { expectWithin, F16, type Case } from './gpu-cases.js';
+import { expectWithin, type Case } from './gpu-cases.js';
 import { ALL, CAPTURED_CASES, label, onFewThreads, singles } from './gpu-list.js';
+import { F16 } from './models.js';
 
 describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of CAPTURED_CASES.filter(onFewThreads).map(singles))

@@ -17,13 +17,12 @@ import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { label } from './gpu-list.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE } from './models.js';
 
 /** An even vocabulary: the memory model does not count what an odd one is padded by. */
 const named = (name: string): Geometry => ({ ...GEOMETRIES.find((g) => g.name === name)!, vocab: 24 });
 export const GROUPED = named('grouped pre-norm');
 const [LLA, LLA_2D] = learnedCodecs(GROUPED, 0.5) as [Codec, Codec];
-const SINGLE = { storage: 'f32', groupSize: 32 } as const;
 export const CASES: Case[] = [
   { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
   { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },

@@ -13,7 +13,6 @@ import { SEED } from '../gpu/random.js';
 import {
   configurationOf,
   expectWithin,
-  F16,
   inSingles,
   open,
   referenceOf,
@@ -23,7 +22,7 @@ import {
 } from './gpu-cases.js';
 import { broken, expectNaN } from './gpu-nan.js';
 import { errorsOf } from './gpu-steps.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE, F16 } from './models.js';
 
 const OURO = GEOMETRIES[0]!;
 const FULL: Case = { geometry: OURO, codec: { kind: 'full' } };
@@ -159,7 +158,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const model = fabricate(modelTensors(OURO), options);
     const own = fabricate(codecTensors(OURO, codec, path, BRANCH), options);
     for (const storage of ['f16', 'f32'] as const) {
-      const of: Case = { ...LLA, choice: { storage: 'f32', groupSize: 32 } };
+      const of: Case = { ...LLA, choice: SINGLE };
       const errors = await errorsOf(device, of, 6, { weights: { storage, seed: SEED + 1, model, codec: own } });
       expectWithin(Math.max(...errors), of, [promptOf(OURO, 6, SEED + 1)]);
     }

@@ -16,7 +16,7 @@ import type { Case } from './gpu-cases.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
-import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, SINGLE } from './models.js';
 
 const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name)!;
 const OURO = named('ouro-like');
@@ -184,8 +184,7 @@ export const onFewThreads = ({ path }: Case): boolean => path === undefined || !
  * The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all
  * that differs.
  */
-export const singles = (of: Case): Case =>
-  !hasOwnStorage(of.codec) ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of;
+export const singles = (of: Case): Case => (!hasOwnStorage(of.codec) ? { ...of, choice: SINGLE } : of);
 
 /** One geometry of every layout: what sequences of a batch could confuse does not depend on the number of loops. */
 const BATCHED: Case[] = ALL.filter(

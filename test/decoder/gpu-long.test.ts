@@ -7,8 +7,8 @@ import { SEED } from '../gpu/random.js';
 import { expectWithin, open, relative, type Case } from './gpu-cases.js';
 import { followersOf } from './gpu-follow.js';
 import { label, onFewThreads } from './gpu-list.js';
-import { LLA, LONG_CASES, longTest, SINGLE, WIDE, WIDE_BATCH_CASES, wideBatchTest } from './gpu-longs.js';
-import { decodeAll, promptOf } from './models.js';
+import { LLA, LONG_CASES, longTest, WIDE, WIDE_BATCH_CASES, wideBatchTest } from './gpu-longs.js';
+import { decodeAll, promptOf, SINGLE } from './models.js';
 
 const PROMPT = 190;
 const STEPS = 6;

@@ -10,7 +10,7 @@ import { everyNth } from '../gpu/sample.js';
 import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
 import { followersOf } from './gpu-follow.js';
 import { label } from './gpu-list.js';
-import { GEOMETRIES, promptOf } from './models.js';
+import { GEOMETRIES, promptOf, SINGLE } from './models.js';
 
 const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm')!;
 export const WIDE: Geometry = {
@@ -27,7 +27,6 @@ export const WIDE: Geometry = {
   maxPositions: 4096,
 };
 export const LLA = { kind: 'lla', rankK: 27, rankV: 45 } as const;
-export const SINGLE = { storage: 'f32', groupSize: 32 } as const;
 const TOKENS = 272;
 /** So many of them are taken in at once: steps go on from there beyond 256 tokens, where another plan begins. */
 const TAKEN_IN = 250;

@@ -4,10 +4,10 @@ import { isPacked } from '../../src/codecs/registry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import type { GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
-import { expectWithin, F16, inSingles, open, relative, type Case } from './gpu-cases.js';
+import { expectWithin, inSingles, open, relative, type Case } from './gpu-cases.js';
 import { followersOf } from './gpu-follow.js';
 import { ALL } from './gpu-list.js';
-import { promptOf } from './models.js';
+import { promptOf, F16 } from './models.js';
 
 const STEPS = 36;
 

@@ -18,7 +18,8 @@ import { UserError } from '../../src/errors.js';
 import { parseEviction, type Eviction } from '../../src/eviction/policy.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
+import { BRANCH, decoderOf, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
+import { expectSame, decoderFor } from './account.js';
 
 const LOOPED = GEOMETRIES.filter((g) => g.loops > 1);
 const OURO = GEOMETRIES[0]!;
@@ -188,7 +189,7 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
     for (const g of LOOPED) {
       const model = modelOf(g, SEED);
       const exitAfter = random.whole(1, g.loops - 1);
-      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      const decoder = decoderFor(model, { codec: { kind: 'full' } });
       const [first, last] = [promptOf(g, 5, SEED), promptOf(g, 4, SEED + 1)];
       if (g.codaLayers === 0) decoder.prefill(first, 'accumulated');
       else first.splice(0);
@@ -196,14 +197,14 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
       const attention = exactAttention(model);
       const expected = run(model, all, [...all.keys()], attention, { exitAfter }).slice(first.length);
       const drafted = last.map((token) => decoder.draft(token, exitAfter));
-      expect(distance(drafted, expected)).toBeLessThan(1e-9);
+      expectSame(drafted, expected);
     }
   });
 
   it('refuses what cannot be verified in one pass or taken back, with the reason', () => {
     const draft = { draftLoops: 1, draftTokens: 4 };
     const refuse = (codec: Codec, eviction: Eviction | null = null, of = draft, g = OURO): (() => unknown) => {
-      const decoder = decoderOf(modelOf(g, SEED), { codec, eviction, seed: SEED });
+      const decoder = decoderFor(modelOf(g, SEED), { codec, eviction });
       return () => speculate(decoder, 0, of);
     };
     const [lla] = learnedCodecs(OURO, 0.5) as [Codec];

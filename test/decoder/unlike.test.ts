@@ -18,7 +18,7 @@ import { CHANGE_RATES, EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } 
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
-import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
+import { decodeAll, distance, modelOf, promptOf } from './models.js';
 import {
   BRANCH_NORMS,
   casesOf,
@@ -32,8 +32,8 @@ import {
   UNLIKE,
   WINDOWS,
 } from './unlike-models.js';
+import { expectSame, expectOther, decoderFor, decoded, EXACT } from './account.js';
 
-const EXACT = 1e-9;
 const LENGTH = 6;
 /** Longer than some windows. */
 const LONG = 24;
@@ -73,8 +73,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     );
     const tokens = promptOf(IN_ROW, LENGTH, SEED);
     const exact = forward(loadModel(IN_ROW, weights), tokens);
-    expect(distance(exact, forward(unrolled, tokens))).toBeLessThan(EXACT);
-    if (IN_ROW.layers > 1) expect(distance(exact, forward(loadModel(rest, weights), tokens))).toBeGreaterThan(1e-6);
+    expectSame(exact, forward(unrolled, tokens));
+    if (IN_ROW.layers > 1) expectOther(exact, forward(loadModel(rest, weights), tokens));
   });
 
   it('tables of a lower rank are products of two', () => {
@@ -144,7 +144,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       for (let run = 0; run < high.runs; run++) zH = stack(model.layers.slice(low.layers), sum(zH, zL));
     }
     const expected = zH.map((x) => product(model.head, x)) as Float64Array[];
-    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+    expectSame(forward(model, tokens), expected);
   });
 
   it.each([WINDOWS, SHIFTED, GATED_INPUT])(
@@ -211,11 +211,11 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       const expected = xs.map((x) =>
         product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
       ) as Float64Array[];
-      expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
-      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-      expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
-      const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-      expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
+      expectSame(forward(model, tokens), expected);
+      const decoder = decoderFor(model, { codec: { kind: 'full' } });
+      expectSame(decodeAll(decoder, tokens), expected);
+      const prompted = decoderFor(model, { codec: { kind: 'full' } });
+      expectSame(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected);
     },
   );
 
@@ -233,10 +233,10 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     };
     const plain = with_(/^$/);
     const { headDim, normsOfBranches } = geometry;
-    expect(distance(plain, with_(/self_attn\.[qk]_proj/))).toBeLessThan(EXACT);
+    expectSame(plain, with_(/self_attn\.[qk]_proj/));
     // Norms of rows keep what heads are to each other.
     expect(distance(plain, with_(/self_attn\.[qk]_proj/, headDim)) < EXACT).toBe(!normsOfBranches);
-    expect(distance(plain, with_(/self_attn\.q_norm/))).toBeGreaterThan(1e-6);
+    expectOther(plain, with_(/self_attn\.q_norm/));
     expect(distance(plain, with_(/(o|down)_proj/)) < EXACT).toBe(normsOfBranches === true);
     expect(distance(plain, with_(/embed_tokens/)) < EXACT).toBe(false);
   });
@@ -251,7 +251,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       return forward(loadModel(CHANGES, { shapes: weights.shapes, read }), tokens);
     };
     const all = forward(loadModel(plain, weights), tokens);
-    expect(distance(at(-60), all)).toBeLessThan(EXACT);
+    expectSame(at(-60), all);
     const without = forward(
       loadModel(plain, {
         shapes: weights.shapes,
@@ -264,8 +264,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       }),
       tokens,
     );
-    expect(distance(at(60), without)).toBeLessThan(EXACT);
-    expect(distance(at(0), all)).toBeGreaterThan(1e-6);
+    expectSame(at(60), without);
+    expectOther(at(0), all);
   });
 
   it('keys as values are a model whose two projections are the same', () => {
@@ -273,7 +273,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     const tokens = promptOf(COPIES, LENGTH, SEED);
     const weights = weightsOf(COPIES);
     const both = remade(plain, (name) => weights.read(name.replace('v_proj', 'k_proj')));
-    expect(distance(forward(loadModel(COPIES, weights), tokens), forward(both, tokens))).toBeLessThan(EXACT);
+    expectSame(forward(loadModel(COPIES, weights), tokens), forward(both, tokens));
   });
 
   it('cla is refused where layers do not follow one another', () => {
@@ -285,8 +285,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
   it.each(UNLIKE)('$name over a full cache is the forward pass', (g) => {
     const model = modelOf(g, SEED);
     const tokens = promptOf(g, LENGTH, SEED);
-    const steps = decodeAll(decoderOf(model, { codec: { kind: 'full' }, seed: SEED }), tokens);
-    expect(distance(steps, forward(model, tokens))).toBeLessThan(EXACT);
+    const steps = decoded(model, { codec: { kind: 'full' } }, tokens);
+    expectSame(steps, forward(model, tokens));
     expect(casesOf(g).length).toBeGreaterThan(3);
   });
 });
