@@ -1,10 +1,10 @@
-/** Prompts that the GPU decoder takes in chunk by chunk (gpu-chunks.ts), and what only chunks can do. */
+/** Prompts that the GPU decoder takes in chunk by chunk (gpu-prompts.ts), and what only chunks can do. */
 import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { open } from './gpu-cases.js';
-import { CHUNKED, expectChunks, expectWholeAlone } from './gpu-chunks.js';
+import { CHUNKED, expectChunks, expectWholeAlone } from './gpu-prompts.js';
 import { ALL, label, onFewThreads, singles, WHOLE_CASE } from './gpu-list.js';
 import { promptOf } from './models.js';
 

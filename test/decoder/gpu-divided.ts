@@ -1,7 +1,6 @@
 /** Caches that one binding does not hold: the batch in parts decodes as the whole one does, in as many bytes. */
 import { expect, test } from 'vitest';
 import type { Device } from '../../src/gpu/index.js';
-import type { Codec } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { asData } from '../contract/geometries.js';
@@ -16,62 +15,43 @@ import { compareBytes, holds } from '../../src/validate/memory/memory.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { label } from './gpu-list.js';
+import { label, learned, ofLla, plain } from './gpu-list.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE } from './models.js';
 
 /** An even vocabulary: the memory model does not count what an odd one is padded by. */
 const named = (name: string): Geometry => ({ ...GEOMETRIES.find((g) => g.name === name)!, vocab: 24 });
 export const GROUPED = named('grouped pre-norm');
-const [LLA, LLA_2D] = learnedCodecs(GROUPED, 0.5) as [Codec, Codec];
+const HUGINN = named('huginn-like');
+const LLA = learnedCodecs(GROUPED, 0.5)[0]!;
+const perHead = { choice: SINGLE, branch: { ...BRANCH, perHead: true } };
+const single = { choice: SINGLE };
 export const CASES: Case[] = [
-  { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
-  { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
-  { geometry: GROUPED, codec: LLA, path: 'reconstruct', choice: SINGLE },
-  { geometry: GROUPED, codec: LLA, path: 'reconstruct', materialised: true },
-  { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE },
-  { geometry: GROUPED, codec: LLA_2D, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: true } },
-  { geometry: GROUPED, codec: LLA, path: 'fast', choice: SINGLE },
-  { geometry: GROUPED, codec: { ...LLA, kind: 'lla-window', windowTokens: 7 }, path: 'reconstruct', choice: SINGLE },
-  {
-    geometry: named('huginn-like'),
-    codec: learnedCodecs(named('huginn-like'), 0.5)[0]!,
-    path: 'reconstruct',
-    choice: SINGLE,
-  },
+  ...plain({ kind: 'full' }, [GROUPED], single),
+  ...plain({ kind: 'kv-quant', bits: 8 }, [GROUPED]),
+  ...ofLla([
+    ...learned(GROUPED, ['reconstruct', 'block-absorbed', 'fast'], single),
+    ...learned(GROUPED, ['reconstruct'], { materialised: true }),
+    ...learned(HUGINN, ['reconstruct'], single),
+  ]),
+  ...learned(GROUPED, ['absorbed'], perHead).filter(({ codec }) => codec.kind === 'lla-2d'),
+  { geometry: GROUPED, codec: { ...LLA, kind: 'lla-window', windowTokens: 7 }, path: 'reconstruct', ...single },
 ];
 /**
  * Every layout that rows are evicted from: one row set a head, or one that heads, layers or loops share; several
  * blocks.
  */
-const evicted = (eviction: Eviction): Case[] => {
-  const huginn = named('huginn-like');
-  const cases: Case[] = [
-    { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
-    { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
-    { geometry: GROUPED, codec: { kind: 'cla', shareLayers: 2 }, choice: SINGLE },
-    { geometry: GROUPED, codec: { kind: 'final-loop' }, choice: SINGLE },
-    ...learnedCodecs(GROUPED, 0.5).flatMap((codec): Case[] => [
-      { geometry: GROUPED, codec, path: 'reconstruct', choice: SINGLE },
-      { geometry: GROUPED, codec, path: 'reconstruct', materialised: true },
-      { geometry: GROUPED, codec, path: 'block-absorbed', choice: SINGLE },
-      {
-        geometry: GROUPED,
-        codec,
-        path: 'absorbed',
-        choice: SINGLE,
-        branch: { ...BRANCH, perHead: codec.kind === 'lla' },
-      },
-      { geometry: GROUPED, codec, path: 'fast', choice: SINGLE },
-    ]),
-    ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({
-      geometry: huginn,
-      codec: learnedCodecs(huginn, 0.5)[0]!,
-      path,
-      choice: SINGLE,
-    })),
-  ];
-  return cases.map((of) => ({ ...of, eviction }));
-};
+const evicted = (eviction: Eviction): Case[] =>
+  [
+    ...plain({ kind: 'full' }, [GROUPED], single),
+    ...plain({ kind: 'kv-quant', bits: 8 }, [GROUPED]),
+    ...plain({ kind: 'cla', shareLayers: 2 }, [GROUPED], single),
+    ...plain({ kind: 'final-loop' }, [GROUPED], single),
+    ...learned(GROUPED, ['reconstruct', 'block-absorbed', 'fast'], single),
+    ...learned(GROUPED, ['reconstruct'], { materialised: true }),
+    ...ofLla(learned(GROUPED, ['absorbed'], perHead)),
+    ...learned(GROUPED, ['absorbed'], { ...single, branch: BRANCH }).filter(({ codec }) => codec.kind !== 'lla'),
+    ...ofLla(learned(HUGINN, ['reconstruct', 'absorbed'], single)),
+  ].map((of) => ({ ...of, eviction }));
 const EVICTIONS: Eviction[] = [
   { policy: 'streaming', sinkTokens: 4, windowTokens: 9, budgetTokens: 13 },
   { policy: 'h2o', heavyTokens: 5, recentTokens: 7, budgetTokens: 12 },
@@ -116,6 +96,31 @@ async function expectEqual(
   }
 }
 
+/** Opens a batch whole and in parts, and closes both. */
+async function bothWays(
+  device: Device,
+  whole: Case,
+  divided: Case,
+  options: { batch: number; contextTokens: number },
+  body: (one: GpuDecoder, parts: GpuDecoder) => Promise<void>,
+): Promise<void> {
+  const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
+  try {
+    await body(one, parts);
+  } finally {
+    one.close();
+    parts.close();
+  }
+}
+/** Token by token and in whole, each from nothing. */
+async function expectAllEqual(one: GpuDecoder, parts: GpuDecoder, whole: Case, prompts: number[][]): Promise<void> {
+  for (const method of ['by-token', 'accumulated'] as const) {
+    await expectEqual(one, parts, whole, prompts, method);
+    one.reset();
+    parts.reset();
+  }
+}
+
 const ALL_EVICTED = EVICTIONS.flatMap(evicted);
 /** Cases of this run, others by another seed. */
 export const DIVIDED_CASES = everyNth(CASES, CASES.length);
@@ -135,20 +140,12 @@ export function dividedTest(device: Device, whole: Case): void {
       promptOf(whole.geometry, random.whole(1, MOST_TOKENS), SEED + i),
     );
     const options = { batch: BATCH, contextTokens: CONTEXT };
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
+    await bothWays(device, whole, divided, options, async (one, parts) => {
       expectPredicted(parts, divided, BATCH, CONTEXT);
-      for (const method of ['by-token', 'accumulated'] as const) {
-        await expectEqual(one, parts, whole, prompts, method);
-        one.reset();
-        parts.reset();
-      }
+      await expectAllEqual(one, parts, whole, prompts);
       await parts.fillCache(CONTEXT - 1);
       await parts.step(new Array<number>(BATCH).fill(1));
-    } finally {
-      one.close();
-      parts.close();
-    }
+    });
   });
 }
 
@@ -224,18 +221,14 @@ export function splitTest(device: Device): void {
       // One of each part is longer than the ring.
       promptOf(whole.geometry, i % 8 === 0 ? 310 : 7 * i, SEED + i),
     );
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
+    await bothWays(device, whole, divided, options, async (one, parts) => {
       await expectEqual(one, parts, whole, prompts, 'accumulated');
       const splits = (decoder: GpuDecoder) =>
         new Set(
           decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits),
         );
       expect([splits(one), splits(parts)]).toEqual([new Set([1]), new Set([2])]);
-    } finally {
-      one.close();
-      parts.close();
-    }
+    });
   });
 }
 
@@ -246,20 +239,12 @@ export function vocabularyTest(device: Device): void {
     const divided = { ...whole, bindingBytes: 0.4 * 2 * geometry.hidden * geometry.vocab };
     const prompts = [1, 2].map((i) => promptOf(geometry, 5 * i, SEED + i));
     const options = { batch: prompts.length, contextTokens: CONTEXT };
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
+    await bothWays(device, whole, divided, options, async (one, parts) => {
       expectPredicted(parts, divided, prompts.length, CONTEXT);
-      for (const method of ['by-token', 'accumulated'] as const) {
-        await expectEqual(one, parts, whole, prompts, method);
-        one.reset();
-        parts.reset();
-      }
+      await expectAllEqual(one, parts, whole, prompts);
       const embeddings = parts.operations.filter(({ op }) => op.label === 'embedding');
       expect(embeddings.length).toBe(3);
       expect(embeddings.reduce((sum, { op }) => sum + op.shape.width!, 0)).toBe(geometry.hidden);
-    } finally {
-      one.close();
-      parts.close();
-    }
+    });
   });
 }

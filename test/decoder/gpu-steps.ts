@@ -4,8 +4,8 @@ import { isPacked } from '../../src/codecs/registry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import type { GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
-import { expectWithin, inSingles, open, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-follow.js';
+import { expectWithin, inSingles, type Case } from './gpu-cases.js';
+import { beside } from './gpu-beside.js';
 import { ALL } from './gpu-list.js';
 import { promptOf, F16 } from './models.js';
 
@@ -22,24 +22,18 @@ export async function errorsOf(
   options: Partial<GpuDecoderOptions> = {},
 ): Promise<number[]> {
   const tokens = promptOf(of.geometry, steps, SEED + 1);
-  const decoder = await open(device, of, { contextTokens: Math.max(100, steps), ...options });
-  const { references, follow } = followersOf(decoder, of, [tokens]);
-  const errors: number[] = [];
-  try {
+  const own = { contextTokens: Math.max(100, steps), ...options };
+  return beside(device, of, [tokens], own, async ({ decoder, references, follow, errorOf }) => {
+    const errors: number[] = [];
     for (const token of tokens) {
       const result = await decoder.step([token]);
       await follow();
-      const expected = references[0]!.step(token);
-      const actual = await decoder.logits();
-      errors.push(relative(actual, expected));
-      let best = 0;
-      actual.forEach((x, i) => (best = x > actual[best]! ? i : best));
-      expect(result.tokens[0]).toBe(best);
+      errors.push(await errorOf([references[0]!.step(token)]));
+      const logits = await decoder.logits();
+      expect(result.tokens[0]).toBe(logits.indexOf(Math.max(...logits)));
     }
-  } finally {
-    decoder.close();
-  }
-  return errors;
+    return errors;
+  });
 }
 
 export async function expectSteps(device: Device, of: Case): Promise<void> {
