@@ -1,9 +1,8 @@
 /** HLA's decoder against a second account of its definition (arXiv 2610.07940), index by index from the stored maps. */
 import { describe, expect, it } from 'vitest';
-import { joined, type Vector } from '../../src/decoder/reference/arithmetic.js';
+import type { Vector } from '../../src/decoder/reference/arithmetic.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
-import { run, type Projection } from '../../src/decoder/reference/network.js';
 import { hybridTensor } from '../../src/decoder/tensors.js';
 import type { TensorSource } from '../../src/decoder/weights.js';
 import type { Codec } from '../../src/codecs/codec.js';
@@ -23,7 +22,7 @@ import {
   SINGLE,
 } from './models.js';
 import { exactMaps } from './hybrid-maps.js';
-import { expectSame } from './account.js';
+import { expectSame, projected, byToken } from './account.js';
 
 const OURO = GEOMETRIES[0]!;
 const PATH = { path: 'rotated' } as const;
@@ -56,73 +55,47 @@ function scoreAt(q: ArrayLike<number>, k: ArrayLike<number>, distance: number, g
   return score;
 }
 
-/** One token at a time; outputs of every (layer, loop) come from latents of older tokens and exact rows of others. */
+/** Outputs of every (layer, loop) come from latents of older tokens and exact rows of others. */
 function naive(model: Model, weights: TensorSource, codec: Codec, tokens: readonly number[]): Vector[] {
   const g = model.geometry;
-  const { headDim: d, hidden, kvHeads, heads } = g;
-  const history: Map<string, Projection>[] = [];
-  const at = (layer: number, loop: number): string => `${layer},${loop}`;
+  const { headDim: d, hidden, kvHeads } = g;
   const known = new Map<string, Float32Array>();
   const tensor = (...of: Parameters<typeof hybridTensor>): Float32Array => {
     const name = hybridTensor(...of);
     if (!known.has(name)) known.set(name, weights.read(name));
     return known.get(name)!;
   };
-  const mapsOf = (layer: number, loop: number) => {
-    const first = loop === 0;
-    const [rankK, rankV] = first ? [codec.rankFirst, codec.rankFirst] : [codec.rankK, codec.rankV];
-    const read = (map: 'encode' | 'key' | 'value'): Float32Array => tensor(layer, first ? 'first' : 'shared', map);
-    return { rankK: rankK!, rankV: rankV!, read, index: first ? 0 : loop - 1 };
-  };
-  /** Component r of the latent of a token: a sum over its loops. */
-  const latentOf = (token: number, layer: number, loop: number, r: number): number => {
-    const { rankK, rankV, read } = mapsOf(layer, loop);
-    const loops = loop === 0 ? [0] : Array.from({ length: g.loops - 1 }, (_, i) => i + 1);
-    let sum = 0;
-    for (const [i, t] of loops.entries())
-      for (let j = 0; j < hidden; j++)
-        sum += history[token]!.get(at(layer, t))!.input[j]! * read('encode')[(i * hidden + j) * (rankK + rankV) + r]!;
-    return sum;
-  };
-  return tokens.map((token, n) => {
-    history.push(new Map());
-    return run(model, [token], [n], ({ layer, loop }, [own]) => {
-      history[n]?.set(at(layer, loop), own!);
-      const { rankK, rankV, read, index } = mapsOf(layer, loop);
-      return [
-        joined(
-          own!.queries.map((query, head) => {
-            const kvHead = Math.floor((head * kvHeads) / heads);
-            const row = (i: number): number => (index * kvHeads + kvHead) * d + i;
-            const absorbed = Array.from({ length: rankK }, (_, r) =>
-              query.reduce((sum, q, i) => sum + q * read('key')[row(i) * rankK + r]!, 0),
-            );
-            const exactOf = (m: number): Projection => history[m]!.get(at(layer, loop))!;
-            const isOld = (m: number): boolean => m < n - codec.windowTokens!;
-            const scores = history.map((_, m) => {
-              const key = isOld(m)
-                ? Array.from({ length: rankK }, (_, r) => latentOf(m, layer, loop, r))
-                : exactOf(m).keys[kvHead]!;
-              return scoreAt(isOld(m) ? absorbed : query, key, n - m, g) / Math.sqrt(d);
-            });
-            const total = scores.reduce((sum, s) => sum + Math.exp(s), 0);
-            const out = new Float64Array(d);
-            scores.forEach((score, m) => {
-              const latent = Array.from({ length: isOld(m) ? rankV : 0 }, (_, r) =>
-                latentOf(m, layer, loop, rankK + r),
-              );
-              for (let i = 0; i < d; i++) {
-                const value = isOld(m)
-                  ? latent.reduce((sum, c, r) => sum + c * read('value')[row(i) * rankV + r]!, 0)
-                  : exactOf(m).values[kvHead]![i]!;
-                out[i] = out[i]! + (Math.exp(score) / total) * value;
-              }
-            });
-            return out;
-          }),
-        ),
-      ];
-    })[0]!;
+  return byToken(model, tokens, ({ history, n, site, head, kvHead, own }) => {
+    const first = site.loop === 0;
+    const [rankK, rankV] = first ? [codec.rankFirst!, codec.rankFirst!] : [codec.rankK!, codec.rankV!];
+    const read = (map: 'encode' | 'key' | 'value') => tensor(site.layer, first ? 'first' : 'shared', map);
+    const loops = first ? [0] : Array.from({ length: g.loops - 1 }, (_, i) => i + 1);
+    /** Component r of the latent of a token: a sum over its loops. */
+    const latentOf = (token: number, r: number): number => {
+      let sum = 0;
+      for (const [i, loop] of loops.entries())
+        for (let j = 0; j < hidden; j++)
+          sum +=
+            projected(history, token, { ...site, loop }).input[j]! *
+            read('encode')[(i * hidden + j) * (rankK + rankV) + r]!;
+      return sum;
+    };
+    const row = (i: number): number => ((first ? 0 : site.loop - 1) * kvHeads + kvHead) * d + i;
+    const query = own.queries[head]!;
+    const absorbed = Array.from({ length: rankK }, (_, r) =>
+      query.reduce((sum, q, i) => sum + q * read('key')[row(i) * rankK + r]!, 0),
+    );
+    return history.map((_, m) => {
+      if (m >= n - codec.windowTokens!) {
+        const { keys, values } = projected(history, m, site);
+        return { score: scoreAt(query, keys[kvHead]!, n - m, g) / Math.sqrt(d), value: values[kvHead]! };
+      }
+      const latent = Array.from({ length: rankK + rankV }, (_, r) => latentOf(m, r));
+      const value = Float64Array.from({ length: d }, (_, i) =>
+        latent.slice(rankK).reduce((sum, c, r) => sum + c * read('value')[row(i) * rankV + r]!, 0),
+      );
+      return { score: scoreAt(absorbed, latent.slice(0, rankK), n - m, g) / Math.sqrt(d), value };
+    });
   });
 }
 

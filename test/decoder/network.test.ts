@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { product, rmsNorm, rotate, softmax, swiglu, type Vector } from '../../src/decoder/reference/arithmetic.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel, type Model } from '../../src/decoder/reference/model.js';
-import { ADAPTER, modelTensors } from '../../src/decoder/tensors.js';
+import { modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
@@ -97,19 +97,6 @@ describe('network (seed ' + SEED + ')', () => {
     expect(distance(forward(model, [7]), [product(model.head, norm(out, model.norm))])).toBeLessThan(EXACT);
   });
 
-  it('the adapter mixes the state, at first zero, with the prelude in every loop', () => {
-    const tokens = promptOf(huginn, 3, SEED);
-    const half = (first: boolean) => (name: string, values: Float32Array) =>
-      name === ADAPTER ? values.map((x, i) => (i % (2 * huginn.hidden) < huginn.hidden === first ? 0 : x)) : values;
-    const one = { ...huginn, loops: 1 };
-    const same = (name: string, values: Float32Array): Float32Array => (name === '' ? values.fill(0) : values);
-    expect(distance(forward(changed(one, half(true)), tokens), forward(changed(one, same), tokens))).toBeLessThan(
-      EXACT,
-    );
-    expectOther(forward(changed(one, half(false)), tokens), forward(changed(one, same), tokens), 1e-3);
-    expectOther(forward(changed(huginn, half(true)), tokens), forward(changed(huginn, same), tokens), 1e-3);
-  });
-
   it('loops use the same weights: more loops, another result from the same tensors', () => {
     const tokens = promptOf(ouro, 3, SEED);
     expect(modelTensors({ ...ouro, loops: 9 })).toEqual(modelTensors(ouro));
@@ -126,29 +113,6 @@ describe('network (seed ' + SEED + ')', () => {
       // A key's bias turns with its position, so it does not cancel in softmax.
       expectOther(forward(changed(g, zeroed(pattern)), tokens), forward(modelOf(g, SEED), tokens));
     }
-  });
-
-  it('grouped queries are full attention with repeated key and value heads', () => {
-    const g = { ...grouped, kvHeads: grouped.heads };
-    const shapes = new Map(modelTensors(g).map((s) => [s.name, s.shape]));
-    const narrow = fabricate(modelTensors(grouped), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
-    const rows = grouped.headDim * grouped.hidden;
-    const repeated: TensorSource = {
-      shapes,
-      read: (name) => {
-        const values = narrow.read(name);
-        if (!/[kv]_proj/.test(name)) return values;
-        const group = grouped.heads / grouped.kvHeads;
-        return Float32Array.from(
-          { length: grouped.heads * rows },
-          (_, i) => values[Math.floor(Math.floor(i / rows) / group) * rows + (i % rows)]!,
-        );
-      },
-    };
-    const tokens = promptOf(g, 5, SEED);
-    expect(distance(forward(loadModel(g, repeated), tokens), forward(modelOf(grouped, SEED), tokens))).toBeLessThan(
-      EXACT,
-    );
   });
 
   it('refuses weights that are missing or of another shape', () => {

@@ -3,10 +3,8 @@
  * (github.com/seal-rg/recurrent-pretraining, recpre/raven_modeling_minimal.py, Apache-2.0) and independent of the
  * decoder: packed projections stay packed, the embedding is scaled, the state begins at zero.
  */
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { randomFrom } from '../../src/numbers/random.js';
-import { bytesOf, safetensors, type PlainTensor } from './files.js';
+import { bytesOf, type PlainTensor } from './files.js';
 
 /** Every field of the publishers' config.json, with small sizes. */
 export const RAVEN = {
@@ -106,19 +104,6 @@ export function ravenWeights(c: RavenConfig, seed: number): Record<string, Plain
   // A table that the published files carry along, in f32.
   out['freqs_cis'] = { dtype: 'F32', shape: [1, 2, 1, 1, 2], values: [1, 0, 1, 0] };
   return out;
-}
-
-/** Writes a folder with config.json and two shards. */
-export function writeRaven(folder: string, config: object, weights: Record<string, PlainTensor>): void {
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-  const weightMap: Record<string, string> = {};
-  for (const shard of [0, 1]) {
-    const name = `model-0000${shard + 1}-of-00002.safetensors`;
-    const part = Object.entries(weights).filter((_, n) => n % 2 === shard);
-    for (const [tensor] of part) weightMap[tensor] = name;
-    writeFileSync(join(folder, name), safetensors(Object.fromEntries(part), { format: 'pt' }));
-  }
-  writeFileSync(join(folder, 'model.safetensors.index.json'), JSON.stringify({ weight_map: weightMap }));
 }
 
 type V = number[];

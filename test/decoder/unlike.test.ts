@@ -45,6 +45,24 @@ const weightsOf = (g: Geometry): TensorSource =>
 const remade = (g: Geometry, read: (name: string) => Float32Array): Model =>
   loadModel(g, { shapes: new Map(modelTensors(g).map(({ name, shape }) => [name, shape])), read });
 
+const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + b[i]!);
+const mlp = (w: LayerWeights, x: Vector): Vector => product(w.down, swiglu(product(w.gate, x), product(w.up, x)));
+const embedded = (model: Model, tokens: readonly number[]): Vector[] =>
+  tokens.map((t) => model.embedding.data.slice(t * model.geometry.hidden, (t + 1) * model.geometry.hidden));
+
+/** Keys and values of all tokens, by head; keys are rotated. */
+type Rows = readonly [keys: Vector[][], values: Vector[][]];
+const rowsOf = ({ headDim, rope }: Geometry, w: LayerWeights, inputs: readonly Vector[]): Rows => [
+  inputs.map((x, n) => split(product(w.key, x), headDim).map((key) => rotate(key, n, rope))),
+  inputs.map((x) => split(product(w.value, x), headDim)),
+];
+/** Attention of a rotated query to tokens `from` … `to`. */
+function attend(query: Vector, [keys, values]: Rows, kv: number, from: number, to: number): number[] {
+  const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  const weights = softmax(seen.map((t) => dot(query, keys[t]![kv]!) / Math.sqrt(query.length)));
+  return [...query].map((_, i) => weights.reduce((sum, p, j) => sum + p * values[seen[j]!]![kv]![i]!, 0));
+}
+
 /** A B of row-major matrices, [rows of A][columns of B]. */
 function times(a: TensorSource, left: string, right: string): Float32Array {
   const [rows, inner] = a.shapes.get(left) as [number, number];
@@ -106,37 +124,28 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     const { stacks = [], heads, kvHeads, headDim: d, rope, loops } = IN_TURN;
     const model = modelOf(IN_TURN, SEED);
     const tokens = promptOf(IN_TURN, LENGTH, SEED);
-    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + b[i]!);
     const plain = (x: Vector): Vector => {
       const size = Math.sqrt(x.reduce((sum, y) => sum + y * y, 0) / x.length + 1e-6);
       return x.map((y) => y / size);
     };
     const layer = (w: LayerWeights, xs: Vector[]): Vector[] => {
       const inputs = xs.map(plain);
-      const [q, k, v] = [w.query, w.key, w.value].map((m) => inputs.map((x) => split(product(m, x), d)));
+      const rows = rowsOf(IN_TURN, w, inputs);
       return xs.map((x, n) => {
         const gates = product(w.attentionGate!, inputs[n]!);
-        const attended = Array.from({ length: heads }, (_, head) => {
-          const kv = Math.floor((head * kvHeads) / heads);
-          const query = rotate(q![n]![head]!, n, rope);
-          const scores = Array.from(
-            { length: n + 1 },
-            (_, t) => dot(query, rotate(k![t]![kv]!, t, rope)) / Math.sqrt(d),
-          );
-          const weights = softmax(scores);
-          return Array.from({ length: d }, (_, i) => weights.reduce((sum, p, t) => sum + p * v![t]![kv]![i]!, 0));
-        }).flat();
+        const queries = split(product(w.query, inputs[n]!), d);
+        const attended = Array.from({ length: heads }, (_, head) =>
+          attend(rotate(queries[head]!, n, rope), rows, Math.floor((head * kvHeads) / heads), 0, n),
+        ).flat();
         const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-gates[i]!)));
         const y = plus(x, product(w.output, gated));
-        return plus(y, product(w.down, swiglu(product(w.gate, plain(y)), product(w.up, plain(y)))));
+        return plus(y, mlp(w, plain(y)));
       });
     };
     const [low, high] = stacks as [LayerStack, LayerStack];
     const stack = (layers: readonly LayerWeights[], xs: Vector[]): Vector[] =>
       layers.reduce((ys, w) => layer(w, ys), xs).map(plain);
-    let zH = tokens.map(
-      (token) => model.embedding.data.slice(token * IN_TURN.hidden, (token + 1) * IN_TURN.hidden) as Vector,
-    );
+    let zH = embedded(model, tokens);
     let zL = zH.map(() => model.lowState!);
     const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n]!));
     for (let loop = 0; loop < loops; loop++) {
@@ -154,39 +163,19 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       const model = modelOf(geometry, SEED);
       const tokens = promptOf(geometry, LONG, SEED);
       const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
-      const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + b[i]!);
-      const rowsOf = (w: LayerWeights, xs: Vector[]) =>
-        [w.key, w.value].map((m, axis) =>
-          xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
-        ) as [Vector[][], Vector[][]];
-      const attend = (
-        query: Vector,
-        [keys, values]: [Vector[][], Vector[][]],
-        kv: number,
-        from: number,
-        to: number,
-      ) => {
-        const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
-        const weights = softmax(seen.map((t) => dot(query, keys[t]![kv]!) / Math.sqrt(d)));
-        return Array.from({ length: d }, (_, i) =>
-          weights.reduce((sum, p, j) => sum + p * values[seen[j]!]![kv]![i]!, 0),
-        );
-      };
-      const embedded = tokens.map(
-        (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
-      );
-      let xs = embedded;
-      const firsts: [Vector[][], Vector[][]][] = [];
+      const begins = embedded(model, tokens);
+      let xs = begins;
+      const firsts: Rows[] = [];
       for (let loop = 0; loop < loops; loop++) {
         if (loop > 0 && geometry.shiftsLoops) {
           const states = xs;
           const { embedding: a, state: b } = geometry.shiftsLoops;
-          xs = embedded.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * states[n - 1]![i]!)));
+          xs = begins.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * states[n - 1]![i]!)));
         }
         for (let i = 0; i < layers; i++) {
           const w = model.layers[i]!;
           const inputs = xs.map((x) => normed(x, w.attentionNorm!));
-          const own = rowsOf(w, inputs);
+          const own = rowsOf(geometry, w, inputs);
           if (loop === 0) firsts[i] = own;
           xs = xs.map((x, n) => {
             const attended = Array.from({ length: heads }, (_, head) => {
@@ -202,8 +191,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
               return global.map((y, j) => g * y + (1 - g) * local[j]!);
             }).flat();
             const y = plus(x, product(w.output, Float64Array.from(attended)));
-            const input = normed(y, w.mlpNorm!);
-            return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
+            return plus(y, mlp(w, normed(y, w.mlpNorm!)));
           });
         }
         if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
