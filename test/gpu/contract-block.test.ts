@@ -10,7 +10,7 @@ import { cacheRow, capacityOf } from '../../kernels/host/cache-layout.js';
 import { bufferOf, planOperation, type OperationOptions } from '../../src/gpu/index.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import type { Shape } from '../../kernels/spec.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { everyNth } from './sample.js';
 import { randomOf, SEED, type Random } from './random.js';
@@ -20,18 +20,8 @@ function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape 
   const plan = blockPlan(ropeBase, shape.headDim!, blockTokens);
   return { ...shape, blockTokens: plan.blockTokens, functions: plan.functions };
 }
-const LONG = {
-  sequences: 1,
-  kvHeads: 2,
-  latentHeads: 2,
-  group: 1,
-  context: 1000,
-  rankK: 96,
-  rankV: 160,
-  headDim: 128,
-  groupSize: 0,
-  splits: 3,
-};
+const HEADS = { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1 };
+const LONG = { ...HEADS, context: 1000, rankK: 96, rankV: 160, headDim: 128, groupSize: 0, splits: 3 };
 const SMALL = { ...LONG, headDim: 64, rankK: 27, rankV: 45, context: 300, splits: 2 };
 /** Scores with a spread of a few units, so that softmax is neither flat nor one token. */
 const scaleOf = (s: Shape): number => 4 * (s.rankK! * s.headDim!) ** -0.5;
@@ -112,8 +102,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
       const blocks = withBlock(shape, base, block);
       const all: OperationOptions = { software: true, ropeBase: base, scale: basisScale(blocks), ...own };
       const call = { kernel: 'attend_block_absorbed', variant, shape: blocks } as const;
-      const { error } = await check(device, call, [all], mix(SEED));
-      expect(error <= TOLERANCE, `relative error ${error}, ${JSON.stringify(all)}, LLA_SIM_SEED=${SEED}`).toBe(true);
+      await expectContract(device, call, all, mix(SEED));
     });
   }
 
@@ -123,8 +112,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
     [{ heads: 1, kvHeads: 1, rankK: 1, headDim: 2 }, {}],
   ] as [Shape, OperationOptions][])('block_vectors %j %j', async (shape, options) => {
     const call = { kernel: 'block_vectors', variant: 'f16', shape } as const;
-    const { error } = await check(device, call, [options], mix(SEED));
-    expect(error <= 1e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    await expectContract(device, call, options, mix(SEED), 1e-6);
   });
 
   test.each([
@@ -138,13 +126,12 @@ describeGpu('block-absorbed attention against float64', (device) => {
     ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
   ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
     const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim!);
-    const { error } = await check(
-      device,
-      { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } },
-      [{ ropeBase, ...options }],
-      mix(SEED),
-    );
-    expect(error <= 2e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    const call = {
+      kernel: 'block_basis',
+      variant: 'f32',
+      shape: { ...shape, blockTokens, functions, setupPerRank },
+    } as const;
+    await expectContract(device, call, { ropeBase, ...options }, mix(SEED), 2e-6);
   });
 
   test.each(['half-split', 'adjacent'] as const)(

@@ -2,9 +2,7 @@
 import type { AppendOptions } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
-import { relativeError } from '../../src/bench/verify.js';
 import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache/cache.reference.js';
 import {
   cacheRow,
@@ -22,9 +20,10 @@ import { halfValue } from '../../kernels/host/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage, TILE_TOKENS } from '../../kernels/spec.js';
+import { expectContract } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
-import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
+import { expectWords, randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
 
 const WIDTHS = [1, 2, 18, 27, 30, 32, 45, 64, 96, 128, 160] as const;
 
@@ -179,9 +178,13 @@ async function checkAppend(
     for (let i = 0; i < heads * width; i++)
       rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias ? -bias[i]! : 0;
   }
-  const actual = (
-    await runPlan(device, plan, { tokens: starts, rows, cache: before, ...(options.bias ? { bias } : {}) })
-  )('cache');
+  const result = await runPlan(device, plan, {
+    tokens: starts,
+    rows,
+    cache: before,
+    ...(options.bias ? { bias } : {}),
+  });
+  const actual = result('cache');
   const expected = before.slice();
   for (let s = 0; s < sequences; s++) {
     for (let head = 0; head < heads; head++) {
@@ -194,13 +197,8 @@ async function checkAppend(
       }
     }
   }
-  const wrong = actual.findIndex((w, i) => w !== expected[i]);
-  expect(
-    wrong,
-    `append ${storage} ` +
-      `${JSON.stringify({ sequences, heads, width, groupSize, ...options, starts: [...starts] })}: word ${wrong} ` +
-      `is ${actual[wrong]}, not ${expected[wrong]}; LLA_SIM_SEED=${SEED}`,
-  ).toBe(-1);
+  const where = { sequences, heads, width, groupSize, ...options, starts: [...starts] };
+  expectWords(result, [['cache', expected]], `append ${storage} ${JSON.stringify(where)}`);
 }
 
 describeGpu('caches against float64', (device) => {
@@ -217,16 +215,13 @@ describeGpu('caches against float64', (device) => {
 
   // What `calibrate` and `bench` verify before they time: their checkers have to agree with the kernels as well.
   test.each<KernelCall>([
-    ...STORAGES.map((variant): KernelCall => ({
-      kernel: 'append',
-      variant,
-      shape: { rows: 3, heads: 2, width: 45, groupSize: isQuantised(variant) ? 32 : 0 },
-    })),
-    ...STORAGES.map((variant): KernelCall => ({
-      kernel: 'evict',
-      variant,
-      shape: { rows: 3, context: 40, width: 55, groupSize: isQuantised(variant) ? 32 : 0 },
-    })),
+    ...STORAGES.flatMap((variant): KernelCall[] => {
+      const groupSize = isQuantised(variant) ? 32 : 0;
+      return [
+        { kernel: 'append', variant, shape: { rows: 3, heads: 2, width: 45, groupSize } },
+        { kernel: 'evict', variant, shape: { rows: 3, context: 40, width: 55, groupSize } },
+      ];
+    }),
     { kernel: 'attend_merge', variant: 'f32', shape: { rows: 5, splits: 9, width: 45, keyWidth: 0 } },
     { kernel: 'attend_merge', variant: 'current', shape: { rows: 5, splits: 9, width: 45, keyWidth: 70 } },
     { kernel: 'attend_current', variant: 'f32', shape: { rows: 5, keyWidth: 70, valueWidth: 100 } },
@@ -234,12 +229,5 @@ describeGpu('caches against float64', (device) => {
     { kernel: 'attend_join', variant: 'f32', shape: { rows: 5, width: 100 } },
     { kernel: 'mass', variant: 'f32', shape: { rows: 3, group: 2, context: 100 } },
     { kernel: 'sample', variant: 'greedy', shape: { rows: 3, vocab: 3000 } },
-  ])('a benchmark verifies $kernel $variant', async (call) => {
-    const plan = planOperation(call);
-    const operands = await makeOperands(device, plan, SEED);
-    await device.run(await device.bindAll(plan, operands.buffers));
-    const error = await relativeError(device, call, plan, operands, {}, SEED);
-    device.free(...operands.buffers.values());
-    expect(error, `LLA_SIM_SEED=${SEED}`).toBeLessThanOrEqual(1e-5);
-  });
+  ])('a benchmark verifies $kernel $variant', (call) => expectContract(device, call, {}, SEED));
 });

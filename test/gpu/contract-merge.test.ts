@@ -6,7 +6,7 @@ import { LOWEST, mergeSplits, withToken, type Attended } from '../../kernels/sha
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
-import { randomSingles, runPlan } from './run-plan.js';
+import { EIGHT_THREADS, randomSingles, runPlan } from './run-plan.js';
 
 const TOLERANCE = 1e-5;
 
@@ -17,18 +17,8 @@ function errorOf(actual: readonly number[], expected: readonly number[]): number
   return difference === 0 ? 0 : Math.sqrt(difference / square(expected));
 }
 
-interface Case {
-  sequences: number;
-  heads: number;
-  group: number;
-  splits: number;
-  keyWidth: number;
-  width: number;
-  /** Share of splits without tokens. */
-  empty: number;
-  /** Spread of maxima and of the current score. */
-  spread: number;
-}
+/** `empty`: share of splits without tokens; `spread`: of maxima and of the current score. */
+type Case = Record<'sequences' | 'heads' | 'group' | 'splits' | 'keyWidth' | 'width' | 'empty' | 'spread', number>;
 
 function caseOf(seed: number, fixed: Partial<Case>): Case {
   const r = randomOf(seed);
@@ -119,6 +109,12 @@ const statsOf = (c: Case, noise: Float32Array, there: readonly boolean[]): Float
     }),
   );
 
+/** Random numbers of a seed and a salt. */
+const drawing =
+  (seed: number) =>
+  (salt: number, count: number): Float32Array<ArrayBuffer> =>
+    randomSingles(mix(seed + salt), count);
+
 const single = (words: Uint32Array<ArrayBuffer>): Float32Array => new Float32Array(words.buffer);
 
 async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, seed: number): Promise<void> {
@@ -194,7 +190,7 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
     { kernel: 'attend_current', variant, shape: { rows, keyWidth: c.keyWidth + branchWidth, valueWidth: c.width } },
     { current },
   );
-  const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
+  const of = drawing(seed);
   const [o, valueMeans, keyMeans] = [of(1, rows * c.width), of(2, kvHeads * c.width), of(3, kvHeads * c.keyWidth)];
   const [queries, newKeys, newValues] = [
     of(4, rows * c.keyWidth),
@@ -249,7 +245,7 @@ async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
     { kernel: 'attend_join', variant: 'f32', shape: { rows, width: c.width } },
     { current: { heads: c.heads, group: c.group } },
   );
-  const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
+  const of = drawing(seed);
   const [output, latent, valueMeans] = [of(1, rows * c.width), of(2, rows * c.width), of(3, kvHeads * c.width)];
   const stats = statsOf(c, of(4, 2 * rows), Array<boolean>(rows).fill(true));
   const latentStats = statsOf(c, of(5, 2 * rows), rowsThere(c, seed));
@@ -287,19 +283,16 @@ const EDGES: readonly Partial<Case>[] = [
 ];
 
 describeGpu('merges against float64', (device) => {
-  test.each(['f32', 'current'] as const)('attend_merge %s', async (variant) => {
-    for (const [i, edge] of EDGES.entries())
-      await checkMerge(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
-  });
-
-  test.each(['f32', 'absorbed'] as const)('attend_current %s', async (variant) => {
-    for (const [i, edge] of EDGES.entries())
-      await checkCurrent(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
-  });
-
-  test('attend_join', async () => {
-    for (const [i, edge] of EDGES.entries()) await checkJoin(device, caseOf(mix(SEED + i), edge), mix(SEED + i));
-  });
+  for (const [name, check] of [
+    ['attend_merge f32', (...of) => checkMerge(device, 'f32', ...of)],
+    ['attend_merge current', (...of) => checkMerge(device, 'current', ...of)],
+    ['attend_current f32', (...of) => checkCurrent(device, 'f32', ...of)],
+    ['attend_current absorbed', (...of) => checkCurrent(device, 'absorbed', ...of)],
+    ['attend_join', (...of) => checkJoin(device, ...of)],
+  ] as [string, (c: Case, seed: number) => Promise<void>][])
+    test(name, async () => {
+      for (const [i, edge] of EDGES.entries()) await check(caseOf(mix(SEED + i), edge), mix(SEED + i));
+    });
 
   test('a NaN among the partials is not hidden', async () => {
     const plan = planOperation({
@@ -313,17 +306,7 @@ describeGpu('merges against float64', (device) => {
 
   test('kernels that add up across eight threads are refused where a subgroup has fewer', async () => {
     const [least] = device.units.subgroupSizes;
-    const shape = {
-      sequences: 1,
-      heads: 2,
-      context: 256,
-      rankK: 8,
-      headDim: 128,
-      blockTokens: 256,
-      functions: 37,
-      setupPerRank: 1051,
-    };
-    const run = runPlan(device, planOperation({ kernel: 'block_basis', variant: 'f32', shape }), {});
+    const run = runPlan(device, planOperation(EIGHT_THREADS), {});
     if (least > 0 && least < 8) await expect(run).rejects.toThrow(/subgroups of this adapter have \d threads/);
     else await run;
   });

@@ -8,7 +8,7 @@ import { planOperation } from '../../src/gpu/index.js';
 import { mix } from '../../src/numbers/hash.js';
 import { codeLoops } from '../../src/codecs/residual.js';
 import { rebuiltLoops, storedLoops } from '../../src/gpu/residual-layout.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { runPlan } from './run-plan.js';
@@ -61,8 +61,7 @@ describeGpu('kernels of residual-quant', (device) => {
     test(`codes ${JSON.stringify(append.shape)} in chunks of ${chunk}, seed ${SEED}`, async () => {
       const floats = row.loops * heads * row.headDim + apart;
       const options = { capacity: 96, chunk, rowOffset: apart, rowStride: floats, firstSequence: i % 2 };
-      const { error } = await check(device, append, [{ appendResidual: options }], mix(SEED + i));
-      expect(error).toBeLessThan(TOLERANCE);
+      await expectContract(device, append, { appendResidual: options }, mix(SEED + i));
     });
     const group = random.whole(1, 3);
     for (const variant of ['anchor', 'residual']) {
@@ -71,8 +70,8 @@ describeGpu('kernels of residual-quant', (device) => {
       const shape = { sequences, kvHeads: heads, group, context, ...row, splits: random.whole(1, 3) };
       test(`attends to ${variant} ${loop} of ${JSON.stringify(shape)}, seed ${SEED}`, async () => {
         const call = { kernel: 'attend_residual', variant, shape } as const;
-        const { error } = await check(device, call, [{ residual: { loop }, ...deviceOptions(device) }], mix(SEED + i));
-        expect(error).toBeLessThan(10 * TOLERANCE);
+        const options = { residual: { loop }, ...deviceOptions(device) };
+        await expectContract(device, call, options, mix(SEED + i), 10 * TOLERANCE);
       });
     }
   }

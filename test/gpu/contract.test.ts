@@ -1,12 +1,12 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
 import type { Placement } from '../../kernels/placement.js';
 import './narrow.js';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 
@@ -31,6 +31,16 @@ const placed = (random: Random, width: number): Placement => ({
   stride: width + random.pick([0, 0, 1, 70]),
 });
 
+/** Rows of a kernel whose inputs are so many times as wide as its outputs. */
+const placedRows = (random: Random, s: Shape, times = 1) => ({
+  placement: { input: placed(random, times * s.width!), output: placed(random, s.width!) },
+});
+const apart = (random: Random, s: Shape): OperationOptions => placedRows(random, s);
+const rowsOf =
+  (rows: number, width: number) =>
+  (r: Random): Shape => ({ rows: r.whole(1, rows), width: r.whole(1, width) });
+const ONE = { rows: 1, width: 1 };
+
 const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'matmul',
@@ -51,16 +61,10 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'rmsnorm',
     variants: ['norm', 'norm-add', 'add'],
-    options: (random, s) => ({
-      placement: { input: placed(random, s.width!), output: placed(random, s.width!) },
-    }),
+    options: apart,
     // More rows than one dimension of a grid may have workgroups.
-    edges: [
-      { rows: 1, width: 1 },
-      { rows: 2, width: 2048 },
-      { rows: 66_000, width: 3 },
-    ],
-    shape: (r) => ({ rows: r.whole(1, 20), width: r.whole(1, 3000) }),
+    edges: [ONE, { rows: 2, width: 2048 }, { rows: 66_000, width: 3 }],
+    shape: rowsOf(20, 3000),
   },
   {
     kernel: 'rope',
@@ -93,11 +97,9 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'swiglu',
     variants: ['f32'],
-    options: (random, s) => ({
-      placement: { input: placed(random, 2 * s.width!), output: placed(random, s.width!) },
-    }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
+    options: (random, s) => placedRows(random, s, 2),
+    edges: [ONE],
+    shape: rowsOf(10, 3000),
   },
   {
     kernel: 'head_norm',
@@ -112,18 +114,16 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'gate',
     variants: ['f32'],
-    options: (random, s) => ({
-      placement: { input: placed(random, s.width!), output: placed(random, s.width!) },
-    }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
+    options: apart,
+    edges: [ONE],
+    shape: rowsOf(10, 3000),
   },
   {
     kernel: 'gate',
     variants: ['mix'],
     options: (random, s) => ({ current: { heads: random.pick([1, s.rows!]), group: 1 } }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+    edges: [ONE],
+    shape: rowsOf(30, 300),
   },
   {
     kernel: 'gate',
@@ -131,28 +131,22 @@ const CONTRACTS: readonly Contract[] = [
     options: (random, s) => ({
       placement: { output: { offset: random.whole(0, 3) * s.width!, stride: s.width! } },
     }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+    edges: [ONE],
+    shape: rowsOf(30, 300),
   },
   {
     kernel: 'shift',
     variants: ['f32'],
     options: (random) => ({ factor: random.pick([1, 0.053]) }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+    edges: [ONE],
+    shape: rowsOf(30, 300),
   },
   {
     kernel: 'accumulate',
     variants: ['begin', 'add'],
-    options: (random, s) => ({
-      placement: { input: placed(random, s.width!), output: placed(random, s.width!) },
-      factor: 1 / random.whole(1, 32),
-    }),
-    edges: [
-      { rows: 1, width: 1 },
-      { rows: 3, width: 4096 },
-    ],
-    shape: (r) => ({ rows: r.whole(1, 20), width: r.whole(1, 3000) }),
+    options: (random, s) => ({ ...placedRows(random, s), factor: 1 / random.whole(1, 32) }),
+    edges: [ONE, { rows: 3, width: 4096 }],
+    shape: rowsOf(20, 3000),
   },
   {
     kernel: 'embed',
@@ -208,11 +202,8 @@ describeGpu('kernels against float64', (device) => {
           const random = randomOf(seed);
           const shape = edges[i] ?? contract.shape(random);
           const options = contract.options?.(random, shape) ?? {};
-          const { error } = await check(device, { kernel: contract.kernel, variant, shape }, [options], seed);
-          const where =
-            `${contract.kernel} ${variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, ` +
-            `LLA_SIM_SEED=${SEED}`;
-          expect(error <= (contract.tolerance ?? TOLERANCE), `relative error ${error} at ${where}`).toBe(true);
+          const call = { kernel: contract.kernel, variant, shape };
+          await expectContract(device, call, options, seed, contract.tolerance);
         }
       });
     }
