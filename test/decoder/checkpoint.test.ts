@@ -11,7 +11,7 @@ import { fabricate } from '../../src/decoder/weights.js';
 import { UserError } from '../../src/errors.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { SEED } from '../gpu/random.js';
-import { type PlainTensor, removeTemporary, safetensors, temporaryFolder } from './files.js';
+import { modelFolder, type PlainTensor, removeTemporary, safetensors, temporaryFolder } from './files.js';
 import { distance } from './models.js';
 
 removeTemporary();
@@ -84,30 +84,14 @@ function folderOf(
   config: object,
   { shards = 1, dtype = 'F16' as PlainTensor['dtype'], edit = (specs: TensorSpec[]): TensorSpec[] => specs } = {},
 ): string {
-  const folder = temporaryFolder();
   const g = geometryFromConfig(JSON.parse(JSON.stringify(config)), 'small');
   const specs = edit(modelTensors(g));
   const source = fabricate(specs, { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
-  const tensorsOf = (part: TensorSpec[]): Record<string, PlainTensor> =>
-    Object.fromEntries(
-      part.map(({ name, shape }) => [name, { dtype, shape: [...shape], values: [...source.read(name)] }]),
-    );
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-  if (shards === 1) writeFileSync(join(folder, 'model.safetensors'), safetensors(tensorsOf(specs), { format: 'pt' }));
-  else {
-    const weightMap: Record<string, string> = {};
-    for (let i = 0; i < shards; i++) {
-      const part = specs.filter((_, n) => n % shards === i);
-      const name = `model-0000${i + 1}-of-0000${shards}.safetensors`;
-      for (const spec of part) weightMap[spec.name] = name;
-      writeFileSync(join(folder, name), safetensors(tensorsOf(part)));
-    }
-    writeFileSync(
-      join(folder, 'model.safetensors.index.json'),
-      JSON.stringify({ metadata: { total_size: 1 }, weight_map: weightMap }),
-    );
-  }
-  return folder;
+  const tensors = specs.map(({ name, shape }): [string, PlainTensor] => [
+    name,
+    { dtype, shape: [...shape], values: [...source.read(name)] },
+  ]);
+  return modelFolder(config, Object.fromEntries(tensors), shards);
 }
 
 const indexOf = (weightMap: unknown): string => {
@@ -138,9 +122,7 @@ describe('checkpoint', () => {
     for (const name of f32?.shapes.keys() ?? [])
       bf16
         ?.read(name)
-        .forEach((x, i) =>
-          expect(Math.abs(x - (f32?.read(name, i, 1)[0] as number))).toBeLessThanOrEqual(Math.abs(x) / 64),
-        );
+        .forEach((x, i) => expect(Math.abs(x - f32!.read(name, i, 1)[0]!)).toBeLessThanOrEqual(Math.abs(x) / 64));
   });
 
   it.each(Object.entries(PUBLISHED))('opens a shrunken %s as it is published: bf16, two shards', (_, config) => {
@@ -162,26 +144,24 @@ describe('checkpoint', () => {
     opened.tensors.close();
   });
 
-  it('names what is missing, of another shape, or unknown', () => {
-    const dropped = (name: string) => ({ edit: (specs: TensorSpec[]) => specs.filter((s) => s.name !== name) });
-    expect(() => openCheckpoint(folderOf(OURO, dropped('model.layers.1.mlp.up_proj.weight')))).toThrow(
+  const UNKNOWN: TensorSpec = { name: 'model.layers.0.self_attn.q_norm.weight', shape: [4], role: 'norm' };
+  it.each<[(specs: TensorSpec) => TensorSpec[], string]>([
+    [
+      (s) => (s.name === 'model.layers.1.mlp.up_proj.weight' ? [] : [s]),
       '"model.layers.1.mlp.up_proj.weight" is missing',
-    );
-    expect(() =>
-      openCheckpoint(folderOf(OURO, { edit: (specs) => specs.filter((s) => !s.name.includes('layers.1')) })),
-    ).toThrow(/and 8 more are missing/);
-    const added: TensorSpec = { name: 'model.layers.0.self_attn.q_norm.weight', shape: [4], role: 'norm' };
-    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => [...specs, added] }))).toThrow(
-      /has "model.layers.0.self_attn.q_norm.weight", which the model has not/,
-    );
-    const turned = (specs: TensorSpec[]) =>
-      specs.map((s) => (s.name.includes('0.mlp.down') ? { ...s, shape: [...s.shape].reverse() } : s));
-    expect(() => openCheckpoint(folderOf(OURO, { edit: turned }))).toThrow(
+    ],
+    [(s) => (s.name.includes('layers.1') ? [] : [s]), 'and 8 more are missing'],
+    [(s) => (s.name === 'lm_head.weight' ? [s, UNKNOWN] : [s]), `has "${UNKNOWN.name}", which the model has not`],
+    [
+      (s) => (s.name.includes('0.mlp.down') ? [{ ...s, shape: [...s.shape].reverse() }] : [s]),
       'model.layers.0.mlp.down_proj.weight has shape [24,16], where [16,24] is needed',
-    );
-    const flat = (specs: TensorSpec[]) =>
-      specs.map((s) => (s.name === 'lm_head.weight' ? { ...s, shape: [1, elementsOf(s.shape)] } : s));
-    expect(() => openCheckpoint(folderOf(OURO, { edit: flat }))).toThrow('lm_head.weight has shape [1,304]');
+    ],
+    [
+      (s) => (s.name === 'lm_head.weight' ? [{ ...s, shape: [1, elementsOf(s.shape)] }] : [s]),
+      'lm_head.weight has shape [1,304]',
+    ],
+  ])('names what is missing, of another shape, or unknown: %#', (edit, why) => {
+    expect(() => openCheckpoint(folderOf(OURO, { edit: (specs) => specs.flatMap(edit) }))).toThrow(why);
   });
 
   it('leaves out old rotary buffers and a tied head', () => {

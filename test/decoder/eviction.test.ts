@@ -9,9 +9,9 @@ import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
 import type { Site } from '../../src/decoder/reference/network.js';
 import { SEED } from '../gpu/random.js';
-import { BRANCH, decodeAll, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf } from './models.js';
+import { BRANCH, decodeAll, GEOMETRIES, learnedCodecs, modelOf, promptOf, SINGLE } from './models.js';
+import { expectSame, expectOther, decoderFor, decoded } from './account.js';
 
-const EXACT = 1e-9;
 const LENGTH = 14;
 
 const streaming = (sinkTokens: number, windowTokens: number): Eviction => ({
@@ -20,8 +20,8 @@ const streaming = (sinkTokens: number, windowTokens: number): Eviction => ({
   windowTokens,
   budgetTokens: sinkTokens + windowTokens,
 });
-const h2o = (heavyTokens: number, recentTokens: number): Eviction => ({
-  policy: 'h2o',
+const h2o = (heavyTokens: number, recentTokens: number) => ({
+  policy: 'h2o' as const,
   heavyTokens,
   recentTokens,
   budgetTokens: heavyTokens + recentTokens,
@@ -35,64 +35,18 @@ const range = (from: number, to: number): number[] =>
 type UnitOf = (site: Site, kvHead: number) => string;
 
 /**
- * H2O over a full cache: nothing is removed, tokens become invisible. One forward pass over the whole prefix a step, as
- * the mask of a step depends on the attention of all sites in the step before. Sites and heads that `unitOf` gives one
- * name lose tokens together.
- * @returns logits of every step, and how many tokens any unit ever showed
+ * H2O over a full cache: nothing is removed, tokens become invisible. One forward pass over all of a prompt shows what
+ * each token gives to those before it; then one over the whole prefix a token, as its mask depends on what all sites
+ * attended to before. Sites and heads that `unitOf` gives one name lose tokens together.
+ * @returns logits of every token, the tokens that each unit keeps of the prompt, and how many any unit ever kept
  */
 function maskedH2o(
-  model: Model,
-  tokens: readonly number[],
-  { heavyTokens, recentTokens }: { heavyTokens: number; recentTokens: number },
-  unitOf: UnitOf,
-): { logits: Float64Array[]; most: number } {
-  const { heads, kvHeads } = model.geometry;
-  const visible: Map<string, number[]>[] = [];
-  const mass = new Map<string, number[]>();
-  let most = 0;
-  const logits = tokens.map((_, n) => {
-    const now = new Map<string, number[]>();
-    for (const [name, weights] of mass) {
-      const candidates = [...(visible[n - 1]?.get(name) ?? []), n - 1];
-      const older = candidates.slice(0, -recentTokens);
-      while (older.length > heavyTokens) {
-        const lightest = older.reduce(
-          (worst, p) => ((weights[p] as number) <= (weights[worst] as number) ? p : worst),
-          older[0] as number,
-        );
-        older.splice(older.indexOf(lightest), 1);
-      }
-      now.set(name, [...older, ...candidates.slice(-recentTokens)]);
-      most = Math.max(most, older.length + Math.min(candidates.length, recentTokens));
-    }
-    visible.push(now);
-    return forward(model, tokens.slice(0, n + 1), {
-      reindexed: false,
-      visible: (position, site, kvHead) => visible[position]?.get(unitOf(site, kvHead)) ?? [],
-      observe(weights, position, site, head) {
-        if (position !== n) return;
-        const name = unitOf(site, Math.floor((head * kvHeads) / heads));
-        const sums = mass.get(name) ?? new Array<number>(tokens.length).fill(0);
-        mass.set(name, sums);
-        (now.get(name) ?? []).forEach((p, i) => (sums[p] = (sums[p] as number) + (weights[i] as number)));
-      },
-    }).at(-1) as Float64Array;
-  });
-  return { logits, most };
-}
-
-/**
- * H2O after a prompt that was taken in whole: one forward pass over all of it, which shows what each token gives to
- * those before it, then one pass a token behind a mask of what is kept, as `maskedH2o`.
- * @returns logits of every token, and the tokens that each unit keeps of the prompt
- */
-function maskedH2oPrompt(
   model: Model,
   prompt: readonly number[],
   more: readonly number[],
   { heavyTokens, recentTokens }: { heavyTokens: number; recentTokens: number },
   unitOf: UnitOf,
-): { logits: Float64Array[]; kept: Map<string, number[]> } {
+): { logits: Float64Array[]; kept: Map<string, number[]>; most: number } {
   const { heads, kvHeads } = model.geometry;
   const mass = new Map<string, Float64Array>();
   const before: Map<string, number[]>[] = [];
@@ -100,41 +54,37 @@ function maskedH2oPrompt(
     new Map(
       [...names].map((name) => {
         const older = tokens(name).slice(0, -recentTokens);
-        const weight = (p: number): number => mass.get(name)?.[p] as number;
+        const weight = (p: number): number => mass.get(name)![p]!;
         const heavy = older.filter(
           (p) => older.filter((q) => weight(q) > weight(p) || (weight(q) === weight(p) && q < p)).length < heavyTokens,
         );
         return [name, [...heavy, ...tokens(name).slice(-recentTokens)]];
       }),
     );
+  const seenBy = (position: number, name: string): number[] =>
+    position < prompt.length ? range(0, position) : (before[position - prompt.length]!.get(name) ?? []);
   /** One pass over the first `count` tokens, of which those from `from` on give mass. */
   const pass = (count: number, from: number): Float64Array[] =>
     forward(model, [...prompt, ...more].slice(0, count), {
       reindexed: false,
-      visible: (position, site, kvHead) =>
-        position < prompt.length
-          ? range(0, position)
-          : (before[position - prompt.length]?.get(unitOf(site, kvHead)) as number[]),
+      visible: (position, site, kvHead) => seenBy(position, unitOf(site, kvHead)),
       observe(weights, position, site, head) {
         if (position < from) return;
-        const kvHead = Math.floor((head * kvHeads) / heads);
-        const sums = mass.get(unitOf(site, kvHead)) ?? new Float64Array(prompt.length + more.length);
-        mass.set(unitOf(site, kvHead), sums);
-        const seen =
-          position < prompt.length
-            ? range(0, position)
-            : (before[position - prompt.length]?.get(unitOf(site, kvHead)) as number[]);
-        seen.forEach((p, i) => (sums[p] = (sums[p] as number) + (weights[i] as number)));
+        const name = unitOf(site, Math.floor((head * kvHeads) / heads));
+        const sums = mass.get(name) ?? new Float64Array(prompt.length + more.length);
+        mass.set(name, sums);
+        seenBy(position, name).forEach((p, i) => (sums[p] = sums[p]! + weights[i]!));
       },
     });
   const logits = pass(prompt.length, 0);
   before.push(keep(mass.keys(), () => range(0, prompt.length)));
   more.forEach((_, i) => {
     const at = prompt.length + i;
-    logits.push(pass(at + 1, at).at(-1) as Float64Array);
-    before.push(keep(mass.keys(), (name) => [...(before[i]?.get(name) as number[]), at]));
+    logits.push(pass(at + 1, at).at(-1)!);
+    before.push(keep(mass.keys(), (name) => [...(before[i]!.get(name) ?? []), at]));
   });
-  return { logits, kept: before[0] as Map<string, number[]> };
+  const most = Math.max(...before.flatMap((of) => [...of.values()].map(({ length }) => length)));
+  return { logits, kept: before[0]!, most };
 }
 
 describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
@@ -145,135 +95,88 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
   it('with a budget of the whole length changes nothing', () => {
     const codecs: Codec[] = [{ kind: 'full' }, { kind: 'cla', shareLayers: 2 }, ...learnedCodecs(g, 0.5)];
     for (const codec of codecs) {
-      const plain = decodeAll(decoderOf(model, { codec, seed: SEED }), tokens);
+      const plain = decoded(model, { codec }, tokens);
       for (const eviction of [streaming(2, LENGTH - 2), h2o(3, LENGTH - 3), budget(LENGTH)]) {
-        expect(distance(decodeAll(decoderOf(model, { codec, eviction, seed: SEED }), tokens), plain)).toBeLessThan(
-          EXACT,
-        );
+        expectSame(decoded(model, { codec, eviction }, tokens), plain);
       }
     }
   });
 
-  it('StreamingLLM is a mask of sinks and window, with positions inside the cache', () => {
-    for (const [sink, window] of [
-      [2, 4],
-      [0, 3],
-      [1, 1],
+  it('StreamingLLM is a mask of sinks and window, with positions inside the cache; a bare budget is a window', () => {
+    const full = { codec: { kind: 'full' } as Codec };
+    const setups = [
+      full,
+      ...identity.map((codec) => ({ codec, matrices: 'identity' as const })),
+      { codec: identity[0]!, path: 'fast' as const, matrices: 'identity' as const },
+    ];
+    for (const [eviction, sink, window] of [
+      [streaming(2, 4), 2, 4],
+      [streaming(0, 3), 0, 3],
+      [streaming(1, 1), 1, 1],
+      [budget(5), 0, 5],
     ] as const) {
       const visible = (n: number): number[] => [
         ...range(0, Math.min(sink, n)),
         ...range(Math.max(sink, n - window), n),
       ];
-      const masked = forward(model, tokens, { visible, reindexed: true });
-      for (const setup of [
-        { codec: { kind: 'full' } as Codec },
-        ...identity.map((codec) => ({ codec, matrices: 'identity' as const })),
-        { codec: identity[0] as Codec, path: 'fast' as const, matrices: 'identity' as const },
-      ]) {
-        const decoder = decoderOf(model, { ...setup, eviction: streaming(sink, window), seed: SEED });
-        expect(distance(decodeAll(decoder, tokens), masked)).toBeLessThan(EXACT);
+      const bare = eviction.policy === 'budget';
+      const masked = forward(model, tokens, { visible, reindexed: !bare });
+      for (const setup of bare ? [full] : setups) {
+        const decoder = decoderFor(model, { ...setup, eviction });
+        expectSame(decodeAll(decoder, tokens), masked);
         expect(decoder.keptPositions({ block: 'core', layer: 0, loop: 0 }, 0)).toEqual(visible(LENGTH));
       }
+      if (window === 4) expectOther(masked, forward(model, tokens, { visible, reindexed: false }));
     }
   });
 
-  it('keeping original positions instead would be another result', () => {
-    const visible = (n: number): number[] => [...range(0, Math.min(2, n)), ...range(Math.max(2, n - 4), n)];
-    const kept = forward(model, tokens, { visible, reindexed: false });
-    expect(
-      distance(
-        decodeAll(decoderOf(model, { codec: { kind: 'full' }, eviction: streaming(2, 4), seed: SEED }), tokens),
-        kept,
-      ),
-    ).toBeGreaterThan(1e-6);
-  });
-
-  it('a bare budget is a sliding window', () => {
-    const masked = forward(model, tokens, { visible: (n) => range(Math.max(0, n - 5), n), reindexed: false });
-    expect(
-      distance(
-        decodeAll(decoderOf(model, { codec: { kind: 'full' }, eviction: budget(5), seed: SEED }), tokens),
-        masked,
-      ),
-    ).toBeLessThan(EXACT);
-  });
-
   const site = ({ block, layer, loop }: Site): string => [block, layer, loop].join();
-  const cases: { name: string; codec: Codec; path?: 'fast'; unitOf: UnitOf }[] = [
-    {
-      name: 'full: each layer, loop and head alone',
-      codec: { kind: 'full' },
-      unitOf: (s, head) => `${site(s)},${head}`,
-    },
-    {
-      name: 'lla: pooled over loops',
-      codec: identity[0] as Codec,
-      unitOf: (s, head) => `${site({ ...s, loop: 0 })},${head}`,
-    },
-    {
-      name: 'lla-2d: pooled over loops and heads',
-      codec: identity[1] as Codec,
-      unitOf: (s, head) => `${site({ ...s, loop: 0 })},${s.block === 'core' ? 0 : head}`,
-    },
-    {
-      name: 'mla-head: pooled over heads',
-      codec: identity[2] as Codec,
-      unitOf: (s, head) => `${site(s)},${s.block === 'core' ? 0 : head}`,
-    },
-    {
-      name: 'lla on the fast path: full-width rows, each alone',
-      codec: identity[0] as Codec,
-      path: 'fast',
-      unitOf: (s, head) => `${site(s)},${head}`,
-    },
+  const whole = (s: Site, head: number): number => (s.block === 'core' ? 0 : head);
+  const [lla, lla2d, mla] = identity as [Codec, Codec, Codec];
+  type Pooled = [name: string, setup: { codec: Codec; path?: 'fast' }, unitOf: UnitOf];
+  const cases: Pooled[] = [
+    ['full: each layer, loop and head alone', { codec: { kind: 'full' } }, (s, head) => `${site(s)},${head}`],
+    ['lla: pooled over loops', { codec: lla }, (s, head) => `${site({ ...s, loop: 0 })},${head}`],
+    [
+      'lla-2d: pooled over loops and heads',
+      { codec: lla2d },
+      (s, head) => `${site({ ...s, loop: 0 })},${whole(s, head)}`,
+    ],
+    ['mla-head: pooled over heads', { codec: mla }, (s, head) => `${site(s)},${whole(s, head)}`],
+    [
+      'lla on the fast path: full-width rows, each alone',
+      { codec: lla, path: 'fast' },
+      (s, head) => `${site(s)},${head}`,
+    ],
   ];
-  it.each(cases)('H2O, $name, is a mask of what its mass has dropped', ({ codec, path, unitOf }) => {
-    for (const policy of [
-      { heavyTokens: 3, recentTokens: 2 },
-      { heavyTokens: 1, recentTokens: 1 },
-    ]) {
-      const { logits, most } = maskedH2o(model, tokens, policy, unitOf);
-      expect(most).toBe(policy.heavyTokens + policy.recentTokens);
-      const decoder = decoderOf(model, {
-        codec,
-        ...(path ? { path } : {}),
-        eviction: h2o(policy.heavyTokens, policy.recentTokens),
-        seed: SEED,
-        matrices: 'identity',
-      });
-      expect(distance(decodeAll(decoder, tokens), logits)).toBeLessThan(EXACT);
+  it.each(cases)('H2O, %s, is a mask of what its mass has dropped', (_, setup, unitOf) => {
+    for (const eviction of [h2o(3, 2), h2o(1, 1)]) {
+      const { logits, most } = maskedH2o(model, [], tokens, eviction, unitOf);
+      expect(most).toBe(eviction.budgetTokens);
+      expectSame(decoded(model, { ...setup, eviction, matrices: 'identity' }, tokens), logits);
     }
   });
 
   it.each(cases)(
-    'a prompt under H2O, $name, attends to itself in full, and then the heaviest and last of it stay',
-    ({ codec, path, unitOf }) => {
-      const policy = { heavyTokens: 3, recentTokens: 2 };
-      const eviction = h2o(policy.heavyTokens, policy.recentTokens);
-      const setup = { codec, ...(path ? { path } : {}), eviction, seed: SEED, matrices: 'identity' } as const;
+    'a prompt under H2O, %s, attends to itself in full, and then the heaviest and last of it stay',
+    (_, of, unitOf) => {
+      const eviction = h2o(3, 2);
+      const setup = { ...of, eviction, matrices: 'identity' } as const;
       for (const length of [4, 9]) {
         const [prompt, more] = [tokens.slice(0, length), tokens.slice(length)];
-        const { logits, kept } = maskedH2oPrompt(model, prompt, more, policy, unitOf);
-        const decoder = decoderOf(model, setup);
+        const { logits, kept } = maskedH2o(model, prompt, more, eviction, unitOf);
+        const decoder = decoderFor(model, setup);
         const whole = decoder.prefill(prompt, 'accumulated');
-        for (const block of blocksOf(g)) {
-          for (const [layer, loop, head] of range(0, block.layers * block.loops * g.kvHeads).map(
-            (i) =>
-              [
-                Math.floor(i / (block.loops * g.kvHeads)),
-                Math.floor(i / g.kvHeads) % block.loops,
-                i % g.kvHeads,
-              ] as const,
-          )) {
-            const at = { block: block.name, layer, loop };
-            expect(decoder.keptPositions(at, head)).toEqual(kept.get(unitOf(at, head)));
-          }
-        }
-        expect(distance([...whole, ...decodeAll(decoder, more)], logits)).toBeLessThan(EXACT);
+        for (const block of blocksOf(g))
+          for (const layer of range(0, block.layers))
+            for (const loop of range(0, block.loops))
+              for (const head of range(0, g.kvHeads)) {
+                const at = { block: block.name, layer, loop };
+                expect(decoder.keptPositions(at, head)).toEqual(kept.get(unitOf(at, head)));
+              }
+        expectSame([...whole, ...decodeAll(decoder, more)], logits);
         // Token by token it is the same within the budget, and another result beyond it.
-        const single = distance(decodeAll(decoderOf(model, setup), prompt), whole);
-        if (length <= eviction.budgetTokens) expect(single).toBeLessThan(EXACT);
-        else expect(single).toBeGreaterThan(1e-6);
+        (length <= eviction.budgetTokens ? expectSame : expectOther)(decoded(model, setup, prompt), whole);
       }
     },
   );
@@ -283,9 +186,9 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
     for (const codec of learnedCodecs(g, 0.5)) {
       for (const perHead of [false, true]) {
         const branch = { ...BRANCH, perHead };
-        const decoder = decoderOf(model, { codec, path: 'absorbed', branch, eviction: h2o(4, 2), seed: SEED });
+        const decoder = decoderFor(model, { codec, path: 'absorbed', branch, eviction: h2o(4, 2) });
         decodeAll(decoder, tokens);
-        const layout = layoutOf(g, codec, 'absorbed', { storage: 'f32', groupSize: 32 }, branch);
+        const layout = layoutOf(g, codec, 'absorbed', SINGLE, branch);
         expect(decoder.cachedScalars).toBe(6 * scalarsPerToken(layout));
         const together = !perHead || codec.kind !== 'lla';
         const masses = Array.from({ length: g.kvHeads }, (_, head) => decoder.massOf(site, head, LENGTH - 2));
@@ -301,34 +204,22 @@ describe.each(GEOMETRIES)('eviction, $name (seed ' + SEED + ')', (g) => {
   });
 });
 
-describe('keptPositions', () => {
-  const mass = new Map([
-    [0, 5],
-    [1, 1],
-    [2, 5],
-    [3, 0.5],
-    [4, 9],
-    [5, 0],
-  ]);
-  const all = [0, 1, 2, 3, 4, 5];
-
-  it('keeps all within the budget', () => {
-    for (const policy of [null, streaming(3, 3), h2o(4, 2), budget(6)])
-      expect(keptPositions(all, mass, policy)).toEqual(all);
-  });
-
-  it('H2O keeps the heaviest of the older and the last; the older of equals stays', () => {
-    expect(keptPositions(all, mass, h2o(1, 1))).toEqual([4, 5]);
-    expect(keptPositions(all, mass, h2o(2, 2))).toEqual([0, 2, 4, 5]);
-    expect(keptPositions(all, mass, h2o(1, 3))).toEqual([0, 3, 4, 5]);
-    expect(keptPositions(all, mass, h2o(2, 0))).toEqual([0, 4]);
-  });
-
-  it('StreamingLLM keeps sinks and window, either of which may be empty', () => {
-    expect(keptPositions(all, mass, streaming(2, 3))).toEqual([0, 1, 3, 4, 5]);
-    expect(keptPositions(all, mass, streaming(4, 0))).toEqual([0, 1, 2, 3]);
-    expect(keptPositions(all, mass, streaming(0, 2))).toEqual([4, 5]);
-  });
+const MASS = new Map([5, 1, 5, 0.5, 9, 0].map((of, position) => [position, of]));
+it.each<[string, Eviction | null, number[], Map<number, number>?]>([
+  ['all without a policy', null, [0, 1, 2, 3, 4, 5]],
+  ['all within sinks and window', streaming(3, 3), [0, 1, 2, 3, 4, 5]],
+  ['all within heavy and recent', h2o(4, 2), [0, 1, 2, 3, 4, 5]],
+  ['all within a budget', budget(6), [0, 1, 2, 3, 4, 5]],
+  ['the heaviest and the last', h2o(1, 1), [4, 5]],
+  ['in their order', h2o(2, 2), [0, 2, 4, 5]],
+  ['the older of equals', h2o(1, 3), [0, 3, 4, 5]],
+  ['no recent tokens', h2o(2, 0), [0, 4]],
+  ['tokens of no mass last, the older of them', h2o(2, 1), [0, 3, 5], new Map([[3, 1]])],
+  ['sinks and window', streaming(2, 3), [0, 1, 3, 4, 5]],
+  ['sinks alone', streaming(4, 0), [0, 1, 2, 3]],
+  ['a window alone', streaming(0, 2), [4, 5]],
+])('keptPositions: %s', (_, policy, kept, mass = MASS) => {
+  expect(keptPositions([0, 1, 2, 3, 4, 5], mass, policy)).toEqual(kept);
 });
 
 it('reads every form of a policy, and names them where it cannot', () => {
@@ -338,10 +229,4 @@ it('reads every form of a policy, and names them where it cannot', () => {
     expect(() => parseEviction('x', '--eviction')).toThrow(form);
   }
   expect(parseEviction('none', '--eviction')).toBeNull();
-});
-
-it('keeps the heaviest tokens and the last ones, in their order', () => {
-  const mass = new Map([4, 9, 7, 1, 0, 0].map((of, position) => [position, of]));
-  expect(keptPositions([0, 1, 2, 3, 4, 5], mass, h2o(3, 2))).toEqual([0, 1, 2, 4, 5]);
-  expect(keptPositions([0, 1, 2, 3, 4, 5], new Map([[3, 1]]), h2o(2, 1))).toEqual([0, 3, 5]);
 });

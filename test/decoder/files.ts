@@ -68,3 +68,19 @@ export function temporary(contents: Buffer | string, name = `${count++}.safetens
 
 /** A new temporary folder. */
 export const temporaryFolder = (): string => mkdtempSync(join(home(), 'model-'));
+
+/** A folder with a model's config.json and tensors, in as many shards as wanted. */
+export function modelFolder(config: object, tensors: Record<string, PlainTensor>, shards = 1): string {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  const weightMap: Record<string, string> = {};
+  for (let i = 0; i < shards; i++) {
+    const part = Object.entries(tensors).filter((_, n) => n % shards === i);
+    const name = shards === 1 ? 'model.safetensors' : `model-0000${i + 1}-of-0000${shards}.safetensors`;
+    for (const [tensor] of part) weightMap[tensor] = name;
+    writeFileSync(join(folder, name), safetensors(Object.fromEntries(part), { format: 'pt' }));
+  }
+  const index = { metadata: { total_size: 1 }, weight_map: weightMap };
+  if (shards > 1) writeFileSync(join(folder, 'model.safetensors.index.json'), JSON.stringify(index));
+  return folder;
+}

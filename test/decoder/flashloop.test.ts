@@ -14,9 +14,9 @@ import { run, type Projection, type Site } from '../../src/decoder/reference/net
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, decodeAll, decoderOf, distance, GEOMETRIES, modelOf, promptOf } from './models.js';
+import { BRANCH, decodeAll, decoderOf, GEOMETRIES, modelOf, promptOf, F16 } from './models.js';
+import { expectSame, expectOther } from './account.js';
 
-const F16 = { storage: 'f16', groupSize: 32 } as const;
 const [OURO, HUGINN, GROUPED] = GEOMETRIES as [Geometry, Geometry, Geometry];
 // A coda would read states that the second account puts back only when the next loop begins.
 const MODELS: readonly Geometry[] = [
@@ -45,9 +45,9 @@ describe.each(MODELS)(`$name (LLA_SIM_SEED=${SEED})`, (g) => {
     const codec = flashloop({ rows: [1, 1, 1, 1], keys: 1 });
     const exact = forward(model, tokens);
     const prompted = decoderOf(model, { codec, seed });
-    expect(distance(prompted.prefill(tokens.slice(0, 20), 'accumulated'), exact.slice(0, 20))).toBeLessThan(1e-9);
-    expect(distance(decodeAll(prompted, tokens.slice(20)), exact.slice(20))).toBeLessThan(1e-9);
-    expect(distance(decodeAll(decoderOf(model, { codec, seed }), tokens), exact)).toBeLessThan(1e-9);
+    expectSame(prompted.prefill(tokens.slice(0, 20), 'accumulated'), exact.slice(0, 20));
+    expectSame(decodeAll(prompted, tokens.slice(20)), exact.slice(20));
+    expectSame(decodeAll(decoderOf(model, { codec, seed }), tokens), exact);
   });
 
   it('with all keys reads packed rows in later loops as dense loops do', () => {
@@ -57,10 +57,10 @@ describe.each(MODELS)(`$name (LLA_SIM_SEED=${SEED})`, (g) => {
       return decodeAll(decoder, tokens.slice(20));
     };
     const dense = of({ dense: 4, rows: [1, 1, 1, 1] });
-    expect(distance(of({ rows: [1, 1, 1, 1], keys: 1 }), dense)).toBeLessThan(1e-9);
+    expectSame(of({ rows: [1, 1, 1, 1], keys: 1 }), dense);
     // Packing changes something, and so do the keys that are left out.
-    expect(distance(dense, forward(model, tokens).slice(20))).toBeGreaterThan(1e-5);
-    expect(distance(of({ rows: [1, 1, 1, 1], keys: 0.1 }), dense)).toBeGreaterThan(1e-5);
+    expectOther(dense, forward(model, tokens).slice(20), 1e-5);
+    expectOther(of({ rows: [1, 1, 1, 1], keys: 0.1 }), dense, 1e-5);
   });
 
   it.each([
@@ -71,14 +71,14 @@ describe.each(MODELS)(`$name (LLA_SIM_SEED=${SEED})`, (g) => {
     const of = { ...FLASHLOOP, ...SMALL, ...constants };
     const text = promptOf(g, prompt + steps, seed + prompt);
     const decoder = decoderOf(model, { codec: flashloop(of), seed, choice: F16 });
-    const first = decoder.prefill(text.slice(0, prompt), 'accumulated').at(-1) as Vector;
+    const first = decoder.prefill(text.slice(0, prompt), 'accumulated').at(-1)!;
     const second = new SecondAccount(model, of);
-    expect(distance([first], [second.prefill(text.slice(0, prompt))])).toBeLessThan(1e-9);
+    expectSame([first], [second.prefill(text.slice(0, prompt))]);
     text.slice(prompt).forEach((token, i) => {
       const cache = decoder.packedLoops!.bytes();
       expect(cache.length).toBe(second.plannedBytes(prompt, i));
       const logits = second.step(token, cache);
-      expect(distance([decoder.step(token)], [logits]), `step ${i}`).toBeLessThan(1e-9);
+      expectSame([decoder.step(token)], [logits], `step ${i}`);
     });
   });
 });

@@ -5,17 +5,14 @@
 import { test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { expectCaptured, KINDS } from './gpu-captures.js';
 import type { Case } from './gpu-cases.js';
-import { CHUNKED, expectChunks } from './gpu-chunks.js';
 import { ALL, BATCH_CASES, CAPTURED_CASES, CASES, label, onFewThreads, PREFILL_CASES, singles } from './gpu-list.js';
 import { expectNaN } from './gpu-nan.js';
 import { LONG_CASES, longTest, WIDE_BATCH_CASES, wideBatchTest } from './gpu-longs.js';
 import { DIVIDED_CASES, dividedTest, EVICTED_CASES, evictedTest, splitTest } from './gpu-divided.js';
-import { expectRagged } from './gpu-ragged.js';
+import { CAPTURING, CHUNKED, expectChunks, expectRagged, expectWhole } from './gpu-prompts.js';
 import { expectRounded, expectSteps } from './gpu-steps.js';
 import { BLOCK_CASES, followRounds } from './gpu-speculate.js';
-import { expectWhole } from './gpu-whole.js';
 
 const onEight = (cases: readonly Case[]): Case[] => cases.filter((of) => !onFewThreads(of)).map(singles);
 
@@ -26,7 +23,7 @@ describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const { of, chunkTokens } of CHUNKED.filter(({ of }) => !onFewThreads(of)))
     test(`chunks of ${chunkTokens}: ${label(of)}`, () => expectChunks(device, of, chunkTokens));
   for (const of of onEight(CAPTURED_CASES))
-    for (const kind of KINDS) test(`${kind}: ${label(of)}`, () => expectCaptured(device, of, kind));
+    for (const kind of CAPTURING) test(`${kind}: ${label(of)}`, () => expectWhole(device, of, kind));
 
   for (const of of LONG_CASES.filter((of) => !onFewThreads(of))) longTest(device, of);
   for (const of of WIDE_BATCH_CASES.filter((of) => !onFewThreads(of))) wideBatchTest(device, of);
@@ -39,7 +36,11 @@ describeGpu(`block-absorbed (LLA_SIM_SEED=${SEED})`, (device) => {
     });
 
   test('NaN in the weights of queries or keys reaches the logits', () =>
-    expectNaN(device, ALL.find((of) => !onFewThreads(of)) as Case, 5));
+    expectNaN(
+      device,
+      ALL.find((of) => !onFewThreads(of))!,
+      5,
+    ));
 
   test('a cache in f16', () => expectRounded(device, 'block-absorbed'));
 });

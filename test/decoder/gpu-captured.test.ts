@@ -1,27 +1,23 @@
-/** Prompts that the GPU decoder takes in by captures (gpu-captures.ts). */
+/** Prompts that the GPU decoder takes in by captures (gpu-prompts.ts). */
 import '../gpu/narrow.js';
 import { test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { errorsAfter, expectCaptured, KINDS, promptsOf } from './gpu-captures.js';
-import { expectWithin, F16, type Case } from './gpu-cases.js';
 import { ALL, CAPTURED_CASES, label, onFewThreads, singles } from './gpu-list.js';
+import { CAPTURING, expectWhole } from './gpu-prompts.js';
+import { F16 } from './models.js';
 
 describeGpu(`prefill by captures (LLA_SIM_SEED=${SEED})`, (device) => {
   for (const of of CAPTURED_CASES.filter(onFewThreads).map(singles))
-    for (const kind of KINDS) test(`${kind}: ${label(of)}`, () => expectCaptured(device, of, kind));
+    for (const kind of CAPTURING) test(`${kind}: ${label(of)}`, () => expectWhole(device, of, kind));
 
-  test('captures in 16 bits, by layer', async () => {
-    const of: Case = {
-      ...(ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla') as Case),
-      choice: F16,
-    };
-    const prompts = promptsOf(of);
-    expectWithin(Math.max(...(await errorsAfter(device, of, 'by-layer', prompts))), of, prompts);
+  test('captures in 16 bits, by layer', () => {
+    const of = ALL.find((x) => !x.eviction && x.path === 'reconstruct' && x.codec.kind === 'lla')!;
+    return expectWhole(device, { ...of, choice: F16 }, 'by-layer');
   });
 
   test('a codec without latents takes prompts in as ever, whatever it is called', async () => {
-    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop') as Case);
-    for (const kind of KINDS) await expectCaptured(device, of, kind);
+    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'final-loop')!);
+    for (const kind of CAPTURING) await expectWhole(device, of, kind);
   });
 });

@@ -10,7 +10,7 @@ import type { Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, decoderOf, modelOf, type Change, type Setup } from './models.js';
+import { BRANCH, decoderOf, modelOf, type Change, type Setup, SINGLE, F16 } from './models.js';
 
 /** Relative error of logits that a decoder of f32 arithmetic may show against float64. */
 export const TOLERANCE = 1e-3;
@@ -19,7 +19,6 @@ export const TOLERANCE = 1e-3;
  * half of all may not.
  */
 export const ROUNDED_TOLERANCE = 20 * TOLERANCE;
-export const F16 = { storage: 'f16', groupSize: 32 } as const;
 
 export interface Case extends Omit<Setup, 'seed'> {
   readonly geometry: Geometry;
@@ -75,8 +74,8 @@ export const referenceOf = (of: Case, decisions?: Decisions): ReferenceDecoder =
 export function relative(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
   let [difference, squares] = [0, 0];
   for (let i = 0; i < expected.length; i++) {
-    difference += ((actual[i] as number) - (expected[i] as number)) ** 2;
-    squares += (expected[i] as number) ** 2;
+    difference += (actual[i]! - expected[i]!) ** 2;
+    squares += expected[i]! ** 2;
   }
   return Number.isNaN(difference) ? Infinity : Math.sqrt(difference / squares);
 }
@@ -152,7 +151,7 @@ const usualOf = (of: Case): number => (isCoarse(of) ? ROUNDED_TOLERANCE : TOLERA
 /** A case whose cache has 32 bits: where a reference follows what is stored, arithmetic is all that differs. */
 export const inSingles = (of: Case): Case => ({
   ...of,
-  choice: { storage: 'f32', groupSize: 32 },
+  choice: SINGLE,
   ...(hasOwnStorage(of.codec) ? { codec: { kind: 'full' } } : {}),
 });
 

@@ -1,10 +1,10 @@
-/** Prompts that the GPU decoder takes in chunk by chunk (gpu-chunks.ts), and what only chunks can do. */
+/** Prompts that the GPU decoder takes in chunk by chunk (gpu-prompts.ts), and what only chunks can do. */
 import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { open, type Case } from './gpu-cases.js';
-import { CHUNKED, expectChunks, expectWholeAlone } from './gpu-chunks.js';
+import { open } from './gpu-cases.js';
+import { CHUNKED, expectChunks, expectWholeAlone } from './gpu-prompts.js';
 import { ALL, label, onFewThreads, singles, WHOLE_CASE } from './gpu-list.js';
 import { promptOf } from './models.js';
 
@@ -16,7 +16,7 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
     expectWholeAlone(device, WHOLE_CASE));
 
   test('only chunks go on behind other tokens', async () => {
-    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla') as Case);
+    const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla')!);
     const begun = await open(device, of);
     const prompt = promptOf(of.geometry, 3, SEED);
     try {
@@ -32,7 +32,7 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('under H2O a chunk as long as the prompt is the prompt accumulated, to the bit', async () => {
     const of = singles(
-      ALL.find((x) => x.eviction?.policy === 'h2o' && x.codec.kind === 'lla' && x.path === 'reconstruct') as Case,
+      ALL.find((x) => x.eviction?.policy === 'h2o' && x.codec.kind === 'lla' && x.path === 'reconstruct')!,
     );
     const prompt = promptOf(of.geometry, 48, SEED + 60);
     const logits: Float32Array[][] = [];

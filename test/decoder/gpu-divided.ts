@@ -1,7 +1,6 @@
 /** Caches that one binding does not hold: the batch in parts decodes as the whole one does, in as many bytes. */
 import { expect, test } from 'vitest';
 import type { Device } from '../../src/gpu/index.js';
-import type { Codec } from '../../src/codecs/codec.js';
 import { memoryModel } from '../../src/cost/memory.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { asData } from '../contract/geometries.js';
@@ -16,63 +15,43 @@ import { compareBytes, holds } from '../../src/validate/memory/memory.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { label } from './gpu-list.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
+import { label, learned, ofLla, plain } from './gpu-list.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE } from './models.js';
 
 /** An even vocabulary: the memory model does not count what an odd one is padded by. */
-const named = (name: string): Geometry => ({ ...(GEOMETRIES.find((g) => g.name === name) as Geometry), vocab: 24 });
+const named = (name: string): Geometry => ({ ...GEOMETRIES.find((g) => g.name === name)!, vocab: 24 });
 export const GROUPED = named('grouped pre-norm');
-const [LLA, LLA_2D] = learnedCodecs(GROUPED, 0.5) as [Codec, Codec];
-const SINGLE = { storage: 'f32', groupSize: 32 } as const;
+const HUGINN = named('huginn-like');
+const LLA = learnedCodecs(GROUPED, 0.5)[0]!;
+const perHead = { choice: SINGLE, branch: { ...BRANCH, perHead: true } };
+const single = { choice: SINGLE };
 export const CASES: Case[] = [
-  { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
-  { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
-  { geometry: GROUPED, codec: LLA, path: 'reconstruct', choice: SINGLE },
-  { geometry: GROUPED, codec: LLA, path: 'reconstruct', materialised: true },
-  { geometry: GROUPED, codec: LLA, path: 'block-absorbed', choice: SINGLE },
-  { geometry: GROUPED, codec: LLA_2D, path: 'absorbed', choice: SINGLE, branch: { ...BRANCH, perHead: true } },
-  { geometry: GROUPED, codec: LLA, path: 'fast', choice: SINGLE },
-  { geometry: GROUPED, codec: { ...LLA, kind: 'lla-window', windowTokens: 7 }, path: 'reconstruct', choice: SINGLE },
-  {
-    geometry: named('huginn-like'),
-    codec: learnedCodecs(named('huginn-like'), 0.5)[0] as Codec,
-    path: 'reconstruct',
-    choice: SINGLE,
-  },
+  ...plain({ kind: 'full' }, [GROUPED], single),
+  ...plain({ kind: 'kv-quant', bits: 8 }, [GROUPED]),
+  ...ofLla([
+    ...learned(GROUPED, ['reconstruct', 'block-absorbed', 'fast'], single),
+    ...learned(GROUPED, ['reconstruct'], { materialised: true }),
+    ...learned(HUGINN, ['reconstruct'], single),
+  ]),
+  ...learned(GROUPED, ['absorbed'], perHead).filter(({ codec }) => codec.kind === 'lla-2d'),
+  { geometry: GROUPED, codec: { ...LLA, kind: 'lla-window', windowTokens: 7 }, path: 'reconstruct', ...single },
 ];
 /**
  * Every layout that rows are evicted from: one row set a head, or one that heads, layers or loops share; several
  * blocks.
  */
-const evicted = (eviction: Eviction): Case[] => {
-  const huginn = named('huginn-like');
-  const cases: Case[] = [
-    { geometry: GROUPED, codec: { kind: 'full' }, choice: SINGLE },
-    { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 } },
-    { geometry: GROUPED, codec: { kind: 'cla', shareLayers: 2 }, choice: SINGLE },
-    { geometry: GROUPED, codec: { kind: 'final-loop' }, choice: SINGLE },
-    ...learnedCodecs(GROUPED, 0.5).flatMap((codec): Case[] => [
-      { geometry: GROUPED, codec, path: 'reconstruct', choice: SINGLE },
-      { geometry: GROUPED, codec, path: 'reconstruct', materialised: true },
-      { geometry: GROUPED, codec, path: 'block-absorbed', choice: SINGLE },
-      {
-        geometry: GROUPED,
-        codec,
-        path: 'absorbed',
-        choice: SINGLE,
-        branch: { ...BRANCH, perHead: codec.kind === 'lla' },
-      },
-      { geometry: GROUPED, codec, path: 'fast', choice: SINGLE },
-    ]),
-    ...(['reconstruct', 'absorbed'] as const).map((path): Case => ({
-      geometry: huginn,
-      codec: learnedCodecs(huginn, 0.5)[0] as Codec,
-      path,
-      choice: SINGLE,
-    })),
-  ];
-  return cases.map((of) => ({ ...of, eviction }));
-};
+const evicted = (eviction: Eviction): Case[] =>
+  [
+    ...plain({ kind: 'full' }, [GROUPED], single),
+    ...plain({ kind: 'kv-quant', bits: 8 }, [GROUPED]),
+    ...plain({ kind: 'cla', shareLayers: 2 }, [GROUPED], single),
+    ...plain({ kind: 'final-loop' }, [GROUPED], single),
+    ...learned(GROUPED, ['reconstruct', 'block-absorbed', 'fast'], single),
+    ...learned(GROUPED, ['reconstruct'], { materialised: true }),
+    ...ofLla(learned(GROUPED, ['absorbed'], perHead)),
+    ...learned(GROUPED, ['absorbed'], { ...single, branch: BRANCH }).filter(({ codec }) => codec.kind !== 'lla'),
+    ...ofLla(learned(HUGINN, ['reconstruct', 'absorbed'], single)),
+  ].map((of) => ({ ...of, eviction }));
 const EVICTIONS: Eviction[] = [
   { policy: 'streaming', sinkTokens: 4, windowTokens: 9, budgetTokens: 13 },
   { policy: 'h2o', heavyTokens: 5, recentTokens: 7, budgetTokens: 12 },
@@ -89,8 +68,7 @@ const MOST_TOKENS = 18;
 /** Sequences that evict for as many steps at most. */
 const EVICTED_CONTEXT = CONTEXT - 10;
 
-export const core = (of: Case) =>
-  blocksOf(of.geometry).find((b) => b.name === 'core') as ReturnType<typeof blocksOf>[number];
+export const core = (of: Case) => blocksOf(of.geometry).find((b) => b.name === 'core')!;
 
 /** Bytes of every kind as the memory model has them. */
 function expectPredicted(decoder: GpuDecoder, of: Case, batch: number, contextTokens: number): void {
@@ -118,6 +96,31 @@ async function expectEqual(
   }
 }
 
+/** Opens a batch whole and in parts, and closes both. */
+async function bothWays(
+  device: Device,
+  whole: Case,
+  divided: Case,
+  options: { batch: number; contextTokens: number },
+  body: (one: GpuDecoder, parts: GpuDecoder) => Promise<void>,
+): Promise<void> {
+  const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
+  try {
+    await body(one, parts);
+  } finally {
+    one.close();
+    parts.close();
+  }
+}
+/** Token by token and in whole, each from nothing. */
+async function expectAllEqual(one: GpuDecoder, parts: GpuDecoder, whole: Case, prompts: number[][]): Promise<void> {
+  for (const method of ['by-token', 'accumulated'] as const) {
+    await expectEqual(one, parts, whole, prompts, method);
+    one.reset();
+    parts.reset();
+  }
+}
+
 const ALL_EVICTED = EVICTIONS.flatMap(evicted);
 /** Cases of this run, others by another seed. */
 export const DIVIDED_CASES = everyNth(CASES, CASES.length);
@@ -137,26 +140,18 @@ export function dividedTest(device: Device, whole: Case): void {
       promptOf(whole.geometry, random.whole(1, MOST_TOKENS), SEED + i),
     );
     const options = { batch: BATCH, contextTokens: CONTEXT };
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
+    await bothWays(device, whole, divided, options, async (one, parts) => {
       expectPredicted(parts, divided, BATCH, CONTEXT);
-      for (const method of ['by-token', 'accumulated'] as const) {
-        await expectEqual(one, parts, whole, prompts, method);
-        one.reset();
-        parts.reset();
-      }
+      await expectAllEqual(one, parts, whole, prompts);
       await parts.fillCache(CONTEXT - 1);
       await parts.step(new Array<number>(BATCH).fill(1));
-    } finally {
-      one.close();
-      parts.close();
-    }
+    });
   });
 }
 
 export function evictedTest(device: Device, whole: Case): void {
   test(`in parts: ${label(whole)}`, async () => {
-    const { capacity } = slotsOf(whole.eviction as Eviction, EVICTED_CONTEXT, 32);
+    const { capacity } = slotsOf(whole.eviction!, EVICTED_CONTEXT, 32);
     const blocks = blocksOf(whole.geometry);
     const random = randomOf(SEED);
     // The first is as long as can be: it has evicted for many steps.
@@ -166,7 +161,7 @@ export function evictedTest(device: Device, whole: Case): void {
     const options = { batch: EVICTED_BATCH, contextTokens: EVICTED_CONTEXT };
     const one = await open(device, whole, options);
     // Room for 16 sequences, and for the queries of all, which are not divided and more than such small caches.
-    const queries = one.allocations.find((a) => a.label === 'queries')?.bytes as number;
+    const queries = one.allocations.find((a) => a.label === 'queries')!.bytes!;
     const divided = {
       ...whole,
       bindingBytes: Math.max(
@@ -216,7 +211,7 @@ export function splitTest(device: Device): void {
       targetWorkgroups: 17,
     };
     const options = { batch: 11, contextTokens: 320 };
-    const { capacity } = slotsOf(whole.eviction as Eviction, options.contextTokens, 32);
+    const { capacity } = slotsOf(whole.eviction!, options.contextTokens, 32);
     const divided = { ...whole, bindingBytes: 8 * sequenceBytes(configurationOf(whole), core(whole), capacity) };
     expect(cacheParts(configurationOf(divided), core(whole), options.batch, capacity)).toEqual([
       { size: 8, repeat: 1 },
@@ -226,42 +221,30 @@ export function splitTest(device: Device): void {
       // One of each part is longer than the ring.
       promptOf(whole.geometry, i % 8 === 0 ? 310 : 7 * i, SEED + i),
     );
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
+    await bothWays(device, whole, divided, options, async (one, parts) => {
       await expectEqual(one, parts, whole, prompts, 'accumulated');
       const splits = (decoder: GpuDecoder) =>
         new Set(
           decoder.operations.filter(({ op }) => op.kernel === 'attend_block_absorbed').map(({ op }) => op.shape.splits),
         );
       expect([splits(one), splits(parts)]).toEqual([new Set([1]), new Set([2])]);
-    } finally {
-      one.close();
-      parts.close();
-    }
+    });
   });
 }
 
 export function vocabularyTest(device: Device): void {
   test('an embedding beyond a binding is divided by columns, as the output head is', async () => {
     const geometry = { ...GROUPED, vocab: 1000 };
-    const whole: Case = { ...(CASES[0] as Case), geometry };
+    const whole: Case = { ...CASES[0]!, geometry };
     const divided = { ...whole, bindingBytes: 0.4 * 2 * geometry.hidden * geometry.vocab };
     const prompts = [1, 2].map((i) => promptOf(geometry, 5 * i, SEED + i));
     const options = { batch: prompts.length, contextTokens: CONTEXT };
-    const [one, parts] = [await open(device, whole, options), await open(device, divided, options)];
-    try {
+    await bothWays(device, whole, divided, options, async (one, parts) => {
       expectPredicted(parts, divided, prompts.length, CONTEXT);
-      for (const method of ['by-token', 'accumulated'] as const) {
-        await expectEqual(one, parts, whole, prompts, method);
-        one.reset();
-        parts.reset();
-      }
+      await expectAllEqual(one, parts, whole, prompts);
       const embeddings = parts.operations.filter(({ op }) => op.label === 'embedding');
       expect(embeddings.length).toBe(3);
-      expect(embeddings.reduce((sum, { op }) => sum + (op.shape.width as number), 0)).toBe(geometry.hidden);
-    } finally {
-      one.close();
-      parts.close();
-    }
+      expect(embeddings.reduce((sum, { op }) => sum + op.shape.width!, 0)).toBe(geometry.hidden);
+    });
   });
 }

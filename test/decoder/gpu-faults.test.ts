@@ -13,7 +13,6 @@ import { SEED } from '../gpu/random.js';
 import {
   configurationOf,
   expectWithin,
-  F16,
   inSingles,
   open,
   referenceOf,
@@ -23,13 +22,11 @@ import {
 } from './gpu-cases.js';
 import { broken, expectNaN } from './gpu-nan.js';
 import { errorsOf } from './gpu-steps.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf } from './models.js';
-import type { Codec } from '../../src/codecs/codec.js';
-import type { Geometry } from '../../src/geometry/geometry.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE, F16 } from './models.js';
 
-const OURO = GEOMETRIES[0] as Geometry;
+const OURO = GEOMETRIES[0]!;
 const FULL: Case = { geometry: OURO, codec: { kind: 'full' } };
-const LLA: Case = { geometry: OURO, codec: learnedCodecs(OURO, 0.5)[0] as Codec, path: 'reconstruct' };
+const LLA: Case = { geometry: OURO, codec: learnedCodecs(OURO, 0.5)[0]!, path: 'reconstruct' };
 
 /** A device that counts what is allocated and not freed, and refuses the buffer of that number. */
 function counting(device: Device, refused = Infinity): { device: Device; made: () => number; alive: () => number } {
@@ -161,7 +158,7 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const model = fabricate(modelTensors(OURO), options);
     const own = fabricate(codecTensors(OURO, codec, path, BRANCH), options);
     for (const storage of ['f16', 'f32'] as const) {
-      const of: Case = { ...LLA, choice: { storage: 'f32', groupSize: 32 } };
+      const of: Case = { ...LLA, choice: SINGLE };
       const errors = await errorsOf(device, of, 6, { weights: { storage, seed: SEED + 1, model, codec: own } });
       expectWithin(Math.max(...errors), of, [promptOf(OURO, 6, SEED + 1)]);
     }
@@ -208,10 +205,10 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       await expect(decoder.fillCache(101)).rejects.toThrow('at most 100');
       decoder.reset();
       const [token] = promptOf(OURO, 1, SEED);
-      await decoder.step([token as number, token as number]);
-      expect(
-        relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token as number)),
-      ).toBeLessThan(TOLERANCE);
+      await decoder.step([token!, token!]);
+      expect(relative((await decoder.logits()).subarray(0, OURO.vocab), referenceOf(of).step(token!))).toBeLessThan(
+        TOLERANCE,
+      );
       decoder.close();
     }
   });

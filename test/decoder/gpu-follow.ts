@@ -40,7 +40,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
   const rowsOf = (tensor: CacheTensor, { layer, loop }: Site): CachedRows => {
     const { layers, loops } = blocks.get(tensor.block) as { layers: number; loops: number };
     const [i, t] = [Math.floor((layer * tensor.layers) / layers), loopSlot(tensor, loop, loops)];
-    return cached.get(tensor)?.[i * tensor.loops + t] as CachedRows;
+    return cached.get(tensor)![i * tensor.loops + t]!;
   };
   const headOf = ({ heads }: CacheTensor, kvHead: number): number => Math.floor((kvHead * heads) / geometry.kvHeads);
   let atMost: number | undefined;
@@ -48,7 +48,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
   const decisionsOf = (sequence: number): Decisions => ({
     keeps: (chosen, unit, { site, kvHead }) => {
       if (of.eviction?.policy !== 'h2o' || chosen.length < of.eviction.budgetTokens) return chosen;
-      const tensor = layout.find(({ block }) => block === site.block) as CacheTensor;
+      const tensor = layout.find(({ block }) => block === site.block)!;
       const own = rowsOf(tensor, site).positions(sequence, headOf(tensor, kvHead));
       const message = `kept in ${site.block} ${site.layer}.${site.loop}, head ${kvHead}, sequence ${sequence}`;
       expect(own.slice(-of.eviction.recentTokens), message).toEqual(chosen.slice(-of.eviction.recentTokens));
@@ -56,7 +56,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
       return own;
     },
     stores: (rounded, exact, { role, site, kvHead, position }) => {
-      const tensor = tensorOfLoop(layout, site.block, role, site.loop) as CacheTensor;
+      const tensor = tensorOfLoop(layout, site.block, role, site.loop)!;
       if (tensor.storage === 'f32') return rounded;
       // Rows of tokens that are not kept are not there.
       const own = rowsOf(tensor, site).row(sequence, headOf(tensor, kvHead), position) ?? rounded;
@@ -97,7 +97,7 @@ export function followersOf(decoder: GpuDecoder, of: Case, prompts: readonly (re
         const piece = part.slice(from, from + tokens);
         await decoder.extend(i, piece, from + tokens === part.length);
         await follow();
-        expected[i] = (references[i] as ReferenceDecoder).prefill(piece, 'chunked', chunkTokens).at(-1) as Vector;
+        expected[i] = references[i]!.prefill(piece, 'chunked', chunkTokens).at(-1)!;
       }
     return expected;
   };
@@ -144,7 +144,7 @@ function expectCoded(own: Vector, rounded: Vector, exact: Vector, width: number,
  */
 function expectRounding(own: Vector, rounded: Vector, exact: Vector, limit: () => number, message: string): void {
   const size = Math.max(...exact.map(Math.abs));
-  const excess = exact.map((x, i) => Math.abs((own[i] as number) - x) - Math.abs((rounded[i] as number) - x));
+  const excess = exact.map((x, i) => Math.abs(own[i]! - x) - Math.abs(rounded[i]! - x));
   const worst = Math.max(...excess) / size;
   if (!(worst < TOLERANCE)) expect(worst, message).toBeLessThan(limit());
 }

@@ -1,5 +1,5 @@
 /** What the GPU decoder is compared on: codecs, paths, evictions and geometries. */
-import { type Codec, type FlashloopConstants, RESIDUAL_FORMS } from '../../src/codecs/codec.js';
+import { type Codec, type FlashloopConstants, type Path, RESIDUAL_FORMS } from '../../src/codecs/codec.js';
 import { FLASHLOOP } from '../../src/codecs/flashloop.js';
 import { pathSpec } from '../../src/codecs/paths.js';
 import {
@@ -16,9 +16,9 @@ import type { Case } from './gpu-cases.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
-import { BRANCH, GEOMETRIES, learnedCodecs } from './models.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, SINGLE } from './models.js';
 
-const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name) as Geometry;
+const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name)!;
 const OURO = named('ouro-like');
 const GROUPED = named('grouped pre-norm');
 const HUGINN = named('huginn-like');
@@ -35,7 +35,7 @@ const MANY_LOOPS: Geometry = {
 const ONE_LOOP: Geometry = { ...GROUPED, name: 'one loop', loops: 1, normAfterEachLoop: false };
 
 /** A bare budget is a ring alone, which the other policies have as well: it is tried on few. */
-const BUDGET: Eviction = { policy: 'budget', budgetTokens: 17 };
+const BUDGET = { eviction: { policy: 'budget', budgetTokens: 17 } } as const;
 export const EVICTIONS: Eviction[] = [
   { policy: 'streaming', sinkTokens: 3, windowTokens: 20, budgetTokens: 23 },
   { policy: 'h2o', heavyTokens: 7, recentTokens: 12, budgetTokens: 19 },
@@ -56,14 +56,18 @@ export const label = ({ geometry, codec, path, materialised, branch, eviction }:
     .filter((part) => part !== '')
     .join(', ');
 
-const absorbed = (geometry: Geometry): Case[] =>
-  learnedCodecs(geometry, 0.5).flatMap((codec) =>
-    [false, true].map((perHead): Case => ({ geometry, codec, path: 'absorbed', branch: { ...BRANCH, perHead } })),
-  );
+export const plain = (codec: Codec, geometries: readonly Geometry[], more: Partial<Case> = {}): Case[] =>
+  geometries.map((geometry) => ({ geometry, codec, ...more }));
+/** Learned codecs on each of the paths. */
+export const learned = (geometry: Geometry, paths: readonly Path[], more: Partial<Case> = {}): Case[] =>
+  paths.flatMap((path) => learnedCodecs(geometry, 0.5).map((codec): Case => ({ geometry, codec, path, ...more })));
+export const ofLla = (cases: readonly Case[]): Case[] => cases.filter(({ codec }) => codec.kind === 'lla');
+const absorbed = (geometry: Geometry, more: Partial<Case> = {}): Case[] =>
+  [false, true].flatMap((perHead) => learned(geometry, ['absorbed'], { branch: { ...BRANCH, perHead }, ...more }));
 
 /** Fewer exact tokens than a tile has, so that slots of the ring are empty. */
 export const windowed = (geometry: Geometry): Codec => ({
-  ...(learnedCodecs(geometry, 0.5)[0] as Codec),
+  ...learnedCodecs(geometry, 0.5)[0]!,
   kind: 'lla-window',
   windowTokens: 20,
 });
@@ -99,81 +103,36 @@ const PACKED: Case[] = [
 ];
 
 export const ALL: Case[] = [
-  ...[OURO, GROUPED, ONE_LOOP].map((geometry) => ({ geometry, codec: { kind: 'full' } as const })),
-  ...([8, 4, 3, 2] as const).map((bits) => ({ geometry: GROUPED, codec: { kind: 'kv-quant', bits } as const })),
-  { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 } },
-  ...[WIDE, MANY_LOOPS].flatMap((geometry) =>
-    RESIDUAL_FORMS.map((residual): Case => ({ geometry, codec: { kind: 'residual-quant', residual } })),
-  ),
+  ...plain({ kind: 'full' }, [OURO, GROUPED, ONE_LOOP]),
+  ...([8, 4, 3, 2] as const).flatMap((bits) => plain({ kind: 'kv-quant', bits }, [GROUPED])),
+  ...plain({ kind: 'cla', shareLayers: 2 }, [OURO]),
+  ...RESIDUAL_FORMS.flatMap((residual) => plain({ kind: 'residual-quant', residual }, [WIDE, MANY_LOOPS])),
   ...PACKED,
-  ...[OURO, HUGINN].flatMap((geometry) => SHARED_LOOPS.map((codec): Case => ({ geometry, codec }))),
-  ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const })),
-  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'fast' as const })),
-  ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'reconstruct' as const })),
-  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({ geometry: GROUPED, codec, path: 'reconstruct' as const })),
-  ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
-    geometry: GROUPED,
-    codec,
-    path: 'reconstruct' as const,
-    materialised: true,
-  })),
-  ...[OURO, GROUPED].flatMap((geometry) =>
-    learnedCodecs(geometry, 0.5).map((codec) => ({ geometry, codec, path: 'block-absorbed' as const })),
-  ),
-  ...[OURO, GROUPED, HUGINN].flatMap((geometry) =>
-    (['reconstruct', 'block-absorbed'] as const).map((path): Case => ({ geometry, codec: windowed(geometry), path })),
-  ),
-  ...[OURO, GROUPED, HUGINN].flatMap((geometry) =>
-    [0, 20].map((tokens): Case => ({ geometry, codec: hybrid(geometry, tokens), path: 'rotated' })),
-  ),
-  ...absorbed(OURO),
-  ...[HUGINN, ORDINARY].flatMap((geometry): Case[] => [
-    { geometry, codec: { kind: 'full' } },
-    ...learnedCodecs(geometry, 0.5).flatMap((codec) =>
-      (['reconstruct', 'block-absorbed', 'absorbed', 'fast'] as const).map((path): Case => ({ geometry, codec, path })),
-    ),
+  ...SHARED_LOOPS.flatMap((codec) => plain(codec, [OURO, HUGINN])),
+  ...[OURO, GROUPED].flatMap((geometry) => learned(geometry, ['fast', 'reconstruct', 'block-absorbed'])),
+  ...learned(GROUPED, ['reconstruct'], { materialised: true }),
+  ...[OURO, GROUPED, HUGINN].flatMap((geometry): Case[] => [
+    { geometry, codec: windowed(geometry), path: 'reconstruct' },
+    { geometry, codec: windowed(geometry), path: 'block-absorbed' },
+    { geometry, codec: hybrid(geometry, 0), path: 'rotated' },
+    { geometry, codec: hybrid(geometry, 20), path: 'rotated' },
   ]),
-  { geometry: HUGINN, codec: { kind: 'kv-quant', bits: 8 } },
-  ...absorbed(GROUPED),
-  { geometry: OURO, codec: { kind: 'full' }, eviction: BUDGET },
-  ...(['reconstruct', 'block-absorbed', 'absorbed'] as const).map((path) => ({
-    geometry: GROUPED,
-    codec: learnedCodecs(GROUPED, 0.5)[0] as Codec,
-    path,
-    eviction: BUDGET,
-  })),
+  ...plain({ kind: 'full' }, [HUGINN, ORDINARY]),
+  ...[HUGINN, ORDINARY].flatMap((g) => learned(g, ['reconstruct', 'block-absorbed', 'absorbed', 'fast'])),
+  ...plain({ kind: 'kv-quant', bits: 8 }, [HUGINN]),
+  ...[OURO, GROUPED].flatMap((geometry) => absorbed(geometry)),
+  ...plain({ kind: 'full' }, [OURO], BUDGET),
+  ...ofLla(learned(GROUPED, ['reconstruct', 'block-absorbed', 'absorbed'], BUDGET)),
   ...EVICTIONS.flatMap((eviction): Case[] => [
-    ...[OURO, GROUPED].map((geometry) => ({ geometry, codec: { kind: 'full' } as const, eviction })),
-    { geometry: OURO, codec: { kind: 'cla', shareLayers: 2 }, eviction },
-    ...SHARED_LOOPS.map((codec) => ({ geometry: OURO, codec, eviction })),
-    { geometry: GROUPED, codec: { kind: 'kv-quant', bits: 8 }, eviction },
-    ...learnedCodecs(OURO, 0.5).map((codec) => ({ geometry: OURO, codec, path: 'fast' as const, eviction })),
-    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
-      geometry: GROUPED,
-      codec,
-      path: 'reconstruct' as const,
-      eviction,
-    })),
-    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
-      geometry: GROUPED,
-      codec,
-      path: 'reconstruct' as const,
-      materialised: true,
-      eviction,
-    })),
-    ...learnedCodecs(GROUPED, 0.5).map((codec) => ({
-      geometry: GROUPED,
-      codec,
-      path: 'block-absorbed' as const,
-      eviction,
-    })),
-    ...absorbed(GROUPED).map((of) => ({ ...of, eviction })),
-    ...(['reconstruct', 'absorbed'] as const).map((path) => ({
-      geometry: HUGINN,
-      codec: learnedCodecs(HUGINN, 0.5)[0] as Codec,
-      path,
-      eviction,
-    })),
+    ...plain({ kind: 'full' }, [OURO, GROUPED], { eviction }),
+    ...plain({ kind: 'cla', shareLayers: 2 }, [OURO], { eviction }),
+    ...SHARED_LOOPS.flatMap((codec) => plain(codec, [OURO], { eviction })),
+    ...plain({ kind: 'kv-quant', bits: 8 }, [GROUPED], { eviction }),
+    ...learned(OURO, ['fast'], { eviction }),
+    ...learned(GROUPED, ['reconstruct', 'block-absorbed'], { eviction }),
+    ...learned(GROUPED, ['reconstruct'], { materialised: true, eviction }),
+    ...absorbed(GROUPED, { eviction }),
+    ...ofLla(learned(HUGINN, ['reconstruct', 'absorbed'], { eviction })),
   ]),
 ];
 
@@ -184,8 +143,7 @@ export const onFewThreads = ({ path }: Case): boolean => path === undefined || !
  * The same with a cache in f32: then nothing is rounded to where two neighbours are as near, and f32 arithmetic is all
  * that differs.
  */
-export const singles = (of: Case): Case =>
-  !hasOwnStorage(of.codec) ? { ...of, choice: { storage: 'f32', groupSize: 32 } } : of;
+export const singles = (of: Case): Case => (!hasOwnStorage(of.codec) ? { ...of, choice: SINGLE } : of);
 
 /** One geometry of every layout: what sequences of a batch could confuse does not depend on the number of loops. */
 const BATCHED: Case[] = ALL.filter(
@@ -235,7 +193,7 @@ export const CHUNKED_CASES = everyNth(
   3,
 );
 /** A case whose prompts are taken in whole. */
-export const WHOLE_CASE = ALL.find(({ codec }) => takesWhole(codec)) as Case;
+export const WHOLE_CASE = ALL.find(({ codec }) => takesWhole(codec))!;
 /** Those whose latents can be encoded from captures. */
 export const CAPTURED_CASES = everyNth(
   sampled(

@@ -3,17 +3,16 @@
  * reference.
  */
 import { test } from 'vitest';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-follow.js';
+import { beside } from './gpu-beside.js';
 import { label } from './gpu-list.js';
-import { GEOMETRIES, promptOf } from './models.js';
+import { GEOMETRIES, promptOf, SINGLE } from './models.js';
 
-const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm') as Geometry;
+const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm')!;
 export const WIDE: Geometry = {
   ...base,
   name: 'wider',
@@ -28,33 +27,28 @@ export const WIDE: Geometry = {
   maxPositions: 4096,
 };
 export const LLA = { kind: 'lla', rankK: 27, rankV: 45 } as const;
-export const SINGLE = { storage: 'f32', groupSize: 32 } as const;
 const TOKENS = 272;
 /** So many of them are taken in at once: steps go on from there beyond 256 tokens, where another plan begins. */
 const TAKEN_IN = 250;
 /** Where H2O evicts, all of fewer tokens are decoded one by one. */
 const WEIGHED = 190;
 
+const LLA_CASE = { codec: LLA, path: 'block-absorbed' } as const;
 const CASES: Case[] = [
-  { geometry: WIDE, codec: { kind: 'full' }, choice: SINGLE },
-  { geometry: WIDE, codec: LLA, path: 'reconstruct', choice: SINGLE },
-  { geometry: WIDE, codec: LLA, path: 'block-absorbed', choice: SINGLE },
-  { geometry: WIDE, codec: LLA, path: 'absorbed', choice: SINGLE, branch: { width: 16, perHead: false } },
+  { codec: { kind: 'full' } as const },
+  { codec: LLA, path: 'reconstruct' as const },
+  LLA_CASE,
+  { codec: LLA, path: 'absorbed' as const, branch: { width: 16, perHead: false } },
   {
-    geometry: WIDE,
     codec: LLA,
-    path: 'reconstruct',
-    choice: SINGLE,
-    eviction: { policy: 'h2o', heavyTokens: 130, recentTokens: 24, budgetTokens: 154 },
+    path: 'reconstruct' as const,
+    eviction: { policy: 'h2o', heavyTokens: 130, recentTokens: 24, budgetTokens: 154 } as const,
   },
   {
-    geometry: WIDE,
-    codec: LLA,
-    path: 'block-absorbed',
-    choice: SINGLE,
-    eviction: { policy: 'streaming', sinkTokens: 5, windowTokens: 262, budgetTokens: 267 },
+    ...LLA_CASE,
+    eviction: { policy: 'streaming', sinkTokens: 5, windowTokens: 262, budgetTokens: 267 } as const,
   },
-];
+].map((of) => ({ geometry: WIDE, choice: SINGLE, ...of }));
 
 /** Cases of this run, others by another seed. */
 export const LONG_CASES = everyNth(CASES, 3);
@@ -68,26 +62,20 @@ export function longTest(device: Device, of: Case): void {
   const [total, takenIn] = spanOf(of);
   test(`${label(of)}: ${total} tokens`, async () => {
     const tokens = promptOf(WIDE, total, SEED + 3);
-    const decoder = await open(device, { ...of, targetWorkgroups: 64 }, { contextTokens: total });
-    const { references, follow } = followersOf(decoder, of, [tokens]);
-    const reference = references[0] as ReferenceDecoder;
-    try {
+    const own = { ...of, targetWorkgroups: 64 };
+    await beside(device, own, [tokens], { contextTokens: total }, async ({ decoder, step, errorOf, prefilled }) => {
       let worst = 0;
+      const prompt = tokens.slice(0, takenIn);
       if (takenIn > 0) {
-        const expected = reference.prefill(tokens.slice(0, takenIn), 'accumulated').at(-1) as Float64Array;
-        await decoder.prefill([tokens.slice(0, takenIn)], 'accumulated');
-        worst = relative(await decoder.logits(), expected);
+        await decoder.prefill([prompt], 'accumulated');
+        worst = await errorOf(await prefilled([prompt], 'accumulated'));
       }
       for (let i = takenIn; i < total; i++) {
-        await decoder.step([tokens[i] as number]);
-        await follow();
-        const expected = reference.step(tokens[i] as number);
-        if (i % 32 === 0 || i > total - 8) worst = Math.max(worst, relative(await decoder.logits(), expected));
+        const expected = await step([tokens[i]!]);
+        if (i % 32 === 0 || i > total - 8) worst = Math.max(worst, await errorOf(expected));
       }
       expectWithin(worst, of, [tokens]);
-    } finally {
-      decoder.close();
-    }
+    });
   });
 }
 

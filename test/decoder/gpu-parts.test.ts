@@ -26,7 +26,7 @@ describeGpu(`caches in parts (LLA_SIM_SEED=${SEED})`, (device) => {
   vocabularyTest(device);
 
   test('what no part holds is refused, with the limit', async () => {
-    const of = CASES[0] as Case;
+    const of = CASES[0]!;
     const bytes = sequenceBytes(configurationOf(of), core(of), CONTEXT);
     const opened = (bindingBytes: number, more: Partial<Case> = {}) =>
       open(device, { ...of, ...more, bindingBytes }, { batch: BATCH, contextTokens: CONTEXT });

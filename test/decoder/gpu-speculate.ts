@@ -34,7 +34,7 @@ const [PROMPT, ROUNDS] = [24, 12];
 const casesOf = (geometry: Geometry): Case[] => {
   const learned = learnedCodecs(geometry, 0.5);
   const [lla, , mla] = learned as [Codec, Codec, Codec];
-  const even = { ...mla, rankK: 2 * Math.ceil((mla.rankK as number) / 2) };
+  const even = { ...mla, rankK: 2 * Math.ceil(mla.rankK! / 2) };
   // A ring of one tile holds them, but not the rows of a round as well.
   const windowed: Codec = { ...lla, kind: 'lla-window', windowTokens: random.whole(33 - DRAFT_TOKENS, 32) };
   const hla: Codec = {
@@ -74,7 +74,7 @@ export const BLOCK_CASES = everyNth(
 function expectGreedy(token: number, logits: Vector, limit: number, message: string): void {
   const best = Math.max(...logits);
   const size = Math.sqrt(logits.reduce((sum, x) => sum + x * x, 0));
-  expect((best - (logits[token] as number)) / size, message).toBeLessThanOrEqual(limit);
+  expect((best - logits[token]!) / size, message).toBeLessThanOrEqual(limit);
 }
 
 /** Rounds of a batch, each followed by the references. @param fault changes the decoder's lengths after a round */
@@ -96,27 +96,27 @@ export async function followRounds(
     await read();
     references.forEach((reference, i) => {
       let logits: Vector | undefined;
-      for (const token of prompts[i] as number[]) logits = reference.step(token);
-      expectGreedy(tokens[i] as number, logits as Vector, limit, 'after the prompt');
+      for (const token of prompts[i]!) logits = reference.step(token);
+      expectGreedy(tokens[i]!, logits!, limit, 'after the prompt');
     });
     for (let n = 0; n < ROUNDS; n++) {
       const round = await decoder.speculate(tokens);
       await read();
       for (const [i, reference] of (references as ReferenceDecoder[]).entries()) {
         const [own, proposed] = [round.tokens[i], round.proposed[i]] as [number[], number[]];
-        const sequence = [tokens[i] as number, ...proposed];
+        const sequence = [tokens[i]!, ...proposed];
         proposed.forEach((proposal, k) =>
-          expectGreedy(proposal, reference.draft(sequence[k] as number, draft.draftLoops), limit, `proposal ${k}`),
+          expectGreedy(proposal, reference.draft(sequence[k]!, draft.draftLoops), limit, `proposal ${k}`),
         );
         const logits = reference.verify(sequence, () => own.length - 1);
-        own.forEach((token, k) => expectGreedy(token, logits[k] as Vector, limit, `token ${k} of sequence ${i}`));
+        own.forEach((token, k) => expectGreedy(token, logits[k]!, limit, `token ${k} of sequence ${i}`));
         expect(own.slice(0, -1)).toEqual(proposed.slice(0, own.length - 1));
         if (own.length <= DRAFT_TOKENS) expect(own.at(-1)).not.toBe(proposed[own.length - 1]);
         expect(decoder.lengths[i]).toBe(reference.length);
         accepted += own.length - 1;
         proposals += proposed.length;
       }
-      tokens = round.tokens.map((own) => own.at(-1) as number);
+      tokens = round.tokens.map((own) => own.at(-1)!);
       fault(decoder.lengths as number[]);
     }
     // What a plain step computes from the cache that rounds have left.
@@ -125,7 +125,7 @@ export async function followRounds(
     const logits = await decoder.logits();
     references.forEach((reference, i) => {
       const { vocab } = of.geometry;
-      const error = relative(logits.subarray(i * vocab, (i + 1) * vocab), reference.step(tokens[i] as number));
+      const error = relative(logits.subarray(i * vocab, (i + 1) * vocab), reference.step(tokens[i]!));
       expectWithin(error, of, prompts, `sequence ${i}`);
     });
     return { accepted, proposals };

@@ -2,7 +2,6 @@
 import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
 import type { Codec } from '../../src/codecs/codec.js';
-import type { Geometry } from '../../src/geometry/geometry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
 import { open } from './gpu-cases.js';
@@ -32,7 +31,7 @@ describeGpu(`speculation of the GPU decoder (LLA_SIM_SEED=${SEED})`, (device) =>
     await expect(open(device, { geometry: OURO, codec: lla }, { speculation })).rejects.toThrow(
       'only after the last loop',
     );
-    const narrow = { geometry: GEOMETRIES[0] as Geometry, codec: { kind: 'full' } as const };
+    const narrow = { geometry: GEOMETRIES[0]!, codec: { kind: 'full' } as const };
     await expect(open(device, narrow, { speculation })).rejects.toThrow('no multiple of 256 bytes');
     const sampling = { temperature: 1, topP: 1, seed: 0 };
     await expect(open(device, { geometry: OURO, codec: { kind: 'full' } }, { speculation, sampling })).rejects.toThrow(

@@ -4,11 +4,10 @@ import { isPacked } from '../../src/codecs/registry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import type { GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
-import type { ReferenceDecoder } from '../../src/decoder/reference/decoder.js';
-import { expectWithin, F16, inSingles, open, relative, type Case } from './gpu-cases.js';
-import { followersOf } from './gpu-follow.js';
+import { expectWithin, inSingles, type Case } from './gpu-cases.js';
+import { beside } from './gpu-beside.js';
 import { ALL } from './gpu-list.js';
-import { promptOf } from './models.js';
+import { promptOf, F16 } from './models.js';
 
 const STEPS = 36;
 
@@ -23,24 +22,18 @@ export async function errorsOf(
   options: Partial<GpuDecoderOptions> = {},
 ): Promise<number[]> {
   const tokens = promptOf(of.geometry, steps, SEED + 1);
-  const decoder = await open(device, of, { contextTokens: Math.max(100, steps), ...options });
-  const { references, follow } = followersOf(decoder, of, [tokens]);
-  const errors: number[] = [];
-  try {
+  const own = { contextTokens: Math.max(100, steps), ...options };
+  return beside(device, of, [tokens], own, async ({ decoder, references, follow, errorOf }) => {
+    const errors: number[] = [];
     for (const token of tokens) {
       const result = await decoder.step([token]);
       await follow();
-      const expected = (references[0] as ReferenceDecoder).step(token);
-      const actual = await decoder.logits();
-      errors.push(relative(actual, expected));
-      let best = 0;
-      actual.forEach((x, i) => (best = x > (actual[best] as number) ? i : best));
-      expect(result.tokens[0]).toBe(best);
+      errors.push(await errorOf([references[0]!.step(token)]));
+      const logits = await decoder.logits();
+      expect(result.tokens[0]).toBe(logits.indexOf(Math.max(...logits)));
     }
-  } finally {
-    decoder.close();
-  }
-  return errors;
+    return errors;
+  });
 }
 
 export async function expectSteps(device: Device, of: Case): Promise<void> {
@@ -49,15 +42,15 @@ export async function expectSteps(device: Device, of: Case): Promise<void> {
   const single = isPacked(of.codec) ? of : inSingles(of);
   const prompt = promptOf(of.geometry, STEPS, SEED + 1);
   expectWithin(Math.max(...errors), single, [prompt]);
-  expectWithin(8 * ([...errors].sort((a, b) => a - b)[STEPS >> 1] as number), single, [prompt], 'median');
+  expectWithin(8 * [...errors].sort((a, b) => a - b)[STEPS >> 1]!, single, [prompt], 'median');
 }
 
 /** A cache in f16. */
 export const expectRounded = (device: Device, path: string): Promise<void> =>
   expectSteps(device, {
-    ...(ALL.find(
+    ...ALL.find(
       (c) =>
         c.geometry.name === 'ouro-like' && (c.path ?? 'full') === path && (path === 'full' || c.codec.kind === 'lla'),
-    ) as Case),
+    )!,
     choice: F16,
   });

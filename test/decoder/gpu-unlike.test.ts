@@ -6,9 +6,8 @@ import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
 import { label, onFewThreads, singles } from './gpu-list.js';
-import { expectRagged } from './gpu-ragged.js';
+import { expectRagged, expectWhole } from './gpu-prompts.js';
 import { expectSteps } from './gpu-steps.js';
-import { expectWhole } from './gpu-whole.js';
 import { casesOf, UNLIKE } from './unlike-models.js';
 
 describeGpu(`GPU decoder, models unlike Ouro (LLA_SIM_SEED=${SEED})`, (device) => {

@@ -1,9 +1,8 @@
 /** HLA's decoder against a second account of its definition (arXiv 2610.07940), index by index from the stored maps. */
 import { describe, expect, it } from 'vitest';
-import { joined, type Vector } from '../../src/decoder/reference/arithmetic.js';
+import type { Vector } from '../../src/decoder/reference/arithmetic.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import type { Model } from '../../src/decoder/reference/model.js';
-import { run, type Projection } from '../../src/decoder/reference/network.js';
 import { hybridTensor } from '../../src/decoder/tensors.js';
 import type { TensorSource } from '../../src/decoder/weights.js';
 import type { Codec } from '../../src/codecs/codec.js';
@@ -11,11 +10,21 @@ import { scalarsPerToken } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, codecWeights, decodeAll, decoderOf, distance, GEOMETRIES, modelOf, promptOf } from './models.js';
+import {
+  BRANCH,
+  codecWeights,
+  decodeAll,
+  decoderOf,
+  distance,
+  GEOMETRIES,
+  modelOf,
+  promptOf,
+  SINGLE,
+} from './models.js';
 import { exactMaps } from './hybrid-maps.js';
+import { expectSame, projected, byToken } from './account.js';
 
-const EXACT = 1e-9;
-const OURO = GEOMETRIES[0] as Geometry;
+const OURO = GEOMETRIES[0]!;
 const PATH = { path: 'rotated' } as const;
 
 const hla = (rankK: number, rankV: number, rankFirst: number, windowTokens: number): Codec => ({
@@ -46,75 +55,47 @@ function scoreAt(q: ArrayLike<number>, k: ArrayLike<number>, distance: number, g
   return score;
 }
 
-/** One token at a time; outputs of every (layer, loop) come from latents of older tokens and exact rows of others. */
+/** Outputs of every (layer, loop) come from latents of older tokens and exact rows of others. */
 function naive(model: Model, weights: TensorSource, codec: Codec, tokens: readonly number[]): Vector[] {
   const g = model.geometry;
-  const { headDim: d, hidden, kvHeads, heads } = g;
-  const history: Map<string, Projection>[] = [];
-  const at = (layer: number, loop: number): string => `${layer},${loop}`;
+  const { headDim: d, hidden, kvHeads } = g;
   const known = new Map<string, Float32Array>();
   const tensor = (...of: Parameters<typeof hybridTensor>): Float32Array => {
     const name = hybridTensor(...of);
     if (!known.has(name)) known.set(name, weights.read(name));
-    return known.get(name) as Float32Array;
+    return known.get(name)!;
   };
-  const mapsOf = (layer: number, loop: number) => {
-    const first = loop === 0;
-    const [rankK, rankV] = first ? [codec.rankFirst, codec.rankFirst] : [codec.rankK, codec.rankV];
-    const read = (map: 'encode' | 'key' | 'value'): Float32Array => tensor(layer, first ? 'first' : 'shared', map);
-    return { rankK: rankK as number, rankV: rankV as number, read, index: first ? 0 : loop - 1 };
-  };
-  /** Component r of the latent of a token: a sum over its loops. */
-  const latentOf = (token: number, layer: number, loop: number, r: number): number => {
-    const { rankK, rankV, read } = mapsOf(layer, loop);
-    const loops = loop === 0 ? [0] : Array.from({ length: g.loops - 1 }, (_, i) => i + 1);
-    let sum = 0;
-    for (const [i, t] of loops.entries())
-      for (let j = 0; j < hidden; j++)
-        sum +=
-          (history[token]?.get(at(layer, t))?.input[j] as number) *
-          (read('encode')[(i * hidden + j) * (rankK + rankV) + r] as number);
-    return sum;
-  };
-  return tokens.map((token, n) => {
-    history.push(new Map());
-    return run(model, [token], [n], ({ layer, loop }, [own]) => {
-      history[n]?.set(at(layer, loop), own as Projection);
-      const { rankK, rankV, read, index } = mapsOf(layer, loop);
-      return [
-        joined(
-          (own as Projection).queries.map((query, head) => {
-            const kvHead = Math.floor((head * kvHeads) / heads);
-            const row = (i: number): number => (index * kvHeads + kvHead) * d + i;
-            const absorbed = Array.from({ length: rankK }, (_, r) =>
-              query.reduce((sum, q, i) => sum + q * (read('key')[row(i) * rankK + r] as number), 0),
-            );
-            const exactOf = (m: number): Projection => history[m]?.get(at(layer, loop)) as Projection;
-            const isOld = (m: number): boolean => m < n - (codec.windowTokens as number);
-            const scores = history.map((_, m) => {
-              const key = isOld(m)
-                ? Array.from({ length: rankK }, (_, r) => latentOf(m, layer, loop, r))
-                : (exactOf(m).keys[kvHead] as Vector);
-              return scoreAt(isOld(m) ? absorbed : query, key, n - m, g) / Math.sqrt(d);
-            });
-            const total = scores.reduce((sum, s) => sum + Math.exp(s), 0);
-            const out = new Float64Array(d);
-            scores.forEach((score, m) => {
-              const latent = Array.from({ length: isOld(m) ? rankV : 0 }, (_, r) =>
-                latentOf(m, layer, loop, rankK + r),
-              );
-              for (let i = 0; i < d; i++) {
-                const value = isOld(m)
-                  ? latent.reduce((sum, c, r) => sum + c * (read('value')[row(i) * rankV + r] as number), 0)
-                  : ((exactOf(m).values[kvHead] as Vector)[i] as number);
-                out[i] = (out[i] as number) + (Math.exp(score) / total) * value;
-              }
-            });
-            return out;
-          }),
-        ),
-      ];
-    })[0] as Vector;
+  return byToken(model, tokens, ({ history, n, site, head, kvHead, own }) => {
+    const first = site.loop === 0;
+    const [rankK, rankV] = first ? [codec.rankFirst!, codec.rankFirst!] : [codec.rankK!, codec.rankV!];
+    const read = (map: 'encode' | 'key' | 'value') => tensor(site.layer, first ? 'first' : 'shared', map);
+    const loops = first ? [0] : Array.from({ length: g.loops - 1 }, (_, i) => i + 1);
+    /** Component r of the latent of a token: a sum over its loops. */
+    const latentOf = (token: number, r: number): number => {
+      let sum = 0;
+      for (const [i, loop] of loops.entries())
+        for (let j = 0; j < hidden; j++)
+          sum +=
+            projected(history, token, { ...site, loop }).input[j]! *
+            read('encode')[(i * hidden + j) * (rankK + rankV) + r]!;
+      return sum;
+    };
+    const row = (i: number): number => ((first ? 0 : site.loop - 1) * kvHeads + kvHead) * d + i;
+    const query = own.queries[head]!;
+    const absorbed = Array.from({ length: rankK }, (_, r) =>
+      query.reduce((sum, q, i) => sum + q * read('key')[row(i) * rankK + r]!, 0),
+    );
+    return history.map((_, m) => {
+      if (m >= n - codec.windowTokens!) {
+        const { keys, values } = projected(history, m, site);
+        return { score: scoreAt(query, keys[kvHead]!, n - m, g) / Math.sqrt(d), value: values[kvHead]! };
+      }
+      const latent = Array.from({ length: rankK + rankV }, (_, r) => latentOf(m, r));
+      const value = Float64Array.from({ length: d }, (_, i) =>
+        latent.slice(rankK).reduce((sum, c, r) => sum + c * read('value')[row(i) * rankV + r]!, 0),
+      );
+      return { score: scoreAt(absorbed, latent.slice(0, rankK), n - m, g) / Math.sqrt(d), value };
+    });
   });
 }
 
@@ -123,7 +104,7 @@ describe(`HLA, seed ${SEED}`, () => {
     [OURO, hla(8, 5, 4, 0)],
     [OURO, hla(12, 6, 8, 3)],
     // Grouped queries, two loops.
-    [GEOMETRIES[2] as Geometry, hla(4, 3, 4, 2)],
+    [GEOMETRIES[2]!, hla(4, 3, 4, 2)],
   ];
   it.each(cases)('of $name decodes what the definition says', (g, codec) => {
     const model = modelOf(g, SEED);
@@ -131,9 +112,9 @@ describe(`HLA, seed ${SEED}`, () => {
     const setup = { ...PATH, codec, seed: SEED + 2 };
     const decoder = decoderOf(model, setup);
     const ours = decodeAll(decoder, tokens);
-    expect(distance(ours, naive(model, codecWeights(g, setup), codec, tokens))).toBeLessThan(EXACT);
-    const layout = layoutOf(g, codec, 'rotated', { storage: 'f32', groupSize: 32 }, BRANCH);
-    const ring = Math.min(tokens.length, codec.windowTokens as number) * 2 * g.layers * g.loops * g.kvHeads * g.headDim;
+    expectSame(ours, naive(model, codecWeights(g, setup), codec, tokens));
+    const layout = layoutOf(g, codec, 'rotated', SINGLE, BRANCH);
+    const ring = Math.min(tokens.length, codec.windowTokens!) * 2 * g.layers * g.loops * g.kvHeads * g.headDim;
     expect(decoder.cachedScalars).toBe(tokens.length * scalarsPerToken(layout) + ring);
   });
 
@@ -153,7 +134,7 @@ describe(`HLA, seed ${SEED}`, () => {
       const decoder = decoderOf(model, setup);
       const prompted = decoder.prefill(tokens.slice(0, 5), 'chunked', 2);
       const rest = tokens.slice(5).map((token) => decoder.step(token));
-      expect(distance(prompted, exact.slice(0, 5))).toBeLessThan(EXACT);
+      expectSame(prompted, exact.slice(0, 5));
       expect(distance(rest, exact.slice(5))).toBeLessThan(1e-5);
       expect(() => decoder.prefill([1], 'accumulated')).toThrow('takes a prompt in whole');
     }

@@ -12,8 +12,8 @@ function orthogonal(n: number, random: Random): number[][] {
   while (rows.length < n) {
     let row = Array.from({ length: n }, () => random.whole(-1000, 1000) / 1000);
     for (const other of rows) {
-      const inner = row.reduce((sum, x, i) => sum + x * (other[i] as number), 0);
-      row = row.map((x, i) => x - inner * (other[i] as number));
+      const inner = row.reduce((sum, x, i) => sum + x * other[i]!, 0);
+      row = row.map((x, i) => x - inner * other[i]!);
     }
     const size = Math.hypot(...row);
     if (size > 0.1) rows.push(row.map((x) => x / size));
@@ -37,7 +37,7 @@ export function exactMaps(model: Model, codec: Codec, random: Random): TensorSou
       const rows = part === 'first' ? 1 : loops - 1;
       const encode = new Float32Array(rows * hidden * 2 * rank);
       const [key, value] = [new Float32Array(rank * rank), new Float32Array(rank * rank)];
-      const { key: keys, value: values } = model.layers[layer] as Model['layers'][number];
+      const { key: keys, value: values } = model.layers[layer]!;
       const mixtures = Array.from({ length: d / 2 }, () => orthogonal(count, random));
       const whole = orthogonal(rank, random);
       for (let n = 0; n < count; n++) {
@@ -45,20 +45,20 @@ export function exactMaps(model: Model, codec: Codec, random: Random): TensorSou
         for (let f = 0; f < d / 2; f++)
           for (const [from, to] of pair(f, d, rope.pairing).map((c) => [c, c] as const))
             for (let m = 0; m < count; m++) {
-              const share = mixtures[f]?.[m]?.[n] as number;
+              const share = mixtures[f]![m]![n]!;
               key[(n * d + from) * rank + m * d + to] = share;
               for (let j = 0; j < hidden; j++) {
                 const at = (loop * hidden + j) * 2 * rank + m * d + to;
-                encode[at] = (encode[at] as number) + share * (keys.data[(head * d + from) * hidden + j] as number);
+                encode[at] = encode[at]! + share * keys.data[(head * d + from) * hidden + j]!;
               }
             }
         for (let i = 0; i < d; i++)
           for (let r = 0; r < rank; r++) {
-            const share = whole[r]?.[n * d + i] as number;
+            const share = whole[r]![n * d + i]!;
             value[(n * d + i) * rank + r] = share;
             for (let j = 0; j < hidden; j++) {
               const at = (loop * hidden + j) * 2 * rank + rank + r;
-              encode[at] = (encode[at] as number) + share * (values.data[(head * d + i) * hidden + j] as number);
+              encode[at] = encode[at]! + share * values.data[(head * d + i) * hidden + j]!;
             }
           }
       }
@@ -71,7 +71,7 @@ export function exactMaps(model: Model, codec: Codec, random: Random): TensorSou
   return {
     shapes,
     read: (name, from = 0, count) => {
-      const values = tensors.get(name) as Float32Array;
+      const values = tensors.get(name)!;
       return values.slice(from, from + (count ?? values.length - from));
     },
   };

@@ -73,6 +73,9 @@ export const GEOMETRIES: readonly Geometry[] = [
 ];
 
 export const BRANCH: Branch = { width: 6, perHead: false };
+/** How caches are stored. */
+export const SINGLE = { storage: 'f32', groupSize: 32 } as const;
+export const F16 = { storage: 'f16', groupSize: 32 } as const;
 
 /** Other weights made of given ones. */
 export type Change = (weights: TensorSource) => TensorSource;
@@ -119,7 +122,7 @@ export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
     codec,
     path,
     eviction,
-    choice: choice ?? { storage: 'f32', groupSize: 32 },
+    choice: choice ?? SINGLE,
     branch,
     exactStorage: choice === undefined,
     materialised,
@@ -148,7 +151,7 @@ export function distance(a: readonly Float64Array[], b: readonly Float64Array[])
   let size = 0;
   a.forEach((row, n) => {
     row.forEach((x, i) => {
-      const y = b[n]?.[i] as number;
+      const y = b[n]![i]!;
       difference = Number.isFinite(x) && Number.isFinite(y) ? Math.max(difference, Math.abs(x - y)) : Infinity;
       size = Math.max(size, Math.abs(y));
     });

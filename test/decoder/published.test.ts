@@ -1,13 +1,11 @@
 /** Published tensors of classes that name them otherwise, shrunken: each value is where the decoder asks for it. */
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/decoder/checkpoint.js';
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
 import { HRM_TEXT, IQUEST_LOOP, KOHRM, LOOPCODER_V2, LOOPUS, LUMMA, PHI_4 } from '../geometry/configs.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { removeTemporary, safetensors, temporaryFolder, type PlainTensor } from './files.js';
+import { modelFolder, removeTemporary, type PlainTensor } from './files.js';
 
 removeTemporary();
 
@@ -74,13 +72,6 @@ function weightsOf(shapes: Record<string, readonly number[]>): Record<string, Pl
       },
     ]),
   );
-}
-
-function folderOf(config: object, weights: Record<string, PlainTensor>): string {
-  const folder = temporaryFolder();
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-  writeFileSync(join(folder, 'model.safetensors'), safetensors(weights, { format: 'pt' }));
-  return folder;
 }
 
 /** Where the decoder's tensors are: rows [from, …) of a published one. */
@@ -204,10 +195,10 @@ describe(`published tensors (seed ${SEED})`, () => {
     ],
   ])('%s', (_, config, shapes, where) => {
     const weights = weightsOf(shapes);
-    const opened = openCheckpoint(folderOf(config, weights));
+    const opened = openCheckpoint(modelFolder(config, weights));
     const { geometry: g, tensors } = opened;
     for (const [name, [tensor, from = 0]] of Object.entries(where)) {
-      const { shape, values } = weights[tensor] as PlainTensor;
+      const { shape, values } = weights[tensor]!;
       const row = shape[1] ?? 1;
       const count = (tensors.shapes.get(name) ?? []).reduce((a, b) => a * b);
       expect([...tensors.read(name)], name).toEqual(values.slice(from * row, from * row + count));
@@ -221,18 +212,18 @@ describe(`published tensors (seed ${SEED})`, () => {
     const weights = weightsOf(HRMS);
     const config = { ...KOHRM, ...HRM, hidden_size: 16 };
     const { num_layers_per_stack: _, ...both } = config;
-    const folder = folderOf(
+    const folder = modelFolder(
       { ...config, embedding_scale: 50 },
       { ...weights, ...weightsOf({ 'model.z_L_init': [16] }) },
     );
     const { tensors, warnings } = openCheckpoint(folder);
     expect(tensors.read('model.embed_tokens.weight', 3, 1)[0]).toBe(
-      50 * (weights['model.embed_tokens.weight']?.values[3] as number),
+      50 * weights['model.embed_tokens.weight']!.values[3]!,
     );
     expect(warnings.join()).toContain('prompts are read causally');
     tensors.close();
-    expect(() => openCheckpoint(folderOf({ ...both, hidden_size: 16 }, weights))).toThrow('num_layers_per_stack');
-    expect(() => openCheckpoint(folderOf({ ...config, embedding_scale: undefined }, weights))).toThrow(
+    expect(() => openCheckpoint(modelFolder({ ...both, hidden_size: 16 }, weights))).toThrow('num_layers_per_stack');
+    expect(() => openCheckpoint(modelFolder({ ...config, embedding_scale: undefined }, weights))).toThrow(
       'embedding_scale must be a number over 0',
     );
   });

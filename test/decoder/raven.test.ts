@@ -9,43 +9,44 @@ import { loadModel } from '../../src/decoder/reference/model.js';
 import { inProcess } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { removeTemporary, temporaryFolder, type PlainTensor } from './files.js';
+import { modelFolder, removeTemporary, type PlainTensor } from './files.js';
 import { distance } from './models.js';
-import { RAVEN, RETROFIT, ravenForward, ravenWeights, writeRaven, type RavenConfig } from './raven.js';
+import { RAVEN, RETROFIT, ravenForward, ravenWeights, type RavenConfig } from './raven.js';
 
 removeTemporary();
 
 type Weights = Record<string, PlainTensor>;
+
+const TOKENS = [5, 0, 63, 17, 17, 2];
 
 function folderOf(
   config: Partial<Record<keyof RavenConfig, unknown>> & object = {},
   edit = (w: Weights): Weights => w,
   base: RavenConfig = RAVEN,
 ): string {
-  const folder = temporaryFolder();
-  writeRaven(folder, { ...base, ...config }, edit(ravenWeights(base, SEED)));
-  return folder;
+  return modelFolder({ ...base, ...config }, edit(ravenWeights(base, SEED)), 2);
+}
+
+/** A model of two shards in bf16, whose logits are those of its own code. */
+function openedAsItsCode(config: RavenConfig) {
+  const opened = openCheckpoint(folderOf({}, undefined, config));
+  const own = forward(loadModel(opened.geometry, opened.tensors, opened.normEpsilon), TOKENS);
+  const expected = ravenForward(config, ravenWeights(config, SEED), TOKENS).map((row) => Float64Array.from(row));
+  // The scaled embedding is rounded to f32.
+  expect(distance(own, expected)).toBeLessThan(1e-6);
+  opened.tensors.close();
+  return opened;
 }
 
 describe('Huginn as it is published', () => {
   it.each([true, false])(`decodes as its own code says: bf16, two shards, tied head %s (seed ${SEED})`, (tied) => {
-    const config = { ...RAVEN, tie_embeddings: tied, tie_word_embeddings: tied };
-    const weights = ravenWeights(config, SEED);
-    const folder = temporaryFolder();
-    writeRaven(folder, config, weights);
-    const opened = openCheckpoint(folder);
-    const tokens = [5, 0, 63, 17, 17, 2];
-    const own = forward(loadModel(opened.geometry, opened.tensors, opened.normEpsilon), tokens);
-    const expected = ravenForward(config, weights, tokens).map((row) => Float64Array.from(row));
-    // The scaled embedding is rounded to f32.
-    expect(distance(own, expected)).toBeLessThan(1e-6);
-    expect(opened.warnings.join()).toContain('begins at zero');
-    opened.tensors.close();
+    const { warnings } = openedAsItsCode({ ...RAVEN, tie_embeddings: tied, tie_word_embeddings: tied });
+    expect(warnings.join()).toContain('begins at zero');
   });
 
   it('reads a part of a tensor from the place where it is packed', () => {
     const { tensors } = openCheckpoint(folderOf());
-    const packed = ravenWeights(RAVEN, SEED)['transformer.core_block.1.attn.Wqkv.weight']?.values as number[];
+    const packed = ravenWeights(RAVEN, SEED)['transformer.core_block.1.attn.Wqkv.weight']!.values!;
     const h = RAVEN.n_embd;
     const from = h * h + 5;
     expect([...tensors.read('model.layers.2.self_attn.k_proj.weight', 5, 7)]).toEqual(packed.slice(from, from + 7));
@@ -53,47 +54,37 @@ describe('Huginn as it is published', () => {
     tensors.close();
   });
 
-  it('is refused where it is another model', () => {
-    const without = (name: string) => (w: Weights) =>
-      Object.fromEntries(Object.entries(w).filter(([key]) => key !== name));
-    const adapter = 'transformer.adapter.weight';
-    expect(() => openCheckpoint(folderOf({}, without(adapter)))).toThrow(`"${adapter}" is missing`);
-    expect(() => openCheckpoint(folderOf({ intermediate_size: 44 }))).toThrow(
-      'mlp.fc.weight has shape [80,32], where [88,32] is needed',
-    );
-    const extra: PlainTensor = { dtype: 'F32', shape: [1], values: [1] };
-    expect(() => openCheckpoint(folderOf({}, (w) => ({ ...w, 'transformer.abacus': extra })))).toThrow(
-      'has "transformer.abacus", which the model has not',
-    );
-    expect(() => openCheckpoint(folderOf({ num_key_value_heads: 1 }))).toThrow('1 KV heads for 2 query heads');
-    expect(() => openCheckpoint(folderOf({ norm_eps: 2 }))).toThrow('norm_eps must be a number between 0 and 1');
-    expect(() => openCheckpoint(folderOf({ nonlin_name: 'GELU' }))).toThrow('nonlin_name must be silu');
-    expect(() => openCheckpoint(folderOf({ test_time_noise: 0.1 } as object))).toThrow('test_time_noise');
+  const ADAPTER = 'transformer.adapter.weight';
+  const extra: PlainTensor = { dtype: 'F32', shape: [1], values: [1] };
+  it.each<[object, string, ((w: Weights) => Weights)?]>([
+    [{}, `"${ADAPTER}" is missing`, ({ [ADAPTER]: _, ...rest }) => rest],
+    [{}, 'has "transformer.abacus", which the model has not', (w) => ({ ...w, 'transformer.abacus': extra })],
+    [{ intermediate_size: 44 }, 'mlp.fc.weight has shape [80,32], where [88,32] is needed'],
+    [{ num_key_value_heads: 1 }, '1 KV heads for 2 query heads'],
+    [{ norm_eps: 2 }, 'norm_eps must be a number between 0 and 1'],
+    [{ nonlin_name: 'GELU' }, 'nonlin_name must be silu'],
+    [{ test_time_noise: 0.1 }, 'test_time_noise'],
+  ])('is refused where it is another model: %j %s', (config, why, edit) => {
+    expect(() => openCheckpoint(folderOf(config, edit))).toThrow(why);
   });
 });
 
 describe('Llamas that were retrofitted with its loops', () => {
   it(`decode as their own code says: grouped heads, two norms, an embedding as it is (seed ${SEED})`, () => {
-    const weights = ravenWeights(RETROFIT, SEED);
-    const opened = openCheckpoint(folderOf({}, (w) => w, RETROFIT));
-    const tokens = [5, 0, 63, 17, 17, 2];
-    const own = forward(loadModel(opened.geometry, opened.tensors, opened.normEpsilon), tokens);
-    const expected = ravenForward(RETROFIT, weights, tokens).map((row) => Float64Array.from(row));
-    expect(distance(own, expected)).toBeLessThan(1e-6);
-    expect(opened.geometry).toMatchObject({ preludeLayers: 1, layers: 2, codaLayers: 1, loops: 3, kvHeads: 1 });
-    opened.tensors.close();
+    const { geometry } = openedAsItsCode(RETROFIT);
+    expect(geometry).toMatchObject({ preludeLayers: 1, layers: 2, codaLayers: 1, loops: 3, kvHeads: 1 });
   });
 
-  it('are refused where they are made otherwise than the decoder makes them', () => {
-    const opened = (config: object, base = RETROFIT) => openCheckpoint(folderOf(config, (w) => w, base));
-    expect(() => opened({ init_values: { embed_scale: 5 } })).toThrow('init_values.embed_scale must be 1 for these');
-    expect(() => opened({ init_values: undefined })).toThrow('init_values.embed_scale must be 1 for these');
-    expect(() => opened({ init_values: { embed_scale: 1 } }, RAVEN)).toThrow('init_values.embed_scale must be 5.65');
-    expect(() => opened({ initial_state_mode: 'embed-init' })).toThrow('initial_state_mode "embed-init"');
-    expect(() => opened({ rope_scaling: { rope_type: 'llama3', factor: 32 } })).toThrow('rotary scaling of type');
-    expect(() => opened({ padded_vocab_size: 100_352 })).toThrow('layers of another base than Llama');
-    const gemma = { padded_vocab_size: 256_000, init_values: { embed_scale: Math.sqrt(32) } };
-    expect(() => opened(gemma)).toThrow('layers of another base than Llama');
+  it.each<[object, string, RavenConfig?]>([
+    [{ init_values: { embed_scale: 5 } }, 'init_values.embed_scale must be 1 for these'],
+    [{ init_values: undefined }, 'init_values.embed_scale must be 1 for these'],
+    [{ init_values: { embed_scale: 1 } }, 'init_values.embed_scale must be 5.65', RAVEN],
+    [{ initial_state_mode: 'embed-init' }, 'initial_state_mode "embed-init"'],
+    [{ rope_scaling: { rope_type: 'llama3', factor: 32 } }, 'rotary scaling of type'],
+    [{ padded_vocab_size: 100_352 }, 'layers of another base than Llama'],
+    [{ padded_vocab_size: 256_000, init_values: { embed_scale: Math.sqrt(32) } }, 'layers of another base than Llama'],
+  ])('are refused where they are made otherwise than the decoder makes them: %j', (config, why, base = RETROFIT) => {
+    expect(() => openCheckpoint(folderOf(config, undefined, base))).toThrow(why);
   });
 });
 
@@ -108,17 +99,8 @@ describeGpu('Huginn on the device', () => {
     }
     const model = ['--model', folder, '--weights', 'f32'];
     const decode = async (...more: string[]) => {
-      const o = await inProcess(
-        'run',
-        ...model,
-        '--tokens',
-        '9,1,44',
-        '--max-tokens',
-        '4',
-        '--format',
-        'json',
-        ...more,
-      );
+      const asked = ['--tokens', '9,1,44', '--max-tokens', '4', '--format', 'json'];
+      const o = await inProcess('run', ...model, ...asked, ...more);
       expect(o.code, o.err).toBe(0);
       return JSON.parse(o.out) as { tokens: number[][]; warnings: string[] };
     };

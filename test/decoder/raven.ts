@@ -3,10 +3,8 @@
  * (github.com/seal-rg/recurrent-pretraining, recpre/raven_modeling_minimal.py, Apache-2.0) and independent of the
  * decoder: packed projections stay packed, the embedding is scaled, the state begins at zero.
  */
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { randomFrom } from '../../src/numbers/random.js';
-import { bytesOf, safetensors, type PlainTensor } from './files.js';
+import { bytesOf, type PlainTensor } from './files.js';
 
 /** Every field of the publishers' config.json, with small sizes. */
 export const RAVEN = {
@@ -108,35 +106,22 @@ export function ravenWeights(c: RavenConfig, seed: number): Record<string, Plain
   return out;
 }
 
-/** Writes a folder with config.json and two shards. */
-export function writeRaven(folder: string, config: object, weights: Record<string, PlainTensor>): void {
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
-  const weightMap: Record<string, string> = {};
-  for (const shard of [0, 1]) {
-    const name = `model-0000${shard + 1}-of-00002.safetensors`;
-    const part = Object.entries(weights).filter((_, n) => n % 2 === shard);
-    for (const [tensor] of part) weightMap[tensor] = name;
-    writeFileSync(join(folder, name), safetensors(Object.fromEntries(part), { format: 'pt' }));
-  }
-  writeFileSync(join(folder, 'model.safetensors.index.json'), JSON.stringify({ weight_map: weightMap }));
-}
-
 type V = number[];
 
 /** Logits of every token. */
 export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor>, tokens: readonly number[]): V[] {
-  const w = (name: string): V => (weights[name] as PlainTensor).values;
+  const w = (name: string): V => weights[name]!.values;
   const times = (name: string, x: V): V => {
     const m = w(name);
     return Array.from({ length: m.length / x.length }, (_, row) =>
-      x.reduce((sum, value, i) => sum + value * (m[row * x.length + i] as number), 0),
+      x.reduce((sum, value, i) => sum + value * m[row * x.length + i]!, 0),
     );
   };
   const norm = (name: string, x: V): V => {
     const size = Math.sqrt(x.reduce((sum, value) => sum + value * value, 0) / x.length + c.norm_eps);
-    return x.map((value, i) => (value / size) * (w(name)[i] as number));
+    return x.map((value, i) => (value / size) * w(name)[i]!);
   };
-  const plus = (a: V, b: V): V => a.map((value, i) => value + (b[i] as number));
+  const plus = (a: V, b: V): V => a.map((value, i) => value + b[i]!);
   const h = c.n_embd;
   const d = h / c.n_heads;
   const retrofit = !c.qk_bias;
@@ -146,7 +131,7 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
       const [pair, first] = retrofit ? [i % (d / 2), i < d / 2] : [Math.floor(i / 2), i % 2 === 0];
       const apart = retrofit ? d / 2 : 1;
       const angle = position * (c.rope_theta ?? c.rope_base) ** ((-2 * pair) / d);
-      const other = x[first ? i + apart : i - apart] as number;
+      const other = x[first ? i + apart : i - apart]!;
       return value * Math.cos(angle) + (first ? -1 : 1) * other * Math.sin(angle);
     });
   const attention = (at: string, xs: V[]): V[] => {
@@ -155,8 +140,8 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
     const begins = [0, h, h + h / shared];
     const headOf = (n: number, part: number, queryHead: number): V => {
       const head = part === 0 ? queryHead : Math.floor(queryHead / shared);
-      const from = (begins[part] as number) + head * d;
-      const own = (packed[n] as V).slice(from, from + d);
+      const from = begins[part]! + head * d;
+      const own = packed[n]!.slice(from, from + d);
       if (part === 2) return own;
       return rotated(retrofit ? own : plus(own, w(`${at}.attn.qk_bias`).slice(from, from + d)), n);
     };
@@ -164,7 +149,7 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
       const heads = Array.from({ length: c.n_heads }, (_, head) => {
         const q = headOf(n, 0, head);
         const scores = Array.from({ length: n + 1 }, (_, m) =>
-          Math.exp(headOf(m, 1, head).reduce((sum, k, i) => sum + k * (q[i] as number), 0) / Math.sqrt(d)),
+          Math.exp(headOf(m, 1, head).reduce((sum, k, i) => sum + k * q[i]!, 0) / Math.sqrt(d)),
         );
         const total = scores.reduce((sum, s) => sum + s, 0);
         return scores.reduce<V>(
@@ -184,7 +169,7 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
     const gate = both.slice(0, c.intermediate_size);
     return times(
       `${at}.mlp.proj.weight`,
-      gate.map((g, i) => (g / (1 + Math.exp(-g))) * (both[c.intermediate_size + i] as number)),
+      gate.map((g, i) => (g / (1 + Math.exp(-g))) * both[c.intermediate_size + i]!),
     );
   };
   const block = (name: string, layers: number, xs: V[]): V[] => {
@@ -195,11 +180,11 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
         xs.map((x) => norm(`${at}.norm_1.weight`, x)),
       );
       if (retrofit) {
-        xs = xs.map((x, n) => plus(mixed[n] as V, x));
+        xs = xs.map((x, n) => plus(mixed[n]!, x));
         xs = xs.map((x) => plus(mlp(at, norm(`${at}.norm_2.weight`, x)), x));
         continue;
       }
-      xs = xs.map((x, n) => norm(`${at}.norm_2.weight`, plus(mixed[n] as V, x)));
+      xs = xs.map((x, n) => norm(`${at}.norm_2.weight`, plus(mixed[n]!, x)));
       xs = xs.map((x) => norm(`${at}.norm_4.weight`, plus(mlp(at, norm(`${at}.norm_3.weight`, x)), x)));
     }
     return xs;
@@ -215,7 +200,7 @@ export function ravenForward(c: RavenConfig, weights: Record<string, PlainTensor
     state = block(
       CORE,
       c.n_layers_in_recurrent_block,
-      state.map((x, n) => times('transformer.adapter.weight', [...x, ...(prelude[n] as V)])),
+      state.map((x, n) => times('transformer.adapter.weight', [...x, ...prelude[n]!])),
     );
   const last = block(CODA, c.n_layers_in_coda, retrofit ? state : state.map((x) => norm('transformer.ln_f.weight', x)));
   const head = c.tie_embeddings ? 'transformer.wte.weight' : 'lm_head.weight';

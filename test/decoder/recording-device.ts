@@ -106,7 +106,7 @@ export class RecordingDevice {
     const bytes = packUniforms(loadSource(step.source, step.element), step.uniforms).byteLength;
     const uniforms: Buffer = { label: 'uniforms', bytes, raw: {} as GPUBuffer };
     const bufferOf = (name: string): string => {
-      const { label, offset } = buffers.get(name) as Buffer;
+      const { label, offset } = buffers.get(name)!;
       return at(label, offset);
     };
     return Promise.resolve({ dispatched: dispatched(step, bufferOf), uniforms } as unknown as BoundStep);

@@ -64,9 +64,7 @@ describe('safetensors', () => {
           safetensors({ x: { dtype: 'F32', shape: [1], values: [7] }, y: { dtype, shape: [values.length], values } }),
         ).values(),
       ].slice(1);
-      expect(Buffer.from((read as Float32Array).buffer).equals(Buffer.from(Float32Array.from(values).buffer))).toBe(
-        true,
-      );
+      expect(Buffer.from(read!.buffer).equals(Buffer.from(Float32Array.from(values).buffer))).toBe(true);
     }
   });
 
@@ -79,6 +77,8 @@ describe('safetensors', () => {
   });
 
   const one = (fields: string, bytes = 4, name = '"x"'): Buffer => fileOf(`{${name}:{${fields}}}`, Buffer.alloc(bytes));
+  const f32 = (shape: string, offsets: string, bytes?: number): Buffer =>
+    one(`"dtype":"F32","shape":${shape},"data_offsets":${offsets}`, bytes);
   const good = '"dtype":"F32","shape":[1],"data_offsets":[0,4]';
   it.each<[string, Buffer, RegExp]>([
     ['empty', Buffer.alloc(0), /has 0 bytes/],
@@ -102,37 +102,21 @@ describe('safetensors', () => {
     ['another type', one('"dtype":"I64","shape":[1],"data_offsets":[0,4]'), /dtype "I64"; only BF16, F16 and F32/],
     ['a type of the prototype', one('"dtype":"constructor","shape":[1],"data_offsets":[0,4]'), /dtype "constructor"/],
     ['no type', one('"shape":[1],"data_offsets":[0,4]'), /dtype undefined/],
-    ['a negative size', one('"dtype":"F32","shape":[-1],"data_offsets":[0,4]'), /shape \[-1\]/],
-    ['a broken size', one('"dtype":"F32","shape":[0.5],"data_offsets":[0,2]'), /shape \[0.5\]/],
-    ['a size beyond integers', one('"dtype":"F32","shape":[9007199254740993],"data_offsets":[0,4]'), /shape/],
-    [
-      'a product that overflows',
-      one('"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]'),
-      /more elements than a file can hold/,
-    ],
+    ['a negative size', f32('[-1]', '[0,4]'), /shape \[-1\]/],
+    ['a broken size', f32('[0.5]', '[0,2]'), /shape \[0.5\]/],
+    ['a size beyond integers', f32('[9007199254740993]', '[0,4]'), /shape/],
+    ['a product that overflows', f32('[4294967296,4294967296]', '[0,4]'), /more elements than a file can hold/],
     [
       'a product that wraps in 64 bits',
-      one('"dtype":"F32","shape":[4294967296,4294967296,4294967296,4294967296,1],"data_offsets":[0,0]', 0),
+      f32('[4294967296,4294967296,4294967296,4294967296,1]', '[0,0]', 0),
       /more elements/,
     ],
-    [
-      'nine dimensions',
-      one(`"dtype":"F32","shape":[${Array(9).fill(1).join()}],"data_offsets":[0,4]`),
-      /at most 8 sizes/,
-    ],
-    ['offsets the wrong way', one('"dtype":"F32","shape":[1],"data_offsets":[4,0]'), /takes -4 bytes/],
-    [
-      'a shape of other size than its bytes',
-      one('"dtype":"F32","shape":[2],"data_offsets":[0,4]'),
-      /takes 4 bytes .* takes 8/,
-    ],
-    ['three offsets', one('"dtype":"F32","shape":[1],"data_offsets":[0,4,8]'), /not two offsets/],
+    ['nine dimensions', f32(`[${Array(9).fill(1).join()}]`, '[0,4]'), /at most 8 sizes/],
+    ['offsets the wrong way', f32('[1]', '[4,0]'), /takes -4 bytes/],
+    ['a shape of other size than its bytes', f32('[2]', '[0,4]'), /takes 4 bytes .* takes 8/],
+    ['three offsets', f32('[1]', '[0,4,8]'), /not two offsets/],
     ['an unknown field', one(`${good},"extra":1`), /a field "extra"/],
-    [
-      'a hole',
-      one('"dtype":"F32","shape":[1],"data_offsets":[4,8]', 8),
-      /bytes 0 to 4 of the data belong to no tensor/,
-    ],
+    ['a hole', f32('[1]', '[4,8]', 8), /bytes 0 to 4 of the data belong to no tensor/],
     [
       'an overlap',
       fileOf(`{"x":{${good}},"y":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}}`, Buffer.alloc(6)),
@@ -228,7 +212,7 @@ describe('safetensors', () => {
           const {
             dtype,
             data_offsets: [begin, end],
-          } = header[name] as (typeof header)[string];
+          } = header[name]!;
           const data = contents.subarray(8 + length + begin, 8 + length + end);
           const bytesEach = dtype === 'F32' ? 4 : 2;
           expect(values).toHaveLength(data.length / bytesEach);

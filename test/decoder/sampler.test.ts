@@ -11,14 +11,14 @@ const frequencies = (temperature: number, topP: number): number[] => {
   const counts = logits.map(() => 0);
   for (let i = 0; i < DRAWS; i++) {
     const token = sample(logits, { temperature, topP, seed: SEED }, i);
-    counts[token] = (counts[token] as number) + 1;
+    counts[token] = counts[token]! + 1;
   }
   return counts.map((n) => n / DRAWS);
 };
 
 const expectNear = (found: number[], expected: number[]): void =>
   expected.forEach((p, i) =>
-    expect(Math.abs((found[i] as number) - p), `token ${i}, seed ${SEED}`).toBeLessThan(
+    expect(Math.abs(found[i]! - p), `token ${i}, seed ${SEED}`).toBeLessThan(
       5 * Math.sqrt((p * (1 - p)) / DRAWS) + 1e-12,
     ),
   );

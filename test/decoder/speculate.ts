@@ -19,7 +19,7 @@ export interface Round {
 export function speculate(decoder: ReferenceDecoder, token: number, draft: Draft): Round {
   requireVerifiable(decoder.geometry, decoder.options.codec, decoder.options.eviction, draft);
   const proposed: number[] = [];
-  for (let last = token; proposed.length < draft.draftTokens; last = proposed.at(-1) as number)
+  for (let last = token; proposed.length < draft.draftTokens; last = proposed.at(-1)!)
     proposed.push(greedy(decoder.draft(last, draft.draftLoops)));
   let tokens: number[] = [];
   decoder.verify([token, ...proposed], (logits) => {

@@ -18,16 +18,17 @@ import { UserError } from '../../src/errors.js';
 import { parseEviction, type Eviction } from '../../src/eviction/policy.js';
 import { blocksOf, type Geometry } from '../../src/geometry/geometry.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, decoderOf, distance, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
+import { BRANCH, decoderOf, GEOMETRIES, learnedCodecs, modelOf, promptOf, type Setup } from './models.js';
+import { expectSame, decoderFor } from './account.js';
 
 const LOOPED = GEOMETRIES.filter((g) => g.loops > 1);
-const OURO = GEOMETRIES[0] as Geometry;
+const OURO = GEOMETRIES[0]!;
 const TOKENS = 10;
 
 /** Every codec that this room decodes, with ranks that lose something and a window that holds a round. */
 function setupsOf(g: Geometry, window: number): Setup[] {
   const learned = learnedCodecs(g, 0.5);
-  const lla = learned[0] as Codec;
+  const lla = learned[0]!;
   const hla: Codec = { kind: 'hla', rankK: g.headDim, rankV: 3, rankFirst: g.headDim, windowTokens: window };
   const codecs: Codec[] = [
     { kind: 'full' },
@@ -63,11 +64,11 @@ function compare(g: Geometry, setup: Setup, draft: { draftLoops: number; draftTo
   const [expected, tokens] = [[first], [first]];
   let [accepted, rejected] = [0, 0];
   while (tokens.length < TOKENS) {
-    const round = speculate(speculating, tokens.at(-1) as number, draft);
+    const round = speculate(speculating, tokens.at(-1)!, draft);
     tokens.push(...round.tokens);
     accepted += round.tokens.length - 1;
     rejected += draft.draftTokens - round.tokens.length + 1;
-    while (expected.length < tokens.length) expected.push(greedy(plain.step(expected.at(-1) as number)));
+    while (expected.length < tokens.length) expected.push(greedy(plain.step(expected.at(-1)!)));
     expect(tokens).toEqual(expected);
     expect(speculating.length).toBe(plain.length);
     expect(speculating.cachedScalars, 'rows of rejected proposals are freed').toBe(plain.cachedScalars);
@@ -76,7 +77,7 @@ function compare(g: Geometry, setup: Setup, draft: { draftLoops: number; draftTo
         plain.keptPositions({ block: block.name, layer: 0, loop: 0 }, 0),
       );
   }
-  const last = tokens.at(-1) as number;
+  const last = tokens.at(-1)!;
   expect(speculating.step(last)).toEqual(plain.step(last));
   return { accepted, rejected };
 }
@@ -188,7 +189,7 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
     for (const g of LOOPED) {
       const model = modelOf(g, SEED);
       const exitAfter = random.whole(1, g.loops - 1);
-      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
+      const decoder = decoderFor(model, { codec: { kind: 'full' } });
       const [first, last] = [promptOf(g, 5, SEED), promptOf(g, 4, SEED + 1)];
       if (g.codaLayers === 0) decoder.prefill(first, 'accumulated');
       else first.splice(0);
@@ -196,14 +197,14 @@ describe('speculation by the first loops (seed ' + SEED + ')', () => {
       const attention = exactAttention(model);
       const expected = run(model, all, [...all.keys()], attention, { exitAfter }).slice(first.length);
       const drafted = last.map((token) => decoder.draft(token, exitAfter));
-      expect(distance(drafted, expected)).toBeLessThan(1e-9);
+      expectSame(drafted, expected);
     }
   });
 
   it('refuses what cannot be verified in one pass or taken back, with the reason', () => {
     const draft = { draftLoops: 1, draftTokens: 4 };
     const refuse = (codec: Codec, eviction: Eviction | null = null, of = draft, g = OURO): (() => unknown) => {
-      const decoder = decoderOf(modelOf(g, SEED), { codec, eviction, seed: SEED });
+      const decoder = decoderFor(modelOf(g, SEED), { codec, eviction });
       return () => speculate(decoder, 0, of);
     };
     const [lla] = learnedCodecs(OURO, 0.5) as [Codec];

@@ -20,7 +20,7 @@ const BYTES = (() => {
   let next = 256;
   return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
 })();
-const SPACE = BYTES[32] as string;
+const SPACE = BYTES[32]!;
 const MERGES: [string, string][] = [
   ['h', 'e'],
   ['l', 'l'],
@@ -29,11 +29,11 @@ const MERGES: [string, string][] = [
   [SPACE, 'w'],
   [`${SPACE}w`, 'o'],
   ['1', '2'],
-  [BYTES[0xc3] as string, BYTES[0xa9] as string],
+  [BYTES[0xc3]!, BYTES[0xa9]!],
 ];
 const VOCAB = Object.fromEntries([...BYTES, ...MERGES.map(([a, b]) => a + b)].map((token, id) => [token, id]));
 const SPECIAL = Object.keys(VOCAB).length;
-const id = (token: string): number => VOCAB[token] as number;
+const id = (token: string): number => VOCAB[token]!;
 
 const byteLevel = (useRegex: boolean) => ({
   type: 'ByteLevel',

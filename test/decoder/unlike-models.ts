@@ -14,7 +14,7 @@ const random = randomOf(mix(SEED + 77));
 function sizes(): Geometry {
   const kvHeads = random.whole(1, 2);
   return {
-    ...(GEOMETRIES[0] as Geometry),
+    ...GEOMETRIES[0]!,
     layers: random.whole(1, 3),
     loops: random.whole(2, 4),
     kvHeads,

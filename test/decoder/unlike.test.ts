@@ -18,7 +18,7 @@ import { CHANGE_RATES, EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } 
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
-import { decodeAll, decoderOf, distance, modelOf, promptOf } from './models.js';
+import { decodeAll, distance, modelOf, promptOf } from './models.js';
 import {
   BRANCH_NORMS,
   casesOf,
@@ -32,8 +32,8 @@ import {
   UNLIKE,
   WINDOWS,
 } from './unlike-models.js';
+import { expectSame, expectOther, decoderFor, decoded, EXACT } from './account.js';
 
-const EXACT = 1e-9;
 const LENGTH = 6;
 /** Longer than some windows. */
 const LONG = 24;
@@ -45,6 +45,24 @@ const weightsOf = (g: Geometry): TensorSource =>
 const remade = (g: Geometry, read: (name: string) => Float32Array): Model =>
   loadModel(g, { shapes: new Map(modelTensors(g).map(({ name, shape }) => [name, shape])), read });
 
+const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + b[i]!);
+const mlp = (w: LayerWeights, x: Vector): Vector => product(w.down, swiglu(product(w.gate, x), product(w.up, x)));
+const embedded = (model: Model, tokens: readonly number[]): Vector[] =>
+  tokens.map((t) => model.embedding.data.slice(t * model.geometry.hidden, (t + 1) * model.geometry.hidden));
+
+/** Keys and values of all tokens, by head; keys are rotated. */
+type Rows = readonly [keys: Vector[][], values: Vector[][]];
+const rowsOf = ({ headDim, rope }: Geometry, w: LayerWeights, inputs: readonly Vector[]): Rows => [
+  inputs.map((x, n) => split(product(w.key, x), headDim).map((key) => rotate(key, n, rope))),
+  inputs.map((x) => split(product(w.value, x), headDim)),
+];
+/** Attention of a rotated query to tokens `from` … `to`. */
+function attend(query: Vector, [keys, values]: Rows, kv: number, from: number, to: number): number[] {
+  const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  const weights = softmax(seen.map((t) => dot(query, keys[t]![kv]!) / Math.sqrt(query.length)));
+  return [...query].map((_, i) => weights.reduce((sum, p, j) => sum + p * values[seen[j]!]![kv]![i]!, 0));
+}
+
 /** A B of row-major matrices, [rows of A][columns of B]. */
 function times(a: TensorSource, left: string, right: string): Float32Array {
   const [rows, inner] = a.shapes.get(left) as [number, number];
@@ -55,7 +73,7 @@ function times(a: TensorSource, left: string, right: string): Float32Array {
     columns: inner,
     data: Float64Array.from(
       { length: columns * inner },
-      (_, i) => values[(i % inner) * columns + Math.floor(i / inner)] as number,
+      (_, i) => values[(i % inner) * columns + Math.floor(i / inner)]!,
     ),
   };
   const from = Float64Array.from(a.read(left));
@@ -73,8 +91,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     );
     const tokens = promptOf(IN_ROW, LENGTH, SEED);
     const exact = forward(loadModel(IN_ROW, weights), tokens);
-    expect(distance(exact, forward(unrolled, tokens))).toBeLessThan(EXACT);
-    if (IN_ROW.layers > 1) expect(distance(exact, forward(loadModel(rest, weights), tokens))).toBeGreaterThan(1e-6);
+    expectSame(exact, forward(unrolled, tokens));
+    if (IN_ROW.layers > 1) expectOther(exact, forward(loadModel(rest, weights), tokens));
   });
 
   it('tables of a lower rank are products of two', () => {
@@ -87,7 +105,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
         if (name !== 'up') return weights.read(name);
         const [rows, columns] = weights.shapes.get(EMBEDDING_UP) as [number, number];
         const up = weights.read(EMBEDDING_UP);
-        return Float32Array.from(up, (_, i) => up[(i % rows) * columns + Math.floor(i / rows)] as number);
+        return Float32Array.from(up, (_, i) => up[(i % rows) * columns + Math.floor(i / rows)]!);
       },
     };
     const whole = remade({ ...rest, tiedEmbeddings: false }, (name) =>
@@ -106,47 +124,36 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     const { stacks = [], heads, kvHeads, headDim: d, rope, loops } = IN_TURN;
     const model = modelOf(IN_TURN, SEED);
     const tokens = promptOf(IN_TURN, LENGTH, SEED);
-    const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
     const plain = (x: Vector): Vector => {
       const size = Math.sqrt(x.reduce((sum, y) => sum + y * y, 0) / x.length + 1e-6);
       return x.map((y) => y / size);
     };
     const layer = (w: LayerWeights, xs: Vector[]): Vector[] => {
       const inputs = xs.map(plain);
-      const [q, k, v] = [w.query, w.key, w.value].map((m) => inputs.map((x) => split(product(m, x), d)));
+      const rows = rowsOf(IN_TURN, w, inputs);
       return xs.map((x, n) => {
-        const gates = product(w.attentionGate as Matrix, inputs[n] as Vector);
-        const attended = Array.from({ length: heads }, (_, head) => {
-          const kv = Math.floor((head * kvHeads) / heads);
-          const query = rotate(q?.[n]?.[head] as Vector, n, rope);
-          const scores = Array.from(
-            { length: n + 1 },
-            (_, t) => dot(query, rotate(k?.[t]?.[kv] as Vector, t, rope)) / Math.sqrt(d),
-          );
-          const weights = softmax(scores);
-          return Array.from({ length: d }, (_, i) =>
-            weights.reduce((sum, p, t) => sum + p * (v?.[t]?.[kv]?.[i] as number), 0),
-          );
-        }).flat();
-        const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-(gates[i] as number))));
+        const gates = product(w.attentionGate!, inputs[n]!);
+        const queries = split(product(w.query, inputs[n]!), d);
+        const attended = Array.from({ length: heads }, (_, head) =>
+          attend(rotate(queries[head]!, n, rope), rows, Math.floor((head * kvHeads) / heads), 0, n),
+        ).flat();
+        const gated = Float64Array.from(attended, (y, i) => y / (1 + Math.exp(-gates[i]!)));
         const y = plus(x, product(w.output, gated));
-        return plus(y, product(w.down, swiglu(product(w.gate, plain(y)), product(w.up, plain(y)))));
+        return plus(y, mlp(w, plain(y)));
       });
     };
     const [low, high] = stacks as [LayerStack, LayerStack];
     const stack = (layers: readonly LayerWeights[], xs: Vector[]): Vector[] =>
       layers.reduce((ys, w) => layer(w, ys), xs).map(plain);
-    let zH = tokens.map(
-      (token) => model.embedding.data.slice(token * IN_TURN.hidden, (token + 1) * IN_TURN.hidden) as Vector,
-    );
-    let zL = zH.map(() => model.lowState as Vector);
-    const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n] as Vector));
+    let zH = embedded(model, tokens);
+    let zL = zH.map(() => model.lowState!);
+    const sum = (a: Vector[], b: Vector[]): Vector[] => a.map((x, n) => plus(x, b[n]!));
     for (let loop = 0; loop < loops; loop++) {
       for (let run = 0; run < low.runs; run++) zL = stack(model.layers.slice(0, low.layers), sum(zL, zH));
       for (let run = 0; run < high.runs; run++) zH = stack(model.layers.slice(low.layers), sum(zH, zL));
     }
     const expected = zH.map((x) => product(model.head, x)) as Float64Array[];
-    expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
+    expectSame(forward(model, tokens), expected);
   });
 
   it.each([WINDOWS, SHIFTED, GATED_INPUT])(
@@ -156,56 +163,35 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       const model = modelOf(geometry, SEED);
       const tokens = promptOf(geometry, LONG, SEED);
       const normed = (x: Vector, w: Vector): Vector => rmsNorm(x, w, 1e-6);
-      const plus = (a: Vector, b: Vector): Vector => a.map((x, i) => x + (b[i] as number));
-      const rowsOf = (w: LayerWeights, xs: Vector[]) =>
-        [w.key, w.value].map((m, axis) =>
-          xs.map((x, n) => split(product(m, x), d).map((row) => (axis === 0 ? rotate(row, n, rope) : row))),
-        ) as [Vector[][], Vector[][]];
-      const attend = (
-        query: Vector,
-        [keys, values]: [Vector[][], Vector[][]],
-        kv: number,
-        from: number,
-        to: number,
-      ) => {
-        const seen = Array.from({ length: to - from + 1 }, (_, i) => from + i);
-        const weights = softmax(seen.map((t) => dot(query, keys[t]?.[kv] as Vector) / Math.sqrt(d)));
-        return Array.from({ length: d }, (_, i) =>
-          weights.reduce((sum, p, j) => sum + p * (values[seen[j] as number]?.[kv]?.[i] as number), 0),
-        );
-      };
-      const embedded = tokens.map(
-        (t) => model.embedding.data.slice(t * geometry.hidden, (t + 1) * geometry.hidden) as Vector,
-      );
-      let xs = embedded;
-      const firsts: [Vector[][], Vector[][]][] = [];
+      const begins = embedded(model, tokens);
+      let xs = begins;
+      const firsts: Rows[] = [];
       for (let loop = 0; loop < loops; loop++) {
         if (loop > 0 && geometry.shiftsLoops) {
           const states = xs;
           const { embedding: a, state: b } = geometry.shiftsLoops;
-          xs = embedded.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * (states[n - 1]?.[i] as number))));
+          xs = begins.map((x, n) => x.map((e, i) => a * e + (n === 0 ? 0 : b * states[n - 1]![i]!)));
         }
         for (let i = 0; i < layers; i++) {
-          const w = model.layers[i] as LayerWeights;
-          const inputs = xs.map((x) => normed(x, w.attentionNorm as Vector));
-          const own = rowsOf(w, inputs);
+          const w = model.layers[i]!;
+          const inputs = xs.map((x) => normed(x, w.attentionNorm!));
+          const own = rowsOf(geometry, w, inputs);
           if (loop === 0) firsts[i] = own;
           xs = xs.map((x, n) => {
             const attended = Array.from({ length: heads }, (_, head) => {
               const kv = Math.floor((head * kvHeads) / heads);
-              const query = rotate(split(product(w.query, inputs[n] as Vector), d)[head] as Vector, n, rope);
-              const global = attend(query, firsts[i] as [Vector[][], Vector[][]], kv, 0, n);
+              const query = rotate(split(product(w.query, inputs[n]!), d)[head]!, n, rope);
+              const global = attend(query, firsts[i]!, kv, 0, n);
               if (loop === 0) return global;
               const local = attend(query, own, kv, Math.max(0, n - window + 1), n);
-              const { weight, bias, norm } = w.loopGate as NonNullable<LayerWeights['loopGate']>;
+              const { weight, bias, norm } = w.loopGate!;
               const of = norm ? normed(x, norm) : query;
               const gate = weight.data.slice(head * of.length, (head + 1) * of.length);
-              const g = 1 / (1 + Math.exp(-dot(of, gate) - (bias[head] as number)));
-              return global.map((y, j) => g * y + (1 - g) * (local[j] as number));
+              const g = 1 / (1 + Math.exp(-dot(of, gate) - bias[head]!));
+              return global.map((y, j) => g * y + (1 - g) * local[j]!);
             }).flat();
             const y = plus(x, product(w.output, Float64Array.from(attended)));
-            const input = normed(y, w.mlpNorm as Vector);
-            return plus(y, product(w.down, swiglu(product(w.gate, input), product(w.up, input))));
+            return plus(y, mlp(w, normed(y, w.mlpNorm!)));
           });
         }
         if (geometry.normAfterEachLoop) xs = xs.map((x) => normed(x, model.norm));
@@ -213,11 +199,11 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       const expected = xs.map((x) =>
         product(model.head, geometry.normAfterEachLoop ? x : normed(x, model.norm)),
       ) as Float64Array[];
-      expect(distance(forward(model, tokens), expected)).toBeLessThan(EXACT);
-      const decoder = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-      expect(distance(decodeAll(decoder, tokens), expected)).toBeLessThan(EXACT);
-      const prompted = decoderOf(model, { codec: { kind: 'full' }, seed: SEED });
-      expect(distance(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected)).toBeLessThan(EXACT);
+      expectSame(forward(model, tokens), expected);
+      const decoder = decoderFor(model, { codec: { kind: 'full' } });
+      expectSame(decodeAll(decoder, tokens), expected);
+      const prompted = decoderFor(model, { codec: { kind: 'full' } });
+      expectSame(prompted.prefill(tokens, 'chunked', 5) as Float64Array[], expected);
     },
   );
 
@@ -235,10 +221,10 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     };
     const plain = with_(/^$/);
     const { headDim, normsOfBranches } = geometry;
-    expect(distance(plain, with_(/self_attn\.[qk]_proj/))).toBeLessThan(EXACT);
+    expectSame(plain, with_(/self_attn\.[qk]_proj/));
     // Norms of rows keep what heads are to each other.
     expect(distance(plain, with_(/self_attn\.[qk]_proj/, headDim)) < EXACT).toBe(!normsOfBranches);
-    expect(distance(plain, with_(/self_attn\.q_norm/))).toBeGreaterThan(1e-6);
+    expectOther(plain, with_(/self_attn\.q_norm/));
     expect(distance(plain, with_(/(o|down)_proj/)) < EXACT).toBe(normsOfBranches === true);
     expect(distance(plain, with_(/embed_tokens/)) < EXACT).toBe(false);
   });
@@ -253,7 +239,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       return forward(loadModel(CHANGES, { shapes: weights.shapes, read }), tokens);
     };
     const all = forward(loadModel(plain, weights), tokens);
-    expect(distance(at(-60), all)).toBeLessThan(EXACT);
+    expectSame(at(-60), all);
     const without = forward(
       loadModel(plain, {
         shapes: weights.shapes,
@@ -266,8 +252,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
       }),
       tokens,
     );
-    expect(distance(at(60), without)).toBeLessThan(EXACT);
-    expect(distance(at(0), all)).toBeGreaterThan(1e-6);
+    expectSame(at(60), without);
+    expectOther(at(0), all);
   });
 
   it('keys as values are a model whose two projections are the same', () => {
@@ -275,7 +261,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
     const tokens = promptOf(COPIES, LENGTH, SEED);
     const weights = weightsOf(COPIES);
     const both = remade(plain, (name) => weights.read(name.replace('v_proj', 'k_proj')));
-    expect(distance(forward(loadModel(COPIES, weights), tokens), forward(both, tokens))).toBeLessThan(EXACT);
+    expectSame(forward(loadModel(COPIES, weights), tokens), forward(both, tokens));
   });
 
   it('cla is refused where layers do not follow one another', () => {
@@ -287,8 +273,8 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
   it.each(UNLIKE)('$name over a full cache is the forward pass', (g) => {
     const model = modelOf(g, SEED);
     const tokens = promptOf(g, LENGTH, SEED);
-    const steps = decodeAll(decoderOf(model, { codec: { kind: 'full' }, seed: SEED }), tokens);
-    expect(distance(steps, forward(model, tokens))).toBeLessThan(EXACT);
+    const steps = decoded(model, { codec: { kind: 'full' } }, tokens);
+    expectSame(steps, forward(model, tokens));
     expect(casesOf(g).length).toBeGreaterThan(3);
   });
 });

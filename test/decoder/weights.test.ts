@@ -11,7 +11,7 @@ import {
   tensorSeed,
 } from '../../src/decoder/weights.js';
 import { mix } from '../../src/numbers/hash.js';
-import { parameterCount, type Geometry } from '../../src/geometry/geometry.js';
+import { parameterCount } from '../../src/geometry/geometry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { codecParameters } from '../../src/codecs/registry.js';
 import { undecodable } from '../../src/decoder/decodable.js';
@@ -53,7 +53,7 @@ describe('tensors', () => {
   });
 
   it('of a layout that the decoder does not know are refused', () => {
-    const g = GEOMETRIES[0] as Geometry;
+    const g = GEOMETRIES[0]!;
     expect(() => modelTensors({ ...g, extraParametersPerLayer: 5 })).toThrow('5 parameters a layer');
     expect(() => modelTensors({ ...g, mlp: 'plain' })).toThrow('without a gate');
   });
@@ -118,8 +118,8 @@ describe('fabricated weights (seed ' + SEED + ')', () => {
 
   it('of a codec: columns nearly orthonormal, W_up the slices of W_down, or an identity', () => {
     const down = source.read('codec.layers.0.key.down', 0, 512 * 96);
-    const column = (r: number): number[] => Array.from({ length: 512 }, (_, i) => down[i * 96 + r] as number);
-    const dot = (a: number[], b: number[]): number => a.reduce((sum, x, i) => sum + x * (b[i] as number), 0);
+    const column = (r: number): number[] => Array.from({ length: 512 }, (_, i) => down[i * 96 + r]!);
+    const dot = (a: number[], b: number[]): number => a.reduce((sum, x, i) => sum + x * b[i]!, 0);
     expect(dot(column(3), column(3))).toBeCloseTo(1, 0);
     expect(Math.abs(dot(column(3), column(4)))).toBeLessThan(0.3);
     expect(source.read('codec.layers.0.key.up')).toEqual(source.read('codec.layers.0.key.down'));

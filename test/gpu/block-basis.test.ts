@@ -32,14 +32,12 @@ describe.each(BASES)('rotary base %d', (base) => {
       for (let o = 0; o < blockTokens / 2; o++) {
         theta.forEach((t, m) => {
           let [cosine, sine] = [0, 0];
-          if (m < exactPairs) [cosine, sine] = [phi[o * row + m] as number, phi[o * row + split + m] as number];
+          if (m < exactPairs) [cosine, sine] = [phi[o * row + m]!, phi[o * row + split + m]!];
           else {
             for (let j = 0; j < even; j++)
-              cosine += (phi[o * row + exactPairs + j] as number) * (psi[(m - exactPairs) * share + j] as number);
+              cosine += phi[o * row + exactPairs + j]! * psi[(m - exactPairs) * share + j]!;
             for (let j = 0; j < odd; j++)
-              sine +=
-                (phi[o * row + split + exactPairs + j] as number) *
-                (psi[(m - exactPairs) * share + even + j] as number);
+              sine += phi[o * row + split + exactPairs + j]! * psi[(m - exactPairs) * share + even + j]!;
           }
           worst = Math.max(worst, Math.abs(cosine - Math.cos(t * (o + 0.5))), Math.abs(sine - Math.sin(t * (o + 0.5))));
         });

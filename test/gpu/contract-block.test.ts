@@ -10,33 +10,23 @@ import { cacheRow, capacityOf } from '../../kernels/host/cache-layout.js';
 import { bufferOf, planOperation, type OperationOptions } from '../../src/gpu/index.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import type { Shape } from '../../kernels/spec.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { everyNth } from './sample.js';
 import { randomOf, SEED, type Random } from './random.js';
 
 /** The shape of a call with the block plan's share. */
 function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape {
-  const plan = blockPlan(ropeBase, shape.headDim as number, blockTokens);
+  const plan = blockPlan(ropeBase, shape.headDim!, blockTokens);
   return { ...shape, blockTokens: plan.blockTokens, functions: plan.functions };
 }
-const LONG = {
-  sequences: 1,
-  kvHeads: 2,
-  latentHeads: 2,
-  group: 1,
-  context: 1000,
-  rankK: 96,
-  rankV: 160,
-  headDim: 128,
-  groupSize: 0,
-  splits: 3,
-};
+const HEADS = { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1 };
+const LONG = { ...HEADS, context: 1000, rankK: 96, rankV: 160, headDim: 128, groupSize: 0, splits: 3 };
 const SMALL = { ...LONG, headDim: 64, rankK: 27, rankV: 45, context: 300, splits: 2 };
 /** Scores with a spread of a few units, so that softmax is neither flat nor one token. */
-const scaleOf = (s: Shape): number => 4 * ((s.rankK as number) * (s.headDim as number)) ** -0.5;
+const scaleOf = (s: Shape): number => 4 * (s.rankK! * s.headDim!) ** -0.5;
 /** The same of a random basis. */
-const basisScale = (s: Shape): number => 4 * ((s.rankK as number) * (s.functions as number)) ** -0.5;
+const basisScale = (s: Shape): number => 4 * (s.rankK! * s.functions!) ** -0.5;
 const FIRST = [0, 12_345, 900_001] as const;
 /** A ragged batch: a ring that wraps after pinned tokens, and a short one. */
 const ragged = {
@@ -112,8 +102,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
       const blocks = withBlock(shape, base, block);
       const all: OperationOptions = { software: true, ropeBase: base, scale: basisScale(blocks), ...own };
       const call = { kernel: 'attend_block_absorbed', variant, shape: blocks } as const;
-      const { error } = await check(device, call, [all], mix(SEED));
-      expect(error <= TOLERANCE, `relative error ${error}, ${JSON.stringify(all)}, LLA_SIM_SEED=${SEED}`).toBe(true);
+      await expectContract(device, call, all, mix(SEED));
     });
   }
 
@@ -123,8 +112,7 @@ describeGpu('block-absorbed attention against float64', (device) => {
     [{ heads: 1, kvHeads: 1, rankK: 1, headDim: 2 }, {}],
   ] as [Shape, OperationOptions][])('block_vectors %j %j', async (shape, options) => {
     const call = { kernel: 'block_vectors', variant: 'f16', shape } as const;
-    const { error } = await check(device, call, [options], mix(SEED));
-    expect(error <= 1e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    await expectContract(device, call, options, mix(SEED), 1e-6);
   });
 
   test.each([
@@ -137,14 +125,13 @@ describeGpu('block-absorbed attention against float64', (device) => {
     ],
     ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
   ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
-    const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim as number);
-    const { error } = await check(
-      device,
-      { kernel: 'block_basis', variant: 'f32', shape: { ...shape, blockTokens, functions, setupPerRank } },
-      [{ ropeBase, ...options }],
-      mix(SEED),
-    );
-    expect(error <= 2e-6, `relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim!);
+    const call = {
+      kernel: 'block_basis',
+      variant: 'f32',
+      shape: { ...shape, blockTokens, functions, setupPerRank },
+    } as const;
+    await expectContract(device, call, { ropeBase, ...options }, mix(SEED), 2e-6);
   });
 
   test.each(['half-split', 'adjacent'] as const)(
@@ -173,19 +160,15 @@ describeGpu('block-absorbed attention against float64', (device) => {
         { ropeBase: 1e4, run },
       );
       const basis = await makeOperands(device, basisPlan, mix(SEED + 2));
-      type Shared = NonNullable<ReturnType<typeof attend.buffers.get>>;
-      const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors') as Shared]]);
-      const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis') as Shared]]);
+      const basisBuffers = new Map([...basis.buffers, ['vectors', vectors.buffers.get('vectors')!]]);
+      const buffers = new Map([...attend.buffers, ['basis', basis.buffers.get('basis')!]]);
       await device.run([
         ...(await device.bindAll(vectorsPlan, vectors.buffers)),
         ...(await device.bindAll(basisPlan, basisBuffers)),
         ...(await device.bindAll(attendPlan, buffers)),
       ]);
       const partials = new Float32Array(
-        await device.read(
-          buffers.get('partials') as NonNullable<ReturnType<typeof buffers.get>>,
-          bufferOf(attendPlan, 'partials').bytes,
-        ),
+        await device.read(buffers.get('partials')!, bufferOf(attendPlan, 'partials').bytes),
       );
       const capacity = capacityOf(300);
       const cached = (name: string, width: number) => cacheRow(attend.words(name), 'f16', width, 64, capacity);
@@ -203,9 +186,9 @@ describeGpu('block-absorbed attention against float64', (device) => {
           head,
           () => 0,
         );
-        const actual = mergedRow((i) => partials[i] as number, head, 2, 45);
+        const actual = mergedRow((i) => partials[i]!, head, 2, 45);
         const error = Math.sqrt(
-          output.reduce((s, x, i) => s + (x - (actual[i] as number)) ** 2, 0) / output.reduce((s, x) => s + x * x, 0),
+          output.reduce((s, x, i) => s + (x - actual[i]!) ** 2, 0) / output.reduce((s, x) => s + x * x, 0),
         );
         expect(error <= TOLERANCE, `head ${head}: relative error ${error}, LLA_SIM_SEED=${SEED}`).toBe(true);
       }

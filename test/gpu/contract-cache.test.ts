@@ -2,9 +2,7 @@
 import type { AppendOptions } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
-import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
-import { relativeError } from '../../src/bench/verify.js';
 import { putRow, slotOf, storedGroup } from '../../kernels/shared/cache/cache.reference.js';
 import {
   cacheRow,
@@ -22,9 +20,10 @@ import { halfValue } from '../../kernels/host/half.js';
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
 import { isQuantised, STORAGE_BITS, STORAGES, storedBytes, type Storage, TILE_TOKENS } from '../../kernels/spec.js';
+import { expectContract } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
-import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
+import { expectWords, randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
 
 const WIDTHS = [1, 2, 18, 27, 30, 32, 45, 64, 96, 128, 160] as const;
 
@@ -39,9 +38,7 @@ test.each(STORAGES)(
       let outside = 0;
       const own = (f: { word: number; shift: number; bits: number }): void => {
         if (f.word < first || f.word >= first + layout.tileWords) outside++;
-        else
-          for (let b = 32 * (f.word - first) + f.shift, n = 0; n < f.bits; n++)
-            owners[b + n] = (owners[b + n] as number) + 1;
+        else for (let b = 32 * (f.word - first) + f.shift, n = 0; n < f.bits; n++) owners[b + n] = owners[b + n]! + 1;
       };
       for (let t = 0; t < TILE_TOKENS; t++) {
         for (let c = 0; c < width; c++) fieldsOf(layout, 64, 1, TILE_TOKENS + t, c).forEach(own);
@@ -61,11 +58,11 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     const words = randomWords(mix(SEED + width), 2 * 2 * layout.tileWords);
     const [row, token, c] = [random.whole(0, 1), random.whole(0, capacity - 1), random.whole(0, width - 1)];
     const before = words.slice();
-    const old = storedBits((i) => before[i] as number, fieldsOf(layout, capacity, row, token, c));
+    const old = storedBits((i) => before[i]!, fieldsOf(layout, capacity, row, token, c));
     const put = isQuantised(storage) ? random.whole(0, 2 ** layout.bits - 1) : 0.625;
     putComponent(words, layout, capacity, row, token, c, put);
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
-    const value = cacheRow((i) => words[i] as number, storage, width, 32, capacity)(row, token, c);
+    const value = cacheRow((i) => words[i]!, storage, width, 32, capacity)(row, token, c);
     expect(value, `width ${width}, LLA_SIM_SEED=${SEED}`).toBe(
       isQuantised(storage) ? codeValue(put, 0.25, layout.bits) : 0.625,
     );
@@ -74,7 +71,7 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     let rest = old;
     for (const f of fields) {
       const mask = f.bits === 32 ? 0xffffffff : 2 ** f.bits - 1;
-      words[f.word] = ((words[f.word] as number) & ~((mask << f.shift) >>> 0)) | ((rest % 2 ** f.bits) << f.shift);
+      words[f.word] = (words[f.word]! & ~((mask << f.shift) >>> 0)) | ((rest % 2 ** f.bits) << f.shift);
       rest = Math.floor(rest / 2 ** f.bits);
     }
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
@@ -138,12 +135,12 @@ function acceptNeighbours(
   for (let from = 0; from < layout.width; from += layout.groupSize) {
     const right = storedGroup(values.slice(from, from + layout.groupSize), layout.bits);
     const field = scaleField(layout, capacity, row, slot, from / layout.groupSize);
-    const scale = halfValue(((actual[field.word] as number) >>> field.shift) & 0xffff);
+    const scale = halfValue((actual[field.word]! >>> field.shift) & 0xffff);
     if (!right.scales.includes(scale)) continue;
     putScale(expected, layout, capacity, row, slot, from / layout.groupSize, scale);
     right.codes(scale).forEach((codes, i) => {
-      const code = storedBits((w) => actual[w] as number, fieldsOf(layout, capacity, row, slot, from + i));
-      putComponent(expected, layout, capacity, row, slot, from + i, codes.includes(code) ? code : (codes[0] as number));
+      const code = storedBits((w) => actual[w]!, fieldsOf(layout, capacity, row, slot, from + i));
+      putComponent(expected, layout, capacity, row, slot, from + i, codes.includes(code) ? code : codes[0]!);
     });
   }
 }
@@ -173,25 +170,26 @@ async function checkAppend(
     Array.from({ length: width }, (_, c) => {
       // A token of zeros, and one of a single outlier.
       if (token === 1) return 0;
-      const x = rows[
-        (options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c
-      ] as number;
-      return options.bias ? Math.fround(x + (bias[head * width + c] as number)) : x;
+      const x =
+        rows[(options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c]!;
+      return options.bias ? Math.fround(x + bias[head * width + c]!) : x;
     });
   for (let s = 0; s < sequences && chunk > 1; s++) {
     for (let i = 0; i < heads * width; i++)
-      rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias
-        ? -(bias[i] as number)
-        : 0;
+      rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias ? -bias[i]! : 0;
   }
-  const actual = (
-    await runPlan(device, plan, { tokens: starts, rows, cache: before, ...(options.bias ? { bias } : {}) })
-  )('cache');
+  const result = await runPlan(device, plan, {
+    tokens: starts,
+    rows,
+    cache: before,
+    ...(options.bias ? { bias } : {}),
+  });
+  const actual = result('cache');
   const expected = before.slice();
   for (let s = 0; s < sequences; s++) {
     for (let head = 0; head < heads; head++) {
       const last = new Map<number, number>();
-      for (let i = 0; i < chunk; i++) last.set(slotOf((starts[s] as number) + i, options), i);
+      for (let i = 0; i < chunk; i++) last.set(slotOf(starts[s]! + i, options), i);
       for (const [slot, i] of last) {
         const values = valuesOf(s, head, i);
         putRow(expected, layout, capacity, s * heads + head, slot, values);
@@ -199,13 +197,8 @@ async function checkAppend(
       }
     }
   }
-  const wrong = actual.findIndex((w, i) => w !== expected[i]);
-  expect(
-    wrong,
-    `append ${storage} ` +
-      `${JSON.stringify({ sequences, heads, width, groupSize, ...options, starts: [...starts] })}: word ${wrong} ` +
-      `is ${actual[wrong]}, not ${expected[wrong]}; LLA_SIM_SEED=${SEED}`,
-  ).toBe(-1);
+  const where = { sequences, heads, width, groupSize, ...options, starts: [...starts] };
+  expectWords(result, [['cache', expected]], `append ${storage} ${JSON.stringify(where)}`);
 }
 
 describeGpu('caches against float64', (device) => {
@@ -222,16 +215,13 @@ describeGpu('caches against float64', (device) => {
 
   // What `calibrate` and `bench` verify before they time: their checkers have to agree with the kernels as well.
   test.each<KernelCall>([
-    ...STORAGES.map((variant): KernelCall => ({
-      kernel: 'append',
-      variant,
-      shape: { rows: 3, heads: 2, width: 45, groupSize: isQuantised(variant) ? 32 : 0 },
-    })),
-    ...STORAGES.map((variant): KernelCall => ({
-      kernel: 'evict',
-      variant,
-      shape: { rows: 3, context: 40, width: 55, groupSize: isQuantised(variant) ? 32 : 0 },
-    })),
+    ...STORAGES.flatMap((variant): KernelCall[] => {
+      const groupSize = isQuantised(variant) ? 32 : 0;
+      return [
+        { kernel: 'append', variant, shape: { rows: 3, heads: 2, width: 45, groupSize } },
+        { kernel: 'evict', variant, shape: { rows: 3, context: 40, width: 55, groupSize } },
+      ];
+    }),
     { kernel: 'attend_merge', variant: 'f32', shape: { rows: 5, splits: 9, width: 45, keyWidth: 0 } },
     { kernel: 'attend_merge', variant: 'current', shape: { rows: 5, splits: 9, width: 45, keyWidth: 70 } },
     { kernel: 'attend_current', variant: 'f32', shape: { rows: 5, keyWidth: 70, valueWidth: 100 } },
@@ -239,12 +229,5 @@ describeGpu('caches against float64', (device) => {
     { kernel: 'attend_join', variant: 'f32', shape: { rows: 5, width: 100 } },
     { kernel: 'mass', variant: 'f32', shape: { rows: 3, group: 2, context: 100 } },
     { kernel: 'sample', variant: 'greedy', shape: { rows: 3, vocab: 3000 } },
-  ])('a benchmark verifies $kernel $variant', async (call) => {
-    const plan = planOperation(call);
-    const operands = await makeOperands(device, plan, SEED);
-    await device.run(await device.bindAll(plan, operands.buffers));
-    const error = await relativeError(device, call, plan, operands, {}, SEED);
-    device.free(...operands.buffers.values());
-    expect(error, `LLA_SIM_SEED=${SEED}`).toBeLessThanOrEqual(1e-5);
-  });
+  ])('a benchmark verifies $kernel $variant', (call) => expectContract(device, call, {}, SEED));
 });

@@ -4,13 +4,13 @@
  * the main factors instead.
  */
 import type { RunOptions, Span } from '../../kernels/attention-options.js';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import { capacityOf } from '../../kernels/host/cache-layout.js';
 import type { Device, OperationOptions } from '../../src/gpu/index.js';
 import { isQuantised, STORAGES, storedBytes, type Shape, type Storage } from '../../kernels/spec.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
-import { check, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';
+import { expectContract, HALF_TOLERANCE, scoreTolerance } from './contract-run.js';
 import { pairwise, product, type Case } from './pairwise.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { everyNth, FULL } from './sample.js';
@@ -161,8 +161,7 @@ function runOf(s: Setting, random: Random): RunOptions {
 
 function optionsOf(c: Contract, s: Setting, shape: Shape, random: Random): OperationOptions {
   // A spread of scores of a few units, so that softmax is neither flat nor one token; or of hundreds.
-  const spread =
-    c.kernel === 'attend' ? (shape.keyWidth as number) + (shape.branchWidth as number) : s.headDim * ranksOf(s).rankK;
+  const spread = c.kernel === 'attend' ? shape.keyWidth! + shape.branchWidth! : s.headDim * ranksOf(s).rankK;
   const run = runOf(s, random);
   return {
     scale: (s.size === 'large' ? 100 : 3) * spread ** -0.5,
@@ -174,18 +173,12 @@ function optionsOf(c: Contract, s: Setting, shape: Shape, random: Random): Opera
   };
 }
 
-async function expectContract(device: Device, c: Contract, s: Setting, seed: number): Promise<void> {
+async function expectSetting(device: Device, c: Contract, s: Setting, seed: number): Promise<void> {
   const random = randomOf(seed);
   const shape = c.shape(s, random);
   const call: KernelCall = { kernel: c.kernel, variant: c.variant(s), shape };
   const options = optionsOf(c, s, shape, random);
-  const { error, largestScore } = await check(device, call, [options], seed);
-  const tolerance = c.tolerance(largestScore);
-  expect(
-    error <= tolerance,
-    `relative error ${error}, at most ${tolerance}, at ${call.kernel} ${call.variant} ${JSON.stringify(shape)} ` +
-      `${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`,
-  ).toBe(true);
+  await expectContract(device, call, options, seed, c.tolerance);
 }
 
 /** Cases of a contract: the sample, or the product of the main factors with the others at random. */
@@ -231,17 +224,12 @@ export function contractTests(device: Device, kernel: KernelName): void {
         `${c.kernel}: ${storage ?? 'sampled'}, ${cases.length} cases`,
         { timeout: FULL ? 24 * 3_600_000 : 600_000 },
         async () => {
-          for (const [i, s] of cases.entries()) await expectContract(device, c, s, mix(SEED + i));
+          for (const [i, s] of cases.entries()) await expectSetting(device, c, s, mix(SEED + i));
         },
       );
     }
   }
   for (const call of TWO_BITS.filter((one) => one.kernel === kernel))
-    test(`${kernel}: units of 2-bit codes whose halves lie in different groups`, async () => {
-      const { error } = await check(device, call, [{ scale: 0.1 }], mix(SEED));
-      expect(
-        error <= HALF_TOLERANCE,
-        `${kernel}, groups of ${COMMON.groupSize}: relative error ${error}, LLA_SIM_SEED=${SEED}`,
-      ).toBe(true);
-    });
+    test(`${kernel}: units of 2-bit codes whose halves lie in different groups`, () =>
+      expectContract(device, call, { scale: 0.1 }, mix(SEED), HALF_TOLERANCE));
 }

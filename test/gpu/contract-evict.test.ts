@@ -24,7 +24,7 @@ import { KERNELS } from '../../kernels/registry.js';
 import { isQuantised, type Storage } from '../../kernels/spec.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
-import { randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
+import { expectWords, randomSingles, randomWords, runPlan, wordsIn } from './run-plan.js';
 
 const TOLERANCE = 1e-5;
 
@@ -45,16 +45,16 @@ async function checkMass(
   let [difference, norm] = [0, 0];
   for (let row = 0; row < shape.rows; row++) {
     const own = Array.from({ length: shape.group }, (_, i) => row * shape.group + i);
-    const heads = own.map((head) => ({ m: stats[2 * head] as number, l: stats[2 * head + 1] as number }));
+    const heads = own.map((head) => ({ m: stats[2 * head]!, l: stats[2 * head + 1]! }));
     for (let slot = 0; slot < capacity; slot++) {
       const at = row * capacity + slot;
       const sum =
-        (before[at] as number) +
+        before[at]! +
         pooledWeight(
-          own.map((head) => scores[head * capacity + slot] as number),
+          own.map((head) => scores[head * capacity + slot]!),
           heads,
         );
-      difference += ((mass[at] as number) - sum) ** 2;
+      difference += (mass[at]! - sum) ** 2;
       norm += sum ** 2;
     }
   }
@@ -64,34 +64,21 @@ async function checkMass(
 }
 
 /** A token's place among cached rows. */
-interface CachedAt {
-  readonly words: Uint32Array;
-  readonly capacity: number;
-  readonly row: number;
-  readonly slot: number;
-}
+type CachedAt = Readonly<Record<'capacity' | 'row' | 'slot', number>> & { readonly words: Uint32Array };
 
 /** Copies a stored row bit by bit through the addresses of cache-layout.ts. */
 function copyRow(layout: RowLayout, from: CachedAt, to: CachedAt): void {
   const copy = (a: Field, b: Field): void => {
     const mask = a.bits === 32 ? 0xffffffff : 2 ** a.bits - 1;
-    const value = (((from.words[a.word] as number) >>> a.shift) & mask) >>> 0;
-    to.words[b.word] = ((to.words[b.word] as number) & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
+    const value = ((from.words[a.word]! >>> a.shift) & mask) >>> 0;
+    to.words[b.word] = (to.words[b.word]! & ~((mask << b.shift) >>> 0)) | ((value << b.shift) >>> 0);
   };
   for (let c = 0; c < layout.width; c++) {
-    const [a, b] = [
-      fieldsOf(layout, from.capacity, from.row, from.slot, c),
-      fieldsOf(layout, to.capacity, to.row, to.slot, c),
-    ];
-    a.forEach((field, i) => {
-      copy(field, b[i] as Field);
-    });
+    const target = fieldsOf(layout, to.capacity, to.row, to.slot, c);
+    fieldsOf(layout, from.capacity, from.row, from.slot, c).forEach((field, i) => copy(field, target[i]!));
   }
-  for (let g = 0; g < layout.groups; g++)
-    copy(
-      scaleField(layout, from.capacity, from.row, from.slot, g),
-      scaleField(layout, to.capacity, to.row, to.slot, g),
-    );
+  const scaleOf = ({ capacity, row, slot }: CachedAt, g: number): Field => scaleField(layout, capacity, row, slot, g);
+  for (let g = 0; g < layout.groups; g++) copy(scaleOf(from, g), scaleOf(to, g));
 }
 
 /** Caches of a token that go together. */
@@ -138,12 +125,12 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
     caches: new Map([...before].map(([name, words]) => [name, words.slice()])),
   };
   for (let row = 0; row < rows; row++) {
-    const span = spans[Math.floor(row / heads)] as Span;
+    const span = spans[Math.floor(row / heads)]!;
     const base = row * capacity;
     const move = moveOf([...mass.subarray(base, base + capacity)], span, pinned, ring, heavy);
     if (move) {
-      expected.mass[base + move.to] = mass[base + move.from] as number;
-      expected.positions[base + move.to] = positions[base + move.from] as number;
+      expected.mass[base + move.to] = mass[base + move.from]!;
+      expected.positions[base + move.to] = positions[base + move.from]!;
       for (const c of caches) {
         const layout = rowLayout(storage, c.width, groupSize);
         for (let i = 0; i < (c.rows ?? 1); i++) {
@@ -161,30 +148,16 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
     expected.mass[base + next] = 0;
     expected.positions[base + next] = span.first + span.ring;
   }
-  const where =
-    `evict ${storage} ` +
-    `${JSON.stringify({ heads, heavy, pinned, ring, capacity, groupSize, caches, spans })}, LLA_SIM_SEED=${SEED}`;
-  const different = (name: string, right: Uint32Array): void => {
-    const actual = result(name);
-    expect(
-      right.findIndex((w, i) => w !== actual[i]),
-      `word of ${name}: ${where}`,
-    ).toBe(-1);
-  };
-  different('mass', new Uint32Array(expected.mass.buffer));
-  different('positions', expected.positions);
-  for (const [name, words] of expected.caches) different(name, words);
+  const where = { heads, heavy, pinned, ring, capacity, groupSize, caches, spans };
+  const words = [['mass', new Uint32Array(expected.mass.buffer)] as const, ['positions', expected.positions] as const];
+  expectWords(result, [...words, ...expected.caches], `evict ${storage} ${JSON.stringify(where)}`);
 }
 
 /** @param behind cached tokens: evict_chunk */
-async function checkEvictPrefill(device: Device, storage: Storage, seed: number, behind: boolean): Promise<void> {
+async function checkEvictPrefill(device: Device, storage: Storage, seed: number, behind = false): Promise<void> {
   const r = randomOf(seed);
-  const [rows, firstRow, heavy, ring] = [
-    r.whole(1, 3),
-    r.whole(0, 2),
-    r.pick([0, 1, 4, 31, 40, 130]),
-    r.pick([1, 5, 33, 64]),
-  ];
+  const [rows, firstRow] = [r.whole(1, 3), r.whole(0, 2)];
+  const [heavy, ring] = [r.pick([0, 1, 4, 31, 40, 130]), r.pick([1, 5, 33, 64])];
   const pinned = heavy + r.pick([0, 0, 1, 28]);
   const capacity = capacityOf(pinned + ring + r.whole(0, 40));
   const position = behind ? r.pick([1, ring, heavy + ring, r.whole(1, 100), r.whole(300, 700)]) : 0;
@@ -203,7 +176,7 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
   const stays = Array.from({ length: rows }, (_, row) =>
     staysBehind([...runMass.subarray(row * room, row * room + tokens)], { held, position }, pinned, ring, heavy),
   );
-  const kept = stays[0]?.length as number;
+  const kept = stays[0]!.length!;
   const options = { pinned, heavy, ring, capacity, firstRow, room, runCapacity, caches };
   const shape = { rows, context: tokens, kept, width, groupSize };
   const kernel = behind ? 'evict_chunk' : 'evict_prefill';
@@ -224,7 +197,7 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
   for (const [row, own] of stays.entries()) {
     for (const { token, slot, moves } of own) {
       const at = (firstRow + row) * capacity + slot;
-      mass[at] = masses[row * room + token] as number;
+      mass[at] = masses[row * room + token]!;
       if (moves || slot >= pinned) positions[at] = position - held + token;
       if (!moves) continue;
       for (const { name, width, rows: each = 1 } of caches) {
@@ -246,17 +219,11 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
     }
   }
   const at = { firstRow, room, groupSize, caches, coarse };
-  const where =
-    `${kernel} ${storage} ` +
-    `${JSON.stringify({ held, position, tokens, heavy, pinned, ring, capacity, ...at })}, LLA_SIM_SEED=${SEED}`;
-  for (const [name, words] of expected) {
-    const actual = result(name);
-    expect(
-      words.findIndex((w, i) => w !== actual[i]),
-      `word of ${name}: ${where}`,
-    ).toBe(-1);
-  }
+  const slots = { held, position, tokens, heavy, pinned, ring, capacity, ...at };
+  expectWords(result, expected, `${kernel} ${storage} ${JSON.stringify(slots)}`);
 }
+
+const checkEvictChunk = (...of: [Device, Storage, number]): Promise<void> => checkEvictPrefill(...of, true);
 
 describeGpu('eviction against float64', (device) => {
   test('mass', async () => {
@@ -272,17 +239,14 @@ describeGpu('eviction against float64', (device) => {
     }
   });
 
-  test.each(KERNELS.evict.variants)('evict %s', async (variant) => {
-    for (let i = 0; i < 5; i++) await checkEvict(device, variant as Storage, mix(SEED + i));
-  });
-
-  test.each(KERNELS.evict_prefill.variants)('evict_prefill %s', async (variant) => {
-    for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 50 + i), false);
-  });
-
-  test.each(KERNELS.evict_chunk.variants)('evict_chunk %s', async (variant) => {
-    for (let i = 0; i < 5; i++) await checkEvictPrefill(device, variant as Storage, mix(SEED + 60 + i), true);
-  });
+  for (const [kernel, salt, check] of [
+    ['evict', 0, checkEvict],
+    ['evict_prefill', 50, checkEvictPrefill],
+    ['evict_chunk', 60, checkEvictChunk],
+  ] as const)
+    test.each(KERNELS[kernel].variants)(`${kernel} %s`, async (variant) => {
+      for (let i = 0; i < 5; i++) await check(device, variant as Storage, mix(SEED + salt + i));
+    });
 });
 
 test('a heavier token replaces the lightest, the lowest slot of equals; one as heavy does not', () => {

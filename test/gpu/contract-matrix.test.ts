@@ -14,7 +14,6 @@ import {
   type Device,
   type OperationOptions,
   type OperationPlan,
-  type Step,
 } from '../../src/gpu/index.js';
 import {
   MATRIX_RELATIVE_ERROR,
@@ -25,7 +24,7 @@ import { readKernelFile } from '../../kernels/files.js';
 import { OWN_SOURCES, sourcesFrom, type SourceSet } from '../../kernels/source.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { isQuantised, type Storage } from '../../kernels/spec.js';
-import { check } from './contract-run.js';
+import { expectContract } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { between, productErrors, type Product } from './products.js';
 import { randomOf, SEED, type Random } from './random.js';
@@ -179,10 +178,8 @@ function rebuildOf(
 function rebuilds(device: Device): void {
   test.each(everyNth(REBUILDS, 5, 1))('rebuild: $storage, rank $rank, head width $headDim', async (fixed) => {
     const { call, options } = rebuildOf(randomOf(mix(SEED + fixed.rank)), fixed);
-    const where = `${JSON.stringify(call)} ${JSON.stringify(options)}, LLA_SIM_SEED=${SEED}`;
-    expect(usesMatrixUnits(planOperation(call, options)), where).toBe(true);
-    const { error } = await check(device, call, [options], mix(SEED));
-    expect(error, where).toBeLessThanOrEqual(MATRIX_RELATIVE_ERROR);
+    expect(usesMatrixUnits(planOperation(call, options)), `${JSON.stringify(call)}, LLA_SIM_SEED=${SEED}`).toBe(true);
+    await expectContract(device, call, options, mix(SEED), MATRIX_RELATIVE_ERROR);
   });
 }
 
@@ -219,7 +216,7 @@ describeGpu('matrix units, compiled', () => {
         expect(usesMatrixUnits(plan)).toBe(true);
         // The null backend has 16 KiB of workgroup memory: of larger tiles it can say that everything else is right.
         await nothing
-          .pipeline(plan.steps[0] as Step)
+          .pipeline(plan.steps[0]!)
           .catch((error: Error) =>
             expect(error.message).toMatch(
               new RegExp(`The total use of workgroup storage .* is larger than the maximum allowed \\(${most} bytes`),
@@ -232,45 +229,37 @@ describeGpu('matrix units, compiled', () => {
   });
 });
 
-test('few rows, f32 weights, weights of no whole vec4s and devices without the option have other kernels', () => {
-  const sourceOf = (
-    shape: { groups: number; m: number; k: number; n: number },
-    variant = 'f16',
-    matrixUnits = true,
-  ): string | undefined => planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source;
-  const shape = { groups: 1, m: 16, k: 64, n: 64 };
-  expect(sourceOf(shape)).toBe('matmul_matrix');
-  expect(sourceOf({ ...shape, m: 15 })).toBe('matmul');
-  expect(sourceOf({ ...shape, m: 8 })).toBe('matvec_quads');
-  expect(sourceOf({ ...shape, m: 8, n: 65 })).toBe('matvec');
-  expect(sourceOf({ ...shape, k: 33, n: 65 })).toBe('matmul');
-  expect(sourceOf(shape, 'f32')).toBe('matmul');
-  expect(sourceOf(shape, 'f16', false)).toBe('matmul');
+test.each<[string, object, string?, boolean?]>([
+  ['matmul_matrix', {}],
+  ['matmul', { m: 15 }],
+  ['matvec_quads', { m: 8 }],
+  ['matvec', { m: 8, n: 65 }],
+  ['matmul', { k: 33, n: 65 }],
+  ['matmul', {}, 'f32'],
+  ['matmul', {}, 'f16', false],
+])('%s runs %j %s: matrix units take whole vec4s of f16 weights and rows enough', (source, fixed, ...of) => {
+  const [variant = 'f16', matrixUnits = true] = of;
+  const shape = { groups: 1, m: 16, k: 64, n: 64, ...fixed };
+  expect(planOperation({ kernel: 'matmul', variant, shape }, { matrixUnits }).steps[0]?.source).toBe(source);
 });
 
-test('what a device lacks for matrix units is named', () => {
-  const unit = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 };
-  const all = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix'];
-  const device = (
-    features: readonly string[],
-    config: typeof unit,
-    sizes: readonly [number, number],
-    bytes: number,
-  ) => ({
-    has: (f: string) => features.includes(f),
-    units: { matrixConfigs: [config], subgroupSizes: sizes },
-    limits: { maxComputeWorkgroupStorageSize: bytes },
+const UNIT = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 };
+const FEATURES = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix'];
+test.each<[RegExp | null, { has?: string[]; unit?: Partial<typeof UNIT>; sizes?: [number, number]; bytes?: number }]>([
+  [null, {}],
+  [/has no chromium-experimental-subgroup-matrix/, { has: FEATURES.slice(0, 2) }],
+  [/need shader-f16/, { has: FEATURES.slice(1) }],
+  [/there are 16×16×16 f16 into f16/, { unit: { resultComponentType: 'f16' } }],
+  [/there are 16×8×16/, { unit: { N: 8 } }],
+  [/8 to 32 threads/, { sizes: [8, 32] }],
+  [/64 to 64 threads/, { sizes: [64, 64] }],
+  [/16384/, { bytes: 16_384 }],
+])('what a device lacks for matrix units is named: %s', (why, { has = FEATURES, unit, sizes = [32, 32], bytes }) => {
+  const obstacle = matrixUnitsObstacle({
+    has: (feature: string) => has.includes(feature),
+    units: { matrixConfigs: [{ ...UNIT, ...unit }], subgroupSizes: sizes },
+    limits: { maxComputeWorkgroupStorageSize: bytes ?? 49_152 },
   });
-  expect(matrixUnitsObstacle(device(all, unit, [32, 32], 49_152))).toBeNull();
-  expect(matrixUnitsObstacle(device(all.slice(0, 2), unit, [32, 32], 49_152))).toMatch(
-    /has no chromium-experimental-subgroup-matrix/,
-  );
-  expect(matrixUnitsObstacle(device(all.slice(1), unit, [32, 32], 49_152))).toMatch(/need shader-f16/);
-  expect(matrixUnitsObstacle(device(all, { ...unit, resultComponentType: 'f16' }, [32, 32], 49_152))).toMatch(
-    /there are 16×16×16 f16 into f16/,
-  );
-  expect(matrixUnitsObstacle(device(all, { ...unit, N: 8 }, [32, 32], 49_152))).toMatch(/there are 16×8×16/);
-  expect(matrixUnitsObstacle(device(all, unit, [8, 32], 49_152))).toMatch(/8 to 32 threads/);
-  expect(matrixUnitsObstacle(device(all, unit, [64, 64], 49_152))).toMatch(/64 to 64 threads/);
-  expect(matrixUnitsObstacle(device(all, unit, [32, 32], 16_384))).toMatch(/16384/);
+  if (why === null) expect(obstacle).toBeNull();
+  else expect(obstacle).toMatch(why);
 });

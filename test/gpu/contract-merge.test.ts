@@ -6,29 +6,19 @@ import { LOWEST, mergeSplits, withToken, type Attended } from '../../kernels/sha
 import { planOperation, type Device } from '../../src/gpu/index.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
-import { randomSingles, runPlan } from './run-plan.js';
+import { EIGHT_THREADS, randomSingles, runPlan } from './run-plan.js';
 
 const TOLERANCE = 1e-5;
 
 /** Relative RMS error. */
 function errorOf(actual: readonly number[], expected: readonly number[]): number {
   const square = (values: readonly number[]): number => values.reduce((sum, x) => sum + x * x, 0);
-  const difference = square(expected.map((x, i) => x - (actual[i] as number)));
+  const difference = square(expected.map((x, i) => x - actual[i]!));
   return difference === 0 ? 0 : Math.sqrt(difference / square(expected));
 }
 
-interface Case {
-  sequences: number;
-  heads: number;
-  group: number;
-  splits: number;
-  keyWidth: number;
-  width: number;
-  /** Share of splits without tokens. */
-  empty: number;
-  /** Spread of maxima and of the current score. */
-  spread: number;
-}
+/** `empty`: share of splits without tokens; `spread`: of maxima and of the current score. */
+type Case = Record<'sequences' | 'heads' | 'group' | 'splits' | 'keyWidth' | 'width' | 'empty' | 'spread', number>;
 
 function caseOf(seed: number, fixed: Partial<Case>): Case {
   const r = randomOf(seed);
@@ -55,9 +45,9 @@ function partialsOf(c: Case, seed: number): { words: Float32Array<ArrayBuffer>; 
     Array.from({ length: c.splits }, (_, s) => {
       const at = (row * c.splits + s) * (c.width + 2);
       const there = c.empty < 1 && (mix(seed + row * 997 + s) % 1000) / 1000 >= c.empty;
-      const m = there ? Math.fround(c.spread * (noise[at] as number)) : LOWEST;
-      const l = there ? Math.fround(1 + 50 * Math.abs(noise[at + 1] as number)) : 0;
-      const o = Array.from({ length: c.width }, (_, i) => (there ? (noise[at + i] as number) : NaN));
+      const m = there ? Math.fround(c.spread * noise[at]!) : LOWEST;
+      const l = there ? Math.fround(1 + 50 * Math.abs(noise[at + 1]!)) : 0;
+      const o = Array.from({ length: c.width }, (_, i) => (there ? noise[at + i]! : NaN));
       words.set([...o, m, l], at);
       return { o, m, l };
     }),
@@ -66,7 +56,7 @@ function partialsOf(c: Case, seed: number): { words: Float32Array<ArrayBuffer>; 
 }
 
 const dot = (a: Float32Array, from: number, b: (i: number) => number, n: number): number =>
-  Array.from({ length: n }, (_, i) => (a[from + i] as number) * b(i)).reduce((x, y) => x + y, 0);
+  Array.from({ length: n }, (_, i) => a[from + i]! * b(i)).reduce((x, y) => x + y, 0);
 
 const sizeOf = (values: readonly number[]): number => Math.max(...values.map(Math.abs));
 
@@ -94,15 +84,13 @@ function compare(
     }
     const scale = Math.max(c.spread, row.m === LOWEST ? 1 : Math.abs(row.m));
     expect(
-      row.m === LOWEST
-        ? Math.abs((stats[2 * i] as number) / LOWEST - 1)
-        : Math.abs((stats[2 * i] as number) - row.m) / scale,
+      row.m === LOWEST ? Math.abs(stats[2 * i]! / LOWEST - 1) : Math.abs(stats[2 * i]! - row.m) / scale,
       `m of row ${i}: ${where}`,
     ).toBeLessThanOrEqual(TOLERANCE);
     // An error of m turns up in l as well, and cancels in what is made of both.
-    const sum = (stats[2 * i + 1] as number) * 2 ** ((stats[2 * i] as number) - row.m);
+    const sum = stats[2 * i + 1]! * 2 ** (stats[2 * i]! - row.m);
     expect(
-      row.l === 0 ? Math.abs(stats[2 * i + 1] as number) : Math.abs(sum / row.l - 1),
+      row.l === 0 ? Math.abs(stats[2 * i + 1]!) : Math.abs(sum / row.l - 1),
       `l of row ${i}: ${where}`,
     ).toBeLessThanOrEqual(row.l === 0 ? 0 : 10 * TOLERANCE * scale);
   });
@@ -116,10 +104,16 @@ const rowsThere = (c: Case, seed: number): boolean[] =>
 const statsOf = (c: Case, noise: Float32Array, there: readonly boolean[]): Float32Array<ArrayBuffer> =>
   Float32Array.from(
     there.flatMap((is, row) => {
-      const [m, l] = [noise[2 * row] as number, noise[2 * row + 1] as number];
+      const [m, l] = [noise[2 * row]!, noise[2 * row + 1]!];
       return is ? [c.spread * m, 1 + 50 * Math.abs(l)] : [LOWEST, 0];
     }),
   );
+
+/** Random numbers of a seed and a salt. */
+const drawing =
+  (seed: number) =>
+  (salt: number, count: number): Float32Array<ArrayBuffer> =>
+    randomSingles(mix(seed + salt), count);
 
 const single = (words: Uint32Array<ArrayBuffer>): Float32Array => new Float32Array(words.buffer);
 
@@ -164,9 +158,7 @@ async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, s
     const key = sequence * stride + at.keys.offset + Math.floor(head / c.group) * c.keyWidth;
     const value = sequence * stride + at.values.offset + Math.floor(head / c.group) * c.width;
     const score =
-      scale *
-      Math.LOG2E *
-      dot(vectors, sequence * stride + head * c.keyWidth, (i) => vectors[key + i] as number, c.keyWidth);
+      scale * Math.LOG2E * dot(vectors, sequence * stride + head * c.keyWidth, (i) => vectors[key + i]!, c.keyWidth);
     const own = [...vectors.subarray(value, value + c.width)];
     sizes[row] = Math.max(sizes[row]!, sizeOf(own));
     return withToken(merged, score, own);
@@ -198,7 +190,7 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
     { kernel: 'attend_current', variant, shape: { rows, keyWidth: c.keyWidth + branchWidth, valueWidth: c.width } },
     { current },
   );
-  const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
+  const of = drawing(seed);
   const [o, valueMeans, keyMeans] = [of(1, rows * c.width), of(2, kvHeads * c.width), of(3, kvHeads * c.keyWidth)];
   const [queries, newKeys, newValues] = [
     of(4, rows * c.keyWidth),
@@ -226,23 +218,20 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
     const [sequence, kvHead] = [Math.floor(row / c.heads), Math.floor((row % c.heads) / c.group)];
     const [key, value] = [(sequence * kvHeads + kvHead) * c.keyWidth, (sequence * kvHeads + kvHead) * c.width];
     const keyOf = (i: number): number =>
-      (newKeys[key + i] as number) - (variant === 'absorbed' ? (keyMeans[kvHead * c.keyWidth + i] as number) : 0);
-    const before = Array.from(
-      { length: c.width },
-      (_, i) => (o[row * c.width + i] as number) + (valueMeans[kvHead * c.width + i] as number),
-    );
+      newKeys[key + i]! - (variant === 'absorbed' ? keyMeans[kvHead * c.keyWidth + i]! : 0);
+    const before = Array.from({ length: c.width }, (_, i) => o[row * c.width + i]! + valueMeans[kvHead * c.width + i]!);
     const branchKey =
       branch.keys.offset + sequence * branch.keys.stride + (branch.heads === 1 ? 0 : kvHead * branchWidth);
     const beside = dot(
       branchQueries,
       branch.queries.offset + sequence * branch.queries.stride + (row % c.heads) * queryHead,
-      (i) => branchKeys[branchKey + i] as number,
+      (i) => branchKeys[branchKey + i]!,
       branchWidth,
     );
     const score = scale * Math.LOG2E * (dot(queries, row * c.keyWidth, keyOf, c.keyWidth) + beside);
     const own = [...newValues.subarray(value, value + c.width)];
     sizes.push(Math.max(sizeOf(before), sizeOf(own)));
-    return withToken({ o: before, m: stats[2 * row] as number, l: stats[2 * row + 1] as number }, score, own);
+    return withToken({ o: before, m: stats[2 * row]!, l: stats[2 * row + 1]! }, score, own);
   });
   const where = `attend_current ${variant} ${JSON.stringify({ ...c, branch })}, LLA_SIM_SEED=${SEED}`;
   compare(expected, single(result('output')), single(result('stats')), c, where, sizes);
@@ -256,7 +245,7 @@ async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
     { kernel: 'attend_join', variant: 'f32', shape: { rows, width: c.width } },
     { current: { heads: c.heads, group: c.group } },
   );
-  const of = (offset: number, count: number): Float32Array<ArrayBuffer> => randomSingles(mix(seed + offset), count);
+  const of = drawing(seed);
   const [output, latent, valueMeans] = [of(1, rows * c.width), of(2, rows * c.width), of(3, kvHeads * c.width)];
   const stats = statsOf(c, of(4, 2 * rows), Array<boolean>(rows).fill(true));
   const latentStats = statsOf(c, of(5, 2 * rows), rowsThere(c, seed));
@@ -265,14 +254,14 @@ async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
   const expected = Array.from({ length: rows }, (_, row) => {
     const mean = Math.floor((row % c.heads) / c.group) * c.width;
     const part = (from: Float32Array, of: Float32Array, means: (i: number) => number) => {
-      const [m, l] = [of[2 * row] as number, of[2 * row + 1] as number];
+      const [m, l] = [of[2 * row]!, of[2 * row + 1]!];
       return {
         m,
         l,
-        o: Array.from({ length: c.width }, (_, i) => l * ((from[row * c.width + i] as number) + means(i))),
+        o: Array.from({ length: c.width }, (_, i) => l * (from[row * c.width + i]! + means(i))),
       };
     };
-    const parts = [part(output, stats, () => 0), part(latent, latentStats, (i) => valueMeans[mean + i] as number)];
+    const parts = [part(output, stats, () => 0), part(latent, latentStats, (i) => valueMeans[mean + i]!)];
     sizes.push(Math.max(...parts.map(meanSize)));
     return mergeSplits(parts, c.width);
   });
@@ -294,19 +283,16 @@ const EDGES: readonly Partial<Case>[] = [
 ];
 
 describeGpu('merges against float64', (device) => {
-  test.each(['f32', 'current'] as const)('attend_merge %s', async (variant) => {
-    for (const [i, edge] of EDGES.entries())
-      await checkMerge(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
-  });
-
-  test.each(['f32', 'absorbed'] as const)('attend_current %s', async (variant) => {
-    for (const [i, edge] of EDGES.entries())
-      await checkCurrent(device, variant, caseOf(mix(SEED + i), edge), mix(SEED + i));
-  });
-
-  test('attend_join', async () => {
-    for (const [i, edge] of EDGES.entries()) await checkJoin(device, caseOf(mix(SEED + i), edge), mix(SEED + i));
-  });
+  for (const [name, check] of [
+    ['attend_merge f32', (...of) => checkMerge(device, 'f32', ...of)],
+    ['attend_merge current', (...of) => checkMerge(device, 'current', ...of)],
+    ['attend_current f32', (...of) => checkCurrent(device, 'f32', ...of)],
+    ['attend_current absorbed', (...of) => checkCurrent(device, 'absorbed', ...of)],
+    ['attend_join', (...of) => checkJoin(device, ...of)],
+  ] as [string, (c: Case, seed: number) => Promise<void>][])
+    test(name, async () => {
+      for (const [i, edge] of EDGES.entries()) await check(caseOf(mix(SEED + i), edge), mix(SEED + i));
+    });
 
   test('a NaN among the partials is not hidden', async () => {
     const plan = planOperation({
@@ -320,17 +306,7 @@ describeGpu('merges against float64', (device) => {
 
   test('kernels that add up across eight threads are refused where a subgroup has fewer', async () => {
     const [least] = device.units.subgroupSizes;
-    const shape = {
-      sequences: 1,
-      heads: 2,
-      context: 256,
-      rankK: 8,
-      headDim: 128,
-      blockTokens: 256,
-      functions: 37,
-      setupPerRank: 1051,
-    };
-    const run = runPlan(device, planOperation({ kernel: 'block_basis', variant: 'f32', shape }), {});
+    const run = runPlan(device, planOperation(EIGHT_THREADS), {});
     if (least > 0 && least < 8) await expect(run).rejects.toThrow(/subgroups of this adapter have \d threads/);
     else await run;
   });

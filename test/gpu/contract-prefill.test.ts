@@ -3,12 +3,12 @@
  * rows read back; append where a prompt puts it.
  */
 import type { PrefillOptions } from '../../kernels/attention-options.js';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { isQuantised, STORAGES } from '../../kernels/spec.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { pairwise, type Case, type Factors } from './pairwise.js';
 import { randomOf, SEED, type Random } from './random.js';
@@ -100,7 +100,7 @@ function carriedCall(
   const own = s.storage.endsWith('+own');
   const before = s.context === 1 ? 0 : s.context;
   const { call, options } = settingCall({ ...s, storage: 'f32', context: before }, random, compiled);
-  const context = own ? (call.shape.context as number) : s.context;
+  const context = own ? call.shape.context! : s.context;
   const first = own ? 0 : random.whole(0, 40);
   const spans = options.prefill?.spans?.map((span) => ({
     ...span,
@@ -167,9 +167,7 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
         for (const [j, p] of pairwise(places, random, () => true, each).entries()) {
           const seed = mix(SEED + 100 * kernel.length + 10 * i + j);
           const { call, options } = callOf({ ...c, ...p }, random, randomOf(mix(SEED + i)));
-          const { error } = await check(device, call, [options], seed);
-          const where = `${JSON.stringify({ ...call, options })}, LLA_SIM_SEED=${SEED}`;
-          expect(error <= TOLERANCE, `relative error ${error} at ${where}`).toBe(true);
+          await expectContract(device, call, options, seed);
         }
       }
     });
@@ -181,19 +179,10 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
   test('load reads what is stored, in every storage', async () => {
     const random = randomOf(mix(SEED));
     for (const [i, storage] of STORAGES.entries()) {
-      const [chunk, sequences, heads, width, first] = [
-        random.whole(1, 90),
-        random.whole(1, 3),
-        random.whole(1, 3),
-        random.whole(1, 200),
-        random.whole(0, 70),
-      ];
-      const shape = {
-        rows: chunk * sequences,
-        heads,
-        width,
-        groupSize: isQuantised(storage) ? random.pick([32, 64]) : 0,
-      };
+      const [chunk, sequences, heads] = [random.whole(1, 90), random.whole(1, 3), random.whole(1, 3)];
+      const [width, first] = [random.whole(1, 200), random.whole(0, 70)];
+      const groupSize = isQuantised(storage) ? random.pick([32, 64]) : 0;
+      const shape = { rows: chunk * sequences, heads, width, groupSize };
       const load = {
         chunk,
         first,
@@ -201,11 +190,7 @@ describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (devic
         firstSequence: random.whole(0, 2),
         output: { offset: random.whole(0, 5), stride: heads * width + random.whole(0, 5) },
       };
-      const { error } = await check(device, { kernel: 'load', variant: storage, shape }, [{ load }], mix(SEED + i));
-      expect(
-        error <= 1e-6,
-        `relative error ${error}, ${storage} ${JSON.stringify({ shape, load })}, LLA_SIM_SEED=${SEED}`,
-      ).toBe(true);
+      await expectContract(device, { kernel: 'load', variant: storage, shape }, { load }, mix(SEED + i), 1e-6);
     }
   });
 });

@@ -8,7 +8,7 @@ import { planOperation } from '../../src/gpu/index.js';
 import { mix } from '../../src/numbers/hash.js';
 import { codeLoops } from '../../src/codecs/residual.js';
 import { rebuiltLoops, storedLoops } from '../../src/gpu/residual-layout.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 import { runPlan } from './run-plan.js';
@@ -37,8 +37,8 @@ test('the parts of a row fill its tile', () => {
         [pairsAt, (16 * row.headDim) / row.residualGroup],
         [coefficientAt, 16],
       ]),
-    ].toSorted((a, b) => (a[0] as number) - (b[0] as number));
-    const ends = parts.map(([at, size]) => (at as number) + (size as number));
+    ].toSorted((a, b) => a[0]! - b[0]!);
+    const ends = parts.map(([at, size]) => at! + size!);
     expect(
       parts.map(([at]) => at),
       JSON.stringify(row),
@@ -61,8 +61,7 @@ describeGpu('kernels of residual-quant', (device) => {
     test(`codes ${JSON.stringify(append.shape)} in chunks of ${chunk}, seed ${SEED}`, async () => {
       const floats = row.loops * heads * row.headDim + apart;
       const options = { capacity: 96, chunk, rowOffset: apart, rowStride: floats, firstSequence: i % 2 };
-      const { error } = await check(device, append, [{ appendResidual: options }], mix(SEED + i));
-      expect(error).toBeLessThan(TOLERANCE);
+      await expectContract(device, append, { appendResidual: options }, mix(SEED + i));
     });
     const group = random.whole(1, 3);
     for (const variant of ['anchor', 'residual']) {
@@ -71,8 +70,8 @@ describeGpu('kernels of residual-quant', (device) => {
       const shape = { sequences, kvHeads: heads, group, context, ...row, splits: random.whole(1, 3) };
       test(`attends to ${variant} ${loop} of ${JSON.stringify(shape)}, seed ${SEED}`, async () => {
         const call = { kernel: 'attend_residual', variant, shape } as const;
-        const { error } = await check(device, call, [{ residual: { loop }, ...deviceOptions(device) }], mix(SEED + i));
-        expect(error).toBeLessThan(10 * TOLERANCE);
+        const options = { residual: { loop }, ...deviceOptions(device) };
+        await expectContract(device, call, options, mix(SEED + i), 10 * TOLERANCE);
       });
     }
   }
@@ -89,7 +88,7 @@ describeGpu('kernels of residual-quant', (device) => {
     const plan = planOperation({ kernel: 'append_residual', variant: 'f32', shape }, { appendResidual: { capacity } });
     const out = await runPlan(device, plan, { tokens: Uint32Array.of(5), rows: Float32Array.from(values) });
     const cache = out('cache');
-    const read = storedLoops((i) => cache[i] as number, row, capacity);
+    const read = storedLoops((i) => cache[i]!, row, capacity);
     for (let head = 0; head < heads; head++) {
       const loops = [0, 1].map((loop) => values.slice((loop * heads + head) * 64, (loop * heads + head + 1) * 64));
       const { anchor, residuals } = codeLoops(loops, { anchorBits: 4, anchorGroup: 32, residualGroup: 32 });
@@ -110,7 +109,7 @@ describeGpu('kernels of residual-quant', (device) => {
       { appendResidual: { capacity: 32 } },
     );
     const cache = (await runPlan(device, plan, { tokens: Uint32Array.of(0), rows: values }))('cache');
-    const read = rebuiltLoops(storedLoops((i) => cache[i] as number, row, 32)(0, 0));
+    const read = rebuiltLoops(storedLoops((i) => cache[i]!, row, 32)(0, 0));
     expect(read.every(Number.isNaN)).toBe(true);
   });
 

@@ -1,8 +1,10 @@
 /** Runs a call on random operands and compares what it wrote with its float64 reference. */
+import { expect } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { relativeError } from '../../src/bench/verify.js';
 import { planOperation, type Device, type OperationOptions, type OperationPlan } from '../../src/gpu/index.js';
 import type { KernelCall } from '../../kernels/registry.js';
+import { SEED } from './random.js';
 
 /** f32 arithmetic at ordinary scores. */
 export const TOLERANCE = 1e-5;
@@ -14,12 +16,6 @@ export const HALF_TOLERANCE = 2 ** -11;
 const SCORE_UNITS = 8;
 const MOST_TOLERANCE = 1e-3;
 
-export interface Checked {
-  readonly error: number;
-  /** Largest magnitude of a split's maximum, as a natural logarithm: 0 without partials. */
-  readonly largestScore: number;
-}
-
 /**
  * What softmax may be off by: an error e of a score is a relative error e of its weight, and a score s is known to |s|
  * 2^-24 times a small factor.
@@ -28,16 +24,20 @@ export const scoreTolerance = (largestScore: number): number =>
   Math.min(MOST_TOLERANCE, Math.max(TOLERANCE, SCORE_UNITS * largestScore * 2 ** -24));
 
 /**
+ * Fails where a call is further off than the tolerance.
  * @param parts options of calls that share the operands, one after the other; the reference takes those of the first
+ * @param tolerance may depend on the largest score
  */
-export async function check(
+export async function expectContract(
   device: Device,
   call: KernelCall,
-  parts: readonly OperationOptions[],
+  parts: OperationOptions | readonly OperationOptions[],
   seed: number,
-): Promise<Checked> {
-  const plans = parts.map((options) => planOperation(call, options));
-  const plan = plans[0] as OperationPlan;
+  tolerance: number | ((largestScore: number) => number) = TOLERANCE,
+): Promise<void> {
+  const all = [parts].flat();
+  const plans = all.map((options) => planOperation(call, options));
+  const plan = plans[0]!;
   const operands = await makeOperands(device, plan, seed);
   try {
     for (const part of plans) {
@@ -45,13 +45,17 @@ export async function check(
       await device.run(steps);
       device.free(...steps.map((step) => step.uniforms));
     }
-    const error = await relativeError(device, call, plan, operands, parts[0] ?? {}, seed);
-    return { error, largestScore: await largestScore(device, call, plan, operands.buffers) };
+    const error = await relativeError(device, call, plan, operands, all[0]!, seed);
+    const most =
+      typeof tolerance === 'number' ? tolerance : tolerance(await largestScore(device, call, plan, operands.buffers));
+    const where = `${JSON.stringify(call)} ${JSON.stringify(parts)}, LLA_SIM_SEED=${SEED}`;
+    expect(error <= most, `relative error ${error}, at most ${most}, at ${where}`).toBe(true);
   } finally {
     device.free(...operands.buffers.values());
   }
 }
 
+/** Largest magnitude of a split's maximum, as a natural logarithm: 0 without partials. */
 async function largestScore(
   device: Device,
   { shape }: KernelCall,
@@ -66,6 +70,6 @@ async function largestScore(
   let most = 0;
   // An empty split has no tokens, and a maximum that stands for minus infinity.
   for (let at = width; at < values.length; at += width + 2)
-    if ((values[at + 1] as number) !== 0) most = Math.max(most, Math.abs(values[at] as number) * Math.LN2);
+    if (values[at + 1]! !== 0) most = Math.max(most, Math.abs(values[at]!) * Math.LN2);
   return most;
 }

@@ -86,7 +86,7 @@ describeGpu('sampling', (device) => {
       const tokens = await topP(device, rows, logits, draws, sampling);
       tokens.forEach((token, row) => {
         const own = logits.subarray(row * vocab, (row + 1) * vocab);
-        const [stream, counter] = [draws[2 * row] as number, draws[2 * row + 1] as number];
+        const [stream, counter] = [draws[2 * row]!, draws[2 * row + 1]!];
         const right = drawToken(own, sampling, stream, counter);
         const allowed = [right];
         if (token !== right)
@@ -127,9 +127,7 @@ describeGpu('sampling', (device) => {
     const rows = Array.from({ length: 400 }, () => [...logits]).flat();
     const draws = randomWords(mix(SEED), 800);
     const tokens = await topP(device, 400, Float32Array.from(rows), draws, sampling);
-    const right = tokens.filter(
-      (t, i) => t === drawToken(logits, sampling, draws[2 * i] as number, draws[2 * i + 1] as number),
-    );
+    const right = tokens.filter((t, i) => t === drawToken(logits, sampling, draws[2 * i]!, draws[2 * i + 1]!));
     expect(right.length, `LLA_SIM_SEED=${SEED}`).toBeGreaterThan(390);
   });
 
@@ -149,7 +147,7 @@ describeGpu('sampling', (device) => {
 test('drawn numbers are even over [0, 1), and a nucleus is the least set that reaches top-p', () => {
   const bins = new Array<number>(10).fill(0);
   for (let i = 0; i < 10_000; i++)
-    bins[Math.floor(10 * drawn(SEED, i % 7, i))] = (bins[Math.floor(10 * drawn(SEED, i % 7, i))] as number) + 1;
+    bins[Math.floor(10 * drawn(SEED, i % 7, i))] = bins[Math.floor(10 * drawn(SEED, i % 7, i))]! + 1;
   // Six standard deviations of a count of 1000.
   for (const count of bins) expect(Math.abs(count - 1000), `LLA_SIM_SEED=${SEED}`).toBeLessThan(180);
   const logits = [0.5, 0.3, 0.1, 0.1].map(Math.log);

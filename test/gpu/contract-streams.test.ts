@@ -1,10 +1,12 @@
 /** Kernels of flashloop against float64, at random shapes. */
 import './narrow.js';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
+import type { Span } from '../../kernels/attention-options.js';
 import type { KernelCall } from '../../kernels/registry.js';
 import { deviceOptions } from '../../kernels/launches.js';
+import type { OperationOptions } from '../../src/gpu/index.js';
 import { mix } from '../../src/numbers/hash.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract, TOLERANCE } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED } from './random.js';
 
@@ -22,74 +24,61 @@ describeGpu('kernels of flashloop', (device) => {
     const capacity = 192;
     const packed = (most: number): number => row.packGroup * random.whole(0, Math.floor(most / row.packGroup));
 
-    for (const axis of ['keys', 'values']) {
-      const spans = Array.from({ length: sequences }, () => ({
-        pinned: packed(128),
-        firstPosition: 0,
-        // Of some sequences nothing is due.
-        ring: random.pick([98, 99, 150]),
-      }));
+    const contract = (name: string, call: KernelCall, options: OperationOptions, tolerance = 10 * TOLERANCE): void => {
+      test(`${name} ${JSON.stringify(call.shape)}, seed ${SEED}`, () =>
+        expectContract(device, call, { ...options, ...deviceOptions(device) }, mix(SEED + i), tolerance));
+    };
+    const spansOf = (span: () => Span): Span[] => Array.from({ length: sequences }, span);
+
+    for (const variant of ['keys', 'values']) {
+      // Of some sequences nothing is due.
+      const spans = spansOf(() => ({ pinned: packed(128), firstPosition: 0, ring: random.pick([98, 99, 150]) }));
       const call: KernelCall = {
         kernel: 'append_streams',
-        variant: axis,
+        variant,
         shape: { rows: sequences, heads, loops, ...row },
       };
-      test(`packs ${axis} of ${JSON.stringify(call.shape)}, seed ${SEED}`, async () => {
-        const own = { sequences, capacity, slots: 96, full: 100, loops: loops + (i % 2), firstSequence: i % 2, spans };
-        const { error } = await check(device, call, [{ appendStreams: own }], mix(SEED + i));
-        expect(error).toBeLessThan(TOLERANCE);
-      });
+      const own = { sequences, capacity, slots: 96, full: 100, loops: loops + (i % 2), firstSequence: i % 2, spans };
+      contract(`packs ${variant} of`, call, { appendStreams: own }, TOLERANCE);
     }
 
-    const shape = {
-      sequences,
-      kvHeads: heads,
-      group,
-      loops,
-      packedRows: 1,
-      tail: 1,
-      splits: random.whole(1, 3),
-      ...row,
-    };
+    const split = { packedRows: 1, tail: 1, splits: random.whole(1, 3), ...row };
+    const shape = { sequences, kvHeads: heads, group, loops, ...split };
+    const behind = (pinned: number, ring: number): Span => ({ pinned, firstPosition: pinned, ring });
     for (const variant of ['all', 'all+scores']) {
-      const spans = Array.from({ length: sequences }, () => {
-        const pinned = packed(100);
-        return { pinned, firstPosition: pinned, ring: random.whole(1, 70) };
-      });
+      const spans = spansOf(() => behind(packed(100), random.whole(1, 70)));
       const context = Math.max(...spans.map(({ pinned, ring }) => pinned + ring));
-      const call: KernelCall = { kernel: 'attend_streams', variant, shape: { ...shape, context } };
-      test(`attends to ${variant} of ${JSON.stringify(call.shape)}, seed ${SEED}`, async () => {
-        const options = { streams: { loops: loops + (i % 2), tailSlots: 96 }, run: { capacity, spans } };
-        const { error } = await check(device, call, [{ ...options, ...deviceOptions(device) }], mix(SEED + i));
-        expect(error).toBeLessThan(10 * TOLERANCE);
-      });
+      contract(
+        `attends to ${variant} of`,
+        { kernel: 'attend_streams', variant, shape: { ...shape, context } },
+        { streams: { loops: loops + (i % 2), tailSlots: 96 }, run: { capacity, spans } },
+      );
     }
     const context = random.whole(1, 150);
-    const chosen: KernelCall = { kernel: 'attend_streams', variant: 'chosen', shape: { ...shape, context } };
-    test(`attends to chosen tokens of ${JSON.stringify(chosen.shape)}, seed ${SEED}`, async () => {
-      const spans = Array.from({ length: sequences }, () => {
-        const pinned = packed(context);
-        return { pinned, firstPosition: pinned, ring: context - pinned };
-      });
-      const options = { streams: { loops, tailSlots: 160 }, run: { capacity, spans } };
-      const { error } = await check(device, chosen, [{ ...options, ...deviceOptions(device) }], mix(SEED + i));
-      expect(error).toBeLessThan(10 * TOLERANCE);
+    const spans = spansOf(() => {
+      const pinned = packed(context);
+      return behind(pinned, context - pinned);
     });
+    contract(
+      'attends to chosen tokens of',
+      { kernel: 'attend_streams', variant: 'chosen', shape: { ...shape, context } },
+      { streams: { loops, tailSlots: 160 }, run: { capacity, spans } },
+    );
 
     const rows = sequences * heads * group;
-    const choice = { rows, context: random.whole(1, 700), kept: 1, width: headDim };
-    choice.kept = random.pick([1, Math.ceil(choice.context / 10), choice.context + 1]);
-    test(`chooses ${JSON.stringify(choice)}, seed ${SEED}`, async () => {
-      const own = { heads: heads * group, group, listWords: choice.kept + 3, capacity: 704 };
-      const call = { kernel: 'choose_keys', variant: 'f32', shape: choice } as const;
-      expect((await check(device, call, [{ chooseKeys: own }], mix(SEED + i))).error).toBe(0);
-    });
-
+    const among = random.whole(1, 700);
+    const kept = random.pick([1, Math.ceil(among / 10), among + 1]);
+    contract(
+      'chooses',
+      { kernel: 'choose_keys', variant: 'f32', shape: { rows, context: among, kept, width: headDim } },
+      { chooseKeys: { heads: heads * group, group, listWords: kept + 3, capacity: 704 } },
+      0,
+    );
     for (const variant of ['begin', 'add'])
-      test(`joins chosen tokens (${variant}) of ${rows} rows of ${headDim}, seed ${SEED}`, async () => {
-        const call = { kernel: 'join_chosen', variant, shape: { rows, width: headDim } } as const;
-        const current = { heads: heads * group, group, listWords: 5 };
-        expect((await check(device, call, [{ current }], mix(SEED + i))).error).toBeLessThan(10 * TOLERANCE);
-      });
+      contract(
+        `joins chosen tokens (${variant}) of`,
+        { kernel: 'join_chosen', variant, shape: { rows, width: headDim } },
+        { current: { heads: heads * group, group, listWords: 5 } },
+      );
   }
 });

@@ -1,12 +1,12 @@
 /** Every kernel against its float64 reference, over random shapes and the edges. Outputs are NaN before a run. */
 import type { Placement } from '../../kernels/placement.js';
 import './narrow.js';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
 import type { KernelName } from '../../kernels/registry.js';
 import type { Shape } from '../../kernels/spec.js';
-import { check, TOLERANCE } from './contract-run.js';
+import { expectContract } from './contract-run.js';
 import { describeGpu } from './device.js';
 import { randomOf, SEED, type Random } from './random.js';
 
@@ -31,6 +31,16 @@ const placed = (random: Random, width: number): Placement => ({
   stride: width + random.pick([0, 0, 1, 70]),
 });
 
+/** Rows of a kernel whose inputs are so many times as wide as its outputs. */
+const placedRows = (random: Random, s: Shape, times = 1) => ({
+  placement: { input: placed(random, times * s.width!), output: placed(random, s.width!) },
+});
+const apart = (random: Random, s: Shape): OperationOptions => placedRows(random, s);
+const rowsOf =
+  (rows: number, width: number) =>
+  (r: Random): Shape => ({ rows: r.whole(1, rows), width: r.whole(1, width) });
+const ONE = { rows: 1, width: 1 };
+
 const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'matmul',
@@ -51,16 +61,10 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'rmsnorm',
     variants: ['norm', 'norm-add', 'add'],
-    options: (random, s) => ({
-      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
-    }),
+    options: apart,
     // More rows than one dimension of a grid may have workgroups.
-    edges: [
-      { rows: 1, width: 1 },
-      { rows: 2, width: 2048 },
-      { rows: 66_000, width: 3 },
-    ],
-    shape: (r) => ({ rows: r.whole(1, 20), width: r.whole(1, 3000) }),
+    edges: [ONE, { rows: 2, width: 2048 }, { rows: 66_000, width: 3 }],
+    shape: rowsOf(20, 3000),
   },
   {
     kernel: 'rope',
@@ -93,18 +97,16 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'swiglu',
     variants: ['f32'],
-    options: (random, s) => ({
-      placement: { input: placed(random, 2 * (s.width as number)), output: placed(random, s.width as number) },
-    }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
+    options: (random, s) => placedRows(random, s, 2),
+    edges: [ONE],
+    shape: rowsOf(10, 3000),
   },
   {
     kernel: 'head_norm',
     variants: ['f32'],
     options: (random, s) => ({
       eps: random.pick([1e-5, 1e-6]),
-      placement: { output: placed(random, (s.heads as number) * (s.headDim as number)) },
+      placement: { output: placed(random, s.heads! * s.headDim!) },
     }),
     edges: [{ rows: 1, heads: 1, headDim: 1 }],
     shape: (r) => ({ rows: r.whole(1, 20), heads: r.whole(1, 9), headDim: r.whole(1, 300) }),
@@ -112,53 +114,45 @@ const CONTRACTS: readonly Contract[] = [
   {
     kernel: 'gate',
     variants: ['f32'],
-    options: (random, s) => ({
-      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
-    }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 10), width: r.whole(1, 3000) }),
+    options: apart,
+    edges: [ONE],
+    shape: rowsOf(10, 3000),
   },
   {
     kernel: 'gate',
     variants: ['mix'],
-    options: (random, s) => ({ current: { heads: random.pick([1, s.rows as number]), group: 1 } }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+    options: (random, s) => ({ current: { heads: random.pick([1, s.rows!]), group: 1 } }),
+    edges: [ONE],
+    shape: rowsOf(30, 300),
   },
   {
     kernel: 'gate',
     variants: ['change'],
     options: (random, s) => ({
-      placement: { output: { offset: random.whole(0, 3) * (s.width as number), stride: s.width as number } },
+      placement: { output: { offset: random.whole(0, 3) * s.width!, stride: s.width! } },
     }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+    edges: [ONE],
+    shape: rowsOf(30, 300),
   },
   {
     kernel: 'shift',
     variants: ['f32'],
     options: (random) => ({ factor: random.pick([1, 0.053]) }),
-    edges: [{ rows: 1, width: 1 }],
-    shape: (r) => ({ rows: r.whole(1, 30), width: r.whole(1, 300) }),
+    edges: [ONE],
+    shape: rowsOf(30, 300),
   },
   {
     kernel: 'accumulate',
     variants: ['begin', 'add'],
-    options: (random, s) => ({
-      placement: { input: placed(random, s.width as number), output: placed(random, s.width as number) },
-      factor: 1 / random.whole(1, 32),
-    }),
-    edges: [
-      { rows: 1, width: 1 },
-      { rows: 3, width: 4096 },
-    ],
-    shape: (r) => ({ rows: r.whole(1, 20), width: r.whole(1, 3000) }),
+    options: (random, s) => ({ ...placedRows(random, s), factor: 1 / random.whole(1, 32) }),
+    edges: [ONE, { rows: 3, width: 4096 }],
+    shape: rowsOf(20, 3000),
   },
   {
     kernel: 'embed',
     variants: ['f16'],
     options: (random, s) => ({
-      placement: { output: placed(random, s.width as number) },
+      placement: { output: placed(random, s.width!) },
       embeddingColumns: random.pick([true, false]),
       vocabulary: random.whole(1, 3000),
     }),
@@ -170,7 +164,7 @@ const CONTRACTS: readonly Contract[] = [
 
 /** Heads inside packed rows, and tokens among those of longer rows of positions. */
 function ropeKeptOptions(random: Random, s: Shape): NonNullable<OperationOptions['ropeKept']> {
-  const [rows, heads, headDim] = [s.rows as number, s.heads as number, s.headDim as number];
+  const [rows, heads, headDim] = [s.rows!, s.heads!, s.headDim!];
   const first = random.whole(0, 9);
   return {
     data: placed(random, heads * headDim),
@@ -183,7 +177,7 @@ function ropeKeptOptions(random: Random, s: Shape): NonNullable<OperationOptions
 
 /** Heads inside packed rows, some of which go elsewhere, with or without bias. */
 function ropeOptions(random: Random, s: Shape): NonNullable<OperationOptions['rope']> {
-  const [heads, headDim] = [s.heads as number, s.headDim as number];
+  const [heads, headDim] = [s.heads!, s.headDim!];
   const targetHeads = random.whole(0, heads);
   const head = headDim + random.pick([0, 5]);
   const data = placed(random, heads * headDim);
@@ -208,11 +202,8 @@ describeGpu('kernels against float64', (device) => {
           const random = randomOf(seed);
           const shape = edges[i] ?? contract.shape(random);
           const options = contract.options?.(random, shape) ?? {};
-          const { error } = await check(device, { kernel: contract.kernel, variant, shape }, [options], seed);
-          const where =
-            `${contract.kernel} ${variant} ${JSON.stringify(shape)} ${JSON.stringify(options)}, ` +
-            `LLA_SIM_SEED=${SEED}`;
-          expect(error <= (contract.tolerance ?? TOLERANCE), `relative error ${error} at ${where}`).toBe(true);
+          const call = { kernel: contract.kernel, variant, shape };
+          await expectContract(device, call, options, seed, contract.tolerance);
         }
       });
     }

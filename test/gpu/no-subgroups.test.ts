@@ -7,28 +7,16 @@ import { openAdapter } from '../../src/gpu/adapter.js';
 import { deviceOf } from '../../src/gpu/opening.js';
 import type { Platform } from '../../src/gpu/platform.js';
 import { describeGpu } from './device.js';
+import { EIGHT_THREADS } from './run-plan.js';
 
 const platform: Platform = {
   bounds: { dispatchSeconds: Infinity, pointBytes: 2 ** 28, roundedClocks: false },
   wait: (finished) => finished,
 };
 const RULES = { clock: 'wall', submitSeconds: 0, seed: 1 } as const;
-const CALL = {
-  kernel: 'attend',
-  variant: 'f16',
-  shape: {
-    sequences: 1,
-    context: 40,
-    kvHeads: 2,
-    group: 1,
-    keyWidth: 16,
-    valueWidth: 16,
-    branchWidth: 0,
-    branchHeads: 0,
-    groupSize: 0,
-    splits: 1,
-  },
-} as const;
+const HEADS = { sequences: 1, context: 40, kvHeads: 2, group: 1, splits: 1 };
+const ROWS = { keyWidth: 16, valueWidth: 16, branchWidth: 0, branchHeads: 0, groupSize: 0 };
+const CALL = { kernel: 'attend', variant: 'f16', shape: { ...HEADS, ...ROWS } } as const;
 
 describeGpu('a device without subgroups', () => {
   test('runs attention with a thread a row, and says which kernel it cannot run', async () => {
@@ -46,21 +34,7 @@ describeGpu('a device without subgroups', () => {
       expect(point.sample.tuning).toMatchObject({ wide: 1, lanes: 1 });
       expect(point.sample.relativeError).toBeLessThan(2e-5);
       point.free();
-      const basis = {
-        kernel: 'block_basis',
-        variant: 'f32',
-        shape: {
-          sequences: 1,
-          heads: 2,
-          context: 256,
-          rankK: 8,
-          headDim: 128,
-          blockTokens: 256,
-          functions: 37,
-          setupPerRank: 1051,
-        },
-      } as const;
-      await expect(openPoint(device, basis, RULES, null)).rejects.toThrow(/this adapter has no subgroups/);
+      await expect(openPoint(device, EIGHT_THREADS, RULES, null)).rejects.toThrow(/this adapter has no subgroups/);
     } finally {
       device.close();
     }

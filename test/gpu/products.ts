@@ -67,16 +67,16 @@ export async function productErrors(
       const halved = Float64Array.from(own, (value) => halfValue(halfBits(value)));
       for (let j = 0; j < c.n; j++) {
         const out = at(c.options.y, c.n, g, row) + j;
-        const had = accumulate ? (before[out] as number) : 0;
+        const had = accumulate ? before[out]! : 0;
         let [sum, rounded] = [had, had];
         for (let i = 0; i < c.k; i++) {
           const place = (Math.floor(g / weightGroup) * rows + (transposed ? j : i)) * stride + (transposed ? i : j);
-          sum += (own[i] as number) * (weights[place] as number);
-          rounded += (halved[i] as number) * (weights[place] as number);
+          sum += own[i]! * weights[place]!;
+          rounded += halved[i]! * weights[place]!;
         }
         written.add(out);
-        difference += ((result[out] as number) - sum) ** 2;
-        roundedDifference += ((result[out] as number) - rounded) ** 2;
+        difference += (result[out]! - sum) ** 2;
+        roundedDifference += (result[out]! - rounded) ** 2;
         norm += sum ** 2;
       }
     }

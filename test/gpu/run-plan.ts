@@ -1,9 +1,21 @@
 /** Runs a plan with buffers whose contents the test gives word by word; what it does not give is poisoned. */
+import { expect } from 'vitest';
 import { poison } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
-import { bufferOf, type Device, type OperationPlan } from '../../src/gpu/index.js';
+import { SEED } from './random.js';
+import { bufferOf, type Buffer, type Device, type OperationPlan } from '../../src/gpu/index.js';
 
 export type Contents = Readonly<Record<string, Uint32Array<ArrayBuffer> | Float32Array<ArrayBuffer>>>;
+
+/** A call of a kernel that adds up across eight threads of a subgroup. */
+export const EIGHT_THREADS = {
+  kernel: 'block_basis',
+  variant: 'f32',
+  shape: {
+    ...{ sequences: 1, heads: 2, context: 256, rankK: 8, headDim: 128 },
+    ...{ blockTokens: 256, functions: 37, setupPerRank: 1051 },
+  },
+} as const;
 
 /** Random words: any bit pattern, NaN and infinities among them. */
 export const randomWords = (seed: number, count: number): Uint32Array<ArrayBuffer> =>
@@ -25,7 +37,7 @@ export async function runPlan(
 ): Promise<(name: string) => Uint32Array<ArrayBuffer>> {
   const unknown = Object.keys(contents).filter((name) => !plan.buffers.some((b) => b.name === name));
   if (unknown.length > 0) throw new Error(`the plan has no buffer ${unknown.join(', ')}`);
-  const buffers = new Map<string, Awaited<ReturnType<Device['buffer']>>>();
+  const buffers = new Map<string, Buffer>();
   try {
     for (const b of plan.buffers) {
       const buffer = await device.buffer(b.name, b.bytes);
@@ -40,13 +52,23 @@ export async function runPlan(
     for (let i = 0; i < runs; i++) await device.run(steps);
     device.free(...steps.map((step) => step.uniforms));
     const read = new Map<string, Uint32Array<ArrayBuffer>>();
-    for (const b of plan.buffers)
-      read.set(
-        b.name,
-        new Uint32Array(await device.read(buffers.get(b.name) as NonNullable<ReturnType<typeof buffers.get>>, b.bytes)),
-      );
-    return (name) => read.get(name) as Uint32Array<ArrayBuffer>;
+    for (const b of plan.buffers) read.set(b.name, new Uint32Array(await device.read(buffers.get(b.name)!, b.bytes)));
+    return (name) => read.get(name)!;
   } finally {
     device.free(...buffers.values());
+  }
+}
+
+/** Fails where any word of a buffer is another than expected. */
+export function expectWords(
+  result: (name: string) => Uint32Array<ArrayBuffer>,
+  expected: Iterable<readonly [name: string, words: Uint32Array]>,
+  where: string,
+): void {
+  for (const [name, words] of expected) {
+    const actual = result(name);
+    const wrong = words.findIndex((word, i) => word !== actual[i]);
+    const what = `word ${wrong} of ${name} is ${actual[wrong]}, not ${words[wrong]}`;
+    expect(wrong, `${what}: ${where}, LLA_SIM_SEED=${SEED}`).toBe(-1);
   }
 }
