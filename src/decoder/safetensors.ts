@@ -8,7 +8,7 @@ import { UserError, show } from '../errors.js';
 import { displayPath } from '../io/files.js';
 import { halfValue } from '../../kernels/host/half.js';
 import { formatBytes } from '../numbers/units.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';
 import { checkedLength, type TensorSource } from './weights.js';
 
@@ -36,8 +36,6 @@ interface Entry {
 }
 
 const WHOLE = 'download it again';
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 const isSize = (value: unknown): value is number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 
