@@ -43,7 +43,6 @@ export interface Checkpoint {
   readonly tokenizerFile?: string;
 }
 
-/** A JSON object from outside. */
 function readObject(path: string, subject: string, maxBytes: number): Record<string, unknown> {
   const text = readTextFile(path, subject, maxBytes).replace(/^\ufeff/, '');
   const [file, hint] = [`${subject} ${displayPath(path)}`, 'download it again'];
@@ -153,7 +152,6 @@ interface Writing {
   readonly warning?: string;
 }
 
-/** By model_type. */
 const CLASSES: Readonly<Record<string, Writing>> = {
   huginn_raven: {
     epsilonKey: 'norm_eps',
@@ -180,7 +178,6 @@ const CLASSES: Readonly<Record<string, Writing>> = {
   iquestpltcoder: { epsilon: 1e-5, layout: pltLayout },
 };
 
-/** Fields of a config.json that decoding needs beyond the geometry. */
 interface DecodingFacts extends Pick<Writing, 'warning'> {
   readonly normEpsilon: number;
   /** Where tensors have other names than the decoder's. */
