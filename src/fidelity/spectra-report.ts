@@ -1,5 +1,5 @@
 /** What `fit --spectra` prints: a model beside its untrained twin and the paper's figures. */
-import { columns } from '../report/text/text.js';
+import { columns, left } from '../report/text/text.js';
 import { formatCount } from '../numbers/units.js';
 import type { SideSpectra, Spectra } from '../fit/spectra.js';
 
@@ -25,6 +25,12 @@ export const PAPER = {
   valueVarianceAlongLoops: '17 %',
 } as const;
 
+interface Line {
+  readonly what: string;
+  readonly paper: string;
+  readonly of: (s: Studied) => string;
+}
+
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 const SIDES = [
   ['K', 'key'],
@@ -34,7 +40,7 @@ const SIDES = [
 export function spectraText(r: SpectraReport): string {
   const axis = (side: SideSpectra, name: string): SideSpectra['axes'][number] | undefined =>
     side.axes.find((a) => a.axis === name);
-  const rows: { what: string; paper: string; of: (s: Studied) => string }[] = SIDES.flatMap(([letter, side]) => [
+  const rows: Line[] = SIDES.flatMap(([letter, side]) => [
     ...(['loop', 'head', 'layer'] as const).flatMap((name) => [
       {
         what: `${letter} ${name} axis: effective rank of ${axis(r.trained[side], name)?.places ?? 1}`,
@@ -76,12 +82,12 @@ export function spectraText(r: SpectraReport): string {
   return [
     `${r.model.name}: keys and values before RoPE over ${formatCount(r.trained.tokens)} tokens`,
     '',
-    ...columns(
+    ...columns<Line>(
       [
-        { title: '', align: 'left', cell: (row) => row.what },
-        { title: 'model', align: 'left', cell: (row) => row.of(r.trained) },
-        { title: 'untrained', align: 'left', cell: (row) => row.of(r.untrained) },
-        { title: 'paper', align: 'left', cell: (row) => row.paper },
+        left('', (row) => row.what),
+        left('model', (row) => row.of(r.trained)),
+        left('untrained', (row) => row.of(r.untrained)),
+        left('paper', (row) => row.paper),
       ],
       [
         ...rows,

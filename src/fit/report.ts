@@ -5,7 +5,7 @@ import { codecLabel, coreRatio, isHybrid } from '../codecs/registry.js';
 import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { columns } from '../report/text/text.js';
+import { columns, left, right } from '../report/text/text.js';
 import { mean, type Interval } from '../numbers/statistics.js';
 import { formatCount } from '../numbers/units.js';
 import type { LatentEnergy } from './fit.js';
@@ -62,22 +62,7 @@ export const fitReport = (
   passes: run.passes,
   meanKept: run.kept,
   energy: run.fitted.energy,
-  ...(distilled
-    ? {
-        distilled: {
-          path: distilled.path,
-          lambdaAttn: distilled.lambdaAttn,
-          ...(distilled.windowTokens === undefined ? {} : { windowTokens: distilled.windowTokens }),
-          steps: distilled.steps,
-          bestStep: distilled.bestStep,
-          texts: distilled.texts,
-          before: distilled.before,
-          after: distilled.after,
-          drawn: distilled.drawn,
-          seconds: distilled.seconds,
-        },
-      }
-    : {}),
+  ...(distilled ? { distilled } : {}),
 });
 
 const nats = ({ estimate, low, high }: Interval): string =>
@@ -125,7 +110,6 @@ const letter = ({ axis }: Pick<LatentEnergy, 'axis'>): string => (axis === 'key'
 /** Latents that are listed as losing most. */
 const WORST = 5;
 
-/** A report for a person at a terminal. */
 export function fitText(g: Geometry, r: FitReport): string {
   const { heads, loops, count } = latentGroups(g, r.codec);
   const headGroups = g.kvHeads / heads;
@@ -151,15 +135,15 @@ export function fitText(g: Geometry, r: FitReport): string {
       `${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
     '',
     'share of the variance kept, by layer and latent:',
-    ...columns(
+    ...columns<(typeof rows)[number]>(
       [
-        { title: 'layer', align: 'right', cell: (row) => String(row.layer) },
-        { title: 'axis', align: 'left', cell: letter },
-        ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) => ({
-          title: nameOf(group),
-          align: 'right' as const,
-          cell: (row: (typeof rows)[number]) => percent(row.own.find((e) => e.group === group)?.kept ?? 0),
-        })),
+        right('layer', (row) => String(row.layer)),
+        left('axis', letter),
+        ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) =>
+          right(nameOf(group), (row: (typeof rows)[number]) =>
+            percent(row.own.find((e) => e.group === group)?.kept ?? 0),
+          ),
+        ),
       ],
       rows,
     ),

@@ -30,7 +30,6 @@ import { forget, keep, kept } from './store.js';
 import { checkedWords, clockWords, featureWords, gapWords, remedyFor } from './words.js';
 import { Watch } from './watch.js';
 
-/** Larger files are no calibrations. */
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 2_000_000;
 /** The picture is drawn again at most so often. */
@@ -81,7 +80,6 @@ async function open(): Promise<Device> {
   return lent.device;
 }
 
-/** Memory as the reader states it, bytes, or null. */
 function statedMemory(): number | null {
   const value = new FormData(form).get('memory');
   const text = typeof value === 'string' ? value.trim() : '';
@@ -164,7 +162,6 @@ async function measure(): Promise<void> {
   }
 }
 
-/** What an earlier visit left. */
 function offer(): void {
   const points = own ? pointsOf(own) : 0;
   element('forget').hidden = points === 0;

@@ -23,7 +23,6 @@ import { shelfOf, type Carried } from './shelf.js';
 /** Typing pauses this long, milliseconds, before the page plans. */
 const PAUSE = 200;
 
-/** An answer that is kept beside the next one. */
 interface Kept {
   readonly link: string | null;
   readonly answered: readonly Answered[];
@@ -175,7 +174,6 @@ and may ask for more of them.</p>`
     if (kept) fill('sides', compareHtml(kept.answered, answered));
   }
 
-  /** Shows a question in the controls. */
   function ask(scenario: Scenario, own: LinkedModel | null): void {
     model = own;
     held = null;
@@ -272,7 +270,6 @@ and may ask for more of them.</p>`
   for (const button of document.querySelectorAll<HTMLButtonElement>('[data-copy]'))
     button.addEventListener('click', () => void copy(button));
 
-  /** All rows, as the command line saves them. */
   async function save(): Promise<void> {
     const scenario = asked();
     const whole = await answersTo(scenario, sourceOf(given(scenario)), shelf, true);
