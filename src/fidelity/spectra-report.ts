@@ -1,6 +1,6 @@
 /** What `fit --spectra` prints: a model beside its untrained twin and the paper's figures. */
 import { columns, left } from '../report/text/text.js';
-import { formatCount } from '../numbers/units.js';
+import { formatCount, formatShare } from '../numbers/units.js';
 import type { SideSpectra, Spectra } from '../fit/spectra.js';
 
 export interface Studied extends Spectra {
@@ -31,7 +31,6 @@ interface Line {
   readonly of: (s: Studied) => string;
 }
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 const SIDES = [
   ['K', 'key'],
   ['V', 'value'],
@@ -52,14 +51,14 @@ export function spectraText(r: SpectraReport): string {
         paper: name === 'loop' ? PAPER.loopFirstDirection : '',
         of: (s: Studied) => {
           const first = axis(s[side], name)?.shares[0];
-          return first === undefined ? 'n/a' : percent(first);
+          return first === undefined ? 'n/a' : formatShare(first);
         },
       },
     ]),
     {
       what: `${letter} variance along the loops`,
       paper: side === 'key' ? PAPER.keyVarianceAlongLoops : PAPER.valueVarianceAlongLoops,
-      of: (s: Studied) => percent(s[side].varianceAlongLoops),
+      of: (s: Studied) => formatShare(s[side].varianceAlongLoops),
     },
     {
       what: `${letter} change from loop to loop`,

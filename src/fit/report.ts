@@ -7,7 +7,7 @@ import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { columns, left, right } from '../report/text/text.js';
 import { mean, type Interval } from '../numbers/statistics.js';
-import { formatCount } from '../numbers/units.js';
+import { formatCount, formatShare } from '../numbers/units.js';
 import type { LatentEnergy } from './fit.js';
 import type { FitRun } from './run.js';
 
@@ -93,15 +93,13 @@ const distilText = ({
     : []),
 ];
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
-
 /** What directions from sketches may lack. */
 function sketchText(energy: readonly LatentEnergy[]): string[] {
   const below = energy.flatMap((e) => (e.below === undefined ? [] : [e.below]));
   if (below.length === 0) return [];
   return [
     `shares are lower bounds: directions come from a sketch of the covariance, and no others keep more than ` +
-      `${percent(Math.max(...below))} of the variance beyond them (mean ${percent(mean(below))})`,
+      `${formatShare(Math.max(...below))} of the variance beyond them (mean ${formatShare(mean(below))})`,
   ];
 }
 
@@ -141,7 +139,7 @@ export function fitText(g: Geometry, r: FitReport): string {
         left('axis', letter),
         ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) =>
           right(nameOf(group), (row: (typeof rows)[number]) =>
-            percent(row.own.find((e) => e.group === group)?.kept ?? 0),
+            formatShare(row.own.find((e) => e.group === group)?.kept ?? 0),
           ),
         ),
       ],
@@ -149,11 +147,11 @@ export function fitText(g: Geometry, r: FitReport): string {
     ),
     '',
     'loses most: ' +
-      worst.map((e) => `layer ${e.layer} ${letter(e)} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', '),
+      worst.map((e) => `layer ${e.layer} ${letter(e)} ${nameOf(e.group)} (${formatShare(e.kept)} kept)`).join(', '),
     ...sketchText(r.energy),
     'mean kept: ' +
-      percent(r.meanKept[r.initialisation] ?? 0) +
-      controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join(''),
+      formatShare(r.meanKept[r.initialisation] ?? 0) +
+      controls.map(([name, kept]) => `; ${name} ${formatShare(kept)}`).join(''),
     ...(r.distilled ? ['', ...distilText(r.distilled)] : []),
     '',
   ].join('\n');
