@@ -7,7 +7,7 @@
 import type { Geometry } from '../geometry/geometry.js';
 import { sum } from '../numbers/statistics.js';
 import type { FlashloopConstants, Streams } from './codec.js';
-import { toBf16, toF16 } from './small-floats.js';
+import { nearestEven, toF16 } from './small-floats.js';
 
 /** Published constants. */
 export const FLASHLOOP: FlashloopConstants = {
@@ -162,9 +162,6 @@ export function sparseAttention(
 
 /** Rounds to the type of the cache. */
 export type RoundTo = (x: number) => number;
-export const TO_BF16: RoundTo = toBf16;
-export const TO_F16: RoundTo = toF16;
-export const TO_F32: RoundTo = Math.fround;
 
 /** Codes of the values of one group, with the pair as it is stored. */
 export interface FlashloopGroup {
@@ -173,22 +170,16 @@ export interface FlashloopGroup {
   readonly codes: readonly number[];
 }
 
-/** Nearest whole number, ties to the even one. */
-const halfEven = (x: number): number => {
-  const below = Math.floor(x);
-  return x - below === 0.5 ? below + (below % 2) : Math.round(x);
-};
-
 /**
  * Codes a group in f32: codes by the unrounded pair, the pair then rounded.
  * @param toHalf rounds to f16, in which the pair is stored
  */
-export function codeFlashloop(values: readonly number[], toHalf: RoundTo = TO_F16, bits = 4): FlashloopGroup {
+export function codeFlashloop(values: readonly number[], toHalf: RoundTo = toF16, bits = 4): FlashloopGroup {
   const most = 2 ** bits - 1;
   const low = Math.fround(Math.min(...values));
   const range = Math.fround(Math.max(...values) - low);
   const scale = Math.fround(range / most) || 1;
-  const codes = values.map((x) => Math.min(most, Math.max(0, halfEven(Math.fround(Math.fround(x - low) / scale)))));
+  const codes = values.map((x) => Math.min(most, Math.max(0, nearestEven(Math.fround(Math.fround(x - low) / scale)))));
   return { scale: toHalf(scale), low: toHalf(low), codes };
 }
 

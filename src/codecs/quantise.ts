@@ -6,6 +6,7 @@
  * One scale a token and group. It is rounded to f16 before the codes are computed, so that they fit the scale that is
  * stored.
  */
+import { nearestEven } from './small-floats.js';
 
 /** Rounds to IEEE half precision; given from outside, as this room knows no storage formats. */
 export type RoundToHalf = (value: number) => number;
@@ -22,8 +23,5 @@ export const codePosition = (x: number, scale: number, bits: number): number =>
 
 /** Nearest code; a tie goes to the even one, as WGSL's `round` has it. */
 export function quantise(x: number, scale: number, bits: number): number {
-  const position = codePosition(x, scale, bits);
-  const below = Math.floor(position);
-  const nearest = position - below === 0.5 ? below + (below % 2) : Math.round(position);
-  return Math.min(2 ** bits - 1, Math.max(0, nearest));
+  return Math.min(2 ** bits - 1, Math.max(0, nearestEven(codePosition(x, scale, bits))));
 }

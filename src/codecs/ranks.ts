@@ -18,7 +18,7 @@ export const latentScalars = ({ rankK = 0, rankV = 0 }: Codec): number => rankK 
  */
 const keyShare = (g: Geometry): number => (g.loops >= 16 ? 1 / 3 : 3 / 8);
 
-/** Ratios as people write them, with the fraction that is meant: `5.33` is 16/3. */
+/** Ratios as people write them, with the fraction that is meant: `5.33` is 16/3. 14.2 is ranks 27/45 of 2·512. */
 const FRACTIONS = [4 / 3, 8 / 3, 16 / 3, 32 / 3, 128 / 9, 64 / 3];
 
 /** The exact ratio behind a printed one: 5.33 -> 16/3, 21.3 -> 64/3; others unchanged. */

@@ -1,11 +1,10 @@
 /** Rounding to bf16, f16 and FP8 E4M3 in float64: to nearest, ties to even. */
 
-/** Rounds to the nearest multiple of `step`, ties to even. */
-function toMultiple(x: number, step: number): number {
-  const units = x / step;
-  const below = Math.floor(units);
-  const up = units - below > 0.5 || (units - below === 0.5 && below % 2 !== 0);
-  return (below + (up ? 1 : 0)) * step;
+/** The nearest whole number, of two the even one. */
+export function nearestEven(x: number): number {
+  const below = Math.floor(x);
+  const up = x - below > 0.5 || (x - below === 0.5 && below % 2 !== 0);
+  return below + (up ? 1 : 0);
 }
 
 /** Exponent of the largest power of two that is not above |x| > 0. */
@@ -15,8 +14,11 @@ function exponentOf(x: number): number {
 }
 
 /** Rounds to `bits` significant bits, with exponents of at least `least`. */
-const rounded = (x: number, bits: number, least: number): number =>
-  x === 0 || !Number.isFinite(x) ? x : toMultiple(x, 2 ** (Math.max(least, exponentOf(x)) - (bits - 1)));
+function rounded(x: number, bits: number, least: number): number {
+  if (x === 0 || !Number.isFinite(x)) return x;
+  const step = 2 ** (Math.max(least, exponentOf(x)) - (bits - 1));
+  return nearestEven(x / step) * step;
+}
 
 export const toBf16 = (x: number): number => rounded(x, 8, -126);
 

@@ -9,7 +9,7 @@ import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { readModelFile } from '../geometry/model-file.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { decodedAs } from './decodable.js';
 import { repeatedKey } from './json-keys.js';
 import { hrmLayout, ldsLayout, pltLayout, publishedTensors, type Layout } from './published.js';
@@ -43,16 +43,14 @@ export interface Checkpoint {
   readonly tokenizerFile?: string;
 }
 
-/** A JSON object from outside. */
 function readObject(path: string, subject: string, maxBytes: number): Record<string, unknown> {
   const text = readTextFile(path, subject, maxBytes).replace(/^\ufeff/, '');
-  const json = parseJson(text, `${subject} ${displayPath(path)}`, { maxValues: MAX_VALUES, hint: 'download it again' });
-  if (typeof json !== 'object' || json === null || Array.isArray(json))
-    throw new UserError(`${subject} ${displayPath(path)} must be a JSON object`, 'download it again');
+  const [file, hint] = [`${subject} ${displayPath(path)}`, 'download it again'];
+  const json = parseJson(text, file, { maxValues: MAX_VALUES, hint });
+  if (!isObject(json)) throw new UserError(`${file} must be a JSON object`, hint);
   const repeated = repeatedKey(text);
-  if (repeated !== undefined)
-    throw new UserError(`${subject} ${displayPath(path)} names ${show(repeated)} twice`, 'download it again');
-  return json as Record<string, unknown>;
+  if (repeated !== undefined) throw new UserError(`${file} names ${show(repeated)} twice`, hint);
+  return json;
 }
 
 /**
@@ -62,8 +60,7 @@ function readObject(path: string, subject: string, maxBytes: number): Record<str
 export function openSharded(indexPath: string): OpenTensors {
   const index = displayPath(indexPath);
   const map = readObject(indexPath, 'weights index', MAX_INDEX_BYTES)['weight_map'];
-  if (typeof map !== 'object' || map === null || Array.isArray(map))
-    throw new UserError(`weights index ${index} has no weight_map`, 'download it again');
+  if (!isObject(map)) throw new UserError(`weights index ${index} has no weight_map`, 'download it again');
   const shardOf = new Map<string, string>();
   for (const [tensor, file] of Object.entries(map)) {
     // A plain name only: a path could lead anywhere on the machine.
@@ -155,7 +152,6 @@ interface Writing {
   readonly warning?: string;
 }
 
-/** By model_type. */
 const CLASSES: Readonly<Record<string, Writing>> = {
   huginn_raven: {
     epsilonKey: 'norm_eps',
@@ -182,7 +178,6 @@ const CLASSES: Readonly<Record<string, Writing>> = {
   iquestpltcoder: { epsilon: 1e-5, layout: pltLayout },
 };
 
-/** Fields of a config.json that decoding needs beyond the geometry. */
 interface DecodingFacts extends Pick<Writing, 'warning'> {
   readonly normEpsilon: number;
   /** Where tensors have other names than the decoder's. */

@@ -28,7 +28,6 @@ import { safetensorsParts } from './write-safetensors.js';
 export const INITIALISATIONS = ['svd', 'first-loop', 'random'] as const;
 export type Initialisation = (typeof INITIALISATIONS)[number];
 
-/** What a file of codec weights says of itself. */
 export interface CodecFacts {
   readonly codec: CodecKind;
   readonly rankK: number;
@@ -40,7 +39,6 @@ export interface CodecFacts {
   readonly initialisation: Initialisation;
   /** Tokens that it was fitted to. */
   readonly tokens: number;
-  /** Of weights that were trained after the fit. */
   readonly distilled?: DistilFacts;
 }
 

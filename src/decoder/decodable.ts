@@ -38,7 +38,6 @@ export function refuseUndecodable(g: Geometry): void {
     );
 }
 
-/** @throws UserError for a codec that no decoder runs, or the GPU's does not */
 export function refuseCodec(codec: Codec, decoder: 'gpu' | 'reference'): void {
   const { kind } = codec;
   const spec = codecSpec(codec);

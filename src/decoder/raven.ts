@@ -25,6 +25,7 @@
 import { UserError, show } from '../errors.js';
 import { refuseUndecodable } from './decodable.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { isObject } from '../io/json.js';
 import { blockOf, layoutOf, type Layout, type Piece } from './published.js';
 import { ADAPTER, CORE_NORM, EMBEDDING, FINAL_NORM, layerPart, modelTensors } from './tensors.js';
 
@@ -49,8 +50,7 @@ export function refuseRavenOptions(g: Geometry, config: Readonly<Record<string, 
       'choose a model whose initial_state_mode is random',
     );
   const values = config['init_values'];
-  const said =
-    typeof values === 'object' && values !== null ? (values as Record<string, unknown>)['embed_scale'] : null;
+  const said = isObject(values) ? values['embed_scale'] : null;
   const scale = said ?? Math.sqrt(g.hidden); // the default of Huginn's class
   const needed = embeddingScale(g);
   if (typeof scale !== 'number' || Math.abs(scale / needed - 1) > 1e-6)

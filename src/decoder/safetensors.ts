@@ -3,12 +3,12 @@
  * data_offsets}}, the data (github.com/huggingface/safetensors, "Format"). The file is not trusted: every length,
  * offset and name is checked before a byte of data is read, and data is read in bounded pieces.
  */
-import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, statSync } from 'node:fs';
 import { UserError, show } from '../errors.js';
-import { displayPath } from '../io/files.js';
+import { displayPath, readAt } from '../io/files.js';
 import { halfValue } from '../../kernels/host/half.js';
 import { formatBytes } from '../numbers/units.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { repeatedKey } from './json-keys.js';
 import { checkedLength, type TensorSource } from './weights.js';
 
@@ -20,7 +20,6 @@ const MAX_HEADER_BYTES = 2 ** 24;
 const MAX_TENSORS = 100_000;
 /** More dimensions than any weight has. */
 const MAX_DIMENSIONS = 8;
-/** Bytes read at once. */
 const PIECE_BYTES = 2 ** 20;
 const ELEMENT_BYTES = { BF16: 2, F16: 2, F32: 4 } as const;
 type Dtype = keyof typeof ELEMENT_BYTES;
@@ -36,12 +35,9 @@ interface Entry {
 }
 
 const WHOLE = 'download it again';
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 const isSize = (value: unknown): value is number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
 
-/** One tensor of the header. */
 function entryOf(file: string, name: string, value: unknown): Entry {
   const refuse = (what: string, hint = WHOLE): never => {
     throw new UserError(`${file}: tensor ${show(name)} ${what}`, hint);
@@ -120,7 +116,6 @@ function readHeader(
   return { entries, metadata };
 }
 
-/** A system error as one line. */
 function fileError(file: string, error: unknown): UserError {
   if (error instanceof UserError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
@@ -132,24 +127,17 @@ function fileError(file: string, error: unknown): UserError {
 
 /** Fills `target` from an offset of the file. */
 function readFully(fd: number, file: string, target: Uint8Array, position: number): void {
-  let done = 0;
   try {
-    while (done < target.length) {
-      const count = readSync(fd, target, done, target.length - done, position + done);
-      if (count === 0)
-        throw new UserError(
-          `${file} ended at byte ${position + done} while it was read`,
-          'leave the file alone while it is in use',
-        );
-      done += count;
-    }
+    const done = readAt(fd, target, position);
+    if (done < target.length)
+      throw new UserError(
+        `${file} ended at byte ${position + done} while it was read`,
+        'leave the file alone while it is in use',
+      );
   } catch (error) {
     throw fileError(file, error);
   }
 }
-
-/** The value of every half, so that a file is read by table. */
-let halves: Float32Array | undefined;
 
 /**
  * Elements as f32 values; f32 holds all three types without loss. Typed arrays have the machine's byte order, which is
@@ -166,20 +154,12 @@ function decodeElements(dtype: Dtype, bytes: Uint8Array, out: Float32Array, from
     for (let i = 0; i < words.length; i++) bits[from + i] = (words[i] as number) << 16;
     return;
   }
-  halves ??= Float32Array.from({ length: 65536 }, (_, word) => halfValue(word));
-  for (let i = 0; i < words.length; i++) out[from + i] = halves[words[i] as number] as number;
-}
-
-/** Index of the first NaN or infinity, or -1. */
-function firstNotFinite(values: Float32Array): number {
-  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i])) return i;
-  return -1;
+  for (let i = 0; i < words.length; i++) out[from + i] = halfValue(words[i] as number);
 }
 
 /** An open safetensors file. Close it when done. */
 export class SafetensorsFile implements TensorSource {
   readonly shapes: ReadonlyMap<string, readonly number[]>;
-  /** As shown in messages. */
   readonly file: string;
   /** Texts of the header's __metadata__; none where it has none. */
   readonly metadata: Readonly<Record<string, string>>;
@@ -254,7 +234,7 @@ export class SafetensorsFile implements TensorSource {
       readFully(this.fd, this.file, bytes, this.dataStart + entry.begin + (from + done) * bytesEach);
       decodeElements(entry.dtype, bytes, values, done);
     }
-    const bad = firstNotFinite(values);
+    const bad = values.findIndex((x) => !Number.isFinite(x));
     if (bad >= 0)
       throw new UserError(
         `${this.file}: tensor ${show(name)} holds ${values[bad]} at element ${from + bad}`,

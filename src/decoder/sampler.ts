@@ -13,7 +13,6 @@ export interface Sampling {
 
 export const GREEDY: Sampling = { temperature: 0, topP: 1, seed: 0 };
 
-/** Name of the operation that chooses. */
 export const choiceOf = ({ temperature }: Sampling): Choice => (temperature === 0 ? 'greedy' : 'top-p');
 
 /** The number in [0, 1) of a draw: 23 bits, so that f32 holds it, the same on every machine. */
@@ -76,7 +75,6 @@ export function sample(logits: ArrayLike<number>, sampling: Sampling, draw: numb
   return last;
 }
 
-/** The smallest weight in the nucleus. */
 function leastOfNucleus(weights: Float64Array, topP: number): number {
   if (topP === 1) return 0;
   const total = weights.reduce((a, b) => a + b, 0);

@@ -19,7 +19,6 @@ export interface TensorSpec {
   readonly role: TensorRole;
 }
 
-/** Scalars of a tensor. */
 export const elementsOf = (shape: readonly number[]): number => shape.reduce((product, n) => product * n, 1);
 
 export const EMBEDDING = 'model.embed_tokens.weight';
@@ -159,7 +158,6 @@ export interface LatentGroups {
   readonly width: number;
 }
 
-/** The groups of a latent codec on the core of a geometry. */
 export function latentGroups(g: Geometry, codec: Codec): LatentGroups {
   const loops = codecSpec(codec).loopAxis ? g.loops : 1;
   const heads = headsOfLatent(codec, g.kvHeads);
@@ -168,11 +166,11 @@ export function latentGroups(g: Geometry, codec: Codec): LatentGroups {
 
 export type CodecAxis = 'key' | 'value';
 
-/** A codec tensor of core layer `layer`. */
 export const codecTensor = (layer: number, axis: CodecAxis, part: 'down' | 'up' | 'mean'): string =>
   `codec.layers.${layer}.${axis}.${part}`;
 /** Latents of the first loop, and of those after it (codecs/hla.ts). */
-export type HybridPart = 'first' | 'shared';
+export const HYBRID_PARTS = ['first', 'shared'] as const;
+export type HybridPart = (typeof HYBRID_PARTS)[number];
 /** A map of core layer `layer`: E, A or B of each loop that reads these latents. */
 export const hybridTensor = (layer: number, part: HybridPart, map: 'encode' | 'key' | 'value'): string =>
   `codec.layers.${layer}.${part}.${map}`;
@@ -185,7 +183,7 @@ export const hybridTensor = (layer: number, part: HybridPart, map: 'encode' | 'k
 function hybridTensors(g: Geometry, codec: Codec, layer: number): TensorSpec[] {
   const width = g.kvHeads * g.headDim;
   const ranks = ranksOfLoops(codec);
-  return (['first', 'shared'] as const).flatMap((part): TensorSpec[] => {
+  return HYBRID_PARTS.flatMap((part): TensorSpec[] => {
     const { rankK, rankV } = ranks[part];
     const loops = part === 'first' ? 1 : g.loops - 1;
     return [

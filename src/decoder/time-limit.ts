@@ -4,7 +4,6 @@ import { createContext, Script } from 'node:vm';
 const context = createContext({ call: null as (() => unknown) | null });
 const script = new Script('call()');
 
-/** A synchronous call did not end in its time. */
 export class TimeLimitError extends Error {}
 
 /**

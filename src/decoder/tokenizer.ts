@@ -4,7 +4,7 @@
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { TimeLimitError, within } from './time-limit.js';
 
 /** The largest published ones take about 35 MB and hold 1.3 million values (256 Ki tokens, 500,000 merges of two). */
@@ -39,13 +39,13 @@ export interface Tokenizer {
 export function readTokenizer(path: string, vocab: number, textSeconds = TEXT_SECONDS): Tokenizer {
   const limitOf = (length: number): number => textSeconds * Math.ceil((length + 1) / TEXT_LENGTH);
   const file = displayPath(path);
+  const hint = 'give the tokenizer.json of the model';
   const json = parseJson(readTextFile(path, 'tokenizer file', MAX_TOKENIZER_BYTES), `tokenizer file ${file}`, {
     maxValues: MAX_TOKENIZER_VALUES,
-    hint: 'give the tokenizer.json of the model',
+    hint,
     byteOrderMark: 'allowed',
   });
-  if (typeof json !== 'object' || json === null || Array.isArray(json))
-    throw new UserError(`tokenizer file ${file} must be a JSON object`, 'give the tokenizer.json of the model');
+  if (!isObject(json)) throw new UserError(`tokenizer file ${file} must be a JSON object`, hint);
   /**
    * The library reports unusable files by errors of any type, and never returns from a pattern that backtracks without
    * end.
@@ -69,7 +69,7 @@ export function readTokenizer(path: string, vocab: number, textSeconds = TEXT_SE
   const library = guarded(
     LOAD_SECONDS,
     'cannot be used',
-    'give the tokenizer.json of the model',
+    hint,
     () => new (Library as unknown as new (tokenizer: object, config: object) => LibraryTokenizer)(json, {}),
   );
   return {

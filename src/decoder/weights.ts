@@ -18,7 +18,6 @@ export interface TensorSource {
   read(name: string, from?: number, count?: number): Float32Array;
 }
 
-/** A tensor in memory. */
 export interface NamedTensor {
   readonly name: string;
   readonly shape: readonly number[];

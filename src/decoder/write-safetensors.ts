@@ -3,7 +3,6 @@ import { halfBits } from '../../kernels/host/half.js';
 import { elementsOf } from './tensors.js';
 import type { NamedTensor } from './weights.js';
 
-/** Bytes of an f16 or f32 tensor, little-endian. */
 function bytesOf(values: Float32Array, half: boolean): Uint8Array {
   const stored = half ? Uint16Array.from(values, halfBits) : values;
   return new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength);

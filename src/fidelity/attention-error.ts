@@ -24,7 +24,6 @@ interface Observed {
   readonly outputs: readonly Float64Array[];
 }
 
-/** Runs a sequence exactly. */
 export function observe(model: Model, tokens: readonly number[]): Observed[] {
   const exact = exactAttention(model);
   const seen: Observed[] = [];

@@ -1,5 +1,5 @@
 /** The paper's claims and what became of them, for a terminal. */
-import { columns } from '../report/text/text.js';
+import { columns, left, right } from '../report/text/text.js';
 import { trainingText, VERDICTS, type ClaimTraining, type Verdict } from '../schema/claim-words.js';
 import type { Interval } from '../numbers/statistics.js';
 import type { ClaimResult } from './claims/claim.js';
@@ -21,16 +21,12 @@ export const claimsText = (name: string, training: ClaimTraining | null, results
       ...(r.note === '' ? [] : [`    ${r.note}`]),
     ]),
     '',
-    ...columns<{ verdict: Verdict }>(
+    ...columns<Verdict>(
       [
-        { title: 'verdict', align: 'left', cell: ({ verdict }) => verdict },
-        {
-          title: 'claims',
-          align: 'right',
-          cell: ({ verdict }) => String(results.filter((r) => r.verdict === verdict).length),
-        },
+        left('verdict', (verdict) => verdict),
+        right('claims', (verdict) => String(results.filter((r) => r.verdict === verdict).length)),
       ],
-      VERDICTS.map((verdict) => ({ verdict })),
+      VERDICTS,
     ),
     '',
   ].join('\n');

@@ -8,6 +8,7 @@ import { openDecoder } from '../decoder/gpu/index.js';
 import { inMemory, type TensorSource } from '../decoder/index.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
+import { greedy } from '../decoder/sampler.js';
 import { tensorsOf, type Teacher } from '../fit/capture.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { Item } from './items.js';
@@ -18,7 +19,6 @@ export type Predictions = readonly Float32Array[];
 /** Sequences that are decoded together. */
 const BATCH = 16;
 
-/** log softmax. */
 export function logSoftmax(logits: Float32Array): Float32Array {
   let top = -Infinity;
   for (const x of logits) top = Math.max(top, x);
@@ -28,29 +28,22 @@ export function logSoftmax(logits: Float32Array): Float32Array {
   return logits.map((x) => x - shift);
 }
 
-/** Place of the largest. */
-export function argmax(values: Float32Array): number {
-  let best = 0;
-  for (let i = 1; i < values.length; i++) if ((values[i] as number) > (values[best] as number)) best = i;
-  return best;
-}
-
 /**
  * What a configuration predicts for the continuation of every item.
  * @param codec weights, for codecs that have some
- * @param greedy tokens that a rollout of the usual length is continued by; then its continuation is what is predicted
+ * @param greedyTokens that a rollout of the usual length is continued by; then its continuation is what is predicted
  */
 export async function predict(
   teacher: Teacher,
   configuration: Configuration,
   codec: TensorSource | undefined,
   items: readonly Item[],
-  greedy = 0,
+  greedyTokens = 0,
 ): Promise<Predictions[]> {
   if (isPacked(configuration.codec)) return predictInFloat64(teacher, configuration, items);
   const { vocab } = teacher.geometry;
   const lengthOf = ({ kind, continuation, rolloutTokens }: Item): number =>
-    kind === 'rollout' && greedy > 0 ? (rolloutTokens ?? greedy) : continuation.length;
+    kind === 'rollout' && greedyTokens > 0 ? (rolloutTokens ?? greedyTokens) : continuation.length;
   // Items that take as many steps are decoded together.
   const order = items.map((_, i) => i).sort((a, b) => lengthOf(items[b] as Item) - lengthOf(items[a] as Item));
   const all: Float32Array[][] = items.map(() => []);
@@ -104,5 +97,5 @@ export const NO_TENSORS = inMemory([]);
 function inputOf({ prompt, continuation }: Item, step: number, made: readonly Float32Array[]): number {
   if (step === 0) return prompt.at(-1) as number;
   const before = made[step - 1];
-  return continuation[step - 1] ?? (before ? argmax(before) : 0);
+  return continuation[step - 1] ?? (before ? greedy(before) : 0);
 }

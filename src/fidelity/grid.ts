@@ -2,14 +2,13 @@
 import type { Branch, Codec, CodecKind, PathChoice } from '../codecs/codec.js';
 import { withConstants } from '../codecs/flashloop-constants.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import { CODECS, codecLabel, coreRatio, inEverySharing, refusalOf, sharedAs } from '../codecs/registry.js';
+import { CODECS, codecLabel, inEverySharing, refusalOf, sharedAs } from '../codecs/registry.js';
 import { genericRatios, ranksText } from '../codecs/ranks.js';
 import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
 
-/** One configuration. */
 export interface Row {
   readonly codec: Codec;
   readonly path: PathChoice;
@@ -67,9 +66,6 @@ const packedLoops = (g: Geometry): Codec[] =>
     return typeof constants === 'object' ? [codec, { ...codec, constants }] : [codec];
   });
 
-/** The ratio at which codecs, storages and evictions are compared: T. */
-const commonRatio = (g: Geometry): number => Math.max(2, g.loops);
-
 /** The path that changes nothing but what is stored: full RoPE. */
 export const pathFor = ({ kind }: Codec): PathChoice =>
   CODECS[kind].paths.find((path) => pathSpec(path).materialises) ?? (CODECS[kind].paths[0] as PathChoice);
@@ -79,7 +75,8 @@ const SHORT = 16;
 
 /** At most 40 configurations: each question of the paper at few ratios. */
 export function defaultGrid(g: Geometry): Row[] {
-  const common = commonRatio(g);
+  // The ratio at which codecs, storages and evictions are compared: T.
+  const common = Math.max(2, g.loops);
   const [lla] = codecsAt(g, 'lla', [common]);
   const others = (['lla-2d', 'mla-head', 'kv-quant'] as const).flatMap((kind) =>
     codecsAt(g, kind, [common, (4 / 3) * common]),
@@ -153,5 +150,3 @@ function isPossible({ codec, path, eviction }: Row): boolean {
   if (eviction && CODECS[codec.kind].refusesEviction !== undefined) return false;
   return !(pathOf(path).path === 'block-absorbed' && ringHasGaps(eviction));
 }
-
-export const ratioOf = (g: Geometry, { codec }: Row): number => coreRatio(g, codec);

@@ -101,7 +101,6 @@ export function textItems(windows: readonly (readonly number[])[], c: ItemCounts
   ];
 }
 
-/** Long rollouts of the bundled model. */
 export const longRollouts = (seed: number): Item[] =>
   taskItems(seed, { ...DEFAULT_COUNTS, texts: 0, rollouts: LONG_ROLLOUTS, passkeys: 0, recalls: 0, sums: 0 }).map(
     (item) => ({ ...item, rolloutTokens: LONG_ROLLOUT }),

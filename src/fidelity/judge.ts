@@ -1,9 +1,10 @@
 /** Judges configurations of one model beside its uncompressed cache, on the latent store of the real decoder. */
 import { createHash } from 'node:crypto';
-import { isLatent } from '../codecs/registry.js';
+import { coreRatio, isLatent } from '../codecs/registry.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
 import type { Branch, Codec } from '../codecs/codec.js';
 import { combined, inMemory, storedAs, type TensorSource } from '../decoder/index.js';
+import { greedy } from '../decoder/sampler.js';
 import { branchTensor } from '../decoder/tensors.js';
 import { loadModel, type Model } from '../decoder/reference/model.js';
 import { branchTensors } from '../fit/branch.js';
@@ -12,12 +13,11 @@ import { parameterCount } from '../geometry/geometry.js';
 import { evictionLabel } from '../eviction/policy.js';
 import type { Configuration } from '../schedule/schedule.js';
 import { attentionError, observe } from './attention-error.js';
-import { argmax, NO_TENSORS, predict, type Predictions } from './forced.js';
-import { ratioOf, REFERENCE_PARAMETERS, rowId, type Row } from './grid.js';
+import { NO_TENSORS, predict, type Predictions } from './forced.js';
+import { REFERENCE_PARAMETERS, rowId, type Row } from './grid.js';
 import type { Item } from './items.js';
 import { scoreItem, summarise, type ItemScore, type Scores } from './score.js';
 
-/** What was measured of one configuration. */
 export interface Judged extends Scores {
   readonly id: string;
   readonly codec: Codec;
@@ -37,7 +37,6 @@ export interface Judged extends Scores {
 /** Sequences, and tokens of each, on which that error is measured. */
 const REFERENCE_SEQUENCES = 2;
 const REFERENCE_TOKENS = 48;
-/** Tokens of a greedy rollout. */
 const ROLLOUT_TOKENS = 24;
 
 /** SHA-256 over names, shapes and values, in the order of the names. */
@@ -65,7 +64,7 @@ export class Judge {
     const configuration = exactConfiguration(teacher);
     const expected = await predict(teacher, configuration, undefined, asked, ROLLOUT_TOKENS);
     const items = asked.map((item, i) =>
-      item.kind === 'rollout' ? { ...item, continuation: (expected[i] as Predictions).map(argmax) } : item,
+      item.kind === 'rollout' ? { ...item, continuation: (expected[i] as Predictions).map(greedy) } : item,
     );
     const tensors = givenTensors(teacher);
     let reference = null;
@@ -130,7 +129,7 @@ export class Judge {
     return {
       id: rowId(g, row),
       codec: row.codec,
-      ratio: ratioOf(g, row),
+      ratio: coreRatio(g, row.codec),
       path: row.path,
       storage: row.storage,
       eviction: row.eviction === null ? null : evictionLabel(row.eviction),

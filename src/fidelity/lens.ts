@@ -2,9 +2,10 @@
  * Logit lens by loop: a model of fewer loops is the same weights stopped earlier, whose norm and head read the state
  * after that loop.
  */
+import { greedy } from '../decoder/sampler.js';
 import { UserError } from '../errors.js';
 import { exactConfiguration, type Teacher } from '../fit/capture.js';
-import { argmax, predict } from './forced.js';
+import { predict } from './forced.js';
 import type { Item } from './items.js';
 
 /**
@@ -21,7 +22,7 @@ export async function lensAgreement(teacher: Teacher, items: readonly Item[]): P
   for (let loops = 1; loops <= teacher.geometry.loops; loops++) {
     const early = { ...teacher, geometry: { ...teacher.geometry, loops } };
     const predicted = await predict(early, exactConfiguration(early), undefined, items);
-    choices.push(predicted.flatMap((item) => item.map(argmax)));
+    choices.push(predicted.flatMap((item) => item.map(greedy)));
   }
   const last = choices.at(-1) as number[];
   return choices.map((own) => own.filter((token, i) => token === last[i]).length / last.length);

@@ -1,5 +1,5 @@
 /** The report of `lla-sim fidelity`: rows as JSON, and as a table for a terminal. */
-import { columns, type Column } from '../report/text/text.js';
+import { columns, left, right, type Column } from '../report/text/text.js';
 import { ratioLabel } from '../codecs/ranks.js';
 import type { Interval } from '../numbers/statistics.js';
 import type { Acceptance, LoopsAcceptance } from './acceptance.js';
@@ -29,16 +29,16 @@ const short = (interval: Interval | null, format: (value: number) => string): st
   interval === null ? 'n/a' : format(interval.estimate);
 
 const COLUMNS: readonly Column<Judged>[] = [
-  { title: 'configuration', align: 'left', cell: (r) => r.id },
-  { title: 'ratio', align: 'right', cell: (r) => ratioLabel(r.ratio) },
-  { title: 'KL, nats', align: 'right', cell: (r) => cell(r.kl, kl) },
-  { title: 'top-1', align: 'right', cell: (r) => short(r.top1, number(3)) },
-  { title: 'perplexity', align: 'right', cell: (r) => short(r.perplexity, number(2)) },
-  { title: 'agrees', align: 'right', cell: (r) => short(r.agreedTokens, number(1)) },
-  { title: 'passkey', align: 'right', cell: (r) => short(r.passkey, number(2)) },
-  { title: 'recall', align: 'right', cell: (r) => short(r.recall, number(2)) },
-  { title: 'sums', align: 'right', cell: (r) => short(r.sums, number(2)) },
-  { title: 'attention', align: 'right', cell: (r) => (r.attentionError === null ? 'n/a' : kl(r.attentionError)) },
+  left('configuration', (r) => r.id),
+  right('ratio', (r) => ratioLabel(r.ratio)),
+  right('KL, nats', (r) => cell(r.kl, kl)),
+  right('top-1', (r) => short(r.top1, number(3))),
+  right('perplexity', (r) => short(r.perplexity, number(2))),
+  right('agrees', (r) => short(r.agreedTokens, number(1))),
+  right('passkey', (r) => short(r.passkey, number(2))),
+  right('recall', (r) => short(r.recall, number(2))),
+  right('sums', (r) => short(r.sums, number(2))),
+  right('attention', (r) => (r.attentionError === null ? 'n/a' : kl(r.attentionError))),
 ];
 
 /** How often the first loops say what all loops do, and what to plan with it. */
@@ -48,22 +48,19 @@ function acceptanceLines(a: Acceptance, loops: number): string[] {
   const passes = ({ draftLoops, tokensPerRound }: LoopsAcceptance): number =>
     (draftLoops * (a.draftTokens + 1) + loops - draftLoops) / tokensPerRound.estimate;
   const best = a.loops.reduce((x, y) => (passes(y) < passes(x) ? y : x));
-  const place = (i: number): Column<LoopsAcceptance> => ({
-    title: `place ${i + 1}`,
-    align: 'right',
-    cell: (own) => cell(own.byPlace[i] ?? null, number(2)),
-  });
+  const place = (i: number): Column<LoopsAcceptance> =>
+    right(`place ${i + 1}`, (own) => cell(own.byPlace[i] ?? null, number(2)));
   return [
     '',
     `Speculation: ${a.draftTokens} proposals a round by the first loops, ${a.texts} texts of ${a.tokensEach} ` +
       `greedy tokens, full cache.`,
-    ...columns(
+    ...columns<LoopsAcceptance>(
       [
-        { title: 'first loops', align: 'right', cell: (own) => `${own.draftLoops} of ${loops}` },
-        { title: 'accepted after accepted ones', align: 'right', cell: (own) => cell(own.acceptance, number(3)) },
+        right('first loops', (own) => `${own.draftLoops} of ${loops}`),
+        right('accepted after accepted ones', (own) => cell(own.acceptance, number(3))),
         ...Array.from({ length: a.draftTokens }, (_, i) => place(i)),
-        { title: 'tokens a round', align: 'right', cell: (own) => cell(own.tokensPerRound, number(2)) },
-        { title: 'passes a token', align: 'right', cell: (own) => number(2)(passes(own)) },
+        right('tokens a round', (own) => cell(own.tokensPerRound, number(2))),
+        right('passes a token', (own) => number(2)(passes(own))),
       ],
       a.loops,
     ),
@@ -101,12 +98,8 @@ export function fidelityText(r: FidelityReport, loops: number): string {
           'passkey by context:',
           ...columns(
             [
-              { title: 'configuration', align: 'left' as const, cell: (row: Judged) => row.id },
-              ...contexts.map((context) => ({
-                title: String(context),
-                align: 'right' as const,
-                cell: (row: Judged) => retrieved(row, context),
-              })),
+              left('configuration', (row: Judged) => row.id),
+              ...contexts.map((context) => right(String(context), (row: Judged) => retrieved(row, context))),
             ],
             r.rows,
           ),

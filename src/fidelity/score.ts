@@ -1,9 +1,9 @@
 /** Scores of predictions against those of the uncompressed model, item by item, and what they amount to. */
 import { bootstrapMean, mean, type Interval } from '../numbers/statistics.js';
-import { argmax, type Predictions } from './forced.js';
+import { greedy } from '../decoder/sampler.js';
+import type { Predictions } from './forced.js';
 import type { Item, ItemKind } from './items.js';
 
-/** What one item says. */
 export interface ItemScore {
   readonly kind: ItemKind;
   /** Tokens of the prompt. */
@@ -33,7 +33,7 @@ export function divergence(p: Float32Array, q: Float32Array): number {
 /** @param teacher predictions of the uncompressed model on the same forced tokens */
 export function scoreItem(item: Item, teacher: Predictions, own: Predictions): ItemScore {
   const { continuation } = item;
-  const hits = own.map((p, i) => (argmax(p) === continuation[i] ? 1 : 0));
+  const hits = own.map((p, i) => (greedy(p) === continuation[i] ? 1 : 0));
   const firstMiss = hits.findIndex((hit) => hit === 0);
   const agreed = firstMiss < 0 ? hits.length : firstMiss;
   return {
@@ -42,7 +42,7 @@ export function scoreItem(item: Item, teacher: Predictions, own: Predictions): I
     scored: own.length,
     ...(item.depth === undefined ? {} : { depth: item.depth }),
     kl: mean(own.map((q, i) => divergence(teacher[i] as Float32Array, q))),
-    top1: mean(own.map((q, i) => (argmax(q) === argmax(teacher[i] as Float32Array) ? 1 : 0))),
+    top1: mean(own.map((q, i) => (greedy(q) === greedy(teacher[i] as Float32Array) ? 1 : 0))),
     loss: mean(own.map((q, i) => -(q[continuation[i] as number] as number))),
     agreed,
     exact: agreed === hits.length ? 1 : 0,

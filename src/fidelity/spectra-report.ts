@@ -1,6 +1,6 @@
 /** What `fit --spectra` prints: a model beside its untrained twin and the paper's figures. */
-import { columns } from '../report/text/text.js';
-import { formatCount } from '../numbers/units.js';
+import { columns, left } from '../report/text/text.js';
+import { formatCount, formatShare } from '../numbers/units.js';
 import type { SideSpectra, Spectra } from '../fit/spectra.js';
 
 export interface Studied extends Spectra {
@@ -25,7 +25,12 @@ export const PAPER = {
   valueVarianceAlongLoops: '17 %',
 } as const;
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
+interface Line {
+  readonly what: string;
+  readonly paper: string;
+  readonly of: (s: Studied) => string;
+}
+
 const SIDES = [
   ['K', 'key'],
   ['V', 'value'],
@@ -34,7 +39,7 @@ const SIDES = [
 export function spectraText(r: SpectraReport): string {
   const axis = (side: SideSpectra, name: string): SideSpectra['axes'][number] | undefined =>
     side.axes.find((a) => a.axis === name);
-  const rows: { what: string; paper: string; of: (s: Studied) => string }[] = SIDES.flatMap(([letter, side]) => [
+  const rows: Line[] = SIDES.flatMap(([letter, side]) => [
     ...(['loop', 'head', 'layer'] as const).flatMap((name) => [
       {
         what: `${letter} ${name} axis: effective rank of ${axis(r.trained[side], name)?.places ?? 1}`,
@@ -46,14 +51,14 @@ export function spectraText(r: SpectraReport): string {
         paper: name === 'loop' ? PAPER.loopFirstDirection : '',
         of: (s: Studied) => {
           const first = axis(s[side], name)?.shares[0];
-          return first === undefined ? 'n/a' : percent(first);
+          return first === undefined ? 'n/a' : formatShare(first);
         },
       },
     ]),
     {
       what: `${letter} variance along the loops`,
       paper: side === 'key' ? PAPER.keyVarianceAlongLoops : PAPER.valueVarianceAlongLoops,
-      of: (s: Studied) => percent(s[side].varianceAlongLoops),
+      of: (s: Studied) => formatShare(s[side].varianceAlongLoops),
     },
     {
       what: `${letter} change from loop to loop`,
@@ -76,12 +81,12 @@ export function spectraText(r: SpectraReport): string {
   return [
     `${r.model.name}: keys and values before RoPE over ${formatCount(r.trained.tokens)} tokens`,
     '',
-    ...columns(
+    ...columns<Line>(
       [
-        { title: '', align: 'left', cell: (row) => row.what },
-        { title: 'model', align: 'left', cell: (row) => row.of(r.trained) },
-        { title: 'untrained', align: 'left', cell: (row) => row.of(r.untrained) },
-        { title: 'paper', align: 'left', cell: (row) => row.paper },
+        left('', (row) => row.what),
+        left('model', (row) => row.of(r.trained)),
+        left('untrained', (row) => row.of(r.untrained)),
+        left('paper', (row) => row.paper),
       ],
       [
         ...rows,

@@ -26,7 +26,6 @@ export const givenTensors = ({ geometry: g, weights }: Teacher): TensorSource =>
 /** The same as the decoder stores them. */
 export const tensorsOf = (teacher: Teacher): TensorSource => storedAs(givenTensors(teacher), teacher.weights.storage);
 
-/** The configuration of an uncompressed f32 cache. */
 export const exactConfiguration = ({ device, geometry }: Teacher): Configuration => ({
   geometry,
   codec: { kind: 'full' },
@@ -40,9 +39,7 @@ export const exactConfiguration = ({ device, geometry }: Teacher): Configuration
   bindingBytes: device.limits.maxStorageBufferBindingSize,
 });
 
-/** Keys and values of a batch of windows. */
 export interface Captured {
-  /** Tokens of all windows. */
   readonly tokens: number;
   /** One axis of a core layer: [loop][KV head][component], each with that component of all tokens. */
   columns(axis: CodecAxis, layer: number): Promise<Float64Array[][][]>;
@@ -58,7 +55,6 @@ export function windowsTogether(g: Geometry, windowTokens: number): number {
   return Math.max(1, Math.min(MOST_WINDOWS, Math.floor(CACHE_BYTES / bytes)));
 }
 
-/** Tokens of the longest window. */
 export const longestOf = (windows: readonly (readonly number[])[]): number =>
   windows.reduce((most, window) => Math.max(most, window.length), 1);
 

@@ -3,18 +3,11 @@
  * centred by its own mean and joined to what came before (Chan, Golub and LeVeque 1979, the pairwise update), so that
  * no large mean is subtracted from large squares.
  */
+import { dot } from '../decoder/reference/arithmetic.js';
 
 /** Vectors that are centred together: their copy is small beside what is kept. */
 export const BLOCK = 512;
 
-/** Σ a b over two vectors of equal length, in the order of the elements. */
-export function dot(a: Float64Array, b: Float64Array): number {
-  let sum = 0;
-  for (let n = 0; n < a.length; n++) sum += (a[n] as number) * (b[n] as number);
-  return sum;
-}
-
-/** Two rows and four columns of products at once. */
 const [ROWS, COLUMNS] = [2, 4];
 
 /**
@@ -81,7 +74,6 @@ export abstract class Moments {
    */
   protected abstract join(centred: readonly Float64Array[], delta: Float64Array, factor: number): void;
 
-  /** Sum of the variances. */
   abstract get trace(): number;
 
   /** Everything that is kept beside the count, to be saved and filled again. */
@@ -97,7 +89,6 @@ export class Covariance extends Moments {
     this.products = new Float64Array(width * width);
   }
 
-  /** Bytes of one of this width. */
   static bytes(width: number): number {
     return 8 * width * (width + 1);
   }

@@ -9,7 +9,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
 import { Covariance, type Moments } from './covariance.js';
-import { AXES, type LayerMoments } from './moments.js';
+import { AXES, rankOf, type LayerMoments } from './moments.js';
 import { latentWeights } from './weights.js';
 
 /** What a latent of a layer keeps of its vectors' variance. */
@@ -40,7 +40,6 @@ export interface FitRequest {
   readonly controls?: boolean;
 }
 
-/** A layer whose directions are found. */
 export interface FittedLayer {
   readonly tensors: readonly NamedTensor[];
   readonly energy: readonly LatentEnergy[];
@@ -55,7 +54,6 @@ const WIDEST_CONTROL = 512;
 const normalFrom = (uniform: () => number) => (): number =>
   Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 
-/** Fits a layer from its moments. */
 export function fitLayer(request: FitRequest, layer: number, moments: LayerMoments): FittedLayer {
   const { codec, initialisation, geometry: g, seed, controls = true } = request;
   const groups = latentGroups(g, codec);
@@ -65,7 +63,7 @@ export function fitLayer(request: FitRequest, layer: number, moments: LayerMomen
   const energy: LatentEnergy[] = [];
   const shares: Partial<Record<Initialisation, number[]>> = {};
   for (const axis of AXES) {
-    const rank = (axis === 'key' ? codec.rankK : codec.rankV) as number;
+    const rank = rankOf(codec, axis);
     const down = new Float32Array(count * width * rank);
     const up = new Float32Array(count * width * rank);
     const mean = new Float32Array(count * width);

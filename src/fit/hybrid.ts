@@ -7,7 +7,14 @@
 import { ranksOfLoops } from '../codecs/hla.js';
 import type { Codec } from '../codecs/codec.js';
 import type { Initialisation, NamedTensor, TensorSource } from '../decoder/index.js';
-import { biasedProjections, hybridTensor, layerTensor, type CodecAxis } from '../decoder/tensors.js';
+import {
+  biasedProjections,
+  HYBRID_PARTS,
+  hybridTensor,
+  layerTensor,
+  type CodecAxis,
+  type HybridPart,
+} from '../decoder/tensors.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { sum } from '../numbers/statistics.js';
@@ -18,11 +25,8 @@ import type { FittedLayer, LatentEnergy } from './fit.js';
 import type { LayerMoments, Stack } from './moments.js';
 import { Sketch, sketchColumns } from './sketch.js';
 
-const PARTS = ['first', 'shared'] as const;
-type Part = (typeof PARTS)[number];
-
 /** Loops that share a latent: the first of them, and how many. */
-const loopsOf = (g: Geometry, part: Part): readonly [from: number, count: number] =>
+const loopsOf = (g: Geometry, part: HybridPart): readonly [from: number, count: number] =>
   part === 'first' ? [0, 1] : [1, g.loops - 1];
 
 /** @throws UserError where the start is not defined: keys and values must be linear in attention's input */
@@ -43,13 +47,13 @@ export function hybridStacks(
   widestExact: number,
 ): Record<CodecAxis, readonly Stack[]> {
   const { headDim: d, kvHeads, rope } = g;
-  const most = (part: Part, axis: 'rankK' | 'rankV'): number =>
+  const most = (part: HybridPart, axis: 'rankK' | 'rankV'): number =>
     Math.max(...codecs.map((codec) => ranksOfLoops(codec)[part][axis]));
-  const layerOf = (part: Part, layer: readonly Float64Array[][][]): Float64Array[][] => {
+  const layerOf = (part: HybridPart, layer: readonly Float64Array[][][]): Float64Array[][] => {
     const [from, count] = loopsOf(g, part);
     return layer.slice(from, from + count).flat();
   };
-  const keys = PARTS.flatMap((part) =>
+  const keys = HYBRID_PARTS.flatMap((part) =>
     Array.from({ length: d / 2 }, (_, frequency): Stack => {
       const of = (half: number) => component(rope.pairing, d, frequency, half);
       return {
@@ -61,7 +65,7 @@ export function hybridStacks(
       };
     }),
   );
-  const values = PARTS.map((part): Stack => {
+  const values = HYBRID_PARTS.map((part): Stack => {
     const width = loopsOf(g, part)[1] * kvHeads * d;
     const rank = most(part, 'rankV');
     const columns = sketchColumns(width, rank);
@@ -107,7 +111,7 @@ export function fitHybridLayer(
   const [keys, values] = [projection('k'), projection('v')];
   const tensors: NamedTensor[] = [];
   const energy: LatentEnergy[] = [];
-  for (const [group, part] of PARTS.entries()) {
+  for (const [group, part] of HYBRID_PARTS.entries()) {
     const { rankK, rankV } = ranksOfLoops(codec)[part];
     const loops = loopsOf(g, part)[1];
     const [width, columns] = [loops * kvHeads * d, rankK + rankV];

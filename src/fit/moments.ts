@@ -42,17 +42,14 @@ export interface Stack {
   readonly vectors: (layer: readonly Float64Array[][][]) => readonly Float64Array[][];
 }
 
-/** How the latents of one kind of codec are kept. */
 export interface MomentsPlan {
   readonly stacks: Readonly<Record<CodecAxis, readonly Stack[]>>;
-  readonly groups: LatentGroups;
-  /** Largest ranks that are asked for. */
-  readonly ranks: Readonly<Record<CodecAxis, number>>;
   /** Columns of the sketches; null where covariances are kept. */
   readonly columns: Readonly<Record<CodecAxis, number>> | null;
 }
 
-const rankOf = ({ codec }: Asked, axis: CodecAxis): number => (axis === 'key' ? codec.rankK : codec.rankV) as number;
+/** Of a codec with latents. */
+export const rankOf = ({ rankK, rankV }: Codec, axis: CodecAxis): number => (axis === 'key' ? rankK : rankV) as number;
 
 /**
  * A control needs the covariance itself.
@@ -60,30 +57,27 @@ const rankOf = ({ codec }: Asked, axis: CodecAxis): number => (axis === 'key' ? 
  */
 export function momentsPlan(g: Geometry, asked: readonly Asked[], widestExact = WIDEST_EXACT): MomentsPlan {
   const { codec } = asked[0] as Asked;
+  const codecs = asked.map((own) => own.codec);
+  if (isHybrid(codec)) return { columns: null, stacks: hybridStacks(g, codecs, widestExact) };
   const groups = latentGroups(g, codec);
-  const most = (axis: CodecAxis): number => Math.max(...asked.map((own) => rankOf(own, axis)));
+  const most = (axis: CodecAxis): number => Math.max(...codecs.map((own) => rankOf(own, axis)));
   const ranks = { key: most('key'), value: most('value') };
   const columns = { key: sketchColumns(groups.width, ranks.key), value: sketchColumns(groups.width, ranks.value) };
   const wide = groups.width > widestExact && Math.max(columns.key, columns.value) < groups.width;
   const sketched = wide && asked.every(({ initialisation }) => initialisation === 'svd');
-  const plan = { groups, ranks, columns: sketched ? columns : null };
-  if (isHybrid(codec)) {
-    const codecs = asked.map((own) => own.codec);
-    return { ...plan, columns: null, stacks: hybridStacks(g, codecs, widestExact) };
-  }
-  return { ...plan, stacks: { key: stacksOf(g, plan, 'key'), value: stacksOf(g, plan, 'value') } };
+  const stacks = (axis: CodecAxis): Stack[] => stacksOf(g, groups, ranks[axis], sketched ? columns[axis] : null);
+  return { columns: sketched ? columns : null, stacks: { key: stacks('key'), value: stacks('value') } };
 }
 
-/** A stack for each latent of a layer and axis. */
-function stacksOf(g: Geometry, { groups, ranks, columns }: Omit<MomentsPlan, 'stacks'>, axis: CodecAxis): Stack[] {
+function stacksOf(g: Geometry, groups: LatentGroups, rank: number, columns: number | null): Stack[] {
   const headGroups = g.kvHeads / groups.heads;
   return Array.from({ length: groups.count }, (_, group) => {
     const firstLoop = Math.floor(group / headGroups) * groups.loops;
     const firstHead = (group % headGroups) * groups.heads;
     return {
       width: groups.width,
-      rank: ranks[axis],
-      columns: columns?.[axis] ?? null,
+      rank,
+      columns,
       centred: true,
       vectors: (layer) => [
         layer
@@ -94,7 +88,6 @@ function stacksOf(g: Geometry, { groups, ranks, columns }: Omit<MomentsPlan, 'st
   });
 }
 
-/** Bytes of the moments of one layer. */
 export const layerBytes = ({ stacks }: MomentsPlan): number =>
   AXES.flatMap((axis) => stacks[axis]).reduce(
     (sum, { width, columns }) => sum + (columns ? Sketch.bytes(width, columns) : Covariance.bytes(width)),
@@ -142,7 +135,6 @@ export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: numb
   return passes;
 }
 
-/** Moments of one layer, by axis and latent. */
 export type LayerMoments = Readonly<Record<CodecAxis, readonly Moments[]>>;
 
 export function emptyMoments({ stacks }: MomentsPlan): LayerMoments {
@@ -153,7 +145,6 @@ export function emptyMoments({ stacks }: MomentsPlan): LayerMoments {
   return { key: make('key'), value: make('value') };
 }
 
-/** Joins captured keys and values of a layer to its moments. */
 export async function accumulate(
   { stacks }: MomentsPlan,
   layer: number,

@@ -5,9 +5,9 @@ import { codecLabel, coreRatio, isHybrid } from '../codecs/registry.js';
 import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { columns } from '../report/text/text.js';
+import { columns, left, right } from '../report/text/text.js';
 import { mean, type Interval } from '../numbers/statistics.js';
-import { formatCount } from '../numbers/units.js';
+import { formatCount, formatShare } from '../numbers/units.js';
 import type { LatentEnergy } from './fit.js';
 import type { FitRun } from './run.js';
 
@@ -62,22 +62,7 @@ export const fitReport = (
   passes: run.passes,
   meanKept: run.kept,
   energy: run.fitted.energy,
-  ...(distilled
-    ? {
-        distilled: {
-          path: distilled.path,
-          lambdaAttn: distilled.lambdaAttn,
-          ...(distilled.windowTokens === undefined ? {} : { windowTokens: distilled.windowTokens }),
-          steps: distilled.steps,
-          bestStep: distilled.bestStep,
-          texts: distilled.texts,
-          before: distilled.before,
-          after: distilled.after,
-          drawn: distilled.drawn,
-          seconds: distilled.seconds,
-        },
-      }
-    : {}),
+  ...(distilled ? { distilled } : {}),
 });
 
 const nats = ({ estimate, low, high }: Interval): string =>
@@ -108,15 +93,13 @@ const distilText = ({
     : []),
 ];
 
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
-
 /** What directions from sketches may lack. */
 function sketchText(energy: readonly LatentEnergy[]): string[] {
   const below = energy.flatMap((e) => (e.below === undefined ? [] : [e.below]));
   if (below.length === 0) return [];
   return [
     `shares are lower bounds: directions come from a sketch of the covariance, and no others keep more than ` +
-      `${percent(Math.max(...below))} of the variance beyond them (mean ${percent(mean(below))})`,
+      `${formatShare(Math.max(...below))} of the variance beyond them (mean ${formatShare(mean(below))})`,
   ];
 }
 
@@ -125,7 +108,6 @@ const letter = ({ axis }: Pick<LatentEnergy, 'axis'>): string => (axis === 'key'
 /** Latents that are listed as losing most. */
 const WORST = 5;
 
-/** A report for a person at a terminal. */
 export function fitText(g: Geometry, r: FitReport): string {
   const { heads, loops, count } = latentGroups(g, r.codec);
   const headGroups = g.kvHeads / heads;
@@ -151,25 +133,25 @@ export function fitText(g: Geometry, r: FitReport): string {
       `${formatCount(r.tokens)} tokens in ${r.passes} pass${r.passes === 1 ? '' : 'es'}`,
     '',
     'share of the variance kept, by layer and latent:',
-    ...columns(
+    ...columns<(typeof rows)[number]>(
       [
-        { title: 'layer', align: 'right', cell: (row) => String(row.layer) },
-        { title: 'axis', align: 'left', cell: letter },
-        ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) => ({
-          title: nameOf(group),
-          align: 'right' as const,
-          cell: (row: (typeof rows)[number]) => percent(row.own.find((e) => e.group === group)?.kept ?? 0),
-        })),
+        right('layer', (row) => String(row.layer)),
+        left('axis', letter),
+        ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) =>
+          right(nameOf(group), (row: (typeof rows)[number]) =>
+            formatShare(row.own.find((e) => e.group === group)?.kept ?? 0),
+          ),
+        ),
       ],
       rows,
     ),
     '',
     'loses most: ' +
-      worst.map((e) => `layer ${e.layer} ${letter(e)} ${nameOf(e.group)} (${percent(e.kept)} kept)`).join(', '),
+      worst.map((e) => `layer ${e.layer} ${letter(e)} ${nameOf(e.group)} (${formatShare(e.kept)} kept)`).join(', '),
     ...sketchText(r.energy),
     'mean kept: ' +
-      percent(r.meanKept[r.initialisation] ?? 0) +
-      controls.map(([name, kept]) => `; ${name} ${percent(kept)}`).join(''),
+      formatShare(r.meanKept[r.initialisation] ?? 0) +
+      controls.map(([name, kept]) => `; ${name} ${formatShare(kept)}`).join(''),
     ...(r.distilled ? ['', ...distilText(r.distilled)] : []),
     '',
   ].join('\n');

@@ -10,12 +10,12 @@
  *   and no r directions keep more than λ̂₁ + … + λ̂ᵣ + tr(C − Ĉ).
  */
 import { EigenvalueDecomposition, Matrix } from 'ml-matrix';
+import { accumulate, dot } from '../decoder/reference/arithmetic.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
 import type { Basis } from './basis.js';
-import { dot, Moments } from './covariance.js';
+import { Moments } from './covariance.js';
 
-/** Signs in a row of Ω. */
 const SIGNS = 8;
 const SEED = 0x736b6574;
 
@@ -36,11 +36,6 @@ function sparseRow(row: number, width: number): SparseRow {
   return { columns: [...columns], signs: [...columns].map(() => (random() < 0.5 ? -1 : 1)) };
 }
 
-/** y += factor · x. */
-function axpy(y: Float64Array, x: Float64Array, factor: number): void {
-  for (let n = 0; n < y.length; n++) y[n] = (y[n] as number) + factor * (x[n] as number);
-}
-
 /** Directions of a sketch, and how far their share of the variance is from the best one. */
 export interface SketchedBasis extends Basis {
   /** Share of the variance that the directions keep, at least. */
@@ -53,7 +48,6 @@ export class Sketch extends Moments {
   /** C Ω times the count, column by column: [column][width]. */
   private readonly image: readonly Float64Array[];
   private readonly rows: readonly SparseRow[];
-  /** Σ ‖x − mean‖². */
   private readonly squares = new Float64Array(1);
 
   /** @param columns of Ω */
@@ -106,7 +100,7 @@ export class Sketch extends Moments {
     this.rows.forEach(({ columns, signs }, i) =>
       columns.forEach((j, n) => {
         const sign = signs[n] as number;
-        axpy(mixed[j] as Float64Array, centred[i] as Float64Array, sign);
+        accumulate(mixed[j] as Float64Array, centred[i] as Float64Array, sign);
         shift[j] = (shift[j] as number) + sign * (delta[i] as number);
       }),
     );
@@ -131,7 +125,7 @@ export class Sketch extends Moments {
     const { shifted, root, shift } = this.factored();
     // E = Y R⁻¹, so that E Eᵀ is Ĉ and the eigenvectors of Eᵀ E give its own.
     shifted.forEach((own, j) => {
-      for (let k = 0; k < j; k++) axpy(own, shifted[k] as Float64Array, -(root[j]?.[k] as number));
+      for (let k = 0; k < j; k++) accumulate(own, shifted[k] as Float64Array, -(root[j]?.[k] as number));
       const scale = 1 / (root[j]?.[j] as number);
       for (let i = 0; i < width; i++) own[i] = (own[i] as number) * scale;
     });
@@ -154,7 +148,7 @@ export class Sketch extends Moments {
       // Directions that nothing lies along stay zero.
       if (value <= 1e-13 * largest) continue;
       direction.fill(0);
-      shifted.forEach((own, j) => axpy(direction, own, eigenvectorMatrix.get(j, from) / Math.sqrt(value)));
+      shifted.forEach((own, j) => accumulate(direction, own, eigenvectorMatrix.get(j, from) / Math.sqrt(value)));
       for (let i = 0; i < width; i++) vectors[i * rank + r] = direction[i] as number;
     }
     const variances = order.map((i) => Math.max(0, (ascending[i] as number) - shift) / this.count);

@@ -7,9 +7,11 @@
  * (60 % in one direction, effective rank 0.61 to 0.63 of 4, and 6 % of the variance along the loops) hold together only
  * so: without centring one direction would carry at least 94 % of K.
  */
+import { range } from 'd3-array';
 import { EigenvalueDecomposition, Matrix } from 'ml-matrix';
 import type { CodecAxis } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { mean, sum } from '../numbers/statistics.js';
 import { effectiveRank, principalBasis } from './basis.js';
 import { capture, type Teacher } from './capture.js';
 import { Covariance } from './covariance.js';
@@ -60,8 +62,6 @@ export type Structure = Readonly<Record<CodecAxis, SideStructure>>;
 /** Tokens of a batch, and of a text, whose units are decomposed one by one. */
 const SAMPLED = 24;
 const SAMPLED_OF_TEXT = 8;
-
-const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
 
 /** Running sums of keys or of values. */
 export class Side {
@@ -142,7 +142,7 @@ export class Side {
     const energies = new EigenvalueDecomposition(new Matrix(gram), { assumeSymmetric: true }).realEigenvalues
       .map((v) => Math.max(0, v))
       .sort((a, b) => b - a);
-    const total = energies.reduce((sum, v) => sum + v, 0);
+    const total = sum(energies);
     if (total === 0) return;
     const own = this.sums.get(axis) ?? { count: 0, rank: 0, shares: new Float64Array(n) };
     own.count++;
@@ -190,10 +190,9 @@ export class Side {
     const ranks = [...new Set([1, 2, 4, 8, 16, 32, 64, 128, 256, width >> 2, width >> 1])]
       .filter((r) => r >= 1 && r <= width)
       .sort((a, b) => a - b);
-    const meanOver = (value: (spectrum: readonly number[]) => number): number =>
-      stacked.reduce((sum, spectrum) => sum + value(spectrum), 0) / stacked.length;
+    const meanOver = (value: (spectrum: readonly number[]) => number): number => mean(stacked.map(value));
     const shareAt = (rank: number) => (spectrum: readonly number[]) =>
-      spectrum.slice(0, rank).reduce((s, v) => s + v, 0) / (spectrum.reduce((s, v) => s + v, 0) || 1);
+      sum(spectrum.slice(0, rank)) / (sum(spectrum) || 1);
     return {
       ...this.structure(),
       energyAtRank: ranks.map((rank) => ({ rank, share: meanOver(shareAt(rank)) })),
@@ -202,7 +201,6 @@ export class Side {
   }
 }
 
-/** A layer and head whose stacked loops are studied. */
 interface Unit {
   readonly layer: number;
   readonly head: number;
@@ -229,7 +227,6 @@ function spread(from: number, count: number, wanted: number): number[] {
   return range(Math.ceil(count / step)).map((n) => from + n * step);
 }
 
-/** The same components of some tokens. */
 const tokensOf = (columns: readonly Float64Array[][][], chosen: readonly number[]): Float64Array[][][] =>
   columns.map((heads) =>
     heads.map((own) => own.map((column) => Float64Array.from(chosen, (token) => column[token] as number))),
@@ -267,13 +264,12 @@ export async function spectraOf(
     }
     onProgress?.(done / windows.length);
   });
-  const tokens = windows.reduce((sum, window) => sum + window.length, 0);
   const doneOf = (side: CodecAxis): SideSpectra => {
     const own = units.map(({ moments }) => moments[side]);
     return sides[side].done(own.map((covariance) => principalBasis(covariance, 1).variances));
   };
   return {
-    tokens,
+    tokens: sum(windows.map((window) => window.length)),
     stacks: { studied: units.length, all: g.layers * g.kvHeads },
     key: doneOf('key'),
     value: doneOf('value'),

@@ -1,22 +1,12 @@
 /** Where a fit puts the layers that it has finished: in memory, or in a folder from which another run goes on. */
-import {
-  closeSync,
-  existsSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readSync,
-  rmdirSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { SafetensorsFile } from '../decoder/safetensors.js';
 import { combined, inMemory, type TensorSource, type TensorSpec } from '../decoder/index.js';
 import { requireTensors } from '../decoder/tensors.js';
 import { headerBytes, safetensorsParts } from '../decoder/write-safetensors.js';
 import { UserError } from '../errors.js';
-import { displayPath } from '../io/files.js';
+import { displayPath, readAt } from '../io/files.js';
 import { cannotWrite, makeFolder, writeWhole } from '../io/write.js';
 import type { FittedLayer } from './fit.js';
 import type { Moments } from './covariance.js';
@@ -27,7 +17,6 @@ export type LayerFacts = Omit<FittedLayer, 'tensors'>;
 export interface LayerStore {
   has(layer: number): boolean;
   put(layer: number, fitted: FittedLayer): void;
-  /** Of all layers that were put, in order. */
   facts(): readonly LayerFacts[];
   tensors(): TensorSource;
 }
@@ -102,7 +91,6 @@ export class FitFolder implements LayerStore {
     return new UserError(`${displayPath(join(this.path, what))} is damaged`, `remove ${displayPath(this.path)}`);
   }
 
-  /** Opens a finished layer. */
   private factsOf(layer: number): LayerFacts {
     const name = layerFile(layer);
     try {
@@ -168,12 +156,8 @@ export class FitFolder implements LayerStore {
     try {
       let at = 0;
       const fill = (target: Uint8Array): void => {
-        for (let done = 0; done < target.length;) {
-          const count = readSync(fd, target, done, target.length - done, at);
-          if (count === 0) throw this.damaged(PASS);
-          done += count;
-          at += count;
-        }
+        if (readAt(fd, target, at) < target.length) throw this.damaged(PASS);
+        at += target.length;
       };
       const size = new BigUint64Array(1);
       fill(new Uint8Array(size.buffer));

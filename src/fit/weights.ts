@@ -2,6 +2,7 @@
  * W_down, W_up and mu of a latent from the covariance of the vectors that it stands for (paper, Sec. "Initialization
  * and conversion"): the basis of the most variance, or a control.
  */
+import { Matrix, WrapperMatrix1D } from 'ml-matrix';
 import type { Initialisation } from '../decoder/index.js';
 import type { LatentGroups } from '../decoder/tensors.js';
 import { principalBasis, randomBasis } from './basis.js';
@@ -44,7 +45,7 @@ export function latentWeights(
   }
   if (!(own instanceof Covariance && firstLoop instanceof Covariance)) throw new RangeError('no covariance');
   const weights = { mean, ...exactDirections(initialisation, groups, rank, own, firstLoop, normal) };
-  return { ...weights, kept: energyKept(own, weights, rank) };
+  return { ...weights, kept: energyKept(own, weights) };
 }
 
 function exactDirections(
@@ -77,39 +78,20 @@ function exactDirections(
   return { down, up };
 }
 
-/** C W, [width][rank]. */
-function times(covariance: Covariance, matrix: Float64Array, rank: number): Float64Array {
-  const { width } = covariance;
-  const out = new Float64Array(width * rank);
-  for (let i = 0; i < width; i++)
-    for (let k = 0; k < width; k++) {
-      const c = covariance.at(i, k);
-      for (let j = 0; j < rank; j++)
-        out[i * rank + j] = (out[i * rank + j] as number) + c * (matrix[k * rank + j] as number);
-    }
-  return out;
-}
-
-/** AᵀB, [rank][rank]. */
-function gram(a: Float64Array, b: Float64Array, rank: number): Float64Array {
-  const out = new Float64Array(rank * rank);
-  for (let i = 0; i < a.length / rank; i++)
-    for (let j = 0; j < rank; j++)
-      for (let k = 0; k < rank; k++)
-        out[j * rank + k] = (out[j * rank + k] as number) + (a[i * rank + j] as number) * (b[i * rank + k] as number);
-  return out;
-}
-
-const inner = (a: Float64Array, b: Float64Array): number => a.reduce((sum, x, i) => sum + x * (b[i] as number), 0);
-
 /**
  * Share of the variance that a latent keeps: 1 − E‖x − x̂‖² / E‖x − mu‖², exactly, from the covariance C:
  * E‖x − x̂‖² = tr C − 2 tr(Dᵀ C U) + tr(UᵀU Dᵀ C D). Below 0 where it is worse than the mean alone.
  */
-export function energyKept(covariance: Covariance, { down, up }: LatentWeights, rank: number): number {
+export function energyKept(covariance: Covariance, { down, up }: Pick<LatentWeights, 'down' | 'up'>): number {
   const total = covariance.trace;
   if (total === 0) return 1;
-  const product = times(covariance, down, rank);
-  const error = total - 2 * inner(up, product) + inner(gram(up, up, rank), gram(down, product, rank));
+  const [d, u] = [down, up].map((values) => new WrapperMatrix1D(values, { rows: covariance.width })) as [
+    Matrix,
+    Matrix,
+  ];
+  const c = Matrix.div(new WrapperMatrix1D(covariance.symmetric(), { rows: covariance.width }), covariance.count);
+  const product = c.mmul(d);
+  const inner = (a: Matrix, b: Matrix): number => Matrix.mul(a, b).sum();
+  const error = total - 2 * inner(u, product) + inner(u.transpose().mmul(u), d.transpose().mmul(product));
   return 1 - error / total;
 }

@@ -1,5 +1,6 @@
 /** Reading single fields of a Hugging Face `config.json`, with the checks that every family needs. */
 import { UserError, show } from '../errors.js';
+import { isObject } from '../io/json.js';
 
 /** Sanity limits: beyond them a typing error is likelier than a model. */
 export const LIMITS = {
@@ -82,7 +83,7 @@ export class Config {
   /** Fields within a field. */
   object(key: string): Config {
     const value = this.get(key);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return new Config(value, this.name);
+    if (isObject(value)) return new Config(value, this.name);
     return this.refuse(`${key} must be an object, ${received(value)}`, `correct ${key}`);
   }
 

@@ -53,6 +53,17 @@ function readBytes(path: string, subject: string, maxBytes: number): Buffer {
   }
 }
 
+/** Fills `target` from a place of an open file. @returns bytes of it; fewer where the file ends */
+export function readAt(fd: number, target: Uint8Array, position: number): number {
+  let done = 0;
+  while (done < target.length) {
+    const count = readSync(fd, target, done, target.length - done, position + done);
+    if (count === 0) break;
+    done += count;
+  }
+  return done;
+}
+
 function requireFile(stats: Stats, subject: string): void {
   if (stats.isDirectory()) throw new UserError(`${subject} is a directory`, 'name a file');
   if (!stats.isFile()) throw new UserError(`${subject} is not a regular file`, 'name a file');

@@ -1,5 +1,6 @@
 /** What a schema (zod) found wrong, in this program's words: the place, the rule and the value. */
-import { show } from '../errors.js';
+import type { z } from 'zod';
+import { show, UserError } from '../errors.js';
 
 /** The part of zod's issue that is read. */
 export interface Issue {
@@ -89,6 +90,13 @@ export function issueWords(found: Issue | undefined, whole?: unknown, subject = 
   const words = ruleWords(issue);
   const isShown = words.startsWith('must ') && !words.includes(', not ') && whole !== undefined;
   return `${place} ${words}${isShown ? `, not ${valueWords(issue, value)}` : ''}`;
+}
+
+/** What a schema makes of a value. @throws UserError with its first issue, behind `subject` */
+export function checkedBy<T>(schema: z.ZodType<T>, value: unknown, subject: string, hint: string): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0], value)}`, hint);
 }
 
 /** A length where that is wrong, else the value; of lists and maps that they are one. */

@@ -48,6 +48,10 @@ export function parseJson(text: string, subject: string, { maxValues, hint, byte
   }
 }
 
+/** True for what JSON writes in braces. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
 /** Values of a JSON text (at least; counting ends beyond `enough`) and levels of nesting, without parsing it. */
 function extent(text: string, enough: number): { values: number; depth: number } {
   let values = 1;

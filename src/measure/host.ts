@@ -11,7 +11,6 @@ interface Brands {
 
 const GIB = 2 ** 30;
 
-/** Name and main version of a browser. */
 export function browserOf(userAgent: string, brands?: Brands): { name: string; version: string } {
   const own =
     brands?.brands.find(({ brand }) => !/not.?a.?brand|^chromium$/i.test(brand)) ??
@@ -29,7 +28,6 @@ export function browserOf(userAgent: string, brands?: Brands): { name: string; v
   return { name: 'unknown', version: 'unknown' };
 }
 
-/** The system's family. */
 export function systemOf(userAgent: string, brands?: Brands): string {
   if (brands?.platform) return words(brands.platform);
   const known = [
@@ -44,7 +42,6 @@ export function systemOf(userAgent: string, brands?: Brands): string {
 
 const words = (text: string): string => printable(text).slice(0, 100);
 
-/** What this page's file says of its machine. */
 export function describeBrowser(): Calibration['host'] {
   const { userAgent, hardwareConcurrency, userAgentData, deviceMemory } = navigator as Navigator & {
     readonly userAgentData?: Brands;

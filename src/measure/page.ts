@@ -6,10 +6,11 @@ import { UserError } from '../errors.js';
 import { openBrowserDevice, type BrowserDevice } from '../gpu/browser.js';
 import type { Device } from '../gpu/device.js';
 import { GpuError } from '../../kernels/host/errors.js';
-import { issueWords } from '../io/issues.js';
+import { checkedBy } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 import { answerLines } from '../report/text/answer-text.js';
 import { reportBody } from '../report/html/body.js';
+import { finder, saveJson, say, showShare, takeFiles } from '../report/html/dom.js';
 import { html, type Html } from '../report/html/html.js';
 import { mountReport } from '../report/html/mount.js';
 import type { KnownStacks } from '../report/page-data.js';
@@ -29,17 +30,12 @@ import { forget, keep, kept } from './store.js';
 import { checkedWords, clockWords, featureWords, gapWords, remedyFor } from './words.js';
 import { Watch } from './watch.js';
 
-/** Larger files are no calibrations. */
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 const MAX_VALUES = 2_000_000;
 /** The picture is drawn again at most so often. */
 const DRAW_EVERY_MS = 1500;
 
-function element<T extends HTMLElement>(id: string): T {
-  const found = document.getElementById(`m-${id}`);
-  if (!found) throw new Error(`the page lacks #m-${id}`);
-  return found as T;
-}
+const element = finder('m-');
 const form = element<HTMLFormElement>('form');
 const start = element<HTMLButtonElement>('start');
 const stop = element<HTMLButtonElement>('stop');
@@ -57,11 +53,7 @@ let shown: Calibration | null = null;
 let isFromFile = false;
 let report: AbortController | null = null;
 
-function status(words: string, wrong = false): void {
-  const line = element('status');
-  line.textContent = words;
-  line.classList.toggle('wrong', wrong);
-}
+const status = (words: string, wrong?: boolean): void => say(element('status'), words, wrong);
 const listItems = (words: readonly string[]): Html => html`${words.map((item) => html`<li>${item}</li>`)}`;
 const fill = (id: string, content: Html): void => void (element(id).innerHTML = content.text);
 
@@ -88,7 +80,6 @@ async function open(): Promise<Device> {
   return lent.device;
 }
 
-/** Memory as the reader states it, bytes, or null. */
 function statedMemory(): number | null {
   const value = new FormData(form).get('memory');
   const text = typeof value === 'string' ? value.trim() : '';
@@ -100,17 +91,16 @@ const stated = (calibration: Calibration): Calibration => {
   return memory === null ? calibration : { ...calibration, device: { ...calibration.device, memoryBytes: memory } };
 };
 
+const pointsOf = ({ kernels }: Calibration): number => kernels.reduce((sum, k) => sum + k.samples.length, 0);
+
 /** `4:05`: minutes and seconds. */
 const clockFace = (seconds: number): string =>
   `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 
 let drawn = 0;
 function progress(p: CalibrationProgress, calibration: Calibration): void {
-  const share = Math.min(1, p.elapsedSeconds / p.budgetSeconds);
-  const bar = element('bar');
-  bar.setAttribute('aria-valuenow', (100 * share).toFixed(0));
-  (bar.firstElementChild as HTMLElement).style.width = `${(100 * share).toFixed(1)}%`;
-  const points = calibration.kernels.reduce((sum, k) => sum + k.samples.length, 0);
+  showShare(element('bar'), Math.min(1, p.elapsedSeconds / p.budgetSeconds));
+  const points = pointsOf(calibration);
   element('now').textContent =
     `${clockFace(p.secondsLeft)} left. ${points} shapes so far; now ${p.kernel} ` +
     `${p.variant}${p.gap === null ? '' : `: not measured, ${p.gap}`}`;
@@ -172,9 +162,8 @@ async function measure(): Promise<void> {
   }
 }
 
-/** What an earlier visit left. */
 function offer(): void {
-  const points = own?.kernels.reduce((sum, k) => sum + k.samples.length, 0) ?? 0;
+  const points = own ? pointsOf(own) : 0;
   element('forget').hidden = points === 0;
   start.textContent = points === 0 ? 'Measure' : `Go on from ${points} shapes`;
 }
@@ -251,27 +240,14 @@ async function openFile(file: File): Promise<void> {
   try {
     if (file.size > MAX_FILE_BYTES) throw new UserError('the file is larger than any calibration', 'choose another');
     const json = parseJson(await file.text(), 'the file', { maxValues: MAX_VALUES, hint: 'choose a calibration' });
-    const parsed = calibrationSchema.safeParse(json);
-    if (!parsed.success)
-      throw new UserError(
-        `the file is not a calibration of this version: ${issueWords(parsed.error.issues[0], json)}`,
-        'choose another',
-      );
-    show(parsed.data, true);
-    status(`This is the calibration of ${parsed.data.device.description}.`);
+    const subject = 'the file is not a calibration of this version';
+    const calibration = checkedBy(calibrationSchema, json, subject, 'choose another');
+    show(calibration, true);
+    status(`This is the calibration of ${calibration.device.description}.`);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     status(`Not read: ${error.message}.`, true);
   }
-}
-
-function save(): void {
-  if (!shown) return;
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([`${JSON.stringify(shown, null, 1)}\n`], { type: 'application/json' }));
-  link.download = fileName(shown);
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 form.addEventListener('submit', (event) => {
@@ -285,29 +261,17 @@ form.addEventListener('submit', (event) => {
   if (typing && shown) show(shown, isFromFile);
   else if (!start.disabled) void measure();
 });
-element('save').addEventListener('click', save);
+element('save').addEventListener(
+  'click',
+  () => shown && saveJson(`${JSON.stringify(shown, null, 1)}\n`, fileName(shown)),
+);
 element('forget').addEventListener('click', () => {
   own = null;
   if (!isFromFile) clear();
   void forget().then(() => status('Forgotten. The next measurement begins anew.'));
   offer();
 });
-const drop = element('drop');
-drop.addEventListener('dragover', (event) => {
-  event.preventDefault();
-  drop.classList.add('over');
-});
-drop.addEventListener('dragleave', () => drop.classList.remove('over'));
-drop.addEventListener('drop', (event) => {
-  event.preventDefault();
-  drop.classList.remove('over');
-  const file = event.dataTransfer?.files[0];
-  if (file) void openFile(file);
-});
-element<HTMLInputElement>('open').addEventListener('change', (event) => {
-  const file = (event.target as HTMLInputElement).files?.[0];
-  if (file) void openFile(file);
-});
+takeFiles(element('drop'), element('open'), (file) => void openFile(file));
 // Measurements under way are kept; a click too many should not end them.
 addEventListener('beforeunload', (event) => {
   if (!stop.hidden && !readRequest(location.hash).seconds) event.preventDefault();

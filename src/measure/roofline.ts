@@ -36,7 +36,6 @@ export class RooflineChart {
     return picture.summary;
   }
 
-  /** Takes the picture away. */
   clear(): void {
     this.last = null;
     this.chart?.destroy();

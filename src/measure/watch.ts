@@ -26,12 +26,10 @@ export class Watch {
     return this.paused + (this.left === null ? 0 : clockNow() - this.left);
   }
 
-  /** How often it was left. */
   pauses(): number {
     return this.count;
   }
 
-  /** Waits until the page is seen. */
   async seen(): Promise<void> {
     while (document.hidden)
       await new Promise((resolve) => document.addEventListener('visibilitychange', resolve, { once: true }));

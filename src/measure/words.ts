@@ -60,8 +60,6 @@ export function remedyFor(browser: string, system: string, hasWebGpu: boolean): 
   }
 }
 
-const percent = (share: number): string => share.toExponential(1);
-
 /** What was compared with float64 before it was timed. */
 export function checkedWords(c: Calibration): string {
   const samples = c.kernels.flatMap((k) => k.samples);
@@ -70,7 +68,7 @@ export function checkedWords(c: Calibration): string {
   return (
     `${samples.length} shapes of ${kernels.length} kernels ` +
     `(${kernels.map((k) => k.kernel).join(', ')}) were compared with a computation in float64 before ` +
-    `they were timed; the largest relative error was ${percent(worst)}.`
+    `they were timed; the largest relative error was ${worst.toExponential(1)}.`
   );
 }
 

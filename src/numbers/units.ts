@@ -156,6 +156,9 @@ export const percent = (share: number): string => {
   return Math.abs(p) < 9.95 ? p.toFixed(1) : p.toFixed(0);
 };
 
+/** A share: `5.8 %`, `14.0 %`. */
+export const formatShare = (share: number): string => `${(100 * share).toFixed(1)} %`;
+
 /** An error, a share: `+5.8 %`. */
 export const formatError = (share: number): string => `${share > 0 ? '+' : ''}${percent(share)} %`;
 

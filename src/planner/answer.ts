@@ -12,7 +12,6 @@ import { noSolutionError } from '../report/no-solution.js';
 import { viewOf, type View } from '../report/view.js';
 import type { Scenario } from '../schema/settings.js';
 
-/** A question and its answer. */
 export interface Answered {
   readonly scenario: Scenario;
   readonly view: View;

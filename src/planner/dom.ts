@@ -1,16 +1,13 @@
 /// <reference lib="dom" />
 /** Parts of the page by name. */
 import type { Drawing } from '../report/html/charts.js';
+import { finder } from '../report/html/dom.js';
 import type { Html } from '../report/html/html.js';
 import { figuresSection } from '../report/html/sections.js';
 import type { Picture } from '../report/pictures/picture.js';
 import type { Later } from './later.js';
 
-export function element<T extends HTMLElement>(id: string): T {
-  const found = document.getElementById(`p-${id}`);
-  if (!found) throw new Error(`the page lacks #p-${id}`);
-  return found as T;
-}
+export const element = finder('p-');
 
 // Sections escape every value (html.ts); the page's content policy runs no other script either way.
 export const fill = (id: string, content: Html): void => void (element(id).innerHTML = content.text);

@@ -7,7 +7,7 @@ import {
   neededFields,
   parseConfig,
 } from '../geometry/hf-config.js';
-import { issueWords } from '../io/issues.js';
+import { checkedBy } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 import type { NamedCalibration } from '../plan/ask/measured.js';
 import type { LinkedModel } from '../report/link.js';
@@ -43,8 +43,6 @@ function modelFrom(text: string): LinkedModel {
 function calibrationFrom(text: string, name: string): NamedCalibration {
   const hint = 'write one with lla-sim calibrate, or with the measuring page';
   const json = parseJson(text, 'the calibration', { maxValues: MAX_CALIBRATION_VALUES, hint });
-  const parsed = calibrationSchema.safeParse(json);
-  if (!parsed.success)
-    throw new UserError(`it is no calibration of this version: ${issueWords(parsed.error.issues[0], json)}`, hint);
-  return { file: name, calibration: readCalibration(parsed.data) };
+  const stored = checkedBy(calibrationSchema, json, 'it is no calibration of this version', hint);
+  return { file: name, calibration: readCalibration(stored) };
 }

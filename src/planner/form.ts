@@ -84,7 +84,6 @@ export const planControls = (): Html =>
   html`${controls(FIRST)}
 <details id="more"><summary>All other settings</summary>${controls(rest(null))}</details>`;
 
-/** Controls of a simulation. */
 export const servingControls = (): Html =>
   html`${controls(['workload.rate', 'workload.prompt-tokens', 'workload.output-tokens', 'workload.requests'])}
 <details><summary>All settings of requests and server</summary>${controls([
@@ -95,7 +94,6 @@ export const servingControls = (): Html =>
 /** Values of the controls by key; what is empty is not said. */
 export type Values = Readonly<Record<string, string>>;
 
-/** What the controls show for a scenario. */
 export function valuesOf(scenario: Scenario): Record<string, string> {
   const values: Record<string, string> = {};
   for (const field of FIELDS.values()) {

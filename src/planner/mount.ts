@@ -7,6 +7,7 @@ import type { NamedCalibration } from '../plan/ask/measured.js';
 import { commandLine, shellWord } from '../report/command-line.js';
 import { fleetJson, plansJson } from '../report/plan-json.js';
 import { changedWords } from '../report/gist.js';
+import { saveJson, say, takeFiles } from '../report/html/dom.js';
 import { html } from '../report/html/html.js';
 import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
 import type { Scenario } from '../schema/settings.js';
@@ -22,7 +23,6 @@ import { shelfOf, type Carried } from './shelf.js';
 /** Typing pauses this long, milliseconds, before the page plans. */
 const PAUSE = 200;
 
-/** An answer that is kept beside the next one. */
 interface Kept {
   readonly link: string | null;
   readonly answered: readonly Answered[];
@@ -50,10 +50,7 @@ export function mountPlanner(): void {
     whole,
   );
 
-  function status(text: string, wrong = false): void {
-    element('status').textContent = text;
-    element('status').classList.toggle('wrong', wrong);
-  }
+  const status = (text: string, wrong?: boolean): void => say(element('status'), text, wrong);
 
   /** Shows a value in its control; a choice that the control lacks is added to it. */
   function show(key: string, value: string): void {
@@ -177,7 +174,6 @@ and may ask for more of them.</p>`
     if (kept) fill('sides', compareHtml(kept.answered, answered));
   }
 
-  /** Shows a question in the controls. */
   function ask(scenario: Scenario, own: LinkedModel | null): void {
     model = own;
     held = null;
@@ -274,17 +270,12 @@ and may ask for more of them.</p>`
   for (const button of document.querySelectorAll<HTMLButtonElement>('[data-copy]'))
     button.addEventListener('click', () => void copy(button));
 
-  /** All rows, as the command line saves them. */
   async function save(): Promise<void> {
     const scenario = asked();
     const whole = await answersTo(scenario, sourceOf(given(scenario)), shelf, true);
-    const anchor = document.createElement('a');
     const fleets = whole.flatMap(({ view }) => view.fleet ?? []);
-    const text = jsonText(fleets.length > 0 ? fleetJson(fleets) : plansJson(whole.map(({ view }) => view.report)));
-    anchor.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
-    anchor.download = 'plan.json';
-    anchor.click();
-    setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+    const content = fleets.length > 0 ? fleetJson(fleets) : plansJson(whole.map(({ view }) => view.report));
+    saveJson(jsonText(content), 'plan.json');
   }
 
   async function copy(button: HTMLButtonElement): Promise<void> {
@@ -310,22 +301,7 @@ and may ask for more of them.</p>`
     'click',
     () => void take(element<HTMLTextAreaElement>('paste').value, 'config.json'),
   );
-  element('file').addEventListener('change', ({ target }) => {
-    const file = (target as HTMLInputElement).files?.[0];
-    if (file) void file.text().then((text) => take(text, file.name));
-  });
-  const drop = element('drop');
-  for (const [event, over] of [
-    ['dragover', true],
-    ['dragleave', false],
-    ['drop', false],
-  ] as const)
-    drop.addEventListener(event, (dragged) => {
-      dragged.preventDefault();
-      drop.classList.toggle('over', over);
-      const file = event === 'drop' ? dragged.dataTransfer?.files[0] : undefined;
-      if (file) void file.text().then((text) => take(text, file.name));
-    });
+  takeFiles(element('drop'), element('file'), (file) => void file.text().then((text) => take(text, file.name)));
   const source = (scenario: Scenario): ModelSource | null => sourceOf(given(scenario));
   mountServing({ asked, source, shelf });
   const clearRanking = mountRanking({ asked, source, link: () => link, shelf });

@@ -1,12 +1,7 @@
 /** The first questions, as buttons: those that README asks. */
 import type { Scenario } from '../schema/settings.js';
 
-export interface Question {
-  readonly title: string;
-  readonly scenario: Scenario;
-}
-
-export const QUESTIONS: readonly Question[] = [
+export const QUESTIONS: readonly { readonly title: string; readonly scenario: Scenario }[] = [
   { title: 'How many users does one H200 serve?', scenario: { device: 'h200', context: '4096' } },
   {
     title: 'Which batch for 50 ms a token, and at what price?',

@@ -1,8 +1,8 @@
 /// <reference lib="dom" />
 /** All codecs in order, as `plan --rank` prints them: by a button, as it plans once for every published claim. */
 import { UserError } from '../errors.js';
-import { answer, type ModelSource } from '../plan/ask/prepare.js';
-import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
+import { answer } from '../plan/ask/prepare.js';
+import { sourcesFrom } from '../plan/ask/sources.js';
 import { shellWord } from '../report/command-line.js';
 import { html } from '../report/html/html.js';
 import { ranked, rankedScenario, rankedText } from '../ranking/ranked.js';
@@ -10,15 +10,13 @@ import type { Row } from '../schema/ledger-file.js';
 import type { Scenario } from '../schema/settings.js';
 import { answersTo } from './answer.js';
 import { element, fill, whole } from './dom.js';
+import type { Asking } from './serving.js';
 
 const WIDTH = 120;
 
-export interface Ranked {
-  readonly asked: () => Scenario;
-  readonly source: (scenario: Scenario) => ModelSource | null;
+interface Ranked extends Asking {
   /** Of the question that was asked; null where none can be made. */
   readonly link: () => string | null;
-  readonly shelf: Shelf;
 }
 
 /** @returns clears the ranking of a question that is no longer asked */

@@ -143,7 +143,6 @@ function figuresOf({ view, failure }: Answered): readonly (readonly [string, str
   return [...planRows('Deploy', (deploy ?? fallback)?.planId), ...planRows(upsideLabel(report), upside?.planId)];
 }
 
-/** Two answers side by side. */
 export function compareHtml(kept: readonly Answered[], now: readonly Answered[]): Html {
   const sides = [kept[0], now[0]].filter((a) => a !== undefined);
   const figures = sides.map((a) => new Map(figuresOf(a)));

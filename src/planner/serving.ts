@@ -4,6 +4,7 @@ import { UserError } from '../errors.js';
 import type { ModelSource } from '../plan/ask/prepare.js';
 import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
 import { commandLine } from '../report/command-line.js';
+import { say, showShare } from '../report/html/dom.js';
 import { html } from '../report/html/html.js';
 import { servingPictures } from '../report/pictures/index.js';
 import type { Scenario } from '../schema/settings.js';
@@ -23,16 +24,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
   const charts = drawingLater('served');
   let worker: Worker | null = null;
 
-  function status(text: string, wrong = false): void {
-    element('served-status').textContent = text;
-    element('served-status').classList.toggle('wrong', wrong);
-  }
-
-  function progress(share: number): void {
-    const bar = element('bar');
-    bar.setAttribute('aria-valuenow', (100 * share).toFixed(0));
-    (bar.firstElementChild as HTMLElement).style.width = `${(100 * share).toFixed(1)}%`;
-  }
+  const status = (text: string, wrong?: boolean): void => say(element('served-status'), text, wrong);
 
   function end(): void {
     worker?.terminate();
@@ -56,7 +48,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
       worker.postMessage({ scenario, sources, ...flags } satisfies Task);
       [element('bar').hidden, element('stop').hidden] = [false, false];
       for (const id of ['run', 'rate', 'ways']) element<HTMLButtonElement>(id).disabled = true;
-      progress(0);
+      showShare(element('bar'), 0);
       status('Simulating…');
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
@@ -66,7 +58,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
 
   function said(data: Said, scenario: Scenario, { findRate, ways }: Flags): void {
     if (data.kind === 'progress') {
-      progress(data.share);
+      showShare(element('bar'), data.share);
       status(`Simulating ${data.doing}…`);
       return;
     }

@@ -17,7 +17,6 @@ export interface Task {
   readonly ways: boolean;
 }
 
-/** What it says. */
 export type Said =
   | { readonly kind: 'progress'; readonly share: number; readonly doing: string }
   | { readonly kind: 'done'; readonly report: SimulationReport; readonly text: string }

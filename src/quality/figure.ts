@@ -1,5 +1,6 @@
 /** One published number of quality, and how the tables of numbers are written down. */
 import type { CodecKind, Path, Sharing } from '../codecs/codec.js';
+import { exactRatio } from '../codecs/ranks.js';
 import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
 
@@ -153,21 +154,6 @@ export interface QualityFigure {
   readonly isTeacher: boolean;
 }
 
-/** Exact ratios by printed label. 14.2× is ranks 27/45 of 2·512; 15.5× has no integer 3:5 split and is as printed. */
-const RATIOS: Readonly<Record<string, number>> = {
-  '1.33': 4 / 3,
-  '2.67': 8 / 3,
-  '5.33': 16 / 3,
-  '10.67': 32 / 3,
-  '14.2': 1024 / 72,
-  '21.33': 64 / 3,
-};
-
-/** The exact ratio behind a printed one. */
-export function exactRatio(label: string): number {
-  return RATIOS[label] ?? Number(label);
-}
-
 /** What a whole table, or a row of it, has in common. Without a codec it is the uncompressed teacher's. */
 export interface Common {
   readonly model: QualityModel;
@@ -197,7 +183,7 @@ export function figure(common: Common, metric: Metric, value: number): QualityFi
     codec,
     ...(shared ? { shared } : {}),
     ...(common.windowTokens === undefined ? {} : { windowTokens: common.windowTokens }),
-    ratio: exactRatio(ratioLabel),
+    ratio: exactRatio(Number(ratioLabel)),
     ratioLabel,
     andAbove: common.andAbove ?? false,
     pathClass: common.pathClass ?? (codec === 'full' ? 'uncompressed' : 'full-rope'),

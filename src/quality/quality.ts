@@ -147,7 +147,7 @@ export const tablesOf = (metric: Metric): string[] => [
 
 /** The longest context at which anything is published about a model; null where no figure names one. */
 export function longestContext(name: string | null): number | null {
-  const model = name !== null && Object.hasOwn(MODELS, name.toLowerCase()) ? MODELS[name.toLowerCase()] : undefined;
+  const model = name === null ? undefined : measuredModel(name);
   const contexts = FIGURES.filter((f) => f.model === model).flatMap((f) => f.contextTokens ?? []);
   return contexts.length === 0 ? null : Math.max(...contexts);
 }

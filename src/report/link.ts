@@ -7,7 +7,7 @@ import { printable, show, UserError } from '../errors.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
 import type { ModelSource } from '../plan/ask/prepare.js';
 import { isPreset } from '../geometry/presets.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { FIELDS, fieldText, putField, type Field, type OpenScenario } from '../schema/fields.js';
 import { isPath, type Scenario } from '../schema/settings.js';
 import { VERSION } from '../version.js';
@@ -163,6 +163,6 @@ function modelOf(text: string, seen: ReadonlyMap<string, string>): LinkedModel {
     throw damaged;
   }
   const config = parseJson(json, 'the model in the link', { maxValues: MAX_CONFIG_VALUES, hint: HINT });
-  if (typeof config !== 'object' || config === null || Array.isArray(config)) throw damaged;
-  return { name: seen.get('model') ?? 'model', config: config as Record<string, unknown> };
+  if (!isObject(config)) throw damaged;
+  return { name: seen.get('model') ?? 'model', config };
 }

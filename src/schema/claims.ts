@@ -1,8 +1,8 @@
 /** Files of `lla-sim fidelity --claims`, read back. */
 import { z } from 'zod';
-import { printable, UserError } from '../errors.js';
+import { printable } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
-import { issueWords } from '../io/issues.js';
+import { checkedBy } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 import { VERDICTS } from './claim-words.js';
 
@@ -46,7 +46,5 @@ export function readClaims(path: string): ClaimsFile {
   const subject = `claims file ${displayPath(path)}`;
   const hint = 'make it with lla-sim fidelity --claims -o FILE';
   const json = parseJson(readTextFile(path, 'claims file', MAX_BYTES), subject, { maxValues: MAX_VALUES, hint });
-  const parsed = claimsSchema.safeParse(json);
-  if (parsed.success) return parsed.data;
-  throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0], json)}`, hint);
+  return checkedBy(claimsSchema, json, subject, hint);
 }

@@ -1,9 +1,9 @@
 /** Files of `lla-sim fidelity`, read back. */
 import { z } from 'zod';
 import { PATH_CHOICES } from '../codecs/codec.js';
-import { printable, UserError } from '../errors.js';
+import { printable } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
-import { issueWords } from '../io/issues.js';
+import { checkedBy } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 import { STORAGES } from '../../kernels/spec.js';
 import { codecSchema } from './codec.js';
@@ -94,11 +94,7 @@ export type FidelityFileRow = FidelityFile['rows'][number];
 /** Reads a file of `lla-sim fidelity`. @throws UserError for anything else, naming the field */
 export function readFidelity(path: string): FidelityFile {
   const subject = `fidelity file ${displayPath(path)}`;
-  const json = parseJson(readTextFile(path, 'fidelity file', MAX_BYTES), subject, {
-    maxValues: MAX_VALUES,
-    hint: 'make it with lla-sim fidelity',
-  });
-  const parsed = fidelitySchema.safeParse(json);
-  if (parsed.success) return parsed.data;
-  throw new UserError(`${subject}: ${issueWords(parsed.error.issues[0], json)}`, 'make it with lla-sim fidelity');
+  const hint = 'make it with lla-sim fidelity';
+  const json = parseJson(readTextFile(path, 'fidelity file', MAX_BYTES), subject, { maxValues: MAX_VALUES, hint });
+  return checkedBy(fidelitySchema, json, subject, hint);
 }

@@ -9,7 +9,7 @@ import { isPreset, PRESET_NAMES } from '../geometry/presets.js';
 import { SERVERS } from './serving.js';
 import { nearestName } from '../nearest.js';
 import { issueWords, type Issue } from '../io/issues.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
 
 const MAX_BYTES = 4 * 2 ** 20;
@@ -35,11 +35,9 @@ export interface Ledger {
 export function readLedger(path: string): Ledger {
   const file = displayPath(path);
   const folder = dirname(path);
-  const json = parseJson(readTextFile(path, 'ledger', MAX_BYTES), `ledger ${file}`, {
-    maxValues: MAX_VALUES,
-    hint: HINT,
-  });
-  return { file, folder, ...parseLedger(json, `ledger ${file}`, folder) };
+  const subject = `ledger ${file}`;
+  const json = parseJson(readTextFile(path, 'ledger', MAX_BYTES), subject, { maxValues: MAX_VALUES, hint: HINT });
+  return { file, folder, ...parseLedger(json, subject, folder) };
 }
 
 /** The same for parsed JSON. @param subject as messages begin @param folder that paths in rows are relative to */
@@ -106,9 +104,6 @@ function merge(base: Record<string, unknown>, over: Record<string, unknown>): Re
   }
   return joined;
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** An issue of a row, a mistake each; a figure whose name lacks its unit is told which has it. */
 function rowWords(issue: Issue, row: Record<string, unknown>): string[] {

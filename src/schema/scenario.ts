@@ -5,6 +5,7 @@ import { UserError, show } from '../errors.js';
 import { nearestName } from '../nearest.js';
 import { readTextFile } from '../io/files.js';
 import { issueWords } from '../io/issues.js';
+import { isObject } from '../io/json.js';
 import { SERVER_SETTINGS, WORKLOAD_SETTINGS } from './serving.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
@@ -125,10 +126,9 @@ const RESERVED = ['__proto__', 'constructor', 'prototype'];
 
 /** Keys of a scenario and of the maps in it. */
 function keysOf(content: unknown, subject: string): string[] {
-  if (typeof content !== 'object' || content === null || Array.isArray(content))
+  if (!isObject(content))
     throw new UserError(`${subject} must be a map of fields, not ${show(content)}`, 'write for example vram: 141GB');
-  const maps = Object.values(content).filter((v: unknown) => typeof v === 'object' && v !== null && !Array.isArray(v));
-  return [content, ...(maps as object[])].flatMap((map) => Object.keys(map));
+  return [content, ...Object.values(content).filter(isObject)].flatMap((map) => Object.keys(map));
 }
 
 function parseYaml(text: string, subject: string): unknown {

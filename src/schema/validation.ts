@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { printable, show, UserError } from '../errors.js';
 import { readTextFile } from '../io/files.js';
-import { issueWords } from '../io/issues.js';
+import { checkedBy } from '../io/issues.js';
 import { parseJson } from '../io/json.js';
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
@@ -46,20 +46,14 @@ export type Validation = z.infer<typeof validationSchema> & { /** As shown to pe
  * @throws UserError when the file is none, or holds no steps
  */
 export function readValidation(path: string): Validation {
-  const json = parseJson(readTextFile(path, 'validation', MAX_FILE_BYTES), `validation ${show(path)}`, {
-    maxValues: MAX_VALUES,
-    hint: 'write one with lla-sim validate --format json -o FILE',
-  });
-  const parsed = validationSchema.safeParse(json);
-  if (!parsed.success)
+  const subject = `validation ${show(path)}`;
+  const hint = 'write one with lla-sim validate --format json -o FILE';
+  const json = parseJson(readTextFile(path, 'validation', MAX_FILE_BYTES), subject, { maxValues: MAX_VALUES, hint });
+  const validation = checkedBy(validationSchema, json, `${subject} is not one of this version`, hint);
+  if (!validation.latency || validation.latency.steps.length === 0)
     throw new UserError(
-      `validation ${show(path)} is not one of this version: ${issueWords(parsed.error.issues[0], json)}`,
-      'write one with lla-sim validate --format json -o FILE',
-    );
-  if (!parsed.data.latency || parsed.data.latency.steps.length === 0)
-    throw new UserError(
-      `validation ${show(path)} holds no step times`,
+      `${subject} holds no step times`,
       'run lla-sim validate without --only, or with --only latency',
     );
-  return { ...parsed.data, file: printable(path) };
+  return { ...validation, file: printable(path) };
 }

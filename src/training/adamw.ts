@@ -2,17 +2,11 @@
 import { numpy as np, tree } from '@jax-js/jax';
 import type { Parameters } from './looped.js';
 
-export interface AdamWOptions {
-  readonly beta1: number;
-  readonly beta2: number;
-  readonly epsilon: number;
-  /** Of matrices; vectors (norms) do not decay. */
-  readonly weightDecay: number;
-  /** Gradients longer than this together are shortened to it. */
-  readonly clip: number;
-}
-
-const ADAMW: AdamWOptions = { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weightDecay: 0.01, clip: 1 };
+const [BETA1, BETA2, EPSILON] = [0.9, 0.98, 1e-8];
+/** Of matrices; vectors (norms) do not decay. */
+const WEIGHT_DECAY = 0.01;
+/** Gradients longer than this together are shortened to it. */
+const CLIP = 1;
 
 /** Moments of the gradient, by parameter. */
 export interface Moments {
@@ -26,8 +20,8 @@ export function initialMoments(parameters: Parameters): Moments {
 }
 
 /** Learning rate and bias corrections of step `step` (from 1), as the update takes them. */
-export function stepSizes(step: number, rate: number, o: AdamWOptions = ADAMW): np.Array {
-  return np.array([rate, 1 / (1 - o.beta1 ** step), 1 / (1 - o.beta2 ** step)]);
+export function stepSizes(step: number, rate: number): np.Array {
+  return np.array([rate, 1 / (1 - BETA1 ** step), 1 / (1 - BETA2 ** step)]);
 }
 
 /**
@@ -39,12 +33,11 @@ export function update(
   gradients: Parameters,
   moments: Moments,
   sizes: np.Array,
-  o: AdamWOptions = ADAMW,
 ): { parameters: Parameters; moments: Moments } {
   const names = Object.keys(parameters);
   const squares = names.map((name) => np.square((gradients[name] as np.Array).ref).sum());
   const norm = np.sqrt(squares.reduce((sum, square) => sum.add(square)));
-  const shrink = np.minimum(np.array(1), np.array(o.clip).div(norm.add(1e-12)));
+  const shrink = np.minimum(np.array(1), np.array(CLIP).div(norm.add(1e-12)));
   const [rate, correct1, correct2] = np.split(sizes, 3).map((size) => size.reshape([])) as [
     np.Array,
     np.Array,
@@ -54,10 +47,10 @@ export function update(
   for (const name of names) {
     const value = parameters[name] as np.Array;
     const gradient = (gradients[name] as np.Array).mul(shrink.ref);
-    const first = (moments.first[name] as np.Array).mul(o.beta1).add(gradient.ref.mul(1 - o.beta1));
-    const second = (moments.second[name] as np.Array).mul(o.beta2).add(np.square(gradient).mul(1 - o.beta2));
-    const change = first.ref.mul(correct1.ref).div(np.sqrt(second.ref.mul(correct2.ref)).add(o.epsilon));
-    const decay = value.shape.length > 1 ? o.weightDecay : 0;
+    const first = (moments.first[name] as np.Array).mul(BETA1).add(gradient.ref.mul(1 - BETA1));
+    const second = (moments.second[name] as np.Array).mul(BETA2).add(np.square(gradient).mul(1 - BETA2));
+    const change = first.ref.mul(correct1.ref).div(np.sqrt(second.ref.mul(correct2.ref)).add(EPSILON));
+    const decay = value.shape.length > 1 ? WEIGHT_DECAY : 0;
     out.parameters[name] = value.ref.sub(change.add(value.mul(decay)).mul(rate.ref));
     out.first[name] = first;
     out.second[name] = second;

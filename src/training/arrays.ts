@@ -7,7 +7,6 @@ import { isTrained } from '../tiny/model.js';
 import { initialMoments, type Moments } from './adamw.js';
 import type { Parameters } from './looped.js';
 
-/** The tensors that training changes. */
 export const trainedTensors = (g: Geometry): TensorSpec[] => modelTensors(g).filter(isTrained);
 
 /** A tensor that is trained; matrices alone are transposed. */

@@ -10,7 +10,6 @@ interface Facts {
   readonly g: Geometry;
   readonly parameters: number;
   readonly plan: TrainingPlan;
-  /** What the model was taught. */
   readonly kinds: readonly TaskKind[];
   /** At the end of training, nats a weighted token; null where it is not known. */
   readonly loss: string | null;

@@ -18,7 +18,6 @@ export interface Distillation {
   readonly plan: DistilPlan;
   /** The model's tensors, rounded as the decoder stores them. */
   readonly model: TensorSource;
-  /** The codec's tensors to begin with. */
   readonly start: TensorSource;
   /** Texts to train on, and others to judge on, of `setting.length` tokens each. */
   readonly texts: readonly (readonly number[])[];
@@ -34,7 +33,6 @@ export interface DistilOptions {
 }
 
 export interface Distilled {
-  /** The best. */
   readonly tensors: TensorSource;
   /** The step after which it was, 0 where training never helped. */
   readonly bestStep: number;
@@ -61,7 +59,6 @@ interface Looks {
 
 interface Progress {
   step: number;
-  /** Over the texts themselves. */
   readonly forced: Looks;
   /** Over the student's draws, once the steps are on-policy. */
   readonly drawn: Looks | null;

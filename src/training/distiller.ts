@@ -35,7 +35,6 @@ export interface DistilPlan {
   readonly rate: number;
   /** λ_attn: weight of attention-output matching; 0 is KL alone. */
   readonly lambdaAttn: number;
-  /** Texts in a step. */
   readonly texts: number;
 }
 
@@ -54,7 +53,6 @@ const JUDGED_PROMPT = 3 / 4;
 /** Of the draws when texts are judged: the same each time. */
 const JUDGED_SEED = 0x6a756467;
 
-/** Learning rate of step `step` (from 1). */
 export function distilRate({ rate, steps }: DistilPlan, step: number): number {
   const warmUp = Math.max(1, Math.round(WARM_UP * steps));
   if (step <= warmUp) return (rate * step) / warmUp;
@@ -188,7 +186,6 @@ export class Distiller {
     return out;
   }
 
-  /** The codec's tensors as they are now. */
   tensors(): Promise<NamedTensor[]> {
     return tensorsOf(this.trained, this.state.parameters);
   }
@@ -198,7 +195,6 @@ export class Distiller {
     return savedState(this.trained, this.state);
   }
 
-  /** Frees the memory of jax-js. */
   close(): void {
     const { parameters, moments } = this.state;
     free(parameters, moments.first, moments.second, this.base, this.at);

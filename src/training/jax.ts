@@ -2,7 +2,6 @@
 import { defaultDevice, init, jit, numpy as np, valueAndGrad } from '@jax-js/jax';
 import { UserError } from '../errors.js';
 
-/** Arrays by name. */
 export type Arrays = Record<string, np.Array>;
 
 /** Prepares jax-js to compute in WebAssembly. Call once before anything else. */
@@ -20,7 +19,6 @@ export const compiled = <F>(f: F): F => jit(f as never) as unknown as F;
 export const withGradients = <A extends unknown[]>(loss: (p: Arrays, ...others: A) => np.Array) =>
   valueAndGrad(loss as never) as unknown as (p: Arrays, ...others: A) => [np.Array, Arrays];
 
-/** Gives up all arrays of some records. */
 export function free(...records: readonly Arrays[]): void {
   for (const arrays of records) for (const array of Object.values(arrays)) array.dispose();
 }

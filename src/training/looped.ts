@@ -42,7 +42,6 @@ export function rotations(g: Geometry, places: readonly number[], width: number)
   return { cos: np.array(cos).reshape([length, width]), sin: np.array(sin).reshape([length, width]) };
 }
 
-/** 0, 1, 2 … */
 export const firstPlaces = (length: number): number[] => Array.from({ length }, (_, i) => i);
 
 export function positionsOf(g: Geometry, length: number): Positions {
@@ -89,7 +88,6 @@ export function sharedHeads(x: np.Array, heads: number): np.Array {
     .reshape([texts, heads, tokens, width]);
 }
 
-/** Exact causal attention. */
 export const exactAttention =
   (g: Geometry, at: Positions, watch?: Watch): Attend =>
   ({ loop, layer, input, queries, keys, values }) => {

@@ -1,5 +1,6 @@
 /** How often a model answers right, by task and length of the prompt: greedy decoding, every token of the answer. */
 import { nn, numpy as np, tree } from '@jax-js/jax';
+import { greedy } from '../decoder/sampler.js';
 import type { TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
@@ -40,7 +41,6 @@ export interface Score {
 
 const LONGEST_ANSWER = Math.max(CODE_DIGITS, LIST_THINGS);
 
-/** Tokens of texts that are computed together. */
 const BATCH_TOKENS = 2048;
 /** Scores of a head of attention that are computed together: jax-js keeps those of all layers and loops, in 4 GiB. */
 const BATCH_SCORES = 2 ** 19;
@@ -81,10 +81,8 @@ export async function scores(
           tree.ref(at),
           np.array(inputs, { dtype: np.int32 }),
         ).data()) as Float32Array;
-        const said = (text: number, token: number): number => {
-          const row = logits.subarray((text * tokens + token) * g.vocab, (text * tokens + token + 1) * g.vocab);
-          return row.indexOf(row.reduce((a, b) => Math.max(a, b), -Infinity));
-        };
+        const said = (text: number, token: number): number =>
+          greedy(logits.subarray((text * tokens + token) * g.vocab, (text * tokens + token + 1) * g.vocab));
         right += tasks.filter(({ prompt, answer }, i) =>
           answer.every((token, n) => said(i, prompt.length - 1 + n) === token),
         ).length;

@@ -185,7 +185,6 @@ const divergences = (teacher: np.Array, student: np.Array): np.Array =>
 export interface Frozen {
   readonly base: Parameters;
   readonly at: Positions;
-  /** Of `exactPass`. */
   readonly exact: Arrays;
   /** What the student captured at every token: of `capture`. */
   readonly rows: Arrays;

@@ -16,7 +16,6 @@ import { crossEntropy, forward, positionsOf, rotations, type Parameters, type Po
 export interface Stage {
   /** Tokens of a text, without the one that only is an answer. */
   readonly length: number;
-  /** Texts in a step. */
   readonly texts: number;
   readonly steps: number;
   /**
@@ -75,7 +74,6 @@ export function stageOf(plan: TrainingPlan, step: number): Stage {
   return { ...reviewed, ...(guide && { guide }), ...(loops && { loops }) };
 }
 
-/** Learning rate of step `step` (from 1). */
 export function rateOf(plan: TrainingPlan, step: number): number {
   const cosine = 0.05 + 0.95 * 0.5 * (1 + Math.cos((Math.PI * step) / plan.horizonSteps));
   const cooldown = (totalSteps(plan) + 1 - step) / plan.cooldownSteps;
@@ -255,7 +253,6 @@ export class Trainer {
     return value as number;
   }
 
-  /** The weights, as files have them. */
   weights(): Promise<NamedTensor[]> {
     return tensorsOf(this.trained, this.state.parameters);
   }

@@ -7,7 +7,6 @@ import type { Distillation } from './distil.js';
 
 type Sent = readonly NamedTensor[];
 
-/** What the thread is asked. */
 export interface Asked {
   readonly id: number;
   readonly distillation: Omit<Distillation, 'model' | 'start'> & { readonly model: Sent; readonly start: Sent };
@@ -63,7 +62,6 @@ export class TrainingThread {
     this.waiting.clear();
   }
 
-  /** Ends what is under way. */
   async close(): Promise<void> {
     await this.worker.terminate();
   }

@@ -12,12 +12,9 @@ import {
   selectedKeys,
   selectedRows,
   sparseAttention,
-  TO_BF16,
-  TO_F16,
-  TO_F32,
 } from '../../src/codecs/flashloop.js';
 import { appendRow, packedOf, packRows, readRows } from '../../src/codecs/flashloop-rows.js';
-import { toF16 } from '../../src/codecs/small-floats.js';
+import { toBf16, toF16 } from '../../src/codecs/small-floats.js';
 import { halfBits, halfValue } from '../../kernels/host/half.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomFrom } from '../../src/numbers/random.js';
@@ -27,7 +24,7 @@ import { SEED } from '../gpu/random.js';
 const toHalf = (x: number): number => halfValue(halfBits(x));
 const uniform = randomFrom(mix(SEED));
 const rowsOf = (tokens: number, width: number): number[][] =>
-  Array.from({ length: tokens }, () => Array.from({ length: width }, () => TO_BF16(4 * uniform() - 2)));
+  Array.from({ length: tokens }, () => Array.from({ length: width }, () => toBf16(4 * uniform() - 2)));
 
 test('bytes of Ouro-1.4B: prompt and generated tokens, index, tail', () => {
   const prompt = flashloopBytes(OURO, { packed: 1280, third: 320, fourth: 128, tail: 0 });
@@ -60,12 +57,12 @@ test('codes round half to even by the unrounded pair; the pair is stored in f16'
   expect(codeFlashloop([3, 3], toHalf)).toEqual({ scale: 1, low: 3, codes: [0, 0] });
   const third = codeFlashloop([0, 1], toHalf);
   expect(third.scale).toBe(toHalf(1 / 15));
-  expect(flashloopValues(third, TO_BF16)).toEqual([0, TO_BF16(Math.fround(15 * toHalf(1 / 15)))]);
+  expect(flashloopValues(third, toBf16)).toEqual([0, toBf16(Math.fround(15 * toHalf(1 / 15)))]);
 });
 
 test(`keys share pairs along tokens, values along channels (LLA_SIM_SEED=${SEED})`, () => {
   const rows = rowsOf(19, 16);
-  const how = { size: 8, to: TO_BF16, toHalf };
+  const how = { size: 8, to: toBf16, toHalf };
   const keys = codeStream(rows, 'keys', how);
   // Three groups of 8, 8 and 3 tokens for each channel.
   expect(keys.groups).toHaveLength(3 * 16);
@@ -77,7 +74,7 @@ test(`keys share pairs along tokens, values along channels (LLA_SIM_SEED=${SEED}
   );
   const values = codeStream(rows, 'values', how);
   expect(values.groups).toHaveLength(19 * 2);
-  expect(values.rows[7]?.slice(8)).toEqual(flashloopValues(codeFlashloop(rows[7]!.slice(8), toHalf), TO_BF16));
+  expect(values.rows[7]?.slice(8)).toEqual(flashloopValues(codeFlashloop(rows[7]!.slice(8), toHalf), toBf16));
 });
 
 test(`loops are rebuilt from differences; rows that did not run keep the loop before (LLA_SIM_SEED=${SEED})`, () => {
@@ -88,7 +85,7 @@ test(`loops are rebuilt from differences; rows that did not run keep the loop be
   expect([third.at(-1), fourth.at(-1)]).toEqual([41, 41]);
   for (const token of fourth) expect(third).toContain(token);
   const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16));
-  const how = { size: 8, to: TO_BF16, toHalf };
+  const how = { size: 8, to: toBf16, toHalf };
   const { streams, rebuilt } = codeLoopDifferences(loops, [all, all, third, fourth], 'keys', how);
   expect(streams.map(({ rows }) => rows.length)).toEqual([42, 42, 11, 5]);
   all.forEach((token) => {
@@ -96,7 +93,7 @@ test(`loops are rebuilt from differences; rows that did not run keep the loop be
       if (t === 0) continue;
       const at = tokens.indexOf(token);
       const before = rebuilt[t - 1]![token]!;
-      const expected = before.map((x, c) => (at < 0 ? x : TO_BF16(x + streams[t]!.rows[at]![c]!)));
+      const expected = before.map((x, c) => (at < 0 ? x : toBf16(x + streams[t]!.rows[at]![c]!)));
       expect(rebuilt[t]![token]).toEqual(expected);
     }
   });
@@ -109,7 +106,7 @@ test(`of 42 tokens in groups of 8 with a tail of 8, 32 are packed; a step packs 
   const all = Array.from({ length: 42 }, (_, i) => i);
   const third = selectedRows(all.map(uniform), 0.25);
   const fourth = selectedRows(all.map(uniform), 0.1, third);
-  for (const to of [TO_BF16, TO_F16, TO_F32])
+  for (const to of [toBf16, toF16, Math.fround])
     for (const by of ['keys', 'values'] as const) {
       const loops = [1, 2, 3, 4].map(() => rowsOf(42, 16).map((row) => row.map(to)));
       const packing = { group: 8, tail: 8, to };

@@ -2,7 +2,8 @@
 import '../gpu/narrow.js';
 import { describe, expect, it, test } from 'vitest';
 import { measureAcceptance, summariseRounds, type TextRounds } from '../../src/fidelity/acceptance.js';
-import { argmax, predict } from '../../src/fidelity/forced.js';
+import { greedy } from '../../src/decoder/sampler.js';
+import { predict } from '../../src/fidelity/forced.js';
 import type { Item } from '../../src/fidelity/items.js';
 import { exactConfiguration, type Teacher } from '../../src/fit/capture.js';
 import { tokensPerRound } from '../../src/serving/speculation.js';
@@ -56,18 +57,18 @@ describeGpu(`measured acceptance (LLA_SIM_SEED=${SEED})`, (device) => {
     const [draftTokens, tokensEach] = [random.whole(1, 4), 20];
     const measured = await measureAcceptance(teacher, items, undefined, { draftTokens, tokensEach });
     expect(measured.notMeasured).toBeNull();
-    const greedy = items.map((item): Item => ({ ...item, kind: 'rollout', rolloutTokens: tokensEach + draftTokens }));
-    const said = await predict(teacher, exactConfiguration(teacher), undefined, greedy, tokensEach);
+    const rollouts = items.map((item): Item => ({ ...item, kind: 'rollout', rolloutTokens: tokensEach + draftTokens }));
+    const said = await predict(teacher, exactConfiguration(teacher), undefined, rollouts, tokensEach);
     const forced = items.map(({ prompt }, i): Item => ({
       kind: 'text',
       prompt,
-      continuation: (said[i] as readonly Float32Array[]).map(argmax),
+      continuation: (said[i] as readonly Float32Array[]).map(greedy),
     }));
     for (const own of measured.loops) {
       const early = { ...teacher, geometry: { ...teacher.geometry, loops: own.draftLoops } };
       const proposed = await predict(early, exactConfiguration(early), undefined, forced);
       const texts = proposed.map((of, i) => {
-        const agrees = of.map((p, at) => argmax(p) === forced[i]?.continuation[at]);
+        const agrees = of.map((p, at) => greedy(p) === forced[i]?.continuation[at]);
         const rounds: number[] = [];
         for (let at = 1; at < tokensEach; at += 1 + (rounds.at(-1) as number)) {
           const wrong = agrees.slice(at, at + draftTokens).indexOf(false);

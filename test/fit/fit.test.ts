@@ -111,7 +111,7 @@ describe('fit', () => {
         const { variances } = principalBasis(own, rank);
         const tail = variances.slice(rank).reduce((s, v) => s + v, 0);
         const kept = (init: 'svd' | 'first-loop' | 'random'): number =>
-          energyKept(own, latentWeights(init, groups, rank, own, own, normalOf(seed)), rank);
+          energyKept(own, latentWeights(init, groups, rank, own, own, normalOf(seed)));
         expect(Math.abs(kept('svd') - (1 - tail / own.trace))).toBeLessThan(1e-9);
         // No other subspace keeps more.
         expect(kept('random')).toBeLessThanOrEqual(kept('svd') + 1e-9);
@@ -128,7 +128,7 @@ describe('fit', () => {
       const sketch = streamed(new Sketch(60, sketchColumns(60, rank)), columns, block);
       const groups = { loops: 3, heads: 1, count: 1, width: 60 };
       const own = latentWeights('svd', groups, rank, sketch, sketch, normalOf(seed));
-      const real = energyKept(exact, own, rank);
+      const real = energyKept(exact, own);
       const best = latentWeights('svd', groups, rank, exact, exact, normalOf(seed)).kept;
       expect(sketch.trace / exact.trace).toBeCloseTo(1, 9);
       sketch.mean.forEach((m, i) => expect(Math.abs(m - (exact.mean[i] as number))).toBeLessThan(1e-9));

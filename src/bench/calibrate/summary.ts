@@ -4,7 +4,7 @@ import { columns, type Column } from '../../report/text/text.js';
 import type { Calibration, Predictor } from '../../schema/calibration.js';
 import { DRIFT_CORRECTED } from '../../schema/drift.js';
 import { median } from '../../numbers/statistics.js';
-import { counted, formatCount, formatDecimalBytes } from '../../numbers/units.js';
+import { counted, formatCount, formatDecimalBytes, formatShare } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { DRIFT_RETRIED, isBeyond } from './repetitions.js';
 
@@ -18,13 +18,11 @@ interface FitRow {
 /** Left out, one of fewer points is predicted from a single one: that says nothing. */
 const FEWEST_LEFT_OUT = 3;
 
-const percent = (x: number): string => `${(100 * x).toFixed(1)} %`;
-
 const judged = ({ points, fitted }: FitRow): Predictor | null => (points >= FEWEST_LEFT_OUT ? (fitted ?? null) : null);
 
 const leftOut = (r: FitRow, of: (p: Predictor) => number): string => {
   const fitted = judged(r);
-  return fitted ? percent(of(fitted)) : '–';
+  return fitted ? formatShare(of(fitted)) : '–';
 };
 
 const FIT_COLUMNS: readonly Column<FitRow>[] = [
@@ -102,7 +100,7 @@ export function summary(c: Calibration, file: string): string {
     ...tuningLines(c),
     errors.length > 0 &&
       'Leave-one-out errors inside the measured range: each point predicted from the others. Median over kernels ' +
-        `${percent(median(errors))}.`,
+        `${formatShare(median(errors))}.`,
     gaps > 0 && `${counted(gaps, 'gap')}: shapes that this device or budget does not allow; the file says why.`,
     `Written to ${displayPath(file)}`,
     '',

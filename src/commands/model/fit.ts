@@ -156,11 +156,15 @@ async function run(args: Args): Promise<ExitCode> {
       fitted,
       distilled &&
         training && {
-          ...distilled,
           path,
           lambdaAttn: training.lambdaAttn,
           windowTokens: training.windowTokens,
+          steps: distilled.steps,
+          bestStep: distilled.bestStep,
           texts: heldOut.length,
+          before: distilled.before,
+          after: distilled.after,
+          drawn: distilled.drawn,
           seconds: (Date.now() - began) / 1e3,
         },
     );

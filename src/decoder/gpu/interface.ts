@@ -1,6 +1,7 @@
 /** The GPU decoder's public side, as types. */
 import type { Draft } from '../../codecs/verification.js';
 import type { Sampling } from '../sampler.js';
+import type { SequenceEngine } from '../serving/loop.js';
 import type { Allocation } from './allocations.js';
 import type { CachedRows, CachePlace } from './cache-rows.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
@@ -47,7 +48,7 @@ export interface RoundResult {
   readonly verifySeconds: number;
 }
 
-export interface GpuDecoder {
+export interface GpuDecoder extends Pick<SequenceEngine, 'extend'> {
   /**
    * Decodes one token of each sequence.
    * @param joins the sequences that decode, all unless given; the others keep what they hold, and their token is void
@@ -66,17 +67,6 @@ export interface GpuDecoder {
     joins?: (sequence: number) => boolean,
     accept?: (sequence: number) => number,
   ): Promise<RoundResult>;
-  /**
-   * Takes a part of a prompt into one sequence, behind the tokens that it holds. Other sequences keep what they hold.
-   * @param ends false where more of the prompt follows: no token is chosen then
-   * @returns the token after the prompt; null where it goes on
-   * @throws as `prefill`
-   */
-  extend(
-    sequence: number,
-    tokens: readonly number[],
-    ends: boolean,
-  ): Promise<{ readonly token: number | null; readonly seconds: number }>;
   /**
    * Forgets one sequence, so that another takes its place.
    * @param stream of the random draws of the new one; its own number unless given

@@ -42,7 +42,6 @@ export function rmsNorm(x: Vector, weight: Vector, epsilon: number): Vector {
   return y;
 }
 
-/** SwiGLU: silu(gate) · up. */
 export const swiglu = (gate: Vector, up: Vector): Vector =>
   gate.map((g, i) => (g / (1 + Math.exp(-g))) * (up[i] as number));
 
@@ -79,7 +78,6 @@ export function turned(x: Vector, position: number, rope: Geometry['rope']): Vec
 /** Rotary tables by width and position: every query needs those of the same positions. */
 const rotaryTables = new WeakMap<Geometry['rope'], Map<number, Map<number, Vector>>>();
 
-/** The value of a key, made where there is none. */
 function valueAt<K, V>(of: Map<K, V>, key: K, make: () => V): V {
   let value = of.get(key);
   if (value === undefined) of.set(key, (value = make()));
@@ -102,7 +100,6 @@ function anglesOf(position: number, width: number, rope: Geometry['rope']): Vect
   });
 }
 
-/** softmax: positive, summing to 1. */
 export function softmax(scores: readonly number[]): number[] {
   const top = scores.reduce((a, b) => Math.max(a, b), -Infinity);
   const weights = scores.map((s) => Math.exp(s - top));
@@ -126,7 +123,6 @@ export function attention(
 export const split = (x: Vector, width: number): Vector[] =>
   Array.from({ length: x.length / width }, (_, i) => x.slice(i * width, (i + 1) * width));
 
-/** Vectors end to end. */
 export function joined(parts: readonly Vector[]): Vector {
   const out = new Float64Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;

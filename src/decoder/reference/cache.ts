@@ -48,6 +48,7 @@ export interface Decisions {
 }
 
 type Role = CacheTensor['role'];
+type Counts = Pick<CacheTensor, 'layers' | 'loops' | 'heads'>;
 
 /** Slot `index` of `total` when only `slots` are stored. */
 const share = (index: number, total: number, slots: number): number => Math.floor((index * slots) / total);
@@ -56,7 +57,7 @@ class BlockCache {
   readonly units: Unit[] = [];
   /** Slots of a role, [layer][loop][head] as they are stored. */
   private readonly rows = new Map<CacheTensor, Map<number, Vector>[]>();
-  private readonly unitCounts: { layers: number; loops: number; heads: number };
+  private readonly unitCounts: Counts;
 
   constructor(
     readonly block: LayerBlock,
@@ -64,7 +65,7 @@ class BlockCache {
     private readonly tensors: readonly CacheTensor[],
     private readonly exact: boolean,
   ) {
-    const fewest = (dimension: 'layers' | 'loops' | 'heads'): number => Math.min(...tensors.map((t) => t[dimension]));
+    const fewest = (dimension: keyof Counts): number => Math.min(...tensors.map((t) => t[dimension]));
     this.unitCounts = { layers: fewest('layers'), loops: fewest('loops'), heads: fewest('heads') };
     const { layers, loops, heads } = this.unitCounts;
     for (let i = 0; i < layers * loops * heads; i++) this.units.push({ positions: [], mass: new Map() });
@@ -107,30 +108,28 @@ class BlockCache {
       .reduce((sum, row) => sum + row.length, 0);
   }
 
-  /** A site and KV head of a unit, the first. */
-  placeOf(unit: number): { site: Site; kvHead: number } {
-    const { layers, loops, heads } = this.unitCounts;
+  /** The first site and KV head of slot `at` of so many. */
+  private firstOf(at: number, { layers, loops, heads }: Counts): { site: Site; kvHead: number } {
     return {
       site: {
         block: this.block.name,
-        layer: (Math.floor(unit / (loops * heads)) * this.block.layers) / layers,
-        loop: ((Math.floor(unit / heads) % loops) * this.block.loops) / loops,
+        layer: (Math.floor(at / (loops * heads)) * this.block.layers) / layers,
+        loop: ((Math.floor(at / heads) % loops) * this.block.loops) / loops,
       },
-      kvHead: ((unit % heads) * this.kvHeads) / heads,
+      kvHead: ((at % heads) * this.kvHeads) / heads,
     };
+  }
+
+  placeOf(unit: number): { site: Site; kvHead: number } {
+    return this.firstOf(unit, this.unitCounts);
   }
 
   /** Forgets rows of tokens that their unit has lost. */
   prune(): void {
     for (const t of this.tensors)
       for (const [at, slot] of (this.rows.get(t) as Map<number, Vector>[]).entries()) {
-        const [layer, loop] = [Math.floor(at / (t.loops * t.heads)), Math.floor(at / t.heads) % t.loops];
-        const site: Site = {
-          block: this.block.name,
-          layer: (layer * this.block.layers) / t.layers,
-          loop: (loop * this.block.loops) / t.loops,
-        };
-        const { positions } = this.unit(site, ((at % t.heads) * this.kvHeads) / t.heads);
+        const { site, kvHead } = this.firstOf(at, t);
+        const { positions } = this.unit(site, kvHead);
         const kept = new Set(positions.slice(-(t.windowTokens ?? positions.length)));
         for (const position of slot.keys()) if (!kept.has(position)) slot.delete(position);
       }
@@ -245,7 +244,6 @@ export class SequenceCache {
     }
   }
 
-  /** Scalars that the cache holds: tokens kept times the layout's scalars a token. */
   get scalars(): number {
     return [...this.blocks.values()].reduce((sum, block) => sum + block.scalars, 0);
   }

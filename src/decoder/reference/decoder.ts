@@ -56,14 +56,14 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { capturesOf, keptRowType } from '../../schedule/prefill/prefill.js';
 import { refuseCodec } from '../decodable.js';
 import type { TensorSource } from '../weights.js';
-import { joined, product, split, type Vector } from './arithmetic.js';
+import { product, split, type Vector } from './arithmetic.js';
 import { attendHead, type AttendContext } from './attend.js';
 import { SequenceCache, type Decisions } from './cache.js';
 import { loadCodec, type LayerCodec } from './codec.js';
 import { PackedLoops } from './flashloop.js';
 import { loadHybrid, type HybridLayer } from './hybrid.js';
 import type { Model } from './model.js';
-import { run, type Attention, type Projection, type Site } from './network.js';
+import { overHeads, run, type Attention, type Projection, type Site } from './network.js';
 import type { CacheType } from './storage.js';
 import { CacheWriter, type Encoding } from './writer.js';
 
@@ -77,7 +77,6 @@ export interface DecoderOptions {
   readonly exactStorage?: boolean;
   /** `reconstruct` only: a step rebuilds rows in f16 before attention reads them. */
   readonly materialised?: boolean;
-  /** Decisions of another decoder, to be followed. */
   readonly decisions?: Decisions;
 }
 
@@ -156,7 +155,6 @@ export class ReferenceDecoder {
     return this.tokens;
   }
 
-  /** Scalars in the cache, of all blocks. */
   get cachedScalars(): number {
     return this.cache.scalars;
   }
@@ -292,7 +290,6 @@ export class ReferenceDecoder {
    */
   private attention(own: OwnTokens, counts: boolean, kept: AttendContext['kept'], writer?: CacheWriter): Attention {
     const { geometry } = this.model;
-    const group = geometry.heads / geometry.kvHeads;
     /** cla: tokens of the pass as the last owning layer had them. */
     let owners: readonly Projection[] = [];
     return (site, projections, { window = Infinity, rowsWritten } = {}) => {
@@ -312,46 +309,43 @@ export class ReferenceDecoder {
           codec?.branch && split(product(codec.branch.query, token.input), this.options.branch.width);
         const inWindow = (p: number): boolean => p > token.position - window;
         const upToHere = tokens.slice(0, n + 1).filter((t) => inWindow(t.position));
-        return joined(
-          token.queries.map((query, head) => {
-            const kvHead = Math.floor(head / group);
-            const unit = this.cache.unit(site, kvHead);
-            const exact = own === 'exact' ? upToHere : own === 'cached' ? [] : [token];
-            const inCache = upToHere.slice(0, upToHere.length - exact.length).map((t) => t.position);
-            const earlier = [...unit.positions, ...this.drafted].filter(inWindow);
-            const visible = { cached: [...earlier, ...inCache], exact };
-            const branch = branchQueries && {
-              query: branchQueries[head] as Vector,
-              key: (t: Projection) => this.branchKey(site, kvHead, t.position),
-            };
-            const context = {
-              geometry,
-              path: this.options.path,
-              cache: this.cache,
-              site,
-              kvHead,
-              reindexed: reindexes(this.options.eviction),
-              codec,
-              // Prompts attend through latents alone.
-              hybrid,
-              ...((codec ?? hybrid) && own !== 'cached' && counts
-                ? { exactFrom: token.position - (this.options.codec.windowTokens ?? 0) }
-                : {}),
-              ...(kept ? { kept } : {}),
-            };
-            const { output, weights } = attendHead(
-              branch ? { ...context, branch } : context,
-              query,
-              token.position,
-              visible,
-            );
-            if (counts) {
-              const before = [...visible.cached, ...visible.exact.map((t) => t.position)].slice(0, -1);
-              before.forEach((p, i) => unit.mass.set(p, (unit.mass.get(p) ?? 0) + (weights[i] as number)));
-            }
-            return output;
-          }),
-        );
+        return overHeads(geometry, token, (query, head, kvHead) => {
+          const unit = this.cache.unit(site, kvHead);
+          const exact = own === 'exact' ? upToHere : own === 'cached' ? [] : [token];
+          const inCache = upToHere.slice(0, upToHere.length - exact.length).map((t) => t.position);
+          const earlier = [...unit.positions, ...this.drafted].filter(inWindow);
+          const visible = { cached: [...earlier, ...inCache], exact };
+          const branch = branchQueries && {
+            query: branchQueries[head] as Vector,
+            key: (t: Projection) => this.branchKey(site, kvHead, t.position),
+          };
+          const context = {
+            geometry,
+            path: this.options.path,
+            cache: this.cache,
+            site,
+            kvHead,
+            reindexed: reindexes(this.options.eviction),
+            codec,
+            // Prompts attend through latents alone.
+            hybrid,
+            ...((codec ?? hybrid) && own !== 'cached' && counts
+              ? { exactFrom: token.position - (this.options.codec.windowTokens ?? 0) }
+              : {}),
+            ...(kept ? { kept } : {}),
+          };
+          const { output, weights } = attendHead(
+            branch ? { ...context, branch } : context,
+            query,
+            token.position,
+            visible,
+          );
+          if (counts) {
+            const before = [...visible.cached, ...visible.exact.map((t) => t.position)].slice(0, -1);
+            before.forEach((p, i) => unit.mass.set(p, (unit.mass.get(p) ?? 0) + (weights[i] as number)));
+          }
+          return output;
+        });
       });
       if (own !== 'in-turn' && !rowsWritten) for (const token of tokens) writer?.capture(site, token);
       return outputs;

@@ -14,13 +14,17 @@ import { packedOf, type PackedRows } from '../../codecs/flashloop-rows.js';
 import type { FlashloopConstants } from '../../codecs/codec.js';
 import { halfBits } from '../../../kernels/host/half.js';
 
-interface Head {
-  readonly keys: PackedRows;
-  readonly values: PackedRows;
+/** One of keys and one of values. */
+export interface Both<T> {
+  readonly keys: T;
+  readonly values: T;
 }
 
 /** @param layers heads of each */
-export function flashloopCacheBytes(layers: readonly (readonly Head[])[], of: FlashloopConstants): Uint8Array {
+export function flashloopCacheBytes(
+  layers: readonly (readonly Both<PackedRows>[])[],
+  of: FlashloopConstants,
+): Uint8Array {
   return new Uint8Array(
     Buffer.concat(
       layers.flatMap((heads) => [

@@ -16,30 +16,20 @@ import {
   selectedKeys,
   selectedRows,
   sparseAttention,
-  TO_F16,
   type RoundTo,
   type SelectedKeys,
 } from '../../codecs/flashloop.js';
+import { toF16 } from '../../codecs/small-floats.js';
 import { appendRow, packRows, readRows, type PackedRows, type Packing } from '../../codecs/flashloop-rows.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { flashloopCacheBytes } from './flashloop-bytes.js';
-import { joined, rotate, softmax, type Vector } from './arithmetic.js';
-import type { Projection, RowsOfLoop, Site } from './network.js';
+import { flashloopCacheBytes, type Both } from './flashloop-bytes.js';
+import { rotate, softmax, type Vector } from './arithmetic.js';
+import { overHeads, type Projection, type RowsOfLoop, type Site } from './network.js';
 import { stored, type CacheType } from './storage.js';
 
 type Row = readonly number[];
-/** One of keys and one of values. */
-interface Both<T> {
-  readonly keys: T;
-  readonly values: T;
-}
-
-/** What a pass has made of a layer's KV head. */
-interface Made {
-  /** By loop, of the tokens of the pass. */
-  readonly keys: (readonly Row[])[];
-  readonly values: (readonly Row[])[];
-}
+/** What a pass has made of a layer's KV head, by loop, of the tokens of the pass. */
+type Made = Both<(readonly Row[])[]>;
 
 /** The last dense loop of a query head. */
 interface Second {
@@ -69,7 +59,7 @@ export class PackedLoops {
   ) {
     this.constants = constantsOf(codec);
     this.type = exact ? 'f64' : 'f16';
-    this.packing = { ...this.constants, to: exact ? EXACT : TO_F16, ...(exact ? { tail: Infinity } : {}) };
+    this.packing = { ...this.constants, to: exact ? EXACT : toF16, ...(exact ? { tail: Infinity } : {}) };
     this.caches = this.perHead(() => this.packed(() => Array.from({ length: g.loops }, () => []), []));
     this.forget();
   }
@@ -95,12 +85,10 @@ export class PackedLoops {
     this.prompt = null;
   }
 
-  /** Rows of a layer's KV head as they are cached. */
   cached(layer: number, kvHead: number): Both<PackedRows> {
     return this.caches[layer]![kvHead]!;
   }
 
-  /** All that is cached, as bytes. */
   bytes(): Uint8Array {
     return flashloopCacheBytes(this.caches, this.constants);
   }
@@ -128,21 +116,17 @@ export class PackedLoops {
   /** Attention's output of the tokens that run a loop. */
   attend(site: Site, tokens: readonly Projection[]): Vector[] {
     this.take(site, tokens);
-    const group = this.g.heads / this.g.kvHeads;
     return tokens.map((token) =>
-      joined(
-        token.queries.map((query, head) => {
-          const kvHead = Math.floor(head / group);
-          const rotated = rotate(query, token.position, this.g.rope);
-          const { layer, loop } = site;
-          if (this.prompt) {
-            const { keys, values } = this.made[layer]![kvHead]!;
-            const [causal, own] = [keys[loop]!.slice(0, token.position + 1), values[loop]!];
-            return Float64Array.from(mixed(softmax(this.scores(rotated, causal)), own.slice(0, token.position + 1)));
-          }
-          return Float64Array.from(this.step(site, head, kvHead, rotated));
-        }),
-      ),
+      overHeads(this.g, token, (query, head, kvHead) => {
+        const rotated = rotate(query, token.position, this.g.rope);
+        const { layer, loop } = site;
+        if (this.prompt) {
+          const { keys, values } = this.made[layer]![kvHead]!;
+          const [causal, own] = [keys[loop]!.slice(0, token.position + 1), values[loop]!];
+          return Float64Array.from(mixed(softmax(this.scores(rotated, causal)), own.slice(0, token.position + 1)));
+        }
+        return Float64Array.from(this.step(site, head, kvHead, rotated));
+      }),
     );
   }
 

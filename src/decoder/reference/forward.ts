@@ -1,7 +1,7 @@
 /** The ground truth: every token attends to the exact keys and values of the tokens before it and of itself. */
-import { type Vector, attention, joined, rotate, turned } from './arithmetic.js';
+import { type Vector, attention, rotate, turned } from './arithmetic.js';
 import type { Model } from './model.js';
-import { run, type Attention, type Projection, type Site } from './network.js';
+import { overHeads, run, type Attention, type Projection, type Site } from './network.js';
 
 /** A restriction of attention, for the equivalence of an evicted cache and a masked full one. */
 export interface Mask {
@@ -19,28 +19,24 @@ export interface Mask {
 export const exactAttention =
   (model: Model, mask?: Mask): Attention =>
   (site, tokens, { window = Infinity } = {}) => {
-    const { heads, kvHeads, rope } = model.geometry;
-    const group = heads / kvHeads;
+    const { rope } = model.geometry;
     return tokens.map((token) =>
-      joined(
-        token.queries.map((query, head) => {
-          const kvHead = Math.floor(head / group);
-          const all = mask
-            ? mask.visible(token.position, site, kvHead)
-            : tokens.slice(0, token.position).map((t) => t.position);
-          const before = all.filter((p) => p > token.position - window);
-          const positions = [...before, token.position];
-          const indices = mask?.reindexed ? positions.map((_, i) => i) : positions;
-          const seen = positions.map((p) => tokens[p] as Projection);
-          const { output, weights } = attention(
-            rotate(query, indices.at(-1) as number, rope),
-            seen.map(({ keys }, i) => turned(keys[kvHead] as Vector, indices[i] as number, rope)),
-            seen.map(({ values }) => values[kvHead] as Vector),
-          );
-          mask?.observe?.(weights, token.position, site, head);
-          return output;
-        }),
-      ),
+      overHeads(model.geometry, token, (query, head, kvHead) => {
+        const all = mask
+          ? mask.visible(token.position, site, kvHead)
+          : tokens.slice(0, token.position).map((t) => t.position);
+        const before = all.filter((p) => p > token.position - window);
+        const positions = [...before, token.position];
+        const indices = mask?.reindexed ? positions.map((_, i) => i) : positions;
+        const seen = positions.map((p) => tokens[p] as Projection);
+        const { output, weights } = attention(
+          rotate(query, indices.at(-1) as number, rope),
+          seen.map(({ keys }, i) => turned(keys[kvHead] as Vector, indices[i] as number, rope)),
+          seen.map(({ values }) => values[kvHead] as Vector),
+        );
+        mask?.observe?.(weights, token.position, site, head);
+        return output;
+      }),
     );
   };
 

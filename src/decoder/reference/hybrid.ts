@@ -46,7 +46,6 @@ export function loadHybrid(g: Geometry, codec: Codec, source: TensorSource): Hyb
 /** The loop's number among those that read the same latents. */
 const within = (loop: number): number => (loop === 0 ? 0 : loop - 1);
 
-/** Row `i` of a loop's matrix of `width` columns. */
 const rowOf = (matrix: Vector, row: number, width: number): Vector => matrix.subarray(row * width, (row + 1) * width);
 
 /** E_tᵀ x: K and V side by side. @param x attention's input, hidden wide */
@@ -61,13 +60,11 @@ export function encodeInput(layer: HybridLayer, loop: number, x: Vector): Vector
 export const rotateLatent = (latent: Vector, position: number, { headDim, rope }: Geometry): Vector =>
   joined(split(latent, headDim).map((part) => rotate(part, position, rope)));
 
-/** Key and value parts of an encoded latent. */
 export const partsOf = (layer: HybridLayer, loop: number, latent: Vector): { key: Vector; value: Vector } => {
   const { rankK } = layer[latentOfLoop(loop)];
   return { key: latent.slice(0, rankK), value: latent.slice(rankK) };
 };
 
-/** Roles of the cached latents that a loop reads. */
 export const rolesOf = (loop: number) =>
   loop === 0
     ? ({ key: 'first-key-latent', value: 'first-value-latent' } as const)

@@ -29,12 +29,12 @@ import {
   stackPlace,
   storedCoreLayers,
   tableWidth,
+  type Geometry,
   type LayerBlock,
 } from '../../geometry/geometry.js';
 import { accumulate, dot, joined, product, rmsNorm, rotate, split, swiglu, type Vector } from './arithmetic.js';
 import type { LayerWeights, Model } from './model.js';
 
-/** Where attention happens. */
 export interface Site {
   readonly block: LayerBlock['name'];
   /** Within its block. */
@@ -51,6 +51,16 @@ export interface Projection {
   readonly queries: readonly Vector[];
   readonly keys: readonly Vector[];
   readonly values: readonly Vector[];
+}
+
+/** A token's attention, its query heads end to end. @param head attention of one, and the KV head that it reads */
+export function overHeads(
+  { heads, kvHeads }: Pick<Geometry, 'heads' | 'kvHeads'>,
+  { queries }: Projection,
+  head: (query: Vector, head: number, kvHead: number) => Vector,
+): Vector {
+  const group = heads / kvHeads;
+  return joined(queries.map((query, n) => head(query, n, Math.floor(n / group))));
 }
 
 /** Attention's output, the query heads end to end, for every token of a pass. */
@@ -103,13 +113,11 @@ function mixedAttention(
   });
 }
 
-type LoopChange = NonNullable<Model['change']>;
-
 /**
  * s + a (x - s), a = exp(-softplus(W_up W_down (x - s) + b) e^r), of the state s with which a loop began and its own x
  * (SelectiveGate of github.com/Thrillcrazyer/LoopUS at 349669d, models/modeling_lds.py, Apache-2.0).
  */
-function changed({ down, up, bias, logRate }: LoopChange, began: Vector, x: Vector): Vector {
+function changed({ down, up, bias, logRate }: NonNullable<Model['change']>, began: Vector, x: Vector): Vector {
   const change = x.map((value, i) => value - (began[i] as number));
   return product(up, product(down, change), bias).map((y, i) => {
     const softplus = Math.max(y, 0) + Math.log1p(Math.exp(-Math.abs(y)));
@@ -165,7 +173,7 @@ export function run(
   attention: Attention,
   { rowsOf, exitAfter = Infinity, before = [] }: RunOptions = {},
 ): Vector[] {
-  const { geometry: g, normEpsilon } = model;
+  const { geometry: g, normEpsilon, adapter, change, lowState } = model;
   const addBranch = (x: Vector, branch: Vector, weight: Vector | undefined): void => {
     const ofSum = weight !== undefined && g.outputNorm === 'sum';
     accumulate(x, weight && !ofSum ? rmsNorm(branch, weight, normEpsilon) : branch);
@@ -182,15 +190,13 @@ export function run(
   for (const block of blocksOf(g)) {
     const core = block.name === 'core';
     const preludeOutput = hidden.map((x) => x.slice());
-    if (core && model.adapter) for (const x of hidden) x.fill(0);
+    if (core && adapter) for (const x of hidden) x.fill(0);
     /** States of the stack that does not run. */
-    const others: Vector[] =
-      core && model.lowState ? hidden.map(() => Float64Array.from(model.lowState as Vector)) : [];
+    const others: Vector[] = core && lowState ? hidden.map(() => lowState.slice()) : [];
     let stack = 1;
     let rows: readonly number[] = all;
     /** States with which a loop began, where its end takes them in. */
     let began: readonly Vector[] = [];
-    /** Projections of the first loop. */
     const firsts = new Map<number, readonly Projection[]>();
     for (const { layer: i, loop } of layerRuns(g, block)) {
       if (core && loop >= exitAfter) continue;
@@ -213,16 +219,9 @@ export function run(
       }
       if (i === 0) rows = (core ? rowsOf?.(loop, hidden) : undefined) ?? all;
       const states = rows.map((n) => hidden[n] as Vector);
-      if (i === 0 && core && model.change) began = states.map((x) => x.slice());
-      if (i === 0 && core && model.adapter)
-        states.forEach((x, k) =>
-          x.set(
-            product(
-              model.adapter as NonNullable<Model['adapter']>,
-              joined([x, preludeOutput[rows[k] as number] as Vector]),
-            ),
-          ),
-        );
+      if (i === 0 && core && change) began = states.map((x) => x.slice());
+      if (i === 0 && core && adapter)
+        states.forEach((x, k) => x.set(product(adapter, joined([x, preludeOutput[rows[k] as number] as Vector]))));
       const layer = model.layers[firstLayer + (run?.stored ?? i)] as LayerWeights;
       const projections = states.map((x, k) => project(model, layer, x, positions[rows[k] as number] as number));
       const site = { block: block.name, layer: i, loop };
@@ -250,8 +249,8 @@ export function run(
           layer.mlpOutNorm,
         );
       });
-      if (model.change && core && i === block.layers - 1)
-        states.forEach((x, k) => x.set(changed(model.change as LoopChange, began[k] as Vector, x)));
+      if (change && core && i === block.layers - 1)
+        states.forEach((x, k) => x.set(changed(change, began[k] as Vector, x)));
       if (g.stacks ? run?.ends : i === block.layers - 1 && core && g.normAfterEachLoop)
         for (const x of states) x.set(rmsNorm(x, model.norm, normEpsilon));
     }

@@ -22,8 +22,8 @@ export interface SequenceEngine {
   /** Its steps are rounds of speculation; without, they give a token each. */
   readonly draft?: Draft;
   /**
-   * Takes a part of a prompt into a sequence, behind what it holds.
-   * @param ends false where more follows
+   * Takes a part of a prompt into a sequence, behind the tokens that it holds. Others keep what they hold.
+   * @param ends false where more of the prompt follows: no token is chosen then
    * @returns the token after the prompt, null where it goes on; seconds of the device
    */
   extend(
@@ -73,7 +73,6 @@ export interface LoopRequest {
   readonly endTokens?: readonly number[];
 }
 
-/** A token of a request. */
 interface TokenOut {
   readonly id: number;
   readonly token: number;
@@ -81,7 +80,6 @@ interface TokenOut {
   readonly ended: boolean;
 }
 
-/** What one iteration did. */
 export interface Iteration {
   /** Seconds of the device: its decode step or round, and its prompts, one after the other. */
   readonly seconds: number;
@@ -96,7 +94,6 @@ export interface Iteration {
 interface Job {
   readonly request: LoopRequest;
   readonly slot: number;
-  /** Tokens that it has generated. */
   readonly out: number[];
   /** Proposals of its last round that it keeps. */
   accepted: number;
@@ -113,7 +110,6 @@ function keptOf({ request: { maxTokens, endTokens }, out }: Job, tokens: readonl
 export class ServingLoop {
   private readonly requests = new Requests();
   private readonly schedule: Scheduler;
-  /** By slot. */
   private readonly jobs = new Map<number, Job>();
   private readonly free: number[];
   private preempted: number[] = [];
@@ -151,7 +147,6 @@ export class ServingLoop {
       : new CountedScheduler(own, ...common);
   }
 
-  /** Requests that have not ended. */
   get active(): number {
     return this.jobs.size;
   }
@@ -265,7 +260,6 @@ export class ServingLoop {
     this.engine.forget(job.sequence, job.request.id, job.out.length);
   }
 
-  /** A job gives its sequence back, if it has one. */
   private unseat(slot: number): Job {
     const job = this.jobs.get(slot)!;
     if (job.sequence >= 0) {

@@ -12,9 +12,7 @@ export type Asked = ItemKind | 'long rollout';
 export const askedOf = ({ kind, rolloutTokens }: Pick<Item, 'kind' | 'rolloutTokens'>): Asked =>
   rolloutTokens === undefined ? kind : 'long rollout';
 
-/** A training after the fit. */
 export interface Training {
-  /** λ_attn of the paper's loss. */
   readonly lambdaAttn: number;
   /** Its last half is on-policy. */
   readonly onPolicy: boolean;
@@ -56,7 +54,6 @@ export interface ClaimResult extends Tried {
   readonly note: string;
 }
 
-/** What was measured of a model. */
 export interface Evidence {
   /** Scores by `needId`. */
   readonly scores: ReadonlyMap<string, readonly ItemScore[]>;

@@ -31,7 +31,6 @@ export const klRatio = (worse: readonly number[], better: readonly number[]): Ef
 
 export const nats = (kls: readonly number[]): string => mean(kls).toPrecision(2);
 
-/** A claim that one row predicts worse than another. */
 export const worseThan = (
   what: Pick<Claim, 'claim' | 'paper' | 'note'>,
   [worse, better]: readonly [name: string, name: string],

@@ -39,7 +39,6 @@ function equalRanks({ kind, rankK = 0, rankV = 0 }: Codec): Codec {
   return { kind, rankK: half, rankV: rankK + rankV - half };
 }
 
-/** A branch of a share of a head's width, in whole rotary pairs. */
 const branchOf = (g: Geometry, share: number): Branch => ({
   width: 2 * Math.max(1, Math.round((share * g.headDim) / 2)),
   perHead: false,
@@ -224,7 +223,6 @@ function absorbed(g: Geometry, lla: (choice: Choice) => Need | null): Claim[] {
   ];
 }
 
-/** Eviction and LLA together cost no more than both apart. */
 function composes(lla: (choice: Choice) => Need | null): Claim {
   const asked: readonly Asked[] = ['text', 'passkey', 'recall'];
   const needs = [

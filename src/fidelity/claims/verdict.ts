@@ -4,7 +4,6 @@ import { bootstrap, type Interval } from '../../numbers/statistics.js';
 
 /** A claim says that its effect is above zero. A function of texts, so that they can be resampled. */
 export interface Effect {
-  /** How many texts there are. */
   readonly texts: number;
   /** The effect over texts with these numbers, each as often as it is named. */
   readonly over: (texts: readonly number[]) => number;

@@ -3,7 +3,7 @@ import { closeSync, openSync, readSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
-import { issueWords } from '../../io/issues.js';
+import { checkedBy } from '../../io/issues.js';
 import { parseJson } from '../../io/json.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import type { Calibration } from '../../schema/calibration.js';
@@ -35,18 +35,17 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
     hint: 'write one with lla-sim calibrate',
   });
   const { calibrationSchema } = await import('../../schema/calibration.js');
-  const parsed = calibrationSchema.safeParse(json);
-  if (!parsed.success)
-    throw new UserError(
-      `calibration ${show(path)} is not a lla-sim calibration of this version: ` +
-        issueWords(parsed.error.issues[0], json),
-      'measure again with lla-sim calibrate',
-    );
+  const stored = checkedBy(
+    calibrationSchema,
+    json,
+    `calibration ${show(path)} is not a lla-sim calibration of this version`,
+    'measure again with lla-sim calibrate',
+  );
   // A bundled file is named by its place in the package, wherever that is installed.
   return {
     file: path.startsWith(BUNDLED) ? join('calibrations', basename(path)) : displayPath(path),
-    calibration: readCalibration(parsed.data),
-    stored: parsed.data,
+    calibration: readCalibration(stored),
+    stored,
   };
 }
 

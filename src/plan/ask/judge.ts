@@ -9,6 +9,7 @@ import type { Shape } from '../../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf } from '../../schema/drift.js';
 import type { Calibration, KernelCalibration, Sample } from '../../schema/calibration.js';
 import { median } from '../../numbers/statistics.js';
+import { formatShare } from '../../numbers/units.js';
 import { staleKernels } from './stale.js';
 
 export interface Finding {
@@ -31,8 +32,6 @@ const HALVES_FACTOR = 1.25;
 const HALVES_SHARE = 0.85;
 const OUTLIERS_SHARE = 0.02;
 const LEAST_REPETITIONS = 4;
-
-const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 
 /** @param others adapters of which there are calibrations already */
 export function judge(c: Calibration, others: readonly string[] = []): Finding[] {
@@ -130,8 +129,8 @@ function halves(c: Calibration): Finding {
   return {
     verdict: share >= HALVES_SHARE ? 'good' : 'wrong',
     text:
-      `the two halves of the repetitions agree within ${percent(HALVES_FACTOR - 1)} for ${percent(share)} of ` +
-      `${ratios.length} points; ${percent(HALVES_SHARE)} are wanted`,
+      `the two halves of the repetitions agree within ${formatShare(HALVES_FACTOR - 1)} for ${formatShare(share)} of ` +
+      `${ratios.length} points; ${formatShare(HALVES_SHARE)} are wanted`,
   };
 }
 

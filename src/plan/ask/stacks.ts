@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
-import { UserError, show } from '../../errors.js';
+import { show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
-import { issueWords } from '../../io/issues.js';
+import { checkedBy } from '../../io/issues.js';
 import { parseJson } from '../../io/json.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import type { AttainableFile } from '../../stacks/attainable.js';
@@ -32,15 +32,11 @@ async function readStackFile(path: string): Promise<StackTables> {
   if (path.startsWith(BUNDLED))
     return { path: join('calibrations', 'stacks', basename(path)), file: json as StackFile };
   const { stackFileSchema } = await import('../../stacks/stack-schema.js');
-  const parsed = stackFileSchema.safeParse(json);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw new UserError(
-      `${show(path)} is not a stack file of this version: ${issueWords(issue, json)}`,
-      'write it again with lla-sim import',
-    );
-  }
-  return { path: displayPath(path), file: parsed.data };
+  const subject = `${show(path)} is not a stack file of this version`;
+  return {
+    path: displayPath(path),
+    file: checkedBy(stackFileSchema, json, subject, 'write it again with lla-sim import'),
+  };
 }
 
 const basename = (path: string): string => path.slice(path.lastIndexOf('/') + 1);

@@ -14,17 +14,14 @@ import type { Simulated } from '../simulation.js';
 import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
 import { asked, CONTROLS, type ControlValues } from './controls.js';
 import { drawing } from './charts.js';
+import { finder, saveJson, say } from './dom.js';
 import { sectionsOf } from './sections.js';
 import { filterRows, sortRows } from './table.js';
 
 /** Typing pauses this long, milliseconds, before the page plans. */
 const PAUSE = 250;
 
-function element<T extends HTMLElement>(id: string): T {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page lacks #${id}`);
-  return found as T;
-}
+const element = finder('');
 
 /**
  * Brings a report to life whose sections are in the document.
@@ -49,11 +46,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     return Object.fromEntries(CONTROLS.map((name) => [name, text(name)])) as ControlValues;
   }
 
-  function status(message: string, wrong: boolean): void {
-    const line = element('status');
-    line.textContent = message;
-    line.classList.toggle('wrong', wrong);
-  }
+  const status = (message: string, wrong: boolean): void => say(element('status'), message, wrong);
 
   /** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
   function plan(first: boolean): void {
@@ -98,15 +91,6 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     element('count').textContent = `${shown} of ${of} rows`;
   }
 
-  function save(): void {
-    if (!answered) return;
-    const link = document.createElement('a');
-    link.href = URL.createObjectURL(new Blob([jsonText(answered)], { type: 'application/json' }));
-    link.download = 'plans.json';
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
-
   let pause: ReturnType<typeof setTimeout> | undefined;
   const soon = (): void => {
     clearTimeout(pause);
@@ -120,7 +104,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     plan(false);
   });
   for (const id of ['find', 'kind', 'state']) element(id).addEventListener('input', filter);
-  element('save').addEventListener('click', save);
+  element('save').addEventListener('click', () => answered && saveJson(jsonText(answered), 'plans.json'));
   element('rows').addEventListener('click', (event) => {
     const button = event.target instanceof Element ? event.target.closest('thead button') : null;
     if (button instanceof HTMLButtonElement) sortRows(button);

@@ -1,6 +1,7 @@
 /** Formats of published traces: what a line says of a request. Times in seconds, of any origin. */
 import { parse as parseCsv } from 'csv-parse/sync';
 import { show } from '../../errors.js';
+import { isObject } from '../../io/json.js';
 import type { Draft } from '../scheduler/requests.js';
 
 /** Most tokens of a prompt or an answer that a line may state. */
@@ -153,9 +154,7 @@ function jsonFormat(f: (typeof JSON_FORMATS)[number]): TraceFormat {
 function parseObject(line: string): Record<string, unknown> | string {
   try {
     const value: unknown = JSON.parse(line);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : 'is no JSON object';
+    return isObject(value) ? value : 'is no JSON object';
   } catch {
     return 'is not JSON';
   }
