@@ -101,6 +101,8 @@ function standIns({ figures }: AccuracyReport, width: number): string[] {
 /** Figures of time below which nothing is said, and the share that intervals of 90 % should hold, a few aside. */
 const FEWEST = 3;
 const EXPECTED = 0.8;
+/** Times a prediction, or the other way round, beyond which a figure is rather in another unit. */
+const OTHER_UNIT = 30;
 
 /** In words, for somebody who added rows of a server of their own. */
 function verdict(report: AccuracyReport): string {
@@ -109,10 +111,14 @@ function verdict(report: AccuracyReport): string {
   );
   if (timed.length === 0) return 'No figure of time was priced.';
   const inside = timed.filter((f) => f.inside).length;
-  const worst = timed.reduce((a, b) => (Math.abs(a.error) > Math.abs(b.error) ? a : b));
+  const apart = ({ measured, predicted }: (typeof timed)[number]): number => Math.abs(Math.log(predicted / measured));
+  const worst = timed.reduce((a, b) => (apart(a) > apart(b) ? a : b));
+  const isOtherUnit = apart(worst) > Math.log(OTHER_UNIT);
   const share = inside / timed.length;
-  const believe =
-    timed.length < FEWEST
+  const believe = isOtherUnit
+    ? `Check ${worst.figure} of ${worst.id} first: it is ${Math.round(Math.exp(apart(worst)))} times off, as with ` +
+      'another unit (seconds are wanted), and says nothing about times here.'
+    : timed.length < FEWEST
       ? `Too few figures to say whether to believe times here: measure at least ${FEWEST}.`
       : share >= EXPECTED
         ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was ' +

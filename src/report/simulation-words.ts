@@ -16,7 +16,7 @@ const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : 
 
 export const targetWords = ({ targets }: SimulationReport): string =>
   `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ` +
-  `${formatNumber(targets.percentile)} % of the requests${defaultWords(targets)}`;
+  `${targets.percentile} % of the requests${defaultWords(targets)}`;
 
 /** ` (the default --ttft and --tpot)`: times that nobody asked for are told from those of the question. */
 export const defaultWords = ({ defaults }: ReportedTargets): string =>

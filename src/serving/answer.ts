@@ -17,7 +17,7 @@ import { findRate } from './find-rate.js';
 import { raisedNote } from './trial.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { readServer, readTargets, reportedTargets, wholePrompts, type ServerChoice } from './question.js';
+import { allRefused, readServer, readTargets, reportedTargets, wholePrompts, type ServerChoice } from './question.js';
 import { readWorkload } from './workload/read.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
@@ -100,24 +100,6 @@ export function settle(
     device,
   });
   return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets, tested }, plan };
-}
-
-/** The error where no request of any run is taken: of what bounds them the setting that was asked for goes first. */
-function allRefused(runs: readonly Run[], { workload, server }: Setting, scenario: Scenario): UserError {
-  const { meanPromptTokens, meanOutputTokens } = workload;
-  if (scenario.server?.maxModelLen !== undefined && meanPromptTokens + meanOutputTokens > server.maxModelLen)
-    return new UserError(
-      `every request is refused: all are longer than --max-model-len ${server.maxModelLen}`,
-      'raise it, or shorten them',
-      EXIT.noSolution,
-    );
-  return new UserError(
-    `every request is refused: all are longer than the cache of ${runs.map((run) => run.id).join(', ')}`,
-    scenario.server?.kvBlocks === undefined
-      ? 'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio'
-      : 'raise --kv-blocks, or leave it out',
-    EXIT.noSolution,
-  );
 }
 
 /**

@@ -185,17 +185,19 @@ function noRateWords({ tooLong, missed, alone }: Found, setting: Setting, inOneI
   if (tooLong) return 'requests are longer than its cache or than --max-model-len';
   if (missed === null) return 'no request has a second token: TPOT is not known';
   if (!alone) return 'no rate meets the targets';
-  const late = `requests that come one at a time miss the target of ${missed === 'ttft' ? 'the first token' : 'TPOT'} too`;
+  const target = missed === 'ttft' ? 'the first token' : 'TPOT';
+  const late = `requests that come one at a time miss the target of ${target} too`;
   const { maxNumBatchedTokens: most } = server;
   const { meanPromptTokens: prompt } = workload;
   if (inOneIteration === null || missed !== 'ttft' || prompt <= most) return late;
   const raised = 2 ** Math.ceil(Math.log2(prompt));
-  const since = `${late}, since a prompt of ${Math.round(prompt)} tokens takes ${Math.ceil(prompt / most)} iterations of ${most}`;
   const wide = inOneIteration(raised);
   const { meets } = trial(wide, targets, 'estimate', workload.source(LEAST_RATE, look(setting, wide)));
-  return meets
-    ? `${since}; raise --max-num-batched-tokens`
-    : `${late}, and would with --max-num-batched-tokens ${raised}`;
+  if (!meets) return `${late}, and would with --max-num-batched-tokens ${raised}`;
+  return (
+    `${late}, since a prompt of ${Math.round(prompt)} tokens takes ${Math.ceil(prompt / most)} iterations of ${most}; ` +
+    `take --max-num-batched-tokens ${raised}`
+  );
 }
 
 /** Rates of a curve, as shares of the sustained one. */

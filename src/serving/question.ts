@@ -1,6 +1,6 @@
 /** Reads the settings of a simulation: text and numbers from outside become a server and targets. */
 import type { DeviceSpec } from '../devices/catalogue.js';
-import { UserError } from '../errors.js';
+import { EXIT, UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import {
   asked,
@@ -14,6 +14,7 @@ import {
 import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/server.js';
 import type { RuntimeTerms } from '../stacks/runtime-schema.js';
+import type { WorkloadChoice } from './workload/read.js';
 import { checkedBlockTokens, serverDefaults, usualBlockTokens } from '../stacks/server-memory.js';
 import {
   cachesPrefixes,
@@ -118,6 +119,13 @@ export function readServer(
       `${flag('transferRate')} needs replicas that prefill`,
       `add for example ${flag('prefillReplicas')} 1, or leave ${flag('transferRate')} out`,
     );
+  const transferBytesPerSecond = asked(s.transferRate) ? parseRate(String(s.transferRate), flag('transferRate')) : null;
+  const reads = device.spec?.memoryBytesPerSecond ?? Infinity;
+  if (transferBytesPerSecond !== null && transferBytesPerSecond > reads)
+    throw new UserError(
+      `${flag('transferRate')} must be at most ${reads / 1e9}GB/s, which the memory of ${device.spec?.name} reads`,
+      `write what a transfer between your servers reached, or leave ${flag('transferRate')} out`,
+    );
   return {
     maxNumSeqs,
     maxNumBatchedTokens,
@@ -146,7 +154,7 @@ export function readServer(
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
     prefillReplicas,
-    transferBytesPerSecond: asked(s.transferRate) ? parseRate(String(s.transferRate), flag('transferRate')) : null,
+    transferBytesPerSecond,
     depth: readDepth(w, s, device.model, device.preset, device.defaults !== null),
     speculation: readSpeculation(w, s, device.model, device.preset),
   };
@@ -189,6 +197,28 @@ export const reportedTargets = (
 ): ReportedTargets => ({
   ttftSeconds,
   tpotSeconds,
-  percentile: share * 100,
+  percentile: Number((share * 100).toPrecision(12)),
   defaults: (['ttft', 'tpot'] as const).filter((name) => s[name] === undefined),
 });
+
+/** The error where no request of any run is taken: of what bounds them the setting that was asked for goes first. */
+export function allRefused(
+  runs: readonly { readonly id: string }[],
+  { workload, server }: { readonly workload: WorkloadChoice; readonly server: ServerChoice },
+  scenario: Scenario,
+): UserError {
+  const { meanPromptTokens, meanOutputTokens } = workload;
+  if (scenario.server?.maxModelLen !== undefined && meanPromptTokens + meanOutputTokens > server.maxModelLen)
+    return new UserError(
+      `every request is refused: all are longer than --max-model-len ${server.maxModelLen}`,
+      'raise it, or shorten them',
+      EXIT.noSolution,
+    );
+  return new UserError(
+    `every request is refused: all are longer than the cache of ${runs.map((run) => run.id).join(', ')}`,
+    scenario.server?.kvBlocks === undefined
+      ? 'shorten them, or take a larger GPU, more of them (--gpus) or a higher ratio'
+      : 'raise --kv-blocks, or leave it out',
+    EXIT.noSolution,
+  );
+}

@@ -47,7 +47,7 @@ export function notesOf(
   if (gpu?.laws.undivided && !measuresUndivided(gpu) && geometry.heads === geometry.kvHeads)
     notes.push(
       'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
-        'are slow',
+        'are slow in 16 bits; those in 8 have another kernel',
     );
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   if (alike !== undefined)

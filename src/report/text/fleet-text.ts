@@ -80,7 +80,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
       'simulated: each user asks, waits for the ' +
         `answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ` +
         `${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ` +
-        `${shortSeconds(targets.tpotSeconds)} for ${brief(targets.percentile)} % of the requests` +
+        `${shortSeconds(targets.tpotSeconds)} for ${targets.percentile} % of the requests` +
         defaultWords(targets),
     ),
     answerLine(

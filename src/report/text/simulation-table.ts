@@ -112,7 +112,8 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     const apart = (r.server.prefillReplicas * (most ?? 0)) / r.server.replicas;
     const need = replicas
       ? `; ${formatNumber(replicas.requestsPerSecond)} a second need ` +
-        `${most ?? `${replicas.replicas.estimate} by the estimate, and surely no number`} of them` +
+        `${most ?? `${replicas.replicas.estimate} by the estimate, and no number is surely enough`}` +
+        (most === null ? '' : ' of them') +
         (apart > 0 ? ` and ${apart} more that prefill` : '')
       : '';
     const usd = s.usdPerMillionOutputTokens;
@@ -121,7 +122,7 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
         ? ''
         : `, at most $${formatNumber(usd.high)} per million output tokens when so busy`;
     return (
-      `${s.id}: ${low === 0 ? 'surely no' : formatNumber(low)} requests a second (estimate ` +
+      `${s.id}: ${low === 0 ? 'no rate is sure' : `${formatNumber(low)} requests a second`} (estimate ` +
       `${formatNumber(estimate)}, fast end ${formatNumber(high)})${price}${need}`
     );
   };
@@ -129,9 +130,11 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     ...title(r),
     ...rateTarget(r),
     ...hanging(
-      today ? `Runs today on ${today.servedBy}: ${describe(today)}.` : 'No candidate runs on a serving stack today.',
+      today
+        ? `Runs today on ${today.servedBy}: ${describe(today)}.`
+        : 'No candidate’s kernels were measured in a serving stack on this GPU.',
     ),
-    ...(attainable ? hanging(`If its kernels were written: ${describe(attainable)}.`) : []),
+    ...(attainable ? hanging(`With kernels as fast as tuned ones are: ${describe(attainable)}.`) : []),
     ...testedLines(r),
   ];
 }
@@ -274,7 +277,7 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
   const shown = candidates.filter((s) => s.refused === null);
   const groups: [string, SustainedRate[]][] = [
     ['Runs today:', shown.filter((s) => s.servedBy !== null)],
-    ['Attainable, not deployable (kernels that nobody has written):', shown.filter((s) => s.servedBy === null)],
+    ['Attainable (kernels that nobody has measured here, or written):', shown.filter((s) => s.servedBy === null)],
   ];
   const parts = [
     ...groups.filter(([, rows]) => rows.length > 0).map(([heading, rows]) => [heading, ...columns(list, rows)]),

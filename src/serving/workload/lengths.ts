@@ -17,8 +17,9 @@ export function readLengths(text: string | number, subject: string): Lengths {
     if (least !== undefined && most !== undefined && more.length === 0 && least <= most)
       return { kind: 'uniform', least, most };
   } else if (kind === 'lognormal' && rest.length === 2) {
-    const [mean, deviation] = rest.map((part) => parseTokens(part, subject)) as [number, number];
-    return { kind: 'lognormal', mean, deviation };
+    const mean = parseTokens(rest[0]!, subject);
+    if (Number(rest[1]) === 0) return { kind: 'fixed', tokens: mean };
+    return { kind: 'lognormal', mean, deviation: parseTokens(rest[1]!, subject) };
   } else if (rest.length === 0 && /^[0-9]/.test(word)) return { kind: 'fixed', tokens: parseTokens(word, subject) };
   throw new UserError(
     `${subject} must be tokens, uniform:LEAST-MOST or lognormal:MEAN:DEVIATION, not ${show(text)}`,

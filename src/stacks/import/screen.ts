@@ -33,8 +33,8 @@ function impossible(work: OpWork, seconds: number, rates: ScreenRates): string |
 }
 
 /**
- * Whether a time lies far above those of the shapes around it: one size more or less, each of the others the same. There
- * must be larger ones, but for one size: a kernel that is slow for one size stays, at the table's edge too.
+ * Whether a time lies far above those of the shapes around it: one size more or less, each of the others the same.
+ * There must be larger ones, but for one size: a kernel that is slow for one size stays, at the table's edge too.
  */
 function disturbedIn(rows: readonly MeasuredTime[]): (row: MeasuredTime) => boolean {
   const names = Object.keys(rows[0]?.shape ?? {});
