@@ -110,6 +110,8 @@ describe('rows of one’s own', () => {
     expect(told.out.replaceAll(/\s+/g, ' ')).toMatch(
       /Of 1 figure of time 0 lie in the interval\. The largest error is -50 %: tpotSeconds of c4/,
     );
+    const unit = await inProcess('accuracy', '--ledger', ledger('ms.json', [decode(4, exact!.predicted * 1000)]));
+    expect(unit.out.replaceAll(/\s+/g, ' ')).toMatch(/Check tpotSeconds of c4 first: it is 1000 times off, as with/);
     expect((await inProcess('accuracy', '--ledger', file, '--tolerance', '10%')).code).toBe(5);
     expect((await inProcess('accuracy', '--ledger', good, '--tolerance', '10%')).code).toBe(0);
     for (const wrong of ['abc', '1x%', '2000%', '-1']) {

@@ -278,6 +278,7 @@ describe('settings', () => {
     const slowest = (await ask('--transfer-rate', '3GB/s')).runs[0]!.high;
     expect(r!.high.mean_tpot_ms!).toBeGreaterThanOrEqual(slowest.mean_tpot_ms!);
     const refused = async (line: string): Promise<string> => (await simulate(...split, ...words(line))).err;
+    expect(await refused('--prefill-replicas 1 --transfer-rate 10TB/s')).toMatch(/at most \d+GB\/s, which the memory/);
     expect(await refused('--prefill-replicas 1 --transfer-rate 10GB')).toContain(
       'must be bytes a second, not "10GB"; write for example 20GB/s',
     );
@@ -454,6 +455,22 @@ describe('refusals', () => {
     const large = ['--device', 'rtx-5080', '--model', 'iquest-coder-v1-40b-loop'];
     expect(await said(...large)).toMatch(/no candidate fits; what fits: --gpus 8/);
     expect(await said(...BASE, '--kv-blocks', '10')).toMatch(/every request is refused.*raise --kv-blocks/);
+    expect(await said(...H200, '--requests', '50', '--max-model-len', '100')).toMatch(
+      /longer than --max-model-len 100; raise it/,
+    );
+  });
+
+  it('a search names more tokens an iteration only where they help', async () => {
+    const search = [...H200, ...words('--find-rate --requests 60 --percentile 90 --output-tokens 4')];
+    const reason = async (line: string) => (await report(...search, ...words(line))).candidates![0]!.refused;
+    const few = '--max-num-seqs 64 --max-num-batched-tokens 256';
+    expect(await reason(`--prompt-tokens 60000 ${few} --ttft 2s`)).toMatch(
+      /too, and would with --max-num-batched-tokens 65536$/,
+    );
+    expect(await reason(`--prompt-tokens 2000 ${few} --ttft 80ms`)).toMatch(
+      /takes 8 iterations of 256; take --max-num-batched-tokens 2048$/,
+    );
+    expect(await reason('--prompt-tokens 2000 --max-num-batched-tokens 2048 --ttft 80ms')).toBeNull();
   });
 
   it('a search says which named codecs it leaves out, and that it serves more requests than asked for', async () => {
