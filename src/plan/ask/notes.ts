@@ -3,6 +3,7 @@ import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { linkRate } from '../../cost/exchange.js';
+import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
@@ -15,6 +16,23 @@ import { listed } from '../words/words.js';
 import type { Candidate } from '../types.js';
 import type { Sources } from './prepare.js';
 import type { Question } from './settings.js';
+
+/** Times those of 16 bits from which a note tells of slow products in 8 bits. */
+const SLOWER_IN_8_BITS = 1.2;
+
+/** Says where products of one row take longer in 8-bit floats than in 16 bits, as in some servers' tables. */
+export function slowProductsNote(pricer: Pricer | null, { quantised, hidden, mlpHidden }: Geometry): string[] {
+  if (!pricer || quantised?.float8 !== true || quantised.blocks) return [];
+  const seconds = (variant: 'f8' | 'f16'): number =>
+    pricer.price({ kernel: 'matmul', variant, shape: { groups: 1, m: 1, k: hidden, n: mlpHidden } }).estimate;
+  const times = seconds('f8') / seconds('f16');
+  return times < SLOWER_IN_8_BITS
+    ? []
+    : [
+        `for one sequence this server’s products in 8-bit floats take ${times.toFixed(1)} times those in 16 bits on ` +
+          'this GPU, as measured: without --weight-type fp8 few users may have more tokens a second',
+      ];
+}
 
 /** Notes on a question whose settings and candidates are known, in the order in which they are printed. */
 export function notesOf(

@@ -28,7 +28,7 @@ import {
   isFittedOverlapped,
   type StackTables,
 } from '../../stacks/serving.js';
-import { notesOf } from './notes.js';
+import { notesOf, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
@@ -191,7 +191,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
-  notes.push(...notesOf(scenario, sources, question, candidates));
+  notes.push(...notesOf(scenario, sources, question, candidates), ...slowProductsNote(pricer ?? null, geometry));
   const bindingBytes = calibration?.content.device.limits['maxStorageBufferBindingSize'] ?? Infinity;
   return {
     request: {

@@ -9,7 +9,7 @@ import type { ScreenRates } from '../import/screen.js';
 /** Knots that a file keeps of each class: what its size allows, shared by how much a class needs. */
 export const MOST_KNOTS: Readonly<Record<OpClass, number>> = {
   product: 6900,
-  'product-fp8': 3000,
+  'product-fp8': 6900,
   'decode-attention': 1700,
   'decode-attention-grouped': 4200,
   'decode-attention-latent': 1000,
