@@ -194,8 +194,9 @@ function noRateWords({ tooLong, missed, alone }: Found, setting: Setting, inOneI
   const wide = inOneIteration(raised);
   const { meets } = trial(wide, targets, 'estimate', workload.source(LEAST_RATE, look(setting, wide)));
   if (!meets) return `${late}, and would with --max-num-batched-tokens ${raised}`;
+  const iterations = `${Math.ceil(prompt / most)} iterations of ${most}`;
   return (
-    `${late}, since a prompt of ${Math.round(prompt)} tokens takes ${Math.ceil(prompt / most)} iterations of ${most}; ` +
+    `${late}, since a prompt of ${Math.round(prompt)} tokens takes ${iterations}; ` +
     `take --max-num-batched-tokens ${raised}`
   );
 }
