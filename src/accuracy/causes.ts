@@ -84,7 +84,7 @@ const CAUSES: readonly Cause[] = [
     holds: ({ row, kind }) => row.campaign === 'b200-vllm-llama-70b-fp8' && kind === 'first token',
     words:
       'its recipe captures graphs of decoding alone (cudagraph_mode FULL_DECODE_ONLY), so the host launches every ' +
-      'kernel of an iteration with prompts: on four and eight GPUs first tokens come 34 to 130 ms later than ' +
+      'kernel of an iteration with prompts: on four and eight GPUs first tokens come 37 to 127 ms later than ' +
       'predicted. With graphs for them, on H200, they are within 10 %',
   },
   {
