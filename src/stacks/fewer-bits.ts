@@ -1,7 +1,7 @@
 /**
  * Times of products whose weights a server keeps in fewer bits than measured kernels read: AWQ, GPTQ, bitsandbytes,
- * 8-bit floats with a scale a block. No table that is read has such kernels (AIConfigurator's have blocks, vLLM's with the
- * host's time). Estimates are physics, widths published ratios.
+ * 8-bit floats with a scale a block. No table that is read has such kernels (AIConfigurator's have blocks, vLLM's with
+ * the host's time). Estimates are physics, widths published ratios.
  */
 import { FLOAT8_BLOCKS, storedIn, type StoredWeights } from '../../kernels/stored-weights.js';
 import { STORAGE_BYTES, type OpShape, type OpWork, type Rates } from '../../kernels/op-class.js';
@@ -26,9 +26,9 @@ const PACKED_SLOWER = 1.7;
 
 /**
  * Times the slow end with one scale a tensor that a product with a scale a block may take: 1.29 to 1.38 at large sizes
- * on an H100 (pytorch/FBGEMM pull request 2546), 0.97 to 1.29 at 1 to 128 rows (vllm-project/vllm pull request
- * 49363). In AIConfigurator's tables of large matrices on an H200, median and 90th percentile: SGLang 0.9 to 1.2 and 1.3
- * to 1.7, TRT-LLM 0.8 to 1.2 and 1.1 to 2.1.
+ * on an H100 (pytorch/FBGEMM pull request 2546), 0.97 to 1.29 at 1 to 128 rows (vllm-project/vllm pull request 49363).
+ * In AIConfigurator's tables of large matrices on an H200, median and 90th percentile: SGLang 0.9 to 1.2 and 1.3 to
+ * 1.7, TRT-LLM 0.8 to 1.2 and 1.1 to 2.1.
  */
 const BLOCKS_SLOWER = 1.4;
 
