@@ -19,7 +19,7 @@ describe('words beside the table', () => {
   it.each([true, false])(
     'explain the mark of a guess where a cell has it, and only there (notes: %s)',
     async (notes) => {
-      const marked = await printed({ device: 'mi300x', context: '128k', codec: ['lla'] }, notes);
+      const marked = await printed({ device: 'rtx-5090', context: '32k', codec: ['lla'] }, notes);
       expect(marked.replace(/~: a guess/, '')).toMatch(/~\d/);
       expect(marked).toContain('~: a guess, the ends of its interval lie more than ten times apart.');
       expect(await printed({ device: 'h200', codec: ['full'] }, notes)).not.toContain('~');
