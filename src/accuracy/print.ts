@@ -113,12 +113,16 @@ function verdict(report: AccuracyReport): string {
   const inside = timed.filter((f) => f.inside).length;
   const apart = ({ measured, predicted }: (typeof timed)[number]): number => Math.abs(Math.log(predicted / measured));
   const worst = timed.reduce((a, b) => (apart(a) > apart(b) ? a : b));
-  const isOtherUnit = apart(worst) > Math.log(OTHER_UNIT);
-  const share = inside / timed.length;
-  const believe = isOtherUnit
-    ? `Check ${worst.figure} of ${worst.id} first: it is ${Math.round(Math.exp(apart(worst)))} times off, as with ` +
-      'another unit (seconds are wanted), and says nothing about times here.'
-    : timed.length < FEWEST
+  // Such a figure says nothing of the others.
+  const judged = timed.filter((f) => apart(f) <= Math.log(OTHER_UNIT));
+  const check =
+    judged.length === timed.length
+      ? ''
+      : `Check ${worst.figure} of ${worst.id} first: it is ${Math.round(Math.exp(apart(worst)))} times off, as with ` +
+        'another unit (seconds are wanted). ';
+  const share = judged.filter((f) => f.inside).length / judged.length;
+  const believe =
+    judged.length < FEWEST
       ? `Too few figures to say whether to believe times here: measure at least ${FEWEST}.`
       : share >= EXPECTED
         ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was ' +
@@ -127,7 +131,7 @@ function verdict(report: AccuracyReport): string {
           ? 'Believe times here with care: take the far end of an interval, not the estimate.'
           : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
   return (
-    `${believe} Of ${counted(timed.length, 'figure')} of time ${inside} ` +
+    `${check}${believe} Of ${counted(timed.length, 'figure')} of time ${inside} ` +
     `lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} ` +
     `of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} ` +
     `(${number(worst.low)}–${number(worst.high)}).`

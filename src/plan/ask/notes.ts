@@ -3,6 +3,7 @@ import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { linkRate } from '../../cost/exchange.js';
+import { isEstimate, type Price } from '../../cost/evidence.js';
 import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
@@ -23,14 +24,15 @@ const SLOWER_IN_8_BITS = 1.2;
 /** Says where products of one row take longer in 8-bit floats than in 16 bits, as in some servers' tables. */
 export function slowProductsNote(pricer: Pricer | null, { quantised, hidden, mlpHidden }: Geometry): string[] {
   if (!pricer || quantised?.float8 !== true || quantised.blocks) return [];
-  const seconds = (variant: 'f8' | 'f16'): number =>
-    pricer.price({ kernel: 'matmul', variant, shape: { groups: 1, m: 1, k: hidden, n: mlpHidden } }).estimate;
-  const times = seconds('f8') / seconds('f16');
-  return times < SLOWER_IN_8_BITS
+  const priced = (variant: 'f8' | 'f16'): Price =>
+    pricer.price({ kernel: 'matmul', variant, shape: { groups: 1, m: 1, k: hidden, n: mlpHidden } });
+  const [narrow, wide] = [priced('f8'), priced('f16')];
+  const times = narrow.estimate / wide.estimate;
+  return times < SLOWER_IN_8_BITS || isEstimate(narrow.evidence) || isEstimate(wide.evidence)
     ? []
     : [
         `for one sequence this server’s products in 8-bit floats take ${times.toFixed(1)} times those in 16 bits on ` +
-          'this GPU, as measured: without --weight-type fp8 few users may have more tokens a second',
+          'this GPU, as measured: few users may have more tokens a second with weights in 16 bits',
       ];
 }
 
@@ -44,6 +46,7 @@ export function notesOf(
   const notes: string[] = [];
   if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
   const link = spec?.interconnect ?? null;
+  const rate = linkRate(link, question.gpus);
   if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus)
     notes.push(
       `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
@@ -55,11 +58,10 @@ export function notesOf(
       `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
         'joined them all, and take longer over a network',
     );
-  else if (spec && link && question.gpus > 1 && linkRate(link, question.gpus)! < link.bytesPerSecondPerDirection)
+  else if (spec && link && rate !== null && question.gpus > 1 && rate < link.bytesPerSecondPerDirection)
     notes.push(
       `each two ${spec.name} have a link of their own: exchanges between ${question.gpus} are priced at ` +
-        `${linkRate(link, question.gpus)! / 1e9} of ${link.bytesPerSecondPerDirection / 1e9} GB/s, and prompts may ` +
-        'take longer than on one',
+        `${rate / 1e9} of ${link.bytesPerSecondPerDirection / 1e9} GB/s, and prompts may take longer than on one`,
     );
   notes.push(...modelNotes(geometry, gpu?.float8 ?? null));
   if (gpu?.laws.undivided && !measuresUndivided(gpu) && geometry.heads === geometry.kvHeads)

@@ -18,7 +18,7 @@ export function readLengths(text: string | number, subject: string): Lengths {
       return { kind: 'uniform', least, most };
   } else if (kind === 'lognormal' && rest.length === 2) {
     const mean = parseTokens(rest[0]!, subject);
-    if (Number(rest[1]) === 0) return { kind: 'fixed', tokens: mean };
+    if (/^0+(\.0*)?$/.test(rest[1]!)) return { kind: 'fixed', tokens: mean };
     return { kind: 'lognormal', mean, deviation: parseTokens(rest[1]!, subject) };
   } else if (rest.length === 0 && /^[0-9]/.test(word)) return { kind: 'fixed', tokens: parseTokens(word, subject) };
   throw new UserError(
