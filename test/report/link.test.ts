@@ -40,7 +40,7 @@ describe(`links (LLA_SIM_SEED=${SEED})`, () => {
         expect(await inProcess('open', linked.out.trim(), '--format', 'json')).toEqual(planned);
         opened++;
       }),
-      { numRuns: 20, seed: SEED },
+      { numRuns: 60, seed: SEED },
     );
     expect(opened).toBeGreaterThan(3);
   });
