@@ -133,6 +133,8 @@ export const OP_CLASSES = {
   rope: elementwise(1, 1),
   /** SwiGLU: reads both halves of `width` results each. */
   activation: elementwise(2, 1),
+  /** Activations to 8-bit floats by a scale that is known: one half of what it reads is written. */
+  quantise: elementwise(1, FP8_BYTES / STORAGE_BYTES),
 } as const satisfies Record<string, ClassSpec>;
 
 export type OpClass = keyof typeof OP_CLASSES;

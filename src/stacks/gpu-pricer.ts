@@ -21,7 +21,7 @@ import type { RuntimeSource } from './runtime.js';
 import { StackPredictor, type StackPrice } from './predict.js';
 import { onOtherCard, type RateRatio } from './same-chip.js';
 import { coldShare, fromMemoryBytes } from './warm.js';
-import { rotatesInAttention, stackName, type ServerTime, type StackTables } from './serving.js';
+import { rotatesInAttention, stackName, type Fused, type ServerTime, type StackTables } from './serving.js';
 
 /** Bytes of an f32 activation in our schedules; stacks exchange bf16. */
 const F32_BYTES = 4;
@@ -43,11 +43,16 @@ export interface GpuSources {
   readonly spread: ServerSpread | null;
   /** The same of a server that nobody measured. */
   readonly spreadOfOthers: ServerSpread;
+  /** What those kernels do on the way for the model; absent where the model is not known. */
+  readonly fused?: Fused | null;
   /** The program around the kernels, where it is known for more than seconds a step. */
   readonly runtime?: RuntimeSource;
 }
 
 const ATTAINABLE = 'attainable';
+const HANDED = 'its rows come in 8 bits from the kernel before, so their quantisation is taken off';
+/** Of a product's time, whatever is taken off. */
+const LEAST_SHARE = 0.5;
 /** Of what a neighbour's kernel does on the way, for nothing. */
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
 const NO_FLOOR = { memory: 0, compute: 0 } as const;
@@ -118,13 +123,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const seconds = whole.estimate - (predicted(op, before)?.estimate ?? 0);
     if (seconds <= least.estimate) return least;
     const share = seconds / whole.estimate;
-    return {
-      ...whole,
-      estimate: seconds,
-      low: whole.low * share,
-      high: whole.high * share,
-      evidence: whole.evidence === 'measured' ? 'interpolated' : whole.evidence,
-    };
+    return { ...whole, ...times(whole, share), estimate: seconds, evidence: unlike(whole.evidence) };
   };
   const measured = (call: TunedCall, at = rates): Price => {
     const floor = floorOf(call);
@@ -136,10 +135,25 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const found = chunk.octavesOutside > 0 ? noWider(chunk, attainableSeconds(laws, call, at)) : chunk;
     return asPrice(found, found.evidence, found.octavesOutside, named, floor, least);
   };
+  /** Share of a product's time that is left where its rows come quantised from the kernel before. */
+  const handedShare = ({ table }: TunedCall, whole: Price): number => {
+    if (!sources.fused || table?.op !== 'product-fp8') return 1;
+    const { rows = 1, columns = 1, inner = 1 } = table.shape;
+    if (columns !== sources.fused.handedColumns && !sources.fused.inReduces) return 1;
+    const quantised = predicted('quantise', { tokens: rows, width: inner });
+    return quantised ? Math.max(LEAST_SHARE, 1 - quantised.estimate / whole.estimate) : 1;
+  };
+  const handed = (call: TunedCall, whole: Price): Price => {
+    const share = handedShare(call, whole);
+    if (share === 1) return whole;
+    const least = leastOf(call, floorOf(call));
+    const { octavesOutside, by, floor } = whole;
+    return asPrice(times(whole, share), unlike(whole.evidence), octavesOutside, by, floor!, least);
+  };
   const priced = (asked: TunedCall | null, at = rates): Price => {
     if (!asked) return free;
     const call = onUnits(asked, float8);
-    if (!call.stored) return measured(call, at);
+    if (!call.stored) return handed(call, measured(call, at));
     const floor = floorOf(call);
     return storedPrice(call, { measured, laws, rates, float8, floor, least: leastOf(call, floor) });
   };
@@ -180,7 +194,8 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const rotates = stack !== null && rotatesInAttention(stack.file.stack);
   const tunedOf = ({ kernel, variant, shape }: KernelCall): TunedCall | null => {
     const call = KERNELS[kernel].tuned(shape, variant);
-    return rotates && call?.table?.op === 'rope' ? null : call;
+    const fused = (rotates && call?.table?.op === 'rope') || (sources.fused?.inReduces && kernel === 'rmsnorm');
+    return fused ? null : call;
   };
   const explained = (call: TunedCall): CallExplanation => {
     const { table } = call;
@@ -200,6 +215,12 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       ...(byMemory ? { fastEnd: { memorySeconds: floor.memory, cachedSeconds: floor.memory - least } } : {}),
     };
   };
+  const told = (call: TunedCall, why: CallExplanation): CallExplanation => {
+    const whole = measured(call);
+    return handedShare(call, whole) === 1
+      ? why
+      : { ...why, rule: { what: HANDED, from: whole.estimate, counted: true } };
+  };
   return {
     price: eachVariant((kernel, variant) => {
       const remembered = remembering(kernel, (shape) => priced(tunedOf({ kernel, variant, shape })));
@@ -213,7 +234,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
       const asked = tunedOf(of);
       if (!asked) return NOTHING_TO_EXPLAIN;
       const call = onUnits(asked, float8);
-      if (!call.stored) return explained(call);
+      if (!call.stored) return told(call, explained(call));
       const from = listed(call.table!.op, call.table!.shape);
       return explainedStored(call, explained(from), measured(from), priced(call));
     },
@@ -259,6 +280,16 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     source: named,
   };
 }
+
+const times = ({ estimate, low, high }: Interval, share: number): Interval => ({
+  estimate: share * estimate,
+  low: share * low,
+  high: share * high,
+});
+
+/** The word for a time that was worked out from measured ones. */
+const unlike = <E extends Price['evidence']>(evidence: E): E | 'interpolated' =>
+  evidence === 'measured' ? 'interpolated' : evidence;
 
 /** Outside the sizes that were measured a table's interval is no wider than the law's for GPUs without tables. */
 const noWider = (found: StackPrice, law: Interval): StackPrice => ({

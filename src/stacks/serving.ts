@@ -328,6 +328,31 @@ const FLASH_ATTENTION_2: readonly string[] = [
  */
 export const rotatesInAttention = (stack: string): boolean => stack === 'trtllm';
 
+/** What a stack's kernels do on the way for the model that they serve. */
+export interface Fused {
+  /**
+   * Columns of the products whose rows attention and activation hand over in 8 bits: those of the model's width. Their
+   * tables have the quantisation before the product.
+   */
+  readonly handedColumns: number;
+  /** All-reduces do the norm that follows, and quantise its result. */
+  readonly inReduces: boolean;
+}
+
+/** Llama's norms are in the all-reduces from this width on: below it TRT-LLM leaves them out, for accuracy. */
+const REDUCES_ABOVE = 4096;
+
+/**
+ * What a stack fuses for a model; null where it fuses nothing beyond its tables. TRT-LLM's attention and activation
+ * write 8 bits where the product behind them reads 8 (modules/attention.py, gated_mlp.py; AIConfigurator takes the
+ * quantisation off as well, sdk/models/llama.py: low_precision_input). Its all-reduces of Llama's layers do the norm
+ * (models/modeling_llama.py: RESIDUAL_RMS_NORM, with QUANT_FP8 where weights are so; read 2026-11-28).
+ */
+export const fusedBy = (stack: string | null, { hidden, modelType }: Geometry, gpus: number): Fused | null =>
+  stack === 'trtllm'
+    ? { handedColumns: hidden, inReduces: gpus > 1 && modelType === 'llama' && hidden > REDUCES_ABOVE }
+    : null;
+
 /** Whether attention of a stack walks a sequence's head on one unit alone where each head has a KV head of its own. */
 export const walksAlone = (stack: string, device: string): boolean =>
   stack === 'vllm' && FLASH_ATTENTION_2.includes(device);

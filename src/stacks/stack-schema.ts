@@ -8,7 +8,7 @@ import { CHARACTERS, PACKED } from './pack.js';
 
 export const STACK_SCHEMA_VERSION = 2;
 /** Largest stack file that is written or read. */
-export const MAX_STACK_BYTES = 100_000;
+export const MAX_STACK_BYTES = 100 * 1024;
 
 const within = (min: number, max: number) => z.number().min(min).max(max);
 const label = z

@@ -66,15 +66,21 @@ describe(`import aic (seed ${seed})`, () => {
     const folder = folderWith({
       [at('gemm', '1.3.0', 'gemm')]: parquet(products),
       [at('quantize', '1.3.0', 'computescale')]: parquet(saved),
+      [at('quantize', '1.3.0', 'scale_matrix')]: parquet(saved),
       [at('gemm', '1.4.0', 'gemm')]: parquet(products),
     });
     expect((await aicOf('trtllm', folder)).code).toBe(0);
     const file = read(folder);
     const less = at('quantize', '1.3.0', 'computescale');
-    expect(file.sources).toEqual([expect.objectContaining({ path: at('gemm', '1.3.0', 'gemm'), less, rowsUsed: 90 })]);
-    const price = new StackPredictor(file).predict('product-fp8', { rows: 1, columns: 512, inner: 512 })!;
+    expect(file.sources).toEqual([
+      expect.objectContaining({ path: at('gemm', '1.3.0', 'gemm'), less, rowsUsed: 90 }),
+      expect.objectContaining({ path: at('quantize', '1.3.0', 'scale_matrix') }),
+    ]);
+    const tables = new StackPredictor(file);
+    const price = tables.predict('product-fp8', { rows: 1, columns: 512, inner: 512 })!;
     expect(price.estimate / 1.68e-6).toBeGreaterThan(0.9);
     expect(price.estimate / 1.68e-6).toBeLessThan(1.1);
+    expect(tables.predict('quantise', { tokens: 1, width: 512 })!.estimate).toBeCloseTo(1.5e-6, 8);
   });
 
   it('passes over a version whose times are impossible, and says so', async () => {

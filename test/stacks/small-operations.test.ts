@@ -12,7 +12,9 @@ import { readSources } from '../../src/plan/ask/on-disk.js';
 import { prepare } from '../../src/plan/ask/prepare.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
 import { ratesOf } from '../../src/stacks/fit/gpus.js';
-import { TablePredictor } from '../../src/stacks/predict.js';
+import { StackPredictor, TablePredictor } from '../../src/stacks/predict.js';
+import type { Pricer } from '../../src/cost/latency.js';
+import type { Scenario } from '../../src/schema/settings.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 import { coldShare } from '../../src/stacks/warm.js';
 import { randomOf, SEED } from '../gpu/random.js';
@@ -75,5 +77,55 @@ describe('small operations of a step', () => {
     const rows = random.whole(1, 64);
     expect((await pricerOf('h200', 'trtllm')).price(rope(rows)).high, `seed ${SEED}`).toBe(0);
     expect((await pricerOf('h200', 'vllm')).price(rope(rows)).low, `seed ${SEED}`).toBeGreaterThan(1e-6);
+  });
+});
+
+describe('what TRT-LLM’s kernels do on the way, of Llama-70B in 8-bit floats', () => {
+  const model = 'ledger/models/llama-3.1-70b.json';
+  const pricer = async (more: Partial<Scenario>): Promise<Pricer> => {
+    const asked = { device: 'b200', stack: 'trtllm', context: 4096, model, weightType: 'fp8', ...more } as const;
+    return prepare(asked, await readSources(asked)).request.pricer!;
+  };
+  const [hidden, queries] = [8192, 10240];
+  const product = (n: number, m: number) =>
+    ({ kernel: 'matmul', variant: 'f8', shape: { groups: 1, m, k: hidden, n } }) as const;
+  const norm = (rows: number) => ({ kernel: 'rmsnorm', variant: 'norm', shape: { rows, width: hidden } }) as const;
+  const tables = new StackPredictor(read<StackFile>('stacks/b200-trtllm.json'));
+  const quantises = (rows: number): number => tables.predict('quantise', { tokens: rows, width: hidden })!.estimate;
+  const whole = (columns: number, rows: number): number =>
+    tables.predict('product-fp8', { rows, columns, inner: hidden })!.estimate;
+
+  it('attention and activation quantise the rows of products to the stream', async () => {
+    const rows = random.whole(1, 64);
+    const { price, explain } = await pricer({});
+    expect(price(product(queries, rows)).estimate, `seed ${SEED}`).toBeCloseTo(whole(queries, rows), 12);
+    const { estimate, evidence } = price(product(hidden, rows));
+    expect(estimate, `seed ${SEED}`).toBeCloseTo(whole(hidden, rows) - quantises(rows), 12);
+    expect(evidence).not.toBe('measured');
+    expect(explain!(product(hidden, rows)).rule!.what).toMatch(/in 8 bits from the kernel before/);
+    expect(price(norm(rows)).estimate).toBeGreaterThan(1e-6);
+  });
+
+  it('all-reduces do the norm and the quantisation behind them', async () => {
+    const rows = random.whole(1, 64);
+    const { price } = await pricer({ gpus: 4 });
+    expect(price(norm(rows)).high).toBe(0);
+    expect(price(product(queries, rows)).estimate, `seed ${SEED}`).toBeCloseTo(
+      whole(queries, rows) - quantises(rows),
+      12,
+    );
+  });
+
+  it('not of narrow models, of other families, nor in other stacks', async () => {
+    for (const more of [
+      { gpus: 2, model: 'ledger/models/llama-3.1-8b.json' },
+      { gpus: 2, model: 'ledger/models/qwen3-32b.json' },
+      { gpus: 4, stack: 'vllm' },
+    ])
+      expect((await pricer(more)).price(norm(8)).estimate, JSON.stringify(more)).toBeGreaterThan(1e-6);
+    const { price } = await pricer({ stack: 'vllm', gpus: 4 });
+    const other = new StackPredictor(read<StackFile>('stacks/b200-vllm.json'));
+    const alone = other.predict('product-fp8', { rows: 8, columns: hidden, inner: hidden })!.estimate;
+    expect(price(product(hidden, 8)).estimate).toBeCloseTo(alone, 12);
   });
 });

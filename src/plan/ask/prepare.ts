@@ -27,6 +27,7 @@ import {
   isEarlierEngine,
   isFittedOverlapped,
   type StackTables,
+  fusedBy,
 } from '../../stacks/serving.js';
 import { notesOf, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
@@ -163,7 +164,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ? overlapped(pricer)
       : pricer;
   const host = hostOf(sources, scenario);
-  const tabled = choosePricer(sources, notes);
+  const tabled = choosePricer(sources, question.gpus, notes);
   const found = tabled && ofEngine(host, tabled, sources.gpu?.spreadOfOthers);
   if (host && isEarlierEngine(host))
     notes.push(
@@ -218,7 +219,14 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
             tuned: tunedOn(spec, sources.gpu),
             otherStacks: () =>
               (sources.otherStacks?.() ?? []).flatMap((gpu) =>
-                gpu.stack ? [{ stack: gpu.stack.file.stack, pricer: scheduled(pricesOn(spec, gpu), gpu.stack) }] : [],
+                gpu.stack
+                  ? [
+                      {
+                        stack: gpu.stack.file.stack,
+                        pricer: scheduled(pricesOn(spec, forModel(gpu, geometry, question.gpus)), gpu.stack),
+                      },
+                    ]
+                  : [],
               ),
           }
         : {}),
@@ -256,7 +264,7 @@ const readWords = (s: Scenario): PlanReport['scenario'] => ({
   description: s.description === undefined ? null : printable(s.description.replace(/\s+/g, ' ').trim()),
 });
 
-function choosePricer({ spec, calibration, gpu, model }: Sources, notes: string[]): Pricer | null {
+function choosePricer({ spec, calibration, gpu, model }: Sources, gpus: number, notes: string[]): Pricer | null {
   const link = spec?.interconnect ?? null;
   if (calibration) {
     const { file, content, stale } = calibration;
@@ -272,8 +280,14 @@ function choosePricer({ spec, calibration, gpu, model }: Sources, notes: string[
     const pricer = calibrationPricer(content, { stale: new Set(stale), link, source: file });
     return model.geometry.quantised ? asSixteenBits(pricer) : pricer;
   }
-  return spec && gpu ? pricesOn(spec, gpu) : null;
+  return spec && gpu ? pricesOn(spec, forModel(gpu, model.geometry, gpus)) : null;
 }
+
+/** With what the stack's kernels do on the way for this model. */
+const forModel = (gpu: GpuSources, geometry: Geometry, gpus: number): GpuSources => ({
+  ...gpu,
+  fused: fusedBy(gpu.stack?.file.stack ?? null, geometry, gpus),
+});
 
 /** Prices of tuned kernels under the same server, made when they are asked for. */
 function tunedOn(spec: DeviceSpec, gpu: GpuSources): () => Pricer {

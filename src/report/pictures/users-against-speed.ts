@@ -36,15 +36,13 @@ export function speedLines(view: View): SpeedLine[] {
     const d = shownDecode(plan);
     if (!candidate || !d.secondsPerStep || plan.maxBatch.exact < 1) return [];
     const c = configurationOf(request, candidate);
-    let evidence: Evidence = 'measured';
     const points = batches(plan.maxBatch.exact, d.batch).map((x) => {
-      const step = priceStep(c, pricer, x, request.contextTokens);
-      evidence = weaker(evidence, step.evidence);
-      return { x, y: 1 / step.estimate, low: 1 / step.high, high: 1 / step.low };
+      const { estimate, low, high } = priceStep(c, pricer, x, request.contextTokens);
+      return { x, y: 1 / estimate, low: 1 / high, high: 1 / low };
     });
-    return [
-      { id: plan.id, label: planName(plan), evidence, points, at: { x: d.batch, y: 1 / d.secondsPerStep.estimate } },
-    ];
+    const at = { x: d.batch, y: 1 / d.secondsPerStep.estimate };
+    // The word is that of the plan's row, which the mark stands for.
+    return [{ id: plan.id, label: planName(plan), evidence: d.evidence ?? 'roofline', points, at }];
   });
 }
 

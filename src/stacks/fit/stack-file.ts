@@ -23,6 +23,7 @@ export const MOST_KNOTS: Readonly<Record<OpClass, number>> = {
   norm: 200,
   rope: 200,
   activation: 200,
+  quantise: 100,
 };
 
 /** A table that passed the screen. */

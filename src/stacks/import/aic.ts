@@ -40,6 +40,8 @@ interface Reader {
   readonly elements?: 'fp8';
   readonly columns: readonly string[];
   readonly optional?: readonly string[];
+  /** Stacks whose kernels it is read of; all where absent. */
+  readonly of?: readonly Stack[];
   /** A table of the same version with what the kernels of this stack do not take of each time. */
   readonly less?: { readonly stack: Stack; readonly folder: string; readonly file: string };
   /**
@@ -144,6 +146,18 @@ const READERS: readonly Reader[] = [
     },
   },
   {
+    folder: 'quantize',
+    file: 'scale_matrix_perf.parquet',
+    of: ['trtllm'],
+    columns: ['quant_dtype', 'm', 'k', 'latency'],
+    add(row, builders) {
+      const found = sizes(row, ['m', 'k']);
+      const seconds = millisecondsIn(row, 'latency');
+      if (!found || seconds === undefined || row['quant_dtype'] !== 'fp8') return;
+      builders.add('quantise', {}, { tokens: found[0]!, width: found[1]! }, seconds);
+    },
+  },
+  {
     folder: 'comm',
     file: 'custom_allreduce_perf.parquet',
     columns: ['allreduce_dtype', 'num_gpus', 'message_size', 'latency'],
@@ -172,7 +186,7 @@ export function aicTables(
   const root = tablesOf(checkout, REPOSITORY, DATA);
   checkGpu(root, gpu, AIC_GPUS, 'GPU');
   const found: string[] = [];
-  const kinds = READERS.map((reader) => {
+  const kinds = READERS.filter(({ of }) => of?.includes(stack) ?? true).map((reader) => {
     const folder = join(root, gpu, reader.folder, stack);
     const less = reader.less?.stack === stack ? reader.less : null;
     const lessOf = (v: string): string | null => less && [DATA, gpu, less.folder, stack, v, less.file].join('/');
