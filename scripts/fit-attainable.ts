@@ -93,6 +93,8 @@ export const measuredTimes = (file: StackFile): Measured[] =>
   file.tables.flatMap((table) => {
     // Attention over 8-bit caches follows the laws of 16 bits (docs/experiments.md), products with such weights do not.
     if (table.op.endsWith('-fp8') && table.op !== 'product-fp8') return [];
+    // Taken off a product, never priced alone; the law of small kernels is of norms, rotations and activations.
+    if (table.op === 'quantise') return [];
     if (table.op !== 'all-reduce' && table.law.floorSeconds > SLOWEST_FLOOR) return [];
     return busyTimes(timesOf(file, table));
   });
