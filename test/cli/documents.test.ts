@@ -428,8 +428,13 @@ describe('what the pages list', () => {
     expect(trust).toContain(`${PAPER_FIGURES.length} published figures`);
     expect(trust).toContain(`in ${CONTRADICTIONS.length} places`);
     // The README's output is compared with the program's above.
-    const [, full] = /^> full .* ([\d.]+ \([\d.]+–[\d.]+\))/m.exec(read(join(ROOT, 'README.md')))!;
+    const readme = read(join(ROOT, 'README.md'));
+    const [, full] = /^> full .* ([\d.]+ \([\d.]+–[\d.]+\))/m.exec(readme)!;
     expect(trust).toContain(`\`${full}\` ms a token`);
+    const counts = /^(\d+) published rows of real servers; (\d+) are priced/m.exec(read(join(ROOT, 'docs/accuracy.md')))!;
+    const [rows, priced] = counts.slice(1).map((n) => Number(n).toLocaleString('en-US'));
+    expect(trust).toContain(`with ${priced} of ${rows} published rows`);
+    expect(readme).toContain(`against ${priced} published rows`);
   });
 
   it('constants are those of the code', () => {
